@@ -1,0 +1,45 @@
+"""Accesses as NumPy columns: what a trace reader yields and everything after it consumes."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+OP_READ = 0
+OP_WRITE = 1
+
+UNKNOWN = -1
+"""Marks a latency, time or depth that the source does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessBatch:
+    """Consecutive accesses, one row each, in the order in which they were issued.
+
+    A batch holds reads and writes only: discards, flushes, zero-length and passthrough commands are
+    counted by the reader (``skipped``) and never reach a bin. All arrays have shape (n,).
+
+    Attributes:
+        time_ns: int64, time of issue in ns since an origin of the trace's own.
+        op: uint8, OP_READ or OP_WRITE.
+        lbn: int64, first 512-byte block.
+        nbytes: int64, > 0.
+        disk: int32, index into ``disks``.
+        disks: names of the disks; a reader appends to it and never renumbers.
+        latency_ns: int64 or None; UNKNOWN where a single access has none.
+        outstanding: int32 or None: accesses of the disk in flight when this one was issued.
+        skipped: counts by reason of records in this batch's stretch of the file that are no access.
+    """
+
+    time_ns: NDArray[np.int64]
+    op: NDArray[np.uint8]
+    lbn: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
+    disk: NDArray[np.int32]
+    disks: tuple[str, ...]
+    latency_ns: NDArray[np.int64] | None = None
+    outstanding: NDArray[np.int32] | None = None
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.time_ns)

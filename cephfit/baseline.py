@@ -1,0 +1,67 @@
+"""Baselines: what a sweep found for every configuration and cell."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cephfit.cells import Cell
+from cephfit.configuration import DEFAULT_CONFIGURATION
+from cephfit.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The repeated measurements of one configuration in one cell.
+
+    Attributes:
+        configuration: name.
+        cell: which of the 20.
+        iops: one value per repeat: the sum over the clients that ran together. Clients of the same run share
+            its fate, so the repeat is the independent unit, not the client.
+        n_clients: clients that ran together.
+    """
+
+    configuration: str
+    cell: Cell
+    iops: tuple[float, ...]
+    n_clients: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.iops or any(v <= 0 for v in self.iops):
+            raise ValueError(f"{self.configuration} {self.cell}: baselines are positive, got {self.iops}")
+
+
+@dataclass(frozen=True, slots=True)
+class Baselines:
+    """All baselines of a sweep.
+
+    Attributes:
+        cells: by (configuration, cell).
+        source: where they come from, for people.
+        missing: why a (configuration, cell) has no baseline, where it was tried.
+        default: name of the default configuration.
+    """
+
+    cells: Mapping[tuple[str, Cell], Baseline]
+    source: str
+    missing: Mapping[tuple[str, Cell], str] = field(default_factory=dict)
+    default: str = DEFAULT_CONFIGURATION
+
+    @property
+    def configurations(self) -> tuple[str, ...]:
+        """Names in the order of first appearance, the default first."""
+        names = dict.fromkeys([self.default, *(c for c, _ in self.cells)])
+        return tuple(names)
+
+    def of(self, configuration: str, cell: Cell) -> Baseline:
+        """Raises:
+        InputError: not measured.
+        """
+        try:
+            return self.cells[configuration, cell]
+        except KeyError:
+            why = self.missing.get((configuration, cell), "it was not measured")
+            raise InputError(
+                f"no baseline for {cell} under configuration {configuration}: {why}",
+                where=self.source,
+                remedy="the workload uses this cell: finish the sweep, or add the cell to the sweep file",
+            ) from None

@@ -1,0 +1,1 @@
+"""The command line: one module per command group, loaded when it is called."""

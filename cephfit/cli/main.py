@@ -1,0 +1,72 @@
+"""Entry point of the `cephfit` command."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from cephfit import __version__
+from cephfit.errors import CephfitError
+
+_COMMANDS = {
+    "demo": ("cephfit.cli.demo", "The whole loop on this machine: lab, sweep, trace, map, verify, report."),
+    "lab": ("cephfit.cli.lab", "A real one-machine Ceph: up, status, down."),
+    "sweep": ("cephfit.cli.sweep", "Measure configurations: plan, run, status."),
+    "restore": ("cephfit.cli.restore", "Put a target back as it was before cephfit changed it."),
+    "trace": ("cephfit.cli.trace", "Read workload traces: profile, capture."),
+    "map": ("cephfit.cli.map", "Predict every configuration for a workload profile."),
+    "verify": ("cephfit.cli.verify", "Run the real workload and hold the prediction against it."),
+    "report": ("cephfit.cli.report", "Write what was found as HTML, Markdown or CSV."),
+    "completion": ("cephfit.cli.completion", "Print the shell completion script."),
+}
+"""Command to (module, help line). A module is imported when its command runs, so that help stays fast."""
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="cephfit")
+def cephfit() -> None:
+    """Which Ceph configuration fits an OpenStack workload, by how much, and how sure that is.
+
+    The loop: `sweep run` measures configurations, `trace profile` reads what a workload does, `map` predicts
+    the best and the worst configuration for it, `verify` runs the real workload on them, `report` shows it all.
+    Start with `cephfit demo`.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; exit with 2 on an error that a person can mend, 130 when interrupted."""
+    try:
+        status = cephfit.main(args=arguments, prog_name="cephfit", standalone_mode=False)
+    except CephfitError as error:
+        click.echo(f"cephfit: {error}", err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("cephfit: interrupted; what was measured is kept", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""What every command shares: `--json`, tables, and the one progress display."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from cephfit.protocols import Progress
+from cephfit.silence import Silence
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def json_option(command: _Command) -> _Command:
+    """Adds ``--json`` (argument ``as_json``): one JSON document on standard output, nothing else there."""
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")(command)
+
+
+def print_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=1, allow_nan=False))
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
+    """Print columns of text, wide enough for their content; the columns ``right`` are aligned right."""
+    widths = [max(len(row[i]) for row in (headers, *rows)) for i in range(len(headers))]
+    for row in (headers, *rows):
+        cells = [
+            c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        click.echo("  ".join(cells).rstrip())
+
+
+class _RichProgress:
+    """Bars on standard error: what, how far, what now, how long still."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bars
+
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[detail]}"),
+            console=Console(stderr=True),
+        )
+        self._stack: list[Any] = []
+
+    def __enter__(self) -> "_RichProgress":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def start(self, what: str, total: float | None = None) -> None:
+        self._stack.append(self._bars.add_task(what, total=total, detail=""))
+
+    def advance(self, steps: float = 1.0, detail: str = "") -> None:
+        if self._stack:
+            self._bars.update(self._stack[-1], advance=steps, detail=detail)
+
+    def note(self, message: str) -> None:
+        self._bars.console.print(message, markup=False, highlight=False)
+
+    def done(self) -> None:
+        task = self._stack.pop()
+        self._bars.update(task, detail="")
+        self._bars.stop_task(task)
+        self._bars.remove_task(task)
+
+
+class _NotesOnly(Silence):
+    """Not a terminal: no bars, but lasting lines still reach standard error."""
+
+    def note(self, message: str) -> None:
+        click.echo(message, err=True)
+
+
+@contextmanager
+def progress_display() -> Iterator[Progress]:
+    """The progress display of one command; without bars when standard error is no terminal."""
+    if sys.stderr.isatty():
+        with _RichProgress() as bars:
+            yield bars
+    else:
+        yield _NotesOnly()

@@ -1,0 +1,199 @@
+"""The narrow protocols between the core and the world. One contract suite runs against every implementation."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from cephfit.access import AccessBatch
+from cephfit.baseline import Baselines
+from cephfit.configuration import Configuration
+from cephfit.prediction import PredictionSet
+from cephfit.profile import Profile
+
+
+@runtime_checkable
+class TraceReader(Protocol):
+    """Reads one trace format. Stateless: one instance may read many files.
+
+    Memory is bounded by a constant, whatever the file's size.
+    """
+
+    name: str
+    """Short name of the format, as ``--format`` takes it."""
+
+    def sniff(self, head: bytes) -> bool:
+        """Whether a file that begins with ``head`` (up to 64 KiB, decompressed) is of this format."""
+
+    def batches(self, source: Path) -> Iterator[AccessBatch]:
+        """The accesses of a file, in order of issue.
+
+        Raises:
+            InputError: naming the file and the line or byte offset.
+        """
+
+
+class CephAdmin(Protocol):
+    """Sends commands to a Ceph cluster's monitors and daemons. Safe to call from several threads."""
+
+    def command(self, prefix: str, /, **arguments: Any) -> Any:
+        """Send a monitor (or manager) command and return its JSON, parsed; None where it answers nothing.
+
+        Args:
+            prefix: such as ``osd pool get``.
+            arguments: by the names of Ceph's own command table.
+
+        Raises:
+            ClusterError: the cluster refused (with its own words) or did not answer in time.
+        """
+
+    def tell(self, daemon: str, prefix: str, /, **arguments: Any) -> Any:
+        """The same for one daemon, such as ``osd.0``."""
+
+    def close(self) -> None:
+        """Give up the connection; further calls are an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The state of a target at one moment.
+
+    Attributes:
+        ok: whether a sample taken now can be trusted.
+        reasons: why not, in the cluster's own terms (``OSD_DOWN``, ``2 PGs active+recovering``); empty if ok.
+        observed: raw counters behind it. JSON values only.
+    """
+
+    ok: bool
+    reasons: tuple[str, ...] = ()
+    observed: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a target found when it read a configuration back.
+
+    Attributes:
+        configuration: name.
+        ok: every setting took effect.
+        mismatches: one sentence per setting that did not.
+        read_back: setting (as text) to the value per daemon or pool that has it. JSON values only.
+        restarted: daemons that were restarted for it.
+        seconds: how long applying took.
+    """
+
+    configuration: str
+    ok: bool
+    mismatches: tuple[str, ...]
+    read_back: Mapping[str, Any]
+    restarted: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One benchmark client: a volume that fio can reach.
+
+    Attributes:
+        name: ``c0``, ``c1`` ...: stable over configurations, part of a sample's key.
+        fio_options: the job options that say how fio reaches the volume, for example
+            ``{"filename": "/dev/loop3"}`` or ``{"ioengine": "rbd", "pool": ..., "rbdname": ...}``.
+        nbytes: size of the volume.
+        device: block device of the volume on this machine, if it has one: workloads mount it, and its
+            kernel counters are the independent count of I/O.
+    """
+
+    name: str
+    fio_options: Mapping[str, str]
+    nbytes: int
+    device: Path | None = None
+
+
+class Target(Protocol):
+    """Where configurations are applied and measured.
+
+    The target owns what it creates and changes nothing else. Every change is journalled before it is made, so
+    that ``reset`` brings back what was there, also from another process after a crash.
+    """
+
+    name: str
+
+    def facts(self) -> Mapping[str, Any]:
+        """Versions of everything, the machine, the cluster's layout and clocks. JSON values only, no secrets."""
+
+    def apply(
+        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
+    ) -> Applied:
+        """Bring the target into ``configuration``: settings read back, volumes attached, cluster healthy.
+
+        Volumes belong to a configuration and a size: they are filled with incompressible data under it when
+        first used, and kept, because what lies on the disks depends on the settings it was written under. A
+        half-filled volume is filled again. ``fill=False`` leaves the volumes as they are, for workloads that
+        bring their own data.
+
+        Raises:
+            ClusterError: the cluster is unhealthy, or refuses.
+        """
+
+    def clients(self) -> Sequence[Client]:
+        """The clients of the configuration applied last."""
+
+    def drop_caches(self) -> None:
+        """Make every cache between client and disk cold."""
+
+    def health(self) -> Health:
+        """The state now; cheap, called around and during every run."""
+
+    def reset(self) -> None:
+        """Undo all that was journalled; detach and delete what was created. Safe to call twice."""
+
+    def close(self) -> None:
+        """Let go of connections; changes nothing on the target."""
+
+
+class Workload(Protocol):
+    """A real workload, run on a client's volume to verify a prediction."""
+
+    name: str
+    metric: str
+    """What ``run`` returns, for example ``tps``; more is better."""
+
+    def prepare(self, client: Client) -> None:
+        """Put the workload's data on the volume, replacing all that is there."""
+
+    def run(self, client: Client, seconds: float) -> tuple[float, Mapping[str, Any]]:
+        """Run for about ``seconds``; the metric's value and the program's own output as JSON values.
+
+        Raises:
+            CephfitError: it gave no result.
+        """
+
+    def cleanup(self, client: Client) -> None:
+        """Leave the volume unmounted and no process behind. Safe to call twice."""
+
+
+class Predictor(Protocol):
+    """Predicts every configuration's performance for a profile. Pure: no I/O, no clock, no globals."""
+
+    name: str
+
+    def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
+        """Raises:
+        InputError: a cell that the profile uses has no baseline.
+        """
+
+
+class Progress(Protocol):
+    """The one display of long work. Rooms report to it; the command line shows it."""
+
+    def start(self, what: str, total: float | None = None) -> None:
+        """Begin a piece of work of ``total`` steps (or seconds, or bytes); None when that is not known."""
+
+    def advance(self, steps: float = 1.0, detail: str = "") -> None:
+        """Some of it is done; ``detail`` says what is going on now."""
+
+    def note(self, message: str) -> None:
+        """A lasting line, such as a sample that must be taken again."""
+
+    def done(self) -> None:
+        """The piece of work that was started last is over."""

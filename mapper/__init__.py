@@ -1,0 +1,1 @@
+"""Profiles x baselines to predictions, and how good they were."""

@@ -1,0 +1,1 @@
+"""The store of samples and runs, baselines, statistics, reports."""

@@ -1,0 +1,1 @@
+"""Sweep file to plan to applied configuration to samples; Ceph administration; targets."""

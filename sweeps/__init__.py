@@ -1,0 +1,1 @@
+"""Ready sweep files. Data only; read with ``importlib.resources``."""

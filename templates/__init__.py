@@ -1,0 +1,1 @@
+"""Jinja2 templates: ceph.conf, CRUSH map parts, report pages. Data only; read with ``importlib.resources``."""
