@@ -1,0 +1,52 @@
+# `make demo` and `make test` set up all they need: Debian packages (as root or by sudo) and a virtual environment.
+
+PYTHON ?= /usr/bin/python3
+VENV := .venv
+BIN := $(VENV)/bin
+MACHINE_PACKAGES := lab/debian-packages.txt
+TEST_PACKAGES := tests/debian-packages.txt
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check setup packages test-packages clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: packages $(VENV)/ready ## the whole loop on this machine, from nothing to a verified recommendation
+	$(BIN)/cephfit demo $(DEMO_OPTIONS)
+
+test: packages test-packages $(VENV)/ready-dev ## the tests that CI runs
+	$(PYTEST) -m "not slow" $(PYTEST_OPTIONS)
+
+test-all: packages test-packages $(VENV)/ready-dev ## every test, the slow ones too
+	$(PYTEST) $(PYTEST_OPTIONS)
+
+check: $(VENV)/ready-dev ## ruff, and mypy --strict on the built package
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	tests/check_types.sh $(BIN)
+
+setup: packages $(VENV)/ready ## what `cephfit` needs, without running anything
+
+packages: ## the Debian packages of the lab
+	@lab/ensure_packages.sh $(MACHINE_PACKAGES)
+
+test-packages:
+	@lab/ensure_packages.sh $(TEST_PACKAGES)
+
+# Debian's Python and its site packages, because the librados binding comes from Debian and not from PyPI.
+$(VENV)/bin/python:
+	$(PYTHON) -m venv --system-site-packages $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip 'setuptools>=68' wheel
+
+$(VENV)/ready: setup.cfg pyproject.toml | packages $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/ready-dev: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+clean: ## remove the virtual environment and what builds left
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,35 @@
+#!/bin/sh
+# ensure_packages.sh LIST: install the Debian packages of LIST that are missing, as root or by sudo;
+# without either, say what to install and exit with 2.
+set -eu
+list=$1
+wanted=$(sed 's/#.*//' "$list" | tr -s ' \n' ' ')
+command -v dpkg-query >/dev/null || {
+    echo "cephfit: this is no Debian; install the counterparts of the packages in $list: $wanted" >&2
+    exit 2
+}
+missing=
+for package in $wanted; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" = 0 ]; then
+    as_root=
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+    as_root='sudo -n'
+else
+    echo "cephfit: these Debian packages are missing and this is neither root nor can it use sudo." >&2
+    echo "  run as root: apt-get install --no-install-recommends$missing" >&2
+    exit 2
+fi
+echo "installing Debian packages:$missing"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+DEBIAN_FRONTEND=noninteractive
+export DEBIAN_FRONTEND
+# shellcheck disable=SC2086 # both are lists of words
+if ! { $as_root apt-get update -q && $as_root apt-get install -y -q --no-install-recommends $missing; } >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "cephfit: apt-get could not install:$missing" >&2
+    exit 2
+fi

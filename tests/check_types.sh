@@ -1,0 +1,11 @@
+#!/bin/sh
+# check_types.sh BIN: mypy --strict on the built package, because type checkers do not see through the editable mapping.
+set -eu
+bin=$(realpath "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$bin/python" -m build --wheel --outdir "$work/dist" . >"$work/build.log" 2>&1 || { tail -n 30 "$work/build.log" >&2; exit 1; }
+"$bin/python" -m zipfile -e "$work"/dist/*.whl "$work/package"
+config=$(realpath pyproject.toml)
+cd "$work/package"
+"$bin/python" -m mypy --strict --config-file "$config" --cache-dir "$work/cache" -p cephfit

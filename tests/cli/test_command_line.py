@@ -1,0 +1,69 @@
+"""The command line as a person meets it."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cephfit.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_help_names_every_command() -> None:
+    answer = run("--help")
+    assert answer.returncode == 0
+    for name in ("demo", "lab", "sweep", "restore", "trace", "map", "verify", "report", "completion"):
+        assert f"\n  {name} " in answer.stdout
+
+
+@pytest.mark.parametrize("command", ["demo", "lab", "sweep", "restore", "trace", "map", "verify", "report"])
+def test_every_command_has_help(command: str) -> None:
+    answer = run(command, "--help")
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith("Usage: cephfit")
+
+
+def test_help_loads_none_of_the_heavy_packages() -> None:
+    """What keeps `cephfit --help` quick; the time itself is in benchmarks/, because machines are noisy."""
+    script = (
+        "import sys; sys.argv = ['cephfit', '--help']\n"
+        "from cephfit.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'numpy', 'scipy', 'sqlalchemy', 'jinja2', 'rich', 'rados'} & set(sys.modules)))"
+    )
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_unknown_command_is_exit_code_2() -> None:
+    answer = run("swep")
+    assert answer.returncode == 2
+    assert "No such command 'swep'" in answer.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(shell: str) -> None:
+    answer = run("completion", shell)
+    assert answer.returncode == 0
+    assert "_CEPHFIT_COMPLETE" in answer.stdout
+
+
+def test_completion_completes_commands() -> None:
+    """What the script asks of the program when a person presses TAB."""
+    environment = {"_CEPHFIT_COMPLETE": "bash_complete", "COMP_WORDS": "cephfit sw", "COMP_CWORD": "1"}
+    answer = subprocess.run(
+        [sys.executable, "-c", "from cephfit.cli.main import cephfit; cephfit(prog_name='cephfit')"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert "plain,sweep" in answer.stdout
