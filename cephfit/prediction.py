@@ -1,9 +1,15 @@
-"""Predictions and what they say."""
+"""Predictions and what they say, and the JSON that carries them between rooms, the store and other programs."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from cephfit.cells import Cell
+from cephfit.errors import InputError
+
+PREDICTIONS_SCHEMA_VERSION = 1
 
 
 class Verdict(StrEnum):
@@ -87,3 +93,89 @@ class PredictionSet:
 
     def of(self, configuration: str) -> Prediction:
         return next(p for p in self.predictions if p.configuration == configuration)
+
+    def to_json(self) -> dict[str, Any]:
+        """The predictions as JSON values. An end of an interval that is not finite is written as null."""
+        return {
+            "schema_version": PREDICTIONS_SCHEMA_VERSION,
+            "model": self.model,
+            "profile": self.profile,
+            "baselines": self.baselines,
+            "confidence": self.confidence,
+            "noise_floor": _finite(self.noise_floor),
+            "best": self.best,
+            "worst": self.worst,
+            "predictions": [
+                {
+                    "configuration": p.configuration,
+                    "relative": p.relative,
+                    "low": _finite(p.low),
+                    "high": _finite(p.high),
+                    "verdict": p.verdict.value,
+                    "reasons": [
+                        {"cell": str(r.cell), "weight": r.weight, "relative": r.relative, "points": r.points}
+                        for r in p.reasons
+                    ],
+                }
+                for p in self.predictions
+            ],
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, document: Any, *, where: str = "predictions") -> "PredictionSet":
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            InputError: of another schema version, a part is missing, of the wrong type or impossible.
+        """
+        if not isinstance(document, Mapping):
+            raise InputError("predictions are a JSON object", where=where)
+        version = document.get("schema_version")
+        if version != PREDICTIONS_SCHEMA_VERSION:
+            raise InputError(
+                f"schema_version is {version!r}, this cephfit reads {PREDICTIONS_SCHEMA_VERSION}",
+                where=where,
+                remedy="make the predictions again with `cephfit map`",
+            )
+        try:
+            noise_floor = document["noise_floor"]
+            return cls(
+                model=str(document["model"]),
+                profile=str(document["profile"]),
+                baselines=str(document["baselines"]),
+                predictions=tuple(_prediction(row) for row in document["predictions"]),
+                best=str(document["best"]),
+                worst=str(document["worst"]),
+                confidence=float(document["confidence"]),
+                noise_floor=math.inf if noise_floor is None else float(noise_floor),
+                notes=tuple(str(note) for note in document.get("notes", ())),
+            )
+        except KeyError as error:
+            raise InputError(f"{error.args[0]!r} is missing", where=where) from None
+        except (TypeError, ValueError) as error:
+            raise InputError(f"these are no predictions: {error}", where=where) from None
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _prediction(row: Any) -> Prediction:
+    low, high = row["low"], row["high"]
+    return Prediction(
+        configuration=str(row["configuration"]),
+        relative=float(row["relative"]),
+        low=-math.inf if low is None else float(low),
+        high=math.inf if high is None else float(high),
+        verdict=Verdict(row["verdict"]),
+        reasons=tuple(
+            CellReason(
+                Cell.parse(r["cell"], where="predictions"),
+                float(r["weight"]),
+                float(r["relative"]),
+                float(r["points"]),
+            )
+            for r in row.get("reasons", ())
+        ),
+    )
