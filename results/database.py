@@ -1,0 +1,197 @@
+"""Opening the database behind a store: where it is, whether it is one of ours, and what its errors mean."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    IntegrityError,
+    InterfaceError,
+    NoSuchModuleError,
+    StatementError,
+)
+
+from cephfit.errors import StoreError
+from cephfit.results.schema import SCHEMA_VERSION, TABLES, schema_version
+
+WRITING = "cephfit_writing"
+"""Execution option of a connection whose transaction will write."""
+
+
+def location_of(location: str | Path) -> URL:
+    """The URL of a store: an SQLAlchemy URL as it is, else the path of an SQLite file.
+
+    Raises:
+        StoreError: the URL cannot be read.
+    """
+    if isinstance(location, str) and "://" in location:
+        try:
+            return make_url(location)
+        except ArgumentError:
+            raise StoreError(
+                "the location of the store is no database URL",
+                remedy="give the path of a file, or a URL such as postgresql+psycopg://user@host/database",
+            ) from None
+    return URL.create("sqlite", database=str(location))
+
+
+def name_of(url: URL) -> str:
+    """How people call the store: the file's path, or the URL without its password."""
+    if url.get_backend_name() == "sqlite" and url.database:
+        return url.database
+    return url.render_as_string(hide_password=True)
+
+
+def engine_for(url: URL, *, patience_seconds: float) -> Engine:
+    """An engine whose committed transactions survive SIGKILL and loss of power.
+
+    SQLite runs in WAL mode with ``synchronous = FULL``: a commit returns after the log is on the disk. A
+    transaction that will write takes the write lock when it begins and waits up to ``patience_seconds`` for
+    another process's; one that took it only at its first INSERT could not wait (SQLite, "Isolation").
+
+    Raises:
+        StoreError: the database's driver is not installed.
+    """
+    arguments: dict[str, Any] = {"timeout": patience_seconds} if url.get_backend_name() == "sqlite" else {}
+    try:
+        engine = create_engine(
+            url, connect_args=arguments, json_serializer=_strict_json, pool_pre_ping=not arguments
+        )
+    except (NoSuchModuleError, ModuleNotFoundError) as error:
+        raise StoreError(
+            f"the driver of this database is not installed: {error}",
+            where=name_of(url),
+            remedy="install it, for PostgreSQL with `pip install psycopg[binary]` and postgresql+psycopg://...",
+        ) from None
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _configure_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _strict_json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
+def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # the driver begins no transactions: _begin_sqlite does
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writing = connection.get_execution_options().get(WRITING, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+@contextmanager
+def transaction(engine: Engine, name: str, *, writing: bool) -> Iterator[Connection]:
+    """One transaction: committed as a whole when the block ends, undone as a whole when it raises.
+
+    Raises:
+        StoreError: the database refused; the error says why in the user's terms. Integrity errors pass, as only
+            the caller knows what they mean.
+    """
+    try:
+        with engine.connect().execution_options(**{WRITING: writing}) as connection, connection.begin():
+            yield connection
+    except IntegrityError:
+        raise
+    except (DatabaseError, InterfaceError) as error:
+        raise _explained(error, name) from error
+    except StatementError as error:  # a value that JSON cannot carry
+        raise StoreError(f"a value cannot be stored: {error.orig}", where=name) from error
+
+
+def _explained(error: DatabaseError | InterfaceError, name: str) -> StoreError:
+    said = str(error.orig).strip()
+    if "file is not a database" in said or "malformed" in said:
+        return StoreError(
+            "this file is not a store of results, or it is damaged",
+            where=name,
+            remedy="give the file that `cephfit sweep run` wrote; a damaged one: `sqlite3 FILE .recover`",
+        )
+    if "database is locked" in said:
+        return StoreError(
+            "another process holds the store",
+            where=name,
+            remedy="wait until it is done, or end it; nothing was written and nothing is lost",
+        )
+    if "disk is full" in said or "No space left" in said:
+        return StoreError(
+            "no room left on the disk of the store",
+            where=name,
+            remedy="make room and start again: what was stored is whole, and the run goes on from there",
+        )
+    if "readonly" in said or "unable to open" in said:
+        return StoreError(
+            f"the store cannot be opened or written: {said}",
+            where=name,
+            remedy="check that the folder exists and that you may write in it, also for reading: the log is there",
+        )
+    return StoreError(f"the database said: {said}", where=name, remedy="check the location and the server")
+
+
+def prepare(engine: Engine, url: URL, *, create: bool) -> None:
+    """See that the tables are there and of this program's version; make them if ``create``.
+
+    Raises:
+        StoreError: no store there, not one of ours, or of another version.
+    """
+    name = name_of(url)
+    if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
+        path = Path(str(url.database))
+        if path.is_dir():
+            raise StoreError("this is a folder", where=name, remedy="give the path of a file")
+        if not path.exists() and not create:
+            raise StoreError(
+                "there is no store of results here",
+                where=name,
+                remedy="`cephfit sweep run` makes one; --store says where it is",
+            )
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+    with transaction(engine, name, writing=create) as connection:
+        tables = set(inspect(connection).get_table_names())
+        if schema_version.name not in tables:
+            if not create or (engine.dialect.name == "sqlite" and tables):
+                raise StoreError(
+                    "this database is not a store of results",
+                    where=name,
+                    remedy="give the store that `cephfit sweep run` wrote, or a new name",
+                )
+            TABLES.create_all(connection)
+            connection.execute(insert(schema_version).values(id=1, version=SCHEMA_VERSION))
+        found = connection.execute(select(schema_version.c.version)).scalar_one_or_none()
+    if found != SCHEMA_VERSION:
+        newer = isinstance(found, int) and found > SCHEMA_VERSION
+        raise StoreError(
+            f"the store is of schema version {found}, this cephfit reads {SCHEMA_VERSION}",
+            where=name,
+            remedy="use the newer cephfit that wrote it" if newer else "it was not written by a released cephfit",
+        )
+    if create and engine.dialect.name == "sqlite":
+        _readers_beside_writers(engine)
+
+
+def _readers_beside_writers(engine: Engine) -> None:
+    """Put an SQLite store into WAL mode, which the file then remembers.
+
+    Only a store of ours is changed, so not before its tables were seen. If another process is in a transaction
+    at this moment the mode stays as it is, which is as safe and only makes readers wait.
+    """
+    raw = engine.raw_connection()
+    try:
+        with suppress(sqlite3.OperationalError):
+            raw.cursor().execute("PRAGMA journal_mode = WAL")
+    finally:
+        raw.close()
