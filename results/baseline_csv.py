@@ -1,0 +1,165 @@
+"""Baselines as CSV: figures measured elsewhere come in, ours go out.
+
+Columns ``configuration,size,pattern,client,run,iops``, in any order and case, others are ignored; one row per
+client and repeat (``run``), the clients of a repeat having run together.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from cephfit.baseline import Baselines
+from cephfit.cells import SIZE_BINS, Cell, Pattern, SizeBin
+from cephfit.errors import InputError
+from cephfit.results.baselines import Measured, group
+from cephfit.units import parse_nbytes
+
+COLUMNS = ("configuration", "size", "pattern", "client", "run", "iops")
+
+
+def read(path: Path) -> Baselines:
+    """Read a CSV file.
+
+    Raises:
+        InputError: naming line and column: not text, a column is missing, an unknown size or pattern, a number
+            that is none or not positive, a row twice, a repeat in which a client is missing.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("not a CSV file (not UTF-8 text)", where=str(path), remedy=_remedy()) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    return loads(text, where=str(path))
+
+
+def loads(text: str, *, where: str = "CSV") -> Baselines:
+    """Read a CSV file's content; as ``read``."""
+    rows = list(_rows(text, where))
+    if not rows:
+        raise InputError("there are no figures in it", where=where, remedy=_remedy())
+    seen: dict[tuple[str, Cell, str, int], int] = {}
+    for line, row in rows:
+        key = (row.configuration, row.cell, row.client, row.repeat)
+        if key in seen:
+            raise InputError(
+                f"{row.configuration} {row.cell}, client {row.client}, run {row.repeat} "
+                f"is in line {seen[key]} already",
+                where=f"{where}:{line}, column run",
+                remedy="each repeat of a client is one row with a run number of its own",
+            )
+        seen[key] = line
+    measured = [row for _, row in rows]
+    _must_be_whole(measured, where)
+    return group(measured, source=where)
+
+
+def dumps(measured: Iterable[Measured]) -> str:
+    """Write rates so that ``loads`` gives them back to the last bit."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in measured:
+        writer.writerow(
+            [row.configuration, row.cell.size.name, row.cell.pattern, row.client, row.repeat, repr(row.iops)]
+        )
+    return text.getvalue()
+
+
+def _rows(text: str, where: str) -> Iterator[tuple[int, Measured]]:
+    """(line, row) of every row that is not empty."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = next(reader, None)
+        columns = _columns(header or [], where)
+        while True:
+            line = reader.line_num + 1
+            cells = next(reader, None)
+            if cells is None:
+                return
+            if any(cell.strip() for cell in cells):
+                yield line, _row(cells, columns, f"{where}:{line}")
+    except csv.Error as error:
+        raise InputError(f"not CSV: {error}", where=f"{where}:{reader.line_num}", remedy=_remedy()) from None
+
+
+def _columns(header: list[str], where: str) -> dict[str, int]:
+    names = [name.strip().lower() for name in header]
+    for name in COLUMNS:
+        if name not in names:
+            raise InputError(f"there is no column {name!r}", where=f"{where}:1", remedy=_remedy())
+        if names.count(name) > 1:
+            raise InputError(f"there are two columns {name!r}", where=f"{where}:1", remedy=_remedy())
+    return {name: names.index(name) for name in COLUMNS}
+
+
+def _row(cells: list[str], columns: dict[str, int], where: str) -> Measured:
+    fields = {}
+    for name, index in columns.items():
+        fields[name] = cells[index].strip() if index < len(cells) else ""
+        if not fields[name]:
+            raise InputError("nothing is written here", where=f"{where}, column {name}", remedy=_remedy())
+    pattern = fields["pattern"].lower()
+    if pattern not in list(Pattern):
+        raise InputError(
+            f"{fields['pattern']!r} is not a pattern",
+            where=f"{where}, column pattern",
+            remedy=f"the patterns are fio's {', '.join(Pattern)}",
+        )
+    return Measured(
+        fields["configuration"],
+        Cell(_size(fields["size"], f"{where}, column size"), Pattern(pattern)),
+        fields["client"],
+        _run(fields["run"], f"{where}, column run"),
+        _iops(fields["iops"], f"{where}, column iops"),
+    )
+
+
+def _size(text: str, where: str) -> SizeBin:
+    nbytes = parse_nbytes(text, where=where)
+    for size in SIZE_BINS:
+        if size.benchmark_nbytes == nbytes:
+            return size
+    names = ", ".join(size.name for size in SIZE_BINS)
+    raise InputError(f"{text!r} is not a size bin", where=where, remedy=f"the size bins are {names}")
+
+
+def _run(text: str, where: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise InputError(f"{text!r} is not a run number", where=where, remedy="runs count 0, 1, 2 ...")
+    return int(text)
+
+
+def _iops(text: str, where: str) -> float:
+    try:
+        iops = float(text)
+    except ValueError:
+        iops = math.nan
+    if not (math.isfinite(iops) and iops > 0):
+        raise InputError(
+            f"{text!r} is not a rate", where=where, remedy="I/Os per second are a positive number, like 812.5"
+        )
+    return iops
+
+
+def _must_be_whole(measured: list[Measured], where: str) -> None:
+    """A repeat that lacks a client would sum to too little and look like a slow configuration."""
+    clients: dict[tuple[str, Cell], set[str]] = {}
+    repeats: dict[tuple[str, Cell, int], set[str]] = {}
+    for row in measured:
+        clients.setdefault((row.configuration, row.cell), set()).add(row.client)
+        repeats.setdefault((row.configuration, row.cell, row.repeat), set()).add(row.client)
+    for (configuration, cell, repeat), present in repeats.items():
+        absent = clients[configuration, cell] - present
+        if absent:
+            raise InputError(
+                f"run {repeat} of {configuration} {cell} has no row of client {', '.join(sorted(absent))}",
+                where=f"{where}, column client",
+                remedy="add the row, or leave the run out: the rates of a run's clients are summed",
+            )
+
+
+def _remedy() -> str:
+    return f"the first line names the columns {','.join(COLUMNS)}"

@@ -1,0 +1,119 @@
+"""Samples to baselines."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from cephfit.baseline import Baseline, Baselines
+from cephfit.cells import CELLS, Cell
+from cephfit.configuration import DEFAULT_CONFIGURATION
+from cephfit.sample import Sample, State
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The rate of one client in one repeat that counts.
+
+    Attributes:
+        configuration: name.
+        cell: which of the 20.
+        client: name.
+        repeat: counts from 0.
+        iops: > 0.
+    """
+
+    configuration: str
+    cell: Cell
+    client: str
+    repeat: int
+    iops: float
+
+
+def baselines_of(samples: Iterable[Sample], *, source: str) -> Baselines:
+    """The baselines of a run.
+
+    A repeat counts if there is an attempt in which every client is ``ok``; the first such attempt is it. The
+    clients of an attempt ran together and are summed; clients of different attempts never are.
+
+    Args:
+        samples: of one run, in any order.
+        source: where they come from, for people.
+    """
+    measured, missing = measured_of(samples)
+    return group(measured, source=source, missing=missing)
+
+
+def measured_of(samples: Iterable[Sample]) -> tuple[list[Measured], dict[tuple[str, Cell], str]]:
+    """The rates that count, and why a (configuration, cell) that was tried has none."""
+    by_cell: dict[tuple[str, Cell], list[Sample]] = {}
+    for sample in samples:
+        by_cell.setdefault((sample.key.configuration, sample.key.cell), []).append(sample)
+    measured: list[Measured] = []
+    missing: dict[tuple[str, Cell], str] = {}
+    for place in sorted(by_cell, key=_order(by_cell)):
+        tried = by_cell[place]
+        clients = {sample.key.client for sample in tried}
+        rows = [row for repeat in _repeats(tried) for row in _first_whole(repeat, clients)]
+        measured += rows
+        if not rows:
+            missing[place] = _why(tried)
+    return measured, missing
+
+
+def group(
+    measured: Iterable[Measured], *, source: str, missing: Mapping[tuple[str, Cell], str] | None = None
+) -> Baselines:
+    """Sum the clients of each repeat; the repeats of each (configuration, cell) in order."""
+    sums: dict[tuple[str, Cell], dict[int, dict[str, float]]] = {}
+    for row in measured:
+        repeats = sums.setdefault((row.configuration, row.cell), {})
+        repeats.setdefault(row.repeat, {})[row.client] = row.iops
+    cells = {
+        (configuration, cell): Baseline(
+            configuration,
+            cell,
+            tuple(sum(repeats[repeat].values()) for repeat in sorted(repeats)),
+            n_clients=max(len(clients) for clients in repeats.values()),
+        )
+        for (configuration, cell), repeats in sums.items()
+    }
+    return Baselines(cells, source, missing or {})
+
+
+def _order(places: Iterable[tuple[str, Cell]]) -> "_Order":
+    return _Order(dict.fromkeys(configuration for configuration, _ in places))
+
+
+class _Order:
+    """The default first, then configurations as they first appear; cells in the vocabulary's order."""
+
+    def __init__(self, configurations: Iterable[str]) -> None:
+        names = dict.fromkeys([DEFAULT_CONFIGURATION, *configurations])
+        self._configurations = {name: i for i, name in enumerate(names)}
+        self._cells = {cell: i for i, cell in enumerate(CELLS)}
+
+    def __call__(self, place: tuple[str, Cell]) -> tuple[int, int]:
+        return self._configurations[place[0]], self._cells[place[1]]
+
+
+def _repeats(samples: Iterable[Sample]) -> list[list[Sample]]:
+    repeats: dict[int, list[Sample]] = {}
+    for sample in samples:
+        repeats.setdefault(sample.key.repeat, []).append(sample)
+    return [repeats[repeat] for repeat in sorted(repeats)]
+
+
+def _first_whole(samples: list[Sample], clients: set[str]) -> list[Measured]:
+    for attempt in sorted({sample.key.attempt for sample in samples}):
+        rows = [
+            Measured(s.key.configuration, s.key.cell, s.key.client, s.key.repeat, s.metrics.iops)
+            for s in samples
+            if s.key.attempt == attempt and s.state is State.OK and s.metrics is not None and s.metrics.iops > 0
+        ]
+        if {row.client for row in rows} == clients:
+            return sorted(rows, key=lambda row: row.client)
+    return []
+
+
+def _why(samples: list[Sample]) -> str:
+    reasons = dict.fromkeys(f"{sample.state}: {sample.reason}" for sample in samples if sample.reason)
+    return "; ".join(reasons) or "no repeat has I/O from every client"
