@@ -1,6 +1,6 @@
 """The narrow protocols between the core and the world. One contract suite runs against every implementation."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -149,6 +149,20 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Let go of connections; changes nothing on the target."""
+
+
+@runtime_checkable
+class JudgesConfigurations(Protocol):
+    """What a Target can do besides: say beforehand which configurations it cannot be brought into at all."""
+
+    def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """Name of each configuration that cannot be applied, with one reason per setting; changes nothing.
+
+        Their samples are ``skipped`` with these reasons (options that this release no longer has, for example).
+
+        Raises:
+            InputError: a setting that no release ever had: a typing error, not a matter of versions.
+        """
 
 
 class Workload(Protocol):
