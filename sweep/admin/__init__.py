@@ -1,0 +1,1 @@
+"""Ways to administer a Ceph cluster; each implements ``cephfit.protocols.CephAdmin``."""

@@ -1,0 +1,65 @@
+"""What every way of administering has in common: reading Ceph's answers and wording its refusals."""
+
+import errno
+import json
+import os
+from typing import Any
+
+from cephfit.errors import ClusterError
+
+DEFAULT_TIMEOUT_SECONDS = 15.0
+"""How long a command may take. Monitors answer in milliseconds; an election takes about 5 s."""
+
+
+def parse_answer(text: str) -> Any:
+    """A command's JSON; None where it answered nothing.
+
+    Some commands answer prose although JSON was asked for (``cache drop``); it comes back as a string.
+    """
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+class RefusedError(ClusterError):
+    """A daemon answered a command with an error. Not raised when no answer came.
+
+    Attributes:
+        code: errno, positive.
+    """
+
+    def __init__(self, what: str, *, where: str = "", remedy: str = "", code: int = 0) -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.code = code
+
+
+def refusal(whom: str, command: str, code: int, words: str) -> ClusterError:
+    """The error for a command that came back with ``code`` (a positive errno), in Ceph's own words.
+
+    Args:
+        whom: ``mon``, ``osd.3`` ...: who refused.
+        command: prefix and arguments as a person would type them.
+        code: errno, 0 if there is none.
+        words: what Ceph said, may be empty.
+    """
+    name = errno.errorcode.get(code, str(code))
+    said = words.strip() or (os.strerror(code) if code else "no reason given")
+    remedy = ""
+    if code in (errno.ETIMEDOUT, errno.ENOTCONN):
+        return ClusterError(
+            f"`{command}` was not answered in time: {said} [{name}]",
+            where=whom,
+            remedy="see whether the daemons run and the network reaches them; then start the command again",
+        )
+    if code in (errno.EACCES, errno.EPERM):
+        remedy = "the key of this client lacks the capability; use one that may administer the cluster"
+    return RefusedError(f"`{command}` was refused: {said} [{name}]", where=whom, remedy=remedy, code=code)
+
+
+def spelled(prefix: str, arguments: dict[str, Any]) -> str:
+    """A command the way a person types it, for messages."""
+    return " ".join([prefix, *(str(v) for v in arguments.values())])

@@ -1,0 +1,94 @@
+"""Administration over librados: one connection, milliseconds per command."""
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import rados
+
+from cephfit.errors import ClusterError
+from cephfit.sweep.admin.answers import DEFAULT_TIMEOUT_SECONDS, parse_answer, refusal, spelled
+
+
+class RadosAdmin:
+    """Implements ``protocols.CephAdmin`` over one librados connection.
+
+    librados is thread safe and its Python binding lets go of the interpreter while it waits, so threads may
+    share one instance.
+
+    Args:
+        conf: the cluster's ceph.conf; the key comes from the keyring that it names.
+        client_id: such as ``admin`` for ``client.admin``.
+        timeout_seconds: how long connecting and each command may take.
+
+    Raises:
+        ClusterError: no monitor answers, or the key is refused.
+    """
+
+    def __init__(
+        self, conf: Path, *, client_id: str = "admin", timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> None:
+        if not conf.is_file():
+            raise ClusterError("there is no such Ceph configuration file", where=str(conf))
+        self._where = f"cluster of {conf}"
+        timeout = str(max(1, round(timeout_seconds)))
+        self._cluster: Any = rados.Rados(
+            conffile=str(conf),
+            rados_id=client_id,
+            # Without these, librados waits for ever for a monitor, a manager or an OSD that is gone.
+            conf={
+                "client_mount_timeout": timeout,
+                "rados_mon_op_timeout": timeout,
+                "rados_osd_op_timeout": timeout,
+                "log_to_stderr": "false",
+                "err_to_stderr": "false",
+            },
+        )
+        try:
+            self._cluster.connect()
+        except rados.Error as error:
+            self._cluster.shutdown()
+            raise ClusterError(
+                f"no connection to the cluster in {timeout} s: {error}",
+                where=self._where,
+                remedy="see whether the monitors run and whether the keyring belongs to this cluster",
+            ) from None
+
+    @property
+    def cluster(self) -> Any:
+        """The librados handle, for pools and images; it stays this object's to close."""
+        return self._cluster
+
+    def command(self, prefix: str, /, **arguments: Any) -> Any:
+        return self._send("mon", prefix, arguments)
+
+    def tell(self, daemon: str, prefix: str, /, **arguments: Any) -> Any:
+        return self._send(daemon, prefix, arguments)
+
+    def close(self) -> None:
+        self._cluster.shutdown()
+
+    def _send(self, whom: str, prefix: str, arguments: dict[str, Any]) -> Any:
+        text = json.dumps({"prefix": prefix, **arguments, "format": "json"})
+        kind, _, name = whom.partition(".")
+        try:
+            if kind == "osd":
+                code, answer, words = self._cluster.osd_command(int(name), text, b"")
+            elif kind == "mgr":
+                code, answer, words = self._cluster.mgr_command(text, b"", target=name)
+            elif kind == "mon" and name:
+                code, answer, words = self._cluster.mon_command(text, b"", target=name)
+            elif kind == "mon":
+                code, answer, words = self._cluster.mon_command(text, b"")
+                if code == -errno.EINVAL and "command not known" in words:
+                    # Commands that the manager serves (`pg dump`, `osd df`) on releases that do not proxy them.
+                    code, answer, words = self._cluster.mgr_command(text, b"")
+            else:
+                raise ClusterError(f"{whom!r} is no daemon that takes commands", where=self._where)
+        except (rados.Error, ValueError) as error:
+            code = -(getattr(error, "errno", None) or 0)
+            raise refusal(whom, spelled(prefix, arguments), abs(code), str(error)) from None
+        if code != 0:
+            raise refusal(whom, spelled(prefix, arguments), abs(code), words)
+        return parse_answer(answer.decode(errors="replace"))

@@ -1,0 +1,124 @@
+"""The clients' ceph.conf of a configuration, and what running clients say they took from it."""
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.protocols import CephAdmin
+from cephfit.sweep.catalogue import Catalogue
+from cephfit.sweep.option_value import as_ceph_writes, same_value
+
+_SOCKET_SECONDS = 5.0
+
+
+def client_settings(configuration: Configuration) -> tuple[Setting, ...]:
+    """The settings that clients are concerned by."""
+    return tuple(s for s in configuration.within(Partition.CEPH) if s.scope.partition("/")[0] == "client")
+
+
+def render_client_conf(
+    configuration: Configuration, admin: CephAdmin, *, keyring: Path, socket_folder: Path
+) -> str:
+    """The text of a ceph.conf with which a client reaches the cluster under a configuration.
+
+    Options stand in the file as well as in the config store, because clients of other releases than the
+    cluster's may not ask the store.
+    """
+    dump = admin.command("mon dump")
+    addresses = [
+        "[" + ",".join(f"{a['type']}:{a['addr']}" for a in mon["public_addrs"]["addrvec"]) + "]"
+        for mon in dump["mons"]
+    ]
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False
+    )
+    template = environment.from_string((files("cephfit.templates") / "client.conf.j2").read_text())
+    return template.render(
+        configuration=configuration.name,
+        fsid=dump["fsid"],
+        mon_host=" ".join(addresses),
+        keyring=keyring,
+        socket_folder=socket_folder,
+        options=[(s.key, as_ceph_writes(s.value)) for s in client_settings(configuration)],
+    )
+
+
+def write_client_conf(path: Path, text: str) -> None:
+    """Replace the file at once: a client that starts meanwhile reads the old one or the new one."""
+    draft = path.with_suffix(".new")
+    draft.write_text(text)
+    draft.replace(path)
+
+
+def read_back_clients(
+    configuration: Configuration, catalogue: Catalogue, socket_folder: Path
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Ask every running client through its admin socket.
+
+    Returns:
+        Setting as text to client to value, and one sentence per setting that did not take effect.
+    """
+    settings = client_settings(configuration)
+    values: dict[str, dict[str, Any]] = {str(s): {} for s in settings}
+    mismatches = []
+    clients = live_sockets(socket_folder) if settings else ()
+    for number, path in enumerate(clients):
+        for setting in settings:
+            got = ask(path, "config get", var=setting.key).get(setting.key)
+            values[str(setting)][f"client {number}"] = got
+            if not same_value(catalogue.option(setting.key).type, setting.value, str(got)):
+                mismatches.append(f"client {number} runs {setting.key} = {got}, not {setting.value}")
+    if settings and not clients:
+        mismatches.append("no running client could be asked for " + ", ".join(s.key for s in settings))
+    return values, mismatches
+
+
+def live_sockets(folder: Path) -> Sequence[Path]:
+    """Admin sockets of clients that still run; those that the killed left behind are removed."""
+    alive = []
+    for path in sorted(folder.glob("*.asok")):
+        try:
+            ask(path, "version")
+            alive.append(path)
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+        except OSError:
+            continue
+    return alive
+
+
+def ask(path: Path, prefix: str, **arguments: str) -> Any:
+    """One command over a Ceph admin socket: JSON and a zero byte there, a length and JSON back.
+
+    Raises:
+        OSError: nobody listens, or the answer breaks off.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        link.settimeout(_SOCKET_SECONDS)
+        # Paths of Unix sockets end at 107 bytes; one's own folder of open files is a short way there.
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            link.connect(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
+        link.sendall(json.dumps({"prefix": prefix, **arguments, "format": "json"}).encode() + b"\0")
+        (length,) = struct.unpack(">I", _receive(link, 4))
+        return json.loads(_receive(link, length))
+
+
+def _receive(link: socket.socket, n_bytes: int) -> bytes:
+    content = b""
+    while len(content) < n_bytes:
+        part = link.recv(n_bytes - len(content))
+        if not part:
+            raise ConnectionResetError("the admin socket's answer broke off")
+        content += part
+    return content

@@ -1,0 +1,83 @@
+"""The running daemons of a cluster, and which section of the central config store speaks to which."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cephfit.protocols import CephAdmin
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A running daemon.
+
+    Attributes:
+        kind: ``osd``, ``mon`` or ``mgr``.
+        id: such as ``0`` or ``a``.
+        device_class: of an OSD.
+        location: CRUSH type to bucket name, such as ``{"host": "host0", "root": "default"}``.
+    """
+
+    kind: str
+    id: str
+    device_class: str = ""
+    location: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}.{self.id}"
+
+
+def running_daemons(admin: CephAdmin) -> tuple[Daemon, ...]:
+    """OSDs that are up, monitors in quorum, the active manager."""
+    daemons = _osds(admin.command("osd tree"))
+    daemons += [Daemon("mon", name) for name in admin.command("status")["quorum_names"]]
+    if active := admin.command("mgr dump").get("active_name"):
+        daemons.append(Daemon("mgr", active))
+    return tuple(daemons)
+
+
+def _osds(tree: Mapping[str, Any]) -> list[Daemon]:
+    parents = {child: node for node in tree["nodes"] for child in node.get("children", ())}
+    found = []
+    for node in tree["nodes"]:
+        if node["type"] != "osd" or node["status"] != "up":
+            continue
+        location, above = {}, parents.get(node["id"])
+        while above is not None:
+            location[above["type"]] = above["name"]
+            above = parents.get(above["id"])
+        found.append(Daemon("osd", str(node["id"]), node.get("device_class", ""), location))
+    return sorted(found, key=lambda d: int(d.id))
+
+
+def rank(section: str, daemon: Daemon) -> int | None:
+    """How specific a section of the config store is to a daemon; None if it does not speak to it.
+
+    The store's rule: a daemon's own name beats its type, a masked section beats the same one without a mask,
+    ``global`` is the weakest (Ceph's manual, "Configuring Ceph", sections and masks).
+
+    Args:
+        section: such as ``global``, ``osd``, ``osd.3``, ``osd/class:hdd``, ``osd/host:host0``.
+        daemon: which one.
+    """
+    name, _, mask = section.partition("/")
+    weight = {"global": 0, daemon.kind: 2, daemon.name: 4}.get(name)
+    if weight is None:
+        return None
+    if not mask:
+        return weight
+    key, _, value = mask.partition(":")
+    matches = daemon.device_class == value if key == "class" else daemon.location.get(key) == value
+    return weight + 1 if matches else None
+
+
+def concerned(section: str, daemons: Sequence[Daemon]) -> tuple[Daemon, ...]:
+    """The daemons that a section speaks to."""
+    return tuple(d for d in daemons if rank(section, d) is not None)
+
+
+def strongest(sections: Sequence[str], daemon: Daemon) -> str | None:
+    """Of several sections that hold the same option, the one whose value the daemon takes."""
+    ranked = [(r, s) for s in sections if (r := rank(s, daemon)) is not None]
+    return max(ranked)[1] if ranked else None

@@ -1,0 +1,51 @@
+"""Options of older Ceph releases that later ones do not have, and what took their place.
+
+The thesis (Meyer 2017, Table 3.5) was measured on the Ceph of 2015; its sweep names some of them. Sources: the
+option tables of Ceph's source (``src/common/config_opts.h`` and ``src/common/options.cc``) of the releases named
+and the OSD's throttle documentation (``doc/dev/osd_internals/osd_throttles.rst``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedOption:
+    """An option that is gone.
+
+    Attributes:
+        gone: since when, as one says it after "it": ``was removed in Jewel (10.2)``.
+        instead: what does its work now.
+    """
+
+    gone: str
+    instead: str
+
+
+_SHARDS = "client operations are served by osd_op_num_shards x osd_op_num_threads_per_shard (and their _hdd, _ssd)"
+_FILESTORE_THROTTLE = (
+    "FileStore's throttle became filestore_queue_max_bytes, filestore_queue_max_ops and "
+    "filestore_queue_{low,high}_threshhold; BlueStore has bluestore_throttle_bytes"
+)
+_JOURNAL_THROTTLE = (
+    "FileStore's journal is throttled by journal_throttle_{low,high}_threshhold; BlueStore has "
+    "bluestore_throttle_deferred_bytes"
+)
+
+REMOVED_OPTIONS: Mapping[str, RemovedOption] = {
+    "osd_op_threads": RemovedOption("was removed before Luminous (12.2)", _SHARDS),
+    "osd_disk_threads": RemovedOption(
+        "was removed after Luminous (12.2); scrubbing and snapshot trimming moved into the operation queue",
+        _SHARDS,
+    ),
+    "osd_recovery_threads": RemovedOption(
+        "was removed before Luminous (12.2); recovery moved into the operation queue", _SHARDS
+    ),
+    "filestore_queue_committing_max_bytes": RemovedOption("was removed in Jewel (10.2)", _FILESTORE_THROTTLE),
+    "filestore_queue_committing_max_ops": RemovedOption("was removed in Jewel (10.2)", _FILESTORE_THROTTLE),
+    "journal_queue_max_bytes": RemovedOption("was removed in Jewel (10.2)", _JOURNAL_THROTTLE),
+    "journal_queue_max_ops": RemovedOption("was removed in Jewel (10.2)", _JOURNAL_THROTTLE),
+}
+
+FILESTORE_PREFIXES = ("filestore_", "journal_")
+"""Options that only FileStore OSDs read. FileStore itself was removed in Reef (18.2)."""
