@@ -1,0 +1,154 @@
+"""`cephfit lab`: a real one-machine Ceph for people without one."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cephfit.cli.output import json_option, print_json, print_table, progress_display
+from cephfit.units import MIB, format_seconds
+
+if TYPE_CHECKING:
+    from cephfit.lab.cluster import LabStatus
+
+_name_option = click.option("--name", default="default", show_default=True, help="Which lab.")
+_folder_option = click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The lab's own folder, new or empty.  [default: one in the XDG state folder]",
+)
+
+
+@click.group()
+def command() -> None:
+    """A real one-machine Ceph: monitor, manager, four OSDs on two CRUSH hosts, with slow and fast disks.
+
+    All of it lies in one folder and listens on 127.0.0.1; `down` leaves nothing behind. Several labs can live
+    side by side under names of their own. Needs root.
+    """
+
+
+@command.command()
+@_name_option
+@_folder_option
+@json_option
+def up(name: str, folder: Path | None, as_json: bool) -> None:
+    """Make a lab; back when all PGs are active+clean."""
+    from cephfit.lab.cluster import Lab
+
+    started = time.monotonic()
+    with progress_display() as progress:
+        lab = Lab.up(name, folder=folder, progress=progress)
+    seconds = time.monotonic() - started
+    status = lab.status()
+    if as_json:
+        print_json({**status.to_json(), "up_seconds": seconds})
+        return
+    click.echo(f"lab {name} is up after {format_seconds(seconds)}")
+    _show(status)
+    click.echo(f"\nCeph's own programs reach it with: ceph -c {lab.conf} status")
+
+
+@command.command()
+@_name_option
+@json_option
+@click.pass_context
+def status(context: click.Context, name: str, as_json: bool) -> None:
+    """Show a lab's daemons, disks and health; exit code 2 if a daemon is dead."""
+    from cephfit.errors import ClusterError
+    from cephfit.lab.cluster import Lab
+
+    state = Lab.open(name).status()
+    if as_json:
+        print_json(state.to_json())
+    else:
+        _show(state)
+    if not state.ready:
+        raise ClusterError(
+            "the lab is not finished: `lab up` is still at it, or was killed",
+            where=f"lab {name}",
+            remedy=f"remove what there is with `cephfit lab down --name {name}`, then make it again",
+        )
+    if state.dead:
+        raise ClusterError(
+            f"dead: {', '.join(state.dead)}",
+            where=f"lab {name}",
+            remedy=f"`cephfit lab start --name {name}` starts it again; the logs are in {state.folder}/log",
+        )
+
+
+@command.command()
+@_name_option
+@json_option
+def start(name: str, as_json: bool) -> None:
+    """Start what does not run, for example after a reboot or a crash."""
+    from cephfit.lab.cluster import Lab
+
+    lab = Lab.open(name)
+    lab.start()
+    state = lab.status()
+    if as_json:
+        print_json(state.to_json())
+    else:
+        _show(state)
+
+
+@command.command()
+@_name_option
+@json_option
+def stop(name: str, as_json: bool) -> None:
+    """Stop a lab's daemons and keep its data."""
+    from cephfit.lab.cluster import Lab
+
+    lab = Lab.open(name)
+    lab.stop()
+    if as_json:
+        print_json({"name": name, "stopped": True})
+    else:
+        click.echo(f"lab {name} is stopped; `cephfit lab start --name {name}` starts it")
+
+
+@command.command()
+@_name_option
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Find the lab by its folder, where the name is not known any more.",
+)
+@json_option
+def down(name: str, folder: Path | None, as_json: bool) -> None:
+    """Remove a lab and everything of it, in whatever state it is."""
+    from cephfit.lab.cluster import Lab
+
+    started = time.monotonic()
+    Lab.remove(name, folder=folder)
+    seconds = time.monotonic() - started
+    if as_json:
+        print_json({"name": name, "down_seconds": seconds})
+    else:
+        click.echo(f"lab {name} is gone after {format_seconds(seconds)}")
+
+
+def _show(status: "LabStatus") -> None:
+    click.echo(f"health   {status.health}{''.join(f'  {c}' for c in status.checks)}")
+    click.echo(f"PGs      {', '.join(f'{n} {s}' for s, n in status.pgs.items()) or '-'}")
+    click.echo(f"conf     {status.conf}")
+    click.echo(f"monitor  {status.monitor}\n")
+    disks = {f"osd.{d.osd}": d for d in status.osd_disks}
+    rows = []
+    for daemon in status.daemons:
+        disk = disks.get(daemon.name)
+        limits = disk.limits if disk else None
+        rows.append(
+            [
+                daemon.name,
+                str(daemon.pid) if daemon.alive else "DEAD",
+                f"{daemon.memory_nbytes / MIB:.0f} MiB",
+                disk.host if disk else "",
+                disk.device_class if disk else "",
+                (disk.device or "not attached") if disk else "",
+                f"{limits.iops} IOPS, {limits.nbytes_per_s / MIB:.0f} MiB/s" if limits else "none" if disk else "",
+            ]
+        )
+    print_table(["daemon", "pid", "memory", "host", "class", "disk", "limits"], rows, right=[1, 2])

@@ -1,0 +1,434 @@
+"""A real Ceph cluster on this machine, all of it in one folder and on 127.0.0.1."""
+
+import fcntl
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cephfit.errors import CephfitError, ClusterError, HostError
+from cephfit.lab import bootstrap, disks, registry, remains
+from cephfit.lab.daemons import MGR, MON, Daemons, DaemonState, osd_name
+from cephfit.lab.machine import require_free_disk, require_programs, require_root
+from cephfit.lab.readiness import wait_whole
+from cephfit.lab.registry import Record
+from cephfit.lab.spec import DiskLimits, LabSpec
+from cephfit.lab.throttle import Throttle, find_throttle
+from cephfit.protocols import Progress
+from cephfit.silence import Silence
+from cephfit.sweep.admin.rados_admin import RadosAdmin
+
+_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "monmaptool", "losetup")
+
+
+@dataclass(frozen=True, slots=True)
+class OsdDisk:
+    """One OSD's disk as it is now.
+
+    Attributes:
+        osd: id.
+        host: CRUSH host.
+        device_class: ``hdd`` or ``ssd``.
+        device: the loop device; None if it is not attached.
+        rotational: what the kernel says of it.
+        limits: in force now; None if the disk is not slowed down.
+    """
+
+    osd: int
+    host: str
+    device_class: str
+    device: str | None
+    rotational: bool | None
+    limits: DiskLimits | None
+
+
+@dataclass(frozen=True, slots=True)
+class LabStatus:
+    """A lab as it is now.
+
+    Attributes:
+        name: the lab's.
+        folder: where all of it lies.
+        conf: the ceph.conf with which clients reach it.
+        fsid: the cluster's.
+        monitor: address.
+        ready: `lab up` came to its end.
+        health: Ceph's own word, or why there is none.
+        checks: Ceph's health checks.
+        pgs: PG state to count.
+        daemons: all of them, dead ones too.
+        osd_disks: by OSD id.
+        seconds: how long asking took.
+    """
+
+    name: str
+    folder: str
+    conf: str
+    fsid: str
+    monitor: str
+    ready: bool
+    health: str
+    checks: tuple[str, ...]
+    pgs: dict[str, int]
+    daemons: tuple[DaemonState, ...]
+    osd_disks: tuple[OsdDisk, ...]
+    seconds: float
+
+    @property
+    def dead(self) -> tuple[str, ...]:
+        """Names of daemons that should run and do not."""
+        return tuple(d.name for d in self.daemons if not d.alive)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "dead": self.dead}
+
+
+class Lab:
+    """A one-machine Ceph: one monitor, one manager, an OSD of each device class on each CRUSH host.
+
+    It is found again from its folder alone; an object of this class holds no process and no connection.
+
+    Args:
+        folder: the lab's.
+        record: its journal.
+    """
+
+    def __init__(self, folder: Path, record: Record) -> None:
+        self.folder = folder
+        self.conf = folder / "ceph.conf"
+        self.keyring = folder / "keyring"
+        self._record = record
+        self._daemons = Daemons(folder, self.conf)
+
+    @property
+    def name(self) -> str:
+        return self._record.name
+
+    @property
+    def spec(self) -> LabSpec:
+        return self._record.spec
+
+    @property
+    def fsid(self) -> str:
+        return self._record.fsid
+
+    @classmethod
+    def up(
+        cls,
+        name: str = "default",
+        *,
+        folder: Path | None = None,
+        spec: LabSpec | None = None,
+        progress: Progress | None = None,
+    ) -> "Lab":
+        """Make a lab from nothing; back when all PGs are active+clean and the disks have their limits.
+
+        If it fails or is interrupted, what it made is removed again.
+
+        Raises:
+            HostError: this machine lacks something.
+            InputError: the name or the folder is taken.
+            ClusterError: Ceph did not come up.
+        """
+        spec, progress = spec or LabSpec(), progress or Silence()
+        require_root("a lab")
+        require_programs(*_PROGRAMS)
+        disks.require_loop()
+        throttle = find_throttle(name)
+        require_free_disk(folder or registry.labs_root() / name, spec.free_nbytes)
+        place = registry.claim(name, folder)
+        try:
+            with registry.working_on(place):
+                with registry.port_choice() as port:
+                    record = Record(name, str(uuid.uuid4()), port, ready=False, devices={}, spec=spec)
+                    record.write(place)
+                lab = cls(place, record)
+                progress.start(f"lab {name}", bootstrap.N_STEPS + 1)
+                lab._make(throttle, progress)
+                progress.done()
+                return lab
+        except BaseException:
+            remains.remove_all(place, throttle)
+            registry.release(name)
+            raise
+
+    def _make(self, throttle: Throttle, progress: Progress) -> None:
+        for osd in self.osd_ids():
+            disks.make_sparse(self._image(osd), self.spec.osd_nbytes)
+        self._attach_disks(throttle)
+        progress.advance(detail="disks")
+        bootstrap.bootstrap(
+            name=self.name,
+            folder=self.folder,
+            conf=self.conf,
+            fsid=self.fsid,
+            mon_port=self._record.mon_port,
+            spec=self.spec,
+            disks={osd: self.osd_disk(osd) for osd in self.osd_ids()},
+            daemons=self._daemons,
+            progress=progress,
+        )
+        self._slow_down(throttle)
+        with self._connection() as admin:
+            wait_whole(admin, self.osd_ids(), alive=self._require_alive)
+        progress.advance(detail="all PGs active+clean")
+        self._record = replace(self._record, ready=True)
+        self._record.write(self.folder)
+
+    @classmethod
+    def open(cls, name: str = "default", *, folder: Path | None = None) -> "Lab":
+        """A lab that was made before, also by another process.
+
+        Raises:
+            InputError: there is none of this name.
+        """
+        place = folder.resolve() if folder else registry.folder_of(name)
+        record = Record.read(place) if place else None
+        if place is None or record is None:
+            raise registry.no_such_lab(name)
+        return cls(place, record)
+
+    @staticmethod
+    def remove(name: str = "default", *, folder: Path | None = None) -> None:
+        """Take a lab down by name, in whatever state it is: half made, half dead, or its folder half deleted.
+
+        Raises:
+            InputError: there is none of this name.
+            HostError: another process is working on it, or holds one of its devices open.
+        """
+        require_root("a lab")
+        place = folder.resolve() if folder else registry.folder_of(name)
+        if place is None:
+            place = registry.labs_root().resolve() / name
+            if not remains.anything_left(place):
+                raise registry.no_such_lab(name)
+        record = Record.read(place)
+        if record is not None:
+            name = record.name
+        elif folder is not None and not remains.anything_left(place):
+            raise registry.no_such_lab(name)
+        try:
+            throttle = find_throttle(name)
+        except HostError:
+            throttle = None
+        with ExitStack() as stack:
+            if place.is_dir():
+                stack.enter_context(registry.working_on(place))
+            remains.remove_all(place, throttle)
+            if throttle is not None and record is not None:
+                remains.clear_forgotten([Path(device) for device in record.devices.values()], throttle)
+            registry.release(name)
+
+    def down(self) -> None:
+        """Remove the lab and all that belongs to it. Safe to call twice."""
+        if self.folder.exists() or remains.anything_left(self.folder):
+            Lab.remove(self.name, folder=self.folder)
+
+    # What it is made of.
+
+    def osd_ids(self) -> tuple[int, ...]:
+        return tuple(range(len(self.spec.osds)))
+
+    def device_class(self, osd: int) -> str:
+        return self.spec.osds[osd][1]
+
+    def osd_disk(self, osd: int) -> Path:
+        """The block device of an OSD.
+
+        Raises:
+            ClusterError: it is not attached.
+        """
+        device = self._loop(osd)
+        if device is None:
+            raise ClusterError(
+                f"the disk of osd.{osd} is not attached",
+                where=f"lab {self.name}",
+                remedy=f"start the lab: cephfit lab start --name {self.name}",
+            )
+        return device
+
+    def _image(self, osd: int) -> Path:
+        return self.folder / f"osd.{osd}.img"
+
+    def _loop(self, osd: int) -> Path | None:
+        return next(iter(disks.loops_of(self._image(osd))), None)
+
+    # Starting and stopping.
+
+    def start(self) -> None:
+        """Start what does not run, for example after a reboot; limits and flags are set again.
+
+        Raises:
+            ClusterError: it does not become whole.
+        """
+        require_root("a lab")
+        with registry.working_on(self.folder):
+            throttle = find_throttle(self.name)
+            self._attach_disks(throttle)
+            self._daemons.start(MON)
+            self._daemons.start_all([MGR, *map(osd_name, self.osd_ids())])
+            self._slow_down(throttle)
+            with self._connection() as admin:
+                wait_whole(admin, self.osd_ids(), alive=self._require_alive)
+
+    def stop(self) -> None:
+        """Stop all daemons; the disks stay attached and slow."""
+        require_root("a lab")
+        with registry.working_on(self.folder):
+            self._daemons.stop_all(map(osd_name, self.osd_ids()))
+            self._daemons.stop_all([MGR])
+            self._daemons.stop_all([MON])
+
+    def restart_osds(self, osds: Sequence[int] | None = None) -> None:
+        """Restart OSDs (all of them by default), so that they read their configuration anew.
+
+        Back when they came up again, every PG has reported since and is active+clean.
+
+        Raises:
+            ClusterError: one does not start, or the cluster does not become whole.
+        """
+        require_root("a lab")
+        osds = self.osd_ids() if osds is None else tuple(osds)
+        with self._connection() as admin:
+            ever = {o["osd"]: o["up_from"] for o in admin.command("osd dump")["osds"]}
+            before = {osd: ever[osd] for osd in osds}
+            names = [osd_name(osd) for osd in osds]
+            self._daemons.stop_all(names)
+            self._daemons.start_all(names)
+            self._place(find_throttle(self.name))
+            wait_whole(admin, self.osd_ids(), before=before, alive=self._require_alive)
+
+    def _require_alive(self) -> None:
+        dead = [n for n in (MON, MGR, *map(osd_name, self.osd_ids())) if self._daemons.pid(n) is None]
+        if dead:
+            raise ClusterError(
+                f"{', '.join(dead)} died",
+                where=f"lab {self.name}",
+                remedy=f"`cephfit lab start --name {self.name}` starts it; the logs are in {self.folder}/log",
+            )
+
+    @contextmanager
+    def _connection(self) -> Iterator[RadosAdmin]:
+        admin = RadosAdmin(self.conf)
+        try:
+            yield admin
+        finally:
+            admin.close()
+
+    # Disks and their limits.
+
+    def _attach_disks(self, throttle: Throttle) -> None:
+        devices = {}
+        for osd in self.osd_ids():
+            device = self._loop(osd)
+            if device is None:
+                device = disks.attach_loop(self._image(osd))
+                throttle.clear(disks.device_number(device))  # of whoever had the number before
+            disks.set_rotational(device, self.device_class(osd) == "hdd")
+            block = self.folder / osd_name(osd) / "block"
+            if block.is_symlink() and block.readlink() != device:
+                block.unlink()
+                block.symlink_to(device)
+            devices[osd] = str(device)
+        self._record = replace(self._record, devices=devices)
+        self._record.write(self.folder)
+
+    def _place(self, throttle: Throttle) -> None:
+        throttle.place(pid for osd in self.osd_ids() if (pid := self._daemons.pid(osd_name(osd))) is not None)
+
+    def _slow_down(self, throttle: Throttle) -> None:
+        for osd in self.osd_ids():
+            throttle.set(disks.device_number(self.osd_disk(osd)), self.spec.limits[self.device_class(osd)])
+        self._place(throttle)
+
+    @contextmanager
+    def full_speed(self) -> Iterator[None]:
+        """Without limits on the disks inside the block, for filling volumes.
+
+        Only one process at a time. If it dies inside, ``reassert_limits`` (which ``status`` and ``start`` call)
+        sets the limits again.
+
+        Raises:
+            HostError: another process is at it.
+        """
+        throttle = find_throttle(self.name)
+        with (self.folder / "full-speed.lock").open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise HostError(
+                    "another process has lifted the limits of the disks",
+                    where=f"lab {self.name}",
+                    remedy="wait until it is done",
+                ) from None
+            try:
+                for osd in self.osd_ids():
+                    throttle.clear(disks.device_number(self.osd_disk(osd)))
+                yield
+            finally:
+                self._slow_down(throttle)
+
+    def reassert_limits(self) -> None:
+        """Set the limits again, unless a living process has lifted them."""
+        with (self.folder / "full-speed.lock").open("a") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            self._slow_down(find_throttle(self.name))
+
+    # Asking.
+
+    def status(self) -> LabStatus:
+        """The lab as it is now. Limits that a dead process left lifted are set again first.
+
+        Raises:
+            HostError: not root.
+        """
+        require_root("a lab")
+        started = time.monotonic()
+        names = (MON, MGR, *map(osd_name, self.osd_ids()))
+        daemons = tuple(self._daemons.state(name) for name in names)
+        if self._record.ready and all(self._loop(osd) is not None for osd in self.osd_ids()):
+            self.reassert_limits()
+        health, checks, pgs = self._ask_health(daemons[0])
+        return LabStatus(
+            name=self.name,
+            folder=str(self.folder),
+            conf=str(self.conf),
+            fsid=self.fsid,
+            monitor=f"127.0.0.1:{self._record.mon_port}",
+            ready=self._record.ready,
+            health=health,
+            checks=checks,
+            pgs=pgs,
+            daemons=daemons,
+            osd_disks=tuple(self._osd_disk_state(osd) for osd in self.osd_ids()),
+            seconds=time.monotonic() - started,
+        )
+
+    def _ask_health(self, monitor: DaemonState) -> tuple[str, tuple[str, ...], dict[str, int]]:
+        if not monitor.alive:
+            return "the monitor does not run", (), {}
+        try:
+            with self._connection() as admin:
+                status = admin.command("status")
+        except CephfitError as error:
+            return error.what, (), {}
+        pgs = {entry["state_name"]: entry["count"] for entry in status["pgmap"].get("pgs_by_state", [])}
+        return status["health"]["status"], tuple(status["health"]["checks"]), pgs
+
+    def _osd_disk_state(self, osd: int) -> OsdDisk:
+        host, device_class = self.spec.osds[osd]
+        device = self._loop(osd)
+        return OsdDisk(
+            osd=osd,
+            host=f"host{host}",
+            device_class=device_class,
+            device=str(device) if device else None,
+            rotational=disks.is_rotational(device) if device else None,
+            limits=find_throttle(self.name).limits(disks.device_number(device)) if device else None,
+        )

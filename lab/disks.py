@@ -1,0 +1,116 @@
+"""Loop devices over sparse files: the lab's disks."""
+
+import os
+import time
+from pathlib import Path
+
+from cephfit.errors import HostError
+from cephfit.lab.machine import run
+from cephfit.lab.processes import mentions
+
+_SYS_BLOCK = Path("/sys/block")
+
+
+def require_loop() -> None:
+    """Raises:
+    HostError: the kernel has no loop devices.
+    """
+    if not Path("/dev/loop-control").exists():
+        raise HostError(
+            "this kernel has no loop devices (/dev/loop-control)",
+            where="kernel",
+            remedy="load the module (modprobe loop), or use a machine or virtual machine whose kernel has it",
+        )
+
+
+def make_sparse(file: Path, nbytes: int) -> None:
+    """Make ``file`` exactly ``nbytes`` long; nothing is written."""
+    with file.open("ab") as stream:
+        os.truncate(stream.fileno(), nbytes)
+
+
+def _backing_file(name: str) -> str | None:
+    """Full path of what is behind a loop device, None if nothing is. A deleted file keeps its old path."""
+    try:
+        text = (_SYS_BLOCK / name / "loop" / "backing_file").read_text().rstrip("\n")
+    except OSError:
+        return None
+    return text.removesuffix(" (deleted)")
+
+
+def loops_of(place: Path) -> dict[Path, Path]:
+    """The attached loop devices whose file is ``place`` or lies below it: device to file."""
+    found = {}
+    for entry in _SYS_BLOCK.glob("loop*"):
+        backing = _backing_file(entry.name)
+        if backing is not None and mentions([backing], place):
+            found[Path("/dev") / entry.name] = Path(backing)
+    return found
+
+
+def is_attached(device: Path) -> bool:
+    """Whether a loop device has a file behind it."""
+    return _backing_file(device.name) is not None
+
+
+def attach_loop(file: Path) -> Path:
+    """A loop device with direct I/O over ``file``, the one it has already if there is one.
+
+    Raises:
+        HostError: no loop device is free, or the file system below cannot do direct I/O.
+    """
+    for device, backing in loops_of(file).items():
+        if backing == file:
+            return device
+    device = Path(run(["losetup", "--find", "--show", "--direct-io=on", str(file)]).strip())
+    if (_SYS_BLOCK / device.name / "loop" / "dio").read_text().strip() != "1":
+        detach_loop(device)
+        raise HostError(
+            "the file system cannot do direct I/O under a loop device",
+            where=str(file),
+            remedy="choose a folder on ext4, xfs or btrfs with --folder",
+        )
+    return device
+
+
+def detach_loop(device: Path, *, seconds: float = 10.0) -> None:
+    """Take the file away from a loop device; back when it is gone.
+
+    Raises:
+        HostError: something holds the device open for longer than ``seconds``.
+    """
+    until = time.monotonic() + seconds
+    if not is_attached(device):
+        return
+    run(["losetup", "--detach", str(device)])
+    while is_attached(device):  # with users, the kernel lets go at the last close
+        if time.monotonic() > until:
+            raise HostError(
+                f"still in use after {seconds:g} s",
+                where=str(device),
+                remedy=f"see who has it open (fuser -v {device}), end that, and try again",
+            )
+        time.sleep(0.05)
+
+
+def device_number(device: Path) -> str:
+    """``major:minor`` of a block device."""
+    number = device.stat().st_rdev
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def device_nbytes(device: Path) -> int:
+    """Size of a block device; the kernel counts in 512-byte sectors whatever the device's own are."""
+    return int((_SYS_BLOCK / device.name / "size").read_text()) * 512
+
+
+def set_rotational(device: Path, rotational: bool) -> None:
+    """What the kernel says of the disk; BlueStore chooses its ``*_hdd`` or ``*_ssd`` defaults by it.
+
+    Loop devices forget it when they are detached.
+    """
+    (_SYS_BLOCK / device.name / "queue" / "rotational").write_text(str(int(rotational)))
+
+
+def is_rotational(device: Path) -> bool:
+    return (_SYS_BLOCK / device.name / "queue" / "rotational").read_text().strip() == "1"

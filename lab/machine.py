@@ -1,0 +1,107 @@
+"""What this machine must have, and running its programs."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cephfit.errors import HostError
+from cephfit.units import format_nbytes
+
+PACKAGES: Mapping[str, str] = {
+    "ceph-mon": "ceph-mon",
+    "ceph-mgr": "ceph-mgr",
+    "ceph-osd": "ceph-osd",
+    "crushtool": "ceph-base",
+    "monmaptool": "ceph-base",
+    "losetup": "mount",
+    "fusermount3": "fuse3",
+    "qemu-storage-daemon": "qemu-system-common (and qemu-block-extra)",
+    "rbd": "ceph-common",
+    "rbd-nbd": "rbd-nbd",
+    "fio": "fio",
+    "setpriv": "util-linux",
+    "mkfs.ext4": "e2fsprogs",
+    "mount": "mount",
+    "postgres": "postgresql",
+    "pgbench": "postgresql-contrib",
+}
+"""Program to the Debian package that has it."""
+
+_SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
+"""Not on the PATH of every root shell (su without a dash)."""
+
+
+def find_program(name: str) -> str | None:
+    """Full path of a program, also where PATH lacks the sbin folders; None if there is none."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_SBIN}")
+
+
+def require_programs(*names: str) -> None:
+    """Raises:
+    HostError: naming every program that is missing and the Debian packages to install.
+    """
+    missing = [name for name in names if find_program(name) is None]
+    if missing:
+        packages = " ".join(dict.fromkeys(PACKAGES[name] for name in missing))
+        raise HostError(
+            f"{', '.join(missing)}: not found",
+            where="programs on this machine",
+            remedy=f"install the Debian packages that have them: apt install {packages}",
+        )
+
+
+def require_root(what: str) -> None:
+    """Raises:
+    HostError: this is not root.
+    """
+    if os.geteuid() != 0:
+        raise HostError(
+            f"{what} needs root (loop devices, mounts, control groups), this is user id {os.geteuid()}",
+            remedy="run it with sudo",
+        )
+
+
+def require_free_disk(folder: Path, nbytes: int) -> None:
+    """Args:
+        folder: need not exist yet; its nearest parent that does is asked.
+        nbytes: how much must be free.
+
+    Raises:
+        HostError: there is less.
+    """
+    place = next(p for p in (folder, *folder.parents) if p.exists())
+    free = shutil.disk_usage(place).free
+    if free < nbytes:
+        raise HostError(
+            f"the disk has {free / 2**30:.1f} GiB free, the lab needs {format_nbytes(nbytes)}",
+            where=str(folder),
+            remedy="free some room, or choose a folder on another disk with --folder",
+        )
+
+
+def run(argv: Sequence[str], *, seconds: float = 60.0, stdin: str | None = None) -> str:
+    """Run a program to its end and return what it printed on standard output.
+
+    Raises:
+        HostError: it is missing, failed (with its own last words) or took longer than ``seconds``.
+    """
+    program = find_program(argv[0])
+    if program is None:
+        require_programs(argv[0])
+    try:
+        done = subprocess.run(
+            [program or argv[0], *argv[1:]],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise HostError(f"gave no answer within {seconds:g} s", where=" ".join(argv)) from None
+    if done.returncode != 0:
+        words = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
+        raise HostError(f"failed with code {done.returncode}: {' / '.join(words[-3:])}", where=" ".join(argv))
+    return done.stdout

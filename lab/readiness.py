@@ -1,0 +1,82 @@
+"""Waiting until a cluster is whole again."""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from cephfit.errors import ClusterError
+from cephfit.protocols import CephAdmin
+
+_POLL_SECONDS = 0.2
+
+
+def up_from(admin: CephAdmin) -> dict[int, int]:
+    """The map epoch at which each OSD that is up came up."""
+    osds = admin.command("osd dump")["osds"]
+    return {o["osd"]: o["up_from"] for o in osds if o["up"]}
+
+
+def _unready_pgs(pgs: Collection[Mapping[str, Any]], since: Mapping[int, int]) -> str:
+    """Why the PGs cannot be trusted yet; empty if they can.
+
+    A PG's state is as old as its last report: one from before its OSD came up says nothing.
+    """
+    unclean = [pg for pg in pgs if pg["state"] != "active+clean"]
+    if unclean:
+        states = sorted({pg["state"] for pg in unclean})
+        return f"{len(unclean)} of {len(pgs)} PGs are {', '.join(states)}"
+    old = [
+        pg
+        for pg in pgs
+        if any(int(pg["reported_epoch"]) < since.get(osd, 0) for osd in {*pg["up"], *pg["acting"]})
+    ]
+    return f"{len(old)} of {len(pgs)} PGs have not reported yet" if old else ""
+
+
+def _unready(admin: CephAdmin, osds: Collection[int], before: Mapping[int, int]) -> str:
+    now = up_from(admin)
+    waiting = [osd for osd in osds if osd not in now or now[osd] <= before.get(osd, 0)]
+    if waiting:
+        return f"OSDs {', '.join(map(str, sorted(waiting)))} are not up"
+    status = admin.command("status")
+    n_pgs = sum(pool["pg_num"] for pool in admin.command("osd dump")["pools"])
+    pgs = admin.command("pg ls")["pg_stats"]
+    if len(pgs) != n_pgs:
+        return f"{len(pgs)} of {n_pgs} PGs are known to the manager"
+    since = {osd: now[osd] for osd in before if osd in now}
+    return _unready_pgs(pgs, since) or (
+        "" if status["health"]["status"] == "HEALTH_OK" else ", ".join(status["health"]["checks"])
+    )
+
+
+def wait_whole(
+    admin: CephAdmin,
+    osds: Collection[int],
+    *,
+    before: Mapping[int, int] | None = None,
+    seconds: float = 90.0,
+    alive: Callable[[], None] = lambda: None,
+) -> None:
+    """Wait until all OSDs are up, every PG is active+clean and the health is HEALTH_OK.
+
+    Args:
+        osds: all OSDs of the cluster.
+        before: epochs at which restarted OSDs had come up before; they must have come up again since.
+        seconds: how long to wait at most.
+        alive: called in between; raises if there is no hope, because a daemon died.
+
+    Raises:
+        ClusterError: it takes too long; says what is still amiss.
+    """
+    until = time.monotonic() + seconds
+    why = ""
+    while time.monotonic() < until:
+        alive()
+        try:
+            why = _unready(admin, osds, before or {})
+        except ClusterError as error:  # the manager is not there yet
+            why = error.what
+        if not why:
+            return
+        time.sleep(_POLL_SECONDS)
+    raise ClusterError(f"not active+clean within {seconds:g} s: {why}", where="cluster")

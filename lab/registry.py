@@ -1,0 +1,215 @@
+"""Which labs there are, and what must be known of one to find all its parts again."""
+
+import fcntl
+import json
+import os
+import random
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cephfit.errors import HostError, InputError
+from cephfit.lab.spec import LabSpec
+
+SCHEMA_VERSION = 1
+_PORTS = range(20000, 32000)
+"""Below the ports that Linux hands out on its own, above those of well-known services."""
+
+_SOCKET_PATH_MAX = 107
+"""Bytes of a unix socket's path (unix(7))."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A lab's journal (``lab.json``), written before anything is created.
+
+    Attributes:
+        name: unique among the labs of this user.
+        fsid: the cluster's.
+        mon_port: on 127.0.0.1.
+        ready: it was whole once; False: `lab up` did not come to its end.
+        devices: loop device last attached for each OSD id.
+        spec: what it is made of.
+    """
+
+    name: str
+    fsid: str
+    mon_port: int
+    ready: bool
+    devices: dict[int, str]
+    spec: LabSpec
+
+    def write(self, folder: Path) -> None:
+        document = {**asdict(self), "schema_version": SCHEMA_VERSION, "spec": self.spec.to_json()}
+        temporary = folder / "lab.json.new"
+        with temporary.open("w") as stream:
+            json.dump(document, stream, indent=1)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(folder / "lab.json")
+
+    @classmethod
+    def read(cls, folder: Path) -> "Record | None":
+        """The journal of a lab; None if there is none.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        file = folder / "lab.json"
+        try:
+            document = json.loads(file.read_text())
+            if document["schema_version"] != SCHEMA_VERSION:
+                raise InputError(
+                    f"schema version {document['schema_version']}, this cephfit knows {SCHEMA_VERSION}",
+                    where=str(file),
+                    remedy="use the cephfit that made this lab to take it down",
+                )
+            return cls(
+                name=document["name"],
+                fsid=document["fsid"],
+                mon_port=document["mon_port"],
+                ready=document["ready"],
+                devices={int(osd): device for osd, device in document["devices"].items()},
+                spec=LabSpec.from_json(document["spec"]),
+            )
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"not a lab's journal: {error!r}", where=str(file)) from None
+
+
+def labs_root() -> Path:
+    """Where labs live unless a folder is given: ``$XDG_STATE_HOME/cephfit/labs``."""
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "cephfit" / "labs"
+
+
+def lab_names() -> list[str]:
+    """Names of all labs of this user, also half-made ones."""
+    root = labs_root()
+    return sorted(e.name for e in root.iterdir() if not e.name.startswith(".")) if root.is_dir() else []
+
+
+def folder_of(name: str) -> Path | None:
+    """The folder of a lab, whether it still exists or not; None if the name is not taken."""
+    entry = labs_root() / name
+    if entry.is_symlink():
+        return entry.readlink()
+    return entry.resolve() if entry.exists() else None
+
+
+def no_such_lab(name: str) -> InputError:
+    names = lab_names()
+    remedy = f"there are: {', '.join(names)}" if names else "there is none; `cephfit lab up` makes one"
+    return InputError(f"there is no lab {name!r}", where=str(labs_root()), remedy=remedy)
+
+
+def claim(name: str, folder: Path | None) -> Path:
+    """Take a name and an empty folder for a new lab; the folder exists afterwards.
+
+    Raises:
+        InputError: the name is taken or unusable, or the folder is.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", name):
+        raise InputError(
+            f"{name!r} cannot be a lab's name", remedy="use letters, digits, - and _, at most 32, no - or _ first"
+        )
+    root = labs_root()
+    entry = root / name
+    place = entry if folder is None else folder
+    place = place.parent.resolve() / place.name
+    longest = f"{place}/run/osd.99.asok"
+    if len(os.fsencode(longest)) > _SOCKET_PATH_MAX or re.search(r"[\s,;#\"'\\]", str(place)):
+        raise InputError(
+            "a lab's folder needs a short, plain path: Ceph's sockets lie in it and its files name it",
+            where=str(place),
+            remedy=f"choose one with --folder, at most {_SOCKET_PATH_MAX - len('/run/osd.99.asok')} bytes, "
+            "without spaces, quotes, commas, semicolons and #",
+        )
+    root.mkdir(parents=True, exist_ok=True)
+    with _root_lock(root):
+        if entry.is_symlink() or entry.exists():
+            raise InputError(
+                f"there is a lab {name!r} already",
+                where=str(folder_of(name)),
+                remedy=f"look at it with `cephfit lab status --name {name}`, remove it with `cephfit lab down "
+                f"--name {name}`, or choose another --name",
+            )
+        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+            raise InputError("not an empty folder", where=str(place), remedy="choose another --folder")
+        place.mkdir(parents=True, exist_ok=True)
+        # Others may pass through (a database on one of its volumes runs as another user), not look.
+        place.chmod(0o711)
+        if place != entry:
+            entry.symlink_to(place)
+    return place
+
+
+def release(name: str) -> None:
+    """Give the name back; the folder is gone or a link's target."""
+    entry = labs_root() / name
+    if entry.is_symlink():
+        entry.unlink()
+
+
+def pick_port() -> int:
+    """A free port on 127.0.0.1 that no lab of this user has, also none that is stopped."""
+    taken = set()
+    for name in lab_names():
+        folder = folder_of(name)
+        try:
+            record = Record.read(folder) if folder else None
+        except InputError:
+            continue
+        if record is not None:
+            taken.add(record.mon_port)
+    for port in random.sample(_PORTS, len(_PORTS)):
+        if port in taken:
+            continue
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+    raise HostError("no free port between 20000 and 32000", where="127.0.0.1")
+
+
+@contextmanager
+def _root_lock(root: Path) -> Iterator[None]:
+    with (root / ".lock").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def port_choice() -> Iterator[int]:
+    """A port, held from others of this user until the block is left; write the record in it."""
+    with _root_lock(labs_root()):
+        yield pick_port()
+
+
+@contextmanager
+def working_on(folder: Path) -> Iterator[None]:
+    """Only one process at a time makes, starts, stops or removes a lab. The kernel lets go if it dies.
+
+    Raises:
+        HostError: another one does.
+    """
+    with (folder / "lock").open("a+") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stream.seek(0)
+            raise HostError(
+                f"process {stream.read().strip() or '?'} is working on this lab",
+                where=str(folder),
+                remedy="wait until it is done, or end it",
+            ) from None
+        stream.truncate(0)
+        stream.write(str(os.getpid()))
+        stream.flush()
+        yield

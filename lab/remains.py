@@ -1,0 +1,81 @@
+"""Removing a lab, whatever state it is in: nothing here trusts that anything else still works."""
+
+import shutil
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from cephfit.errors import CephfitError, HostError
+from cephfit.lab import processes
+from cephfit.lab.disks import detach_loop, device_number, is_attached, loops_of
+from cephfit.lab.memory_group import MemoryGroup
+from cephfit.lab.mounts import mounts, unmount_device, unmount_under
+from cephfit.lab.throttle import Throttle
+
+_PASSES = 20
+"""A killed `lab up` may have left programs that still attach or start something."""
+
+
+def _end_users(device: Path) -> None:
+    """End our own programs that work on a file system on ``device``, and unmount it."""
+    number = device_number(device)
+    for mount in [m for m in mounts() if m.device == number]:
+        users = processes.of_folder(mount.point)
+        # SIGQUIT is PostgreSQL's immediate stop: it gives its shared memory back, which SIGKILL would not.
+        processes.send(users, signal.SIGQUIT)
+        processes.kill(processes.wait_gone(users, 5.0))
+    unmount_device(number)
+    MemoryGroup.of_device(device).remove()
+
+
+def _clear_devices(folder: Path, throttle: Throttle | None) -> list[str]:
+    """Detach all loop devices below ``folder``; what could not be, in words."""
+    stuck = []
+    for device in loops_of(folder):
+        try:
+            if throttle is not None:
+                throttle.clear(device_number(device))
+            _end_users(device)
+            detach_loop(device)
+        except CephfitError as error:
+            stuck.append(str(error))
+    return stuck
+
+
+def clear_forgotten(devices: list[Path], throttle: Throttle) -> None:
+    """Take limits off loop devices that the lab had once and that are nobody's now."""
+    for device in devices:
+        if device.exists() and not is_attached(device):
+            throttle.clear(device_number(device))
+
+
+def anything_left(folder: Path) -> bool:
+    """Whether a process, loop device or mount below ``folder`` exists."""
+    return bool(
+        processes.of_folder(folder)
+        or loops_of(folder)
+        or any(m.point == folder or folder in m.point.parents for m in mounts())
+    )
+
+
+def remove_all(folder: Path, throttle: Throttle | None) -> None:
+    """End all processes, mounts and loop devices of a folder and delete it.
+
+    Raises:
+        HostError: a device is held open by somebody else; all else is gone.
+    """
+    stuck: list[str] = []
+    for _ in range(_PASSES):
+        processes.kill(processes.of_folder(folder))
+        stuck = _clear_devices(folder, throttle)
+        with suppress(HostError):
+            unmount_under(folder)
+        if not anything_left(folder):
+            break
+        if stuck:
+            raise HostError(f"not all of the lab could be removed: {'; '.join(stuck)}", where=str(folder))
+        time.sleep(0.1)
+    if throttle is not None:
+        throttle.remove()
+    shutil.rmtree(folder, ignore_errors=True)
