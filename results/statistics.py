@@ -12,9 +12,9 @@ CONFIDENCE = 0.95
 SMALL_N = 8
 """Below this many values a bootstrap of the mean is too narrow and Student's t speaks instead.
 
-The percentile bootstrap of n values has the spread of a normal interval with the variance divided by n, not
-n - 1: at n = 2 its 95 % interval holds the truth in about half of the cases (Davison and Hinkley 1997, section 2.3;
-Hesterberg 2015, "What teachers should know about the bootstrap", section 4.1).
+The bootstrap knows no value outside the sample. At n = 2 its means are the two values and their middle, so its
+95 % interval is from one value to the other, which holds the centre of a symmetric distribution in half of the
+cases (on this narrowness: Hesterberg 2015, "What Teachers Should Know About the Bootstrap").
 """
 UNSTABLE_CV = 0.10
 """Coefficient of variation above which measurements are called unstable (the limit that pyperf warns at)."""

@@ -1,0 +1,118 @@
+"""`cephfit report`: what was found, as a page, as text or as a table."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cephfit.cli.output import json_option, print_json
+from cephfit.errors import HostError, InputError
+
+if TYPE_CHECKING:
+    from cephfit.results.report_model import Findings
+
+_FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".csv": "csv"}
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("report", short_help="Write what was found as HTML, Markdown or CSV.")
+@click.option("--store", default="cephfit.db", show_default=True, help="Store of results: a file or a URL.")
+@click.option("--run", "run_id", help="Which run; the newest if left out.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="File to write; - is stdout.",
+)
+@click.option("--format", "style", type=click.Choice(["html", "md", "csv"]), help="Instead of by the file's name.")
+@click.option(
+    "--what",
+    type=click.Choice(["samples", "baselines", "predictions"]),
+    default="samples",
+    show_default=True,
+    help="CSV only: which table.",
+)
+@json_option
+def command(store: str, run_id: str | None, output: Path, style: str | None, what: str, as_json: bool) -> None:
+    """Write the report of a run.
+
+    The page needs no network and no script: mail it, print it, put it beside the samples.
+    """
+    to_stdout = str(output) == "-"
+    if to_stdout and as_json:
+        raise InputError("the report and --json cannot both go to standard output", where="-o -")
+    style = style or _FORMATS.get(output.suffix.lower())
+    if style is None:
+        raise InputError(
+            "the file's name does not tell the format",
+            where=str(output),
+            remedy="end it with .html, .md or .csv, or give --format",
+        )
+    import time
+
+    from cephfit.results.report_build import read_findings, report_of
+    from cephfit.results.store import Store
+
+    with Store.open(store) as opened:
+        findings = read_findings(opened, run_id)
+    report = report_of(findings, made_ns=time.time_ns())
+    if style == "csv":
+        text = _csv(findings, what)
+    else:
+        from cephfit.results.render import to_html, to_markdown
+
+        text = to_html(report) if style == "html" else to_markdown(report)
+    if to_stdout:
+        click.echo(text, nl=False)
+        return
+    _write(output, text)
+    if as_json:
+        print_json(
+            {
+                "run": findings.run.run_id,
+                "output": str(output),
+                "format": style,
+                "answer": report.answer.headline,
+                "sentences": list(report.answer.sentences),
+                "warning": report.answer.warning,
+                "caveats": list(report.caveats),
+            }
+        )
+    else:
+        if report.answer.warning:
+            click.echo(report.answer.warning)
+        click.echo(report.answer.headline)
+        click.echo(f"Report: {output}")
+
+
+def _csv(findings: "Findings", what: str) -> str:
+    from cephfit.results import baseline_csv, sample_csv
+    from cephfit.results.baselines import measured_of
+
+    if what == "samples":
+        return sample_csv.samples_csv(findings.samples)
+    if what == "baselines":
+        return baseline_csv.dumps(measured_of(findings.samples)[0])
+    if findings.predictions is None:
+        raise InputError(
+            "this run has no predictions yet",
+            where=findings.run.run_id,
+            remedy="`cephfit map PROFILE --baselines STORE` makes them",
+        )
+    return sample_csv.predictions_csv(findings.predictions)
+
+
+def _write(path: Path, text: str) -> None:
+    """The file as a whole or not at all: a report cut short would read as a report."""
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise HostError(
+            f"the report cannot be written: {error.strerror}", where=str(path), remedy="give another place with -o"
+        ) from None

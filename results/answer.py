@@ -1,0 +1,142 @@
+"""The answer in plain words, and what must be known beside it."""
+
+from cephfit.assessment import AssessmentRow
+from cephfit.prediction import Prediction, PredictionSet, Verdict
+from cephfit.results import words
+from cephfit.results.report_model import Answer, Findings
+
+_MODELS = {
+    "meyer": "Meyer's Formula 2.1: the relative rates of the cells, weighted by the workload's accesses.",
+    "meyer-random": "Meyer's Formula 2.1 with every access taken as random.",
+    "meyer-sequential": "Meyer's Formula 2.1 with every access taken as sequential.",
+    "time": "the service-time model: the mix adds up as time, so slow cells count for what they really cost.",
+}
+
+
+def answer_of(findings: Findings) -> Answer:
+    """The first lines of the report."""
+    warning = ""
+    if is_simulated(findings):
+        warning = (
+            "Simulated figures: the target was a simulated cluster with a known truth. They say nothing about "
+            "any real cluster."
+        )
+    predictions = findings.predictions
+    if predictions is None:
+        return Answer(_sweep_alone(findings), ("No workload was held against these figures yet.",), warning)
+    sentences = [*_worst(findings, predictions), *_indistinguishable(predictions), _verified(findings)]
+    return Answer(_headline(findings, predictions), tuple(sentences), warning)
+
+
+def is_simulated(findings: Findings) -> bool:
+    """Whether the figures come from a simulated cluster."""
+    return findings.run.target.startswith("simulated") or bool(findings.run.facts.get("simulated"))
+
+
+def caveats_of(findings: Findings, troubles: int) -> tuple[str, ...]:
+    """What limits the answer."""
+    caveats: list[str] = []
+    predictions, assessment = findings.predictions, findings.assessment
+    if is_simulated(findings):
+        caveats.append("All figures are simulated.")
+    if predictions is not None:
+        caveats.append(f"The model that speaks is {_MODELS.get(predictions.model, predictions.model)}")
+        caveats.append(
+            f"Its intervals hold for all configurations at once at {words.level(predictions.confidence)}. They "
+            "carry the scatter of the benchmark, not what the model leaves out: phases, bursts, caches, and cells "
+            "that disturb each other."
+        )
+        caveats += predictions.notes
+    repeats = {sample.key.repeat for sample in findings.samples}
+    if findings.samples and len(repeats) < 3:
+        caveats.append(
+            f"Each cell was measured in {words.count(len(repeats), 'repeat')} only. Its own spread says little: "
+            "the scatter is pooled over all configurations, which takes them to scatter alike."
+        )
+    if assessment is not None:
+        fewest = min((row.n for row in assessment.rows), default=0)
+        if fewest < 3:
+            caveats.append(
+                f"The real workload gave as few as {words.count(fewest, 'value')} per configuration: read the "
+                "measured figures with care."
+            )
+        caveats += assessment.notes
+    if troubles:
+        caveats.append(f"{words.count(troubles, 'sample')} did not count; the list below says which and why.")
+    if not findings.run.finished:
+        caveats.append("The sweep is not finished: what is missing may change the answer.")
+    return tuple(dict.fromkeys(caveats))
+
+
+def _headline(findings: Findings, predictions: PredictionSet) -> str:
+    best = predictions.of(predictions.best)
+    if best.verdict is Verdict.DEFAULT:
+        return (
+            f"For the workload {predictions.profile}, no configuration is predicted to be distinguishably better "
+            f"than the default, {best.configuration}."
+        )
+    said = f"configuration {best.configuration} is predicted {_times(best, predictions.confidence)}"
+    return f"For the workload {predictions.profile}, {said}{_measured(findings, best.configuration)}."
+
+
+def _worst(findings: Findings, predictions: PredictionSet) -> list[str]:
+    worst = predictions.of(predictions.worst)
+    if worst.verdict is Verdict.DEFAULT:
+        return ["No configuration is predicted to be distinguishably worse than the default."]
+    said = f"The worst is {worst.configuration}: predicted {_times(worst, predictions.confidence)}"
+    return [f"{said}{_measured(findings, worst.configuration)}."]
+
+
+def _times(prediction: Prediction, confidence: float) -> str:
+    said = f"{words.times(prediction.relative)} times the default"
+    if prediction.low > 0 and prediction.high < float("inf"):
+        ends = f"{words.times(prediction.low)} to {words.times(prediction.high)}"
+        return f"{said} ({words.level(confidence)} interval {ends})"
+    return f"{said} (its interval is not known)"
+
+
+def _measured(findings: Findings, configuration: str) -> str:
+    assessment = findings.assessment
+    row = assessment.of(configuration) if assessment is not None else None
+    if assessment is None or row is None or row.measured_relative is None:
+        return ""
+    return f", and measured {words.times(row.measured_relative)} times ({_ends(row)})"
+
+
+def _ends(row: AssessmentRow) -> str:
+    runs = words.count(row.n, "run")
+    if row.measured_low is None or row.measured_high is None:
+        return runs
+    return f"{words.times(row.measured_low)} to {words.times(row.measured_high)}, {runs}"
+
+
+def _indistinguishable(predictions: PredictionSet) -> list[str]:
+    same = [p.configuration for p in predictions.predictions if p.verdict is Verdict.INDISTINGUISHABLE]
+    return [f"Not distinguishable from the default: {words.names(same)}."] if same else []
+
+
+def _verified(findings: Findings) -> str:
+    assessment = findings.assessment
+    if assessment is None:
+        return "The real workload was not run on these configurations yet: this is a prediction only."
+    ran = f"{assessment.workload} was run on {words.count(len(assessment.rows), 'configuration')}"
+    if assessment.order_held is None or assessment.regret_pct is None:
+        return f"{ran}, but gave too few values to judge the prediction."
+    order = "in the order predicted" if assessment.order_held else "NOT in the order predicted"
+    if assessment.regret_pct <= 0:
+        cost = "the predicted best was the best of those run"
+    else:
+        cost = f"following the prediction costs {assessment.regret_pct:.1f} % against the best of those run"
+    return f"{ran} and came out {order}; {cost}."
+
+
+def _sweep_alone(findings: Findings) -> str:
+    run = findings.run
+    configurations = {sample.key.configuration for sample in findings.samples}
+    cells = {sample.key.cell for sample in findings.samples}
+    if not findings.samples:
+        return f"The sweep {run.sweep_name} on {run.target} has no samples yet."
+    return (
+        f"The sweep {run.sweep_name} on {run.target} measured {words.count(len(configurations), 'configuration')} "
+        f"in {words.count(len(cells), 'cell')}."
+    )

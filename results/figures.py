@@ -1,0 +1,83 @@
+"""Predictions and assessment as the report's figures."""
+
+import math
+
+from cephfit.assessment import Assessment
+from cephfit.cells import Cell
+from cephfit.prediction import Prediction, PredictionSet, Verdict
+from cephfit.results import words
+from cephfit.results.axis import relative_axis
+from cephfit.results.report_model import CellWeight, Ranking, RankingRow, Verification
+
+_CELLS_NAMED = 3
+_CELLS_SHOWN = 8
+
+
+def ranking_of(predictions: PredictionSet) -> Ranking:
+    """Every configuration with its interval, best first."""
+    rows = predictions.predictions
+    ends = [end for p in rows for end in (p.low, p.high) if math.isfinite(end)]
+    return Ranking(
+        axis=relative_axis([p.relative for p in rows if p.relative > 0], ends),
+        rows=tuple(RankingRow(p.configuration, p.relative, p.low, p.high, p.verdict, _why(p)) for p in rows),
+        confidence=predictions.confidence,
+        model=predictions.model,
+        noise_floor=predictions.noise_floor,
+    )
+
+
+def _why(prediction: Prediction) -> str:
+    if prediction.verdict is Verdict.DEFAULT:
+        return "what the others are held against"
+    moved = sorted(prediction.reasons, key=lambda r: -abs(r.points))
+    named = [r for r in moved[:_CELLS_NAMED] if abs(r.points) >= 0.5]
+    if not named:
+        return "no cell of the workload moves it"
+    return "; ".join(f"{r.cell} at {words.relative(r.relative)} moves it {_signed(r.points)}" for r in named)
+
+
+def _signed(points: float) -> str:
+    return f"{'+' if points >= 0 else '−'}{abs(points):.0f}"
+
+
+def weights_of(predictions: PredictionSet) -> dict[Cell, float]:
+    """Each cell's part of the workload, as the model weighs it."""
+    return {r.cell: r.weight for p in predictions.predictions for r in p.reasons if r.weight > 0}
+
+
+def cell_weights_of(predictions: PredictionSet) -> tuple[CellWeight, ...]:
+    """The cells that carry the weight, heaviest first, and what they do to the best and the worst."""
+    weights = weights_of(predictions)
+    ends = [predictions.of(name) for name in dict.fromkeys([predictions.best, predictions.worst])]
+    shown = [p for p in ends if p.verdict is not Verdict.DEFAULT]
+    heaviest = sorted(weights, key=lambda cell: -weights[cell])[:_CELLS_SHOWN]
+    return tuple(
+        CellWeight(
+            str(cell),
+            weights[cell],
+            tuple((p.configuration, r.relative, r.points) for p in shown for r in p.reasons if r.cell == cell),
+        )
+        for cell in heaviest
+    )
+
+
+def verification_of(assessment: Assessment) -> Verification | None:
+    """Predicted beside measured; None where nothing was run."""
+    if not assessment.rows:
+        return None
+    centres, ends = [], []
+    for row in assessment.rows:
+        centres += [v for v in (row.predicted_relative, row.measured_relative) if v is not None and v > 0]
+        bounds = (row.predicted_low, row.predicted_high, row.measured_low, row.measured_high)
+        ends += [v for v in bounds if v is not None and math.isfinite(v)]
+    default_mean = _default_mean(assessment)
+    scale = "" if default_mean is None else f"100 is {words.number(default_mean)} {assessment.metric}"
+    return Verification(relative_axis(centres, ends), assessment, default_mean, scale)
+
+
+def _default_mean(assessment: Assessment) -> float | None:
+    """What 100 stands for: every row's mean over its relative figure."""
+    for row in assessment.rows:
+        if row.measured_relative and row.values:
+            return 100 * math.fsum(row.values) / row.n / row.measured_relative
+    return None

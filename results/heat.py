@@ -1,0 +1,137 @@
+"""The heat map: every configuration in every cell against the default."""
+
+import math
+
+from cephfit.baseline import Baseline, Baselines
+from cephfit.cells import CELLS, Cell, Pattern
+from cephfit.results import statistics, words
+from cephfit.results.report_model import BaselineRow, HeatCell, HeatMap
+from cephfit.results.statistics import Spread
+
+HEAT_CONFIDENCE = 0.99
+"""Of each cell by itself: of a hundred cells without an effect about one is coloured by chance."""
+
+_STEPS = (1.05, 1.25, 1.75, 3.0)
+"""Factors from which on a colour is one step stronger, up and down alike."""
+
+_PATTERN_NAMES = {
+    Pattern.READ: "sequential read",
+    Pattern.WRITE: "sequential write",
+    Pattern.RANDREAD: "random read",
+    Pattern.RANDWRITE: "random write",
+}
+
+
+def heat_map_of(baselines: Baselines, weights: dict[Cell, float]) -> HeatMap | None:
+    """The heat map; None where nothing was measured.
+
+    Args:
+        weights: each cell's part of the workload; empty without one.
+    """
+    columns = _columns(baselines)
+    others = [name for name in baselines.configurations if name != baselines.default]
+    if not columns or not others:
+        return None
+    spreads = {cell: cell_spread(baselines, cell) for cell in columns}
+    groups: dict[str, list[str]] = {}
+    for cell in columns:
+        groups.setdefault(_PATTERN_NAMES[cell.pattern], []).append(cell.size.name)
+    overall = statistics.pooled_spread(b.iops for b in baselines.cells.values())
+    return HeatMap(
+        groups=tuple((pattern, tuple(sizes)) for pattern, sizes in groups.items()),
+        weights=tuple(weights.get(cell, 0.0) for cell in columns) if weights else (),
+        default_iops=tuple(_default_iops(baselines, cell) for cell in columns),
+        rows=tuple(
+            (name, tuple(_heat_cell(baselines, name, cell, spreads[cell]) for cell in columns)) for name in others
+        ),
+        confidence=HEAT_CONFIDENCE,
+        spread_pct=100 * overall.log_deviation if overall else None,
+    )
+
+
+def baseline_rows_of(baselines: Baselines) -> tuple[BaselineRow, ...]:
+    """Every baseline in figures, the default first."""
+    rows = []
+    for name in baselines.configurations:
+        for cell in CELLS:
+            baseline = baselines.cells.get((name, cell))
+            if baseline is not None:
+                rows.append(_baseline_row(baselines, baseline))
+    return tuple(rows)
+
+
+def cell_spread(baselines: Baselines, cell: Cell) -> Spread | None:
+    """The scatter of repeats in a cell, pooled over its configurations; where there is none, over all cells."""
+    own = statistics.pooled_spread(b.iops for (_, c), b in baselines.cells.items() if c == cell)
+    return own or statistics.pooled_spread(b.iops for b in baselines.cells.values())
+
+
+def colour_level(relative: float) -> int:
+    """-4 (far worse) to 4 (far better) for a figure relative to the default = 100."""
+    if relative <= 0:
+        return -len(_STEPS)
+    factor = math.exp(abs(math.log(relative / 100)))
+    strength = sum(factor >= step for step in _STEPS)
+    return strength if relative > 100 else -strength
+
+
+def legend() -> tuple[tuple[int, str], ...]:
+    """(level, what it means) from worst to best."""
+    down = [f"{100 / step:.0f}" for step in _STEPS]
+    up = [f"{100 * step:.0f}" for step in _STEPS]
+    below = [(-i - 1, f"{'≤ ' if i == 3 else ''}{down[i]}") for i in range(4)]
+    above = [(i + 1, f"{'≥ ' if i == 3 else ''}{up[i]}") for i in range(4)]
+    return (*reversed(below), (0, "100"), *above)
+
+
+def _columns(baselines: Baselines) -> list[Cell]:
+    tried = {cell for _, cell in (*baselines.cells, *baselines.missing)}
+    by_pattern = [cell for pattern in Pattern for cell in CELLS if cell.pattern is pattern]
+    return [cell for cell in by_pattern if cell in tried]
+
+
+def _default_iops(baselines: Baselines, cell: Cell) -> str:
+    baseline = baselines.cells.get((baselines.default, cell))
+    return words.number(statistics.mean(baseline.iops)) if baseline else "–"
+
+
+def _heat_cell(baselines: Baselines, name: str, cell: Cell, spread: Spread | None) -> HeatCell:
+    baseline = baselines.cells.get((name, cell))
+    default = baselines.cells.get((baselines.default, cell))
+    heading = f"{name}, {_PATTERN_NAMES[cell.pattern]} of {cell.size}"
+    if baseline is None:
+        why = baselines.missing.get((name, cell), "not measured")
+        return HeatCell("–", 0, False, f"{heading}: {why}")
+    rate = f"{words.number(statistics.mean(baseline.iops))} IOPS"
+    variation = statistics.coefficient_of_variation(baseline.iops)
+    scatter = f"CV {words.per_cent(variation)}" if variation is not None else "no spread known"
+    repeats = words.count(len(baseline.iops), "repeat")
+    measured = f"{rate}, {scatter}, {repeats}"
+    if default is None:
+        return HeatCell("–", 0, False, f"{heading}: {measured}; the default was not measured here")
+    relative = 100 * statistics.ratio(baseline.iops, default.iops)
+    found = statistics.ratio_interval(baseline.iops, default.iops, spread, confidence=HEAT_CONFIDENCE)
+    ends = "no interval"
+    if found is not None:
+        ends = f"{words.level(HEAT_CONFIDENCE)} interval {words.interval(100 * found.low, 100 * found.high)}"
+    differs = found is not None and 1.0 not in found
+    title = f"{heading}: {words.relative(relative)} ({ends}); {measured}"
+    if not differs:
+        title += "; not distinguishable from the default"
+    return HeatCell(words.relative(relative), colour_level(relative) if differs else 0, differs, title)
+
+
+def _baseline_row(baselines: Baselines, baseline: Baseline) -> BaselineRow:
+    default = baselines.cells.get((baselines.default, baseline.cell))
+    found = statistics.mean_interval(baseline.iops)
+    return BaselineRow(
+        configuration=baseline.configuration,
+        cell=str(baseline.cell),
+        n=len(baseline.iops),
+        mean=words.number(statistics.mean(baseline.iops)),
+        median=words.number(statistics.median(baseline.iops)),
+        variation=words.per_cent(statistics.coefficient_of_variation(baseline.iops)),
+        interval=f"{words.number(max(found.low, 0.0))} to {words.number(found.high)}" if found else "–",
+        relative=words.relative(100 * statistics.ratio(baseline.iops, default.iops)) if default else "–",
+        warning=statistics.stability_warning(baseline.iops) or "",
+    )

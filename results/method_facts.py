@@ -1,0 +1,179 @@
+"""How it was measured, for people who want to know or to do it again."""
+
+import statistics as stdlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from cephfit.baseline import Baselines
+from cephfit.results import statistics, words
+from cephfit.results.report_model import AppliedRow, Findings, Method
+from cephfit.sample import Sample, State
+
+_SECRETS = ("keyring", "password", "token", "secret")
+_TROUBLES_SHOWN = 200
+
+
+def method_of(findings: Findings, baselines: Baselines) -> Method:
+    """Everything that the reader needs to judge the figures or to measure them again."""
+    states = Counter(sample.state for sample in findings.samples)
+    return Method(
+        summary=tuple(_summary(findings, baselines)),
+        states=tuple((state.value, states[state]) for state in State if states[state]),
+        troubles=tuple(_troubles(findings))[:_TROUBLES_SHOWN],
+        applied=tuple(_applied_rows(findings)),
+        order=tuple(_order(findings)),
+        workload_runs=tuple(_workload_runs(findings)),
+        fio_options=tuple(_fio_options(findings.fio)),
+        facts=tuple(_flat(findings.run.facts)),
+        sweep_text=findings.run.sweep_text,
+    )
+
+
+def n_troubles(findings: Findings) -> int:
+    """Samples that do not count."""
+    return sum(sample.state is not State.OK for sample in findings.samples)
+
+
+def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, str]]:
+    run, samples = findings.run, findings.samples
+    yield "Sweep", run.sweep_name
+    yield "Target", run.target
+    yield "Run", run.run_id + ("" if run.finished else " (not finished)")
+    yield "Begun", words.moment(run.created_ns)
+    if samples:
+        first, last = min(s.started_ns for s in samples), max(s.finished_ns for s in samples)
+        yield "Measured", f"{words.moment(first)} to {words.moment(last)} ({words.duration(last - first)})"
+        yield "Clients at once", words.names(sorted({s.key.client for s in samples}))
+        yield "Repeats", str(len({s.key.repeat for s in samples}))
+        yield "Measured time of one sample", _measured_time(samples)
+    yield "Seed of the order", str(run.seed)
+    caches = sorted({str(s.evidence["cache"]) for s in samples if "cache" in s.evidence})
+    if caches:
+        yield "Caches before each run", words.names(caches)
+    spread = statistics.pooled_spread(b.iops for b in baselines.cells.values())
+    if spread is not None:
+        degrees = words.count(spread.degrees, "degree")
+        yield "Scatter of the repeats", f"{100 * spread.log_deviation:.1f} % ({degrees} of freedom)"
+    if findings.predictions is not None:
+        floor = findings.predictions.noise_floor
+        yield "Noise floor", f"{words.relative(floor)} points: no smaller difference from the default could show"
+    yield from _cross_check(samples)
+    if findings.profile is not None:
+        yield "Workload profile", f"{findings.profile.name}, {words.number(findings.profile.n_accesses)} accesses"
+    yield "Store", findings.store
+
+
+def _measured_time(samples: Iterable[Sample]) -> str:
+    times = [s.metrics.runtime_ns for s in samples if s.metrics is not None]
+    return words.duration(int(stdlib.median(times))) if times else "–"
+
+
+def _cross_check(samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:
+    """fio's bytes against somebody else's count: window over fio minus 1."""
+    deviations = [d for sample in samples if (d := deviation_of(sample)) is not None]
+    if deviations:
+        middle, worst = stdlib.median(map(abs, deviations)), max(deviations, key=abs)
+        yield (
+            "Cross-check",
+            f"{words.count(len(deviations), 'ok sample')} against an independent count: deviation "
+            f"{100 * middle:.2f} % in the middle, {100 * worst:+.2f} % at most",
+        )
+
+
+def deviation_of(sample: Sample) -> float | None:
+    """Relative difference of the independent count from fio's bytes; None where nobody else counted."""
+    if sample.state is not State.OK or sample.metrics is None:
+        return None
+    by_fio = sample.metrics.nbytes_per_s * sample.metrics.runtime_ns / 1e9
+    window = _find(sample.evidence, "window_nbytes")
+    return float(window) / by_fio - 1 if isinstance(window, int | float) and by_fio > 0 else None
+
+
+def _find(value: Any, key: str) -> Any:
+    if isinstance(value, Mapping):
+        if key in value:
+            return value[key]
+        return next((found for part in value.values() if (found := _find(part, key)) is not None), None)
+    return None
+
+
+def _troubles(findings: Findings) -> Iterator[tuple[str, str, str]]:
+    for sample in findings.samples:
+        if sample.state is not State.OK:
+            k = sample.key
+            name = f"{k.configuration} {k.cell}, {k.client}, repeat {k.repeat}, attempt {k.attempt}"
+            yield name, sample.state.value, sample.reason
+    for workload, run in findings.workload_samples:
+        if run.state is not State.OK:
+            name = f"{workload} on {run.configuration}, repeat {run.repeat}, attempt {run.attempt}"
+            yield name, run.state.value, run.reason
+
+
+def _applied_rows(findings: Findings) -> Iterator[AppliedRow]:
+    latest = {applied.configuration: applied for _, applied in findings.applied}
+    for name in sorted(latest, key=lambda name: (name != "A", list(latest).index(name))):
+        applied = latest[name]
+        yield AppliedRow(
+            name,
+            tuple((setting, _value(value)) for setting, value in applied.read_back.items()),
+            words.names(applied.restarted) if applied.restarted else "–",
+            f"{applied.seconds:.1f} s",
+            applied.mismatches,
+        )
+
+
+def _value(value: Any) -> str:
+    """One value where all daemons agree, else each one's."""
+    if isinstance(value, Mapping):
+        values = {str(v) for v in value.values()}
+        if len(values) == 1:
+            return f"{values.pop()} ({words.names(list(map(str, value)))})"
+        return ", ".join(f"{place}: {v}" for place, v in value.items())
+    return str(value)
+
+
+def _order(findings: Findings) -> Iterator[tuple[str, str]]:
+    rounds: dict[int, list[str]] = {}
+    for repeat, applied in findings.applied:
+        rounds.setdefault(repeat, []).append(applied.configuration)
+    for repeat, names in sorted(rounds.items()):
+        yield str(repeat), ", ".join(names)
+
+
+def _workload_runs(findings: Findings) -> Iterator[tuple[str, str, str, str]]:
+    for _, run in findings.workload_samples:
+        value = f"{words.number(run.value)} {run.metric}" if run.value is not None else "–"
+        yield run.configuration, str(run.repeat), run.state.value, value
+
+
+def _fio_options(fio: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    if not fio:
+        return
+    yield "version", str(fio.get("fio version", "unknown"))
+    options = dict(fio.get("global options") or {})
+    for job in (fio.get("jobs") or [])[:1]:
+        options.update(job.get("job options") or {})
+    yield from sorted((str(key), str(value)) for key, value in options.items())
+
+
+def _flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested facts as lines; nothing that smells of a secret, even if somebody put it there."""
+    for key, value in facts.items():
+        name = f"{prefix}{key}"
+        if any(word in str(key).lower() for word in _SECRETS):
+            continue
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{name}.")
+        elif isinstance(value, list):
+            yield from _flat_list(value, name)
+        else:
+            yield name, str(value)
+
+
+def _flat_list(values: list[Any], name: str) -> Iterator[tuple[str, str]]:
+    if all(isinstance(value, Mapping) for value in values):
+        for i, value in enumerate(values):
+            yield from _flat(value, f"{name}.{i}.")
+    else:
+        yield name, ", ".join(map(str, values))

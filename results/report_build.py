@@ -1,0 +1,74 @@
+"""From what the store holds to what the report says."""
+
+import json
+
+from cephfit import __version__
+from cephfit.assessment import Assessment
+from cephfit.prediction import PredictionSet
+from cephfit.profile import Profile
+from cephfit.results import figures, words
+from cephfit.results.answer import answer_of, caveats_of
+from cephfit.results.baselines import baselines_of
+from cephfit.results.heat import baseline_rows_of, heat_map_of
+from cephfit.results.histograms import histograms_of, workload_figure
+from cephfit.results.method_facts import method_of, n_troubles
+from cephfit.results.report_model import Findings, ReportModel
+from cephfit.results.store import Store
+from cephfit.sample import State
+
+
+def read_findings(store: Store, run_id: str | None = None) -> Findings:
+    """Everything that the store holds of a run (the newest if None).
+
+    Raises:
+        StoreError: no such run.
+        InputError: a document in the store cannot be read.
+    """
+    run = store.run(run_id)
+    samples = tuple(store.samples(run.run_id))
+    documents = {kind: store.document(run.run_id, kind) for kind in ("profile", "predictions", "verification")}
+    profile, predictions, verification = documents.values()
+    last_ok = next((s.key for s in reversed(samples) if s.state is State.OK), None)
+    fio = store.fio_json(run.run_id, last_ok) if last_ok is not None else None
+    where = f"{store.name}, run {run.run_id}"
+    return Findings(
+        run=run,
+        samples=samples,
+        applied=tuple(store.applied(run.run_id)),
+        workload_samples=tuple(store.workload_samples(run.run_id)),
+        profile=None if profile is None else Profile.from_json(profile, where=f"{where}: profile"),
+        predictions=(
+            None if predictions is None else PredictionSet.from_json(predictions, where=f"{where}: predictions")
+        ),
+        assessment=(
+            None if verification is None else Assessment.from_json(verification, where=f"{where}: verification")
+        ),
+        fio=json.loads(fio) if fio else None,
+        store=store.name,
+    )
+
+
+def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
+    """The report. Pure: the same findings and time give the same report.
+
+    Args:
+        made_ns: wall clock, ns since the epoch.
+    """
+    run, predictions, profile = findings.run, findings.predictions, findings.profile
+    baselines = baselines_of(findings.samples, source=f"{findings.store}, run {run.run_id}")
+    subject = predictions.profile if predictions else profile.name if profile else ""
+    return ReportModel(
+        title=f"{run.sweep_name} for {subject}" if subject else f"Sweep {run.sweep_name}",
+        made_at=words.moment(made_ns),
+        version=__version__,
+        answer=answer_of(findings),
+        ranking=figures.ranking_of(predictions) if predictions else None,
+        verification=figures.verification_of(findings.assessment) if findings.assessment else None,
+        weights=figures.cell_weights_of(predictions) if predictions else (),
+        heat_map=heat_map_of(baselines, figures.weights_of(predictions) if predictions else {}),
+        baselines=baseline_rows_of(baselines),
+        workload=workload_figure(profile) if profile else None,
+        histograms=histograms_of(profile) if profile else (),
+        caveats=caveats_of(findings, n_troubles(findings)),
+        method=method_of(findings, baselines),
+    )

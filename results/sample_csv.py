@@ -1,0 +1,66 @@
+"""Samples and predictions as CSV, for spreadsheets and other programs."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+from cephfit.prediction import PredictionSet
+from cephfit.results.method_facts import deviation_of
+from cephfit.sample import Sample
+
+_SAMPLE_COLUMNS = (
+    *("configuration", "size", "pattern", "client", "run", "attempt", "state", "reason"),
+    *("iops", "nbytes_per_s", "n_ios", "runtime_ns", "latency_mean_ns"),
+)
+
+
+def samples_csv(samples: Sequence[Sample]) -> str:
+    """One row per sample with all its metrics; a column per latency percentile that any sample has.
+
+    Columns configuration, size, pattern, client, run and iops are those of the baselines' CSV.
+    """
+    percentiles = sorted({p for s in samples if s.metrics is not None for p in s.metrics.latency_percentiles_ns})
+    tail = ("started_ns", "finished_ns", "cross_check_deviation")
+    return _csv(
+        (*_SAMPLE_COLUMNS, *(f"latency_p{p:g}_ns" for p in percentiles), *tail),
+        (_sample_row(sample, percentiles) for sample in samples),
+    )
+
+
+def predictions_csv(predictions: PredictionSet) -> str:
+    """One row per configuration, best first; relative figures have the default = 100."""
+    return _csv(
+        ("model", "profile", "configuration", "relative", "low", "high", "confidence", "verdict"),
+        (
+            (
+                *(predictions.model, predictions.profile, p.configuration),
+                *(p.relative, p.low, p.high, predictions.confidence, p.verdict.value),
+            )
+            for p in predictions.predictions
+        ),
+    )
+
+
+def _sample_row(sample: Sample, percentiles: Sequence[float]) -> tuple[object, ...]:
+    k, m = sample.key, sample.metrics
+    metrics: tuple[object, ...] = ("",) * (5 + len(percentiles))
+    if m is not None:
+        metrics = (
+            *(m.iops, m.nbytes_per_s, m.n_ios, m.runtime_ns, m.latency_mean_ns),
+            *(m.latency_percentiles_ns.get(p, "") for p in percentiles),
+        )
+    deviation = deviation_of(sample)
+    return (
+        *(k.configuration, k.cell.size.name, k.cell.pattern.value, k.client, k.repeat, k.attempt),
+        *(sample.state.value, sample.reason),
+        *metrics,
+        *(sample.started_ns, sample.finished_ns, "" if deviation is None else deviation),
+    )
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue()

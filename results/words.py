@@ -1,0 +1,76 @@
+"""Numbers as the report writes them."""
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from cephfit.units import NS_PER_S, format_seconds
+
+
+def relative(value: float | None) -> str:
+    """A figure relative to the default = 100: three significant digits are enough for any of them."""
+    if value is None:
+        return "–"
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "0"
+    return f"{value:.0f}" if abs(value) >= 20 else f"{value:.1f}"
+
+
+def times(value: float) -> str:
+    """The same as a factor: 190 is ``1.90``."""
+    factor = value / 100
+    if factor >= 10:
+        return f"{factor:.1f}"
+    return f"{factor:.2f}" if factor >= 0.1 else f"{factor:.3f}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """``182 to 199``; open ends in words."""
+    if low is None and high is None:
+        return "–"
+    if high is None or not math.isfinite(high):
+        return "unknown" if low is None or low <= 0 or not math.isfinite(low) else f"above {relative(low)}"
+    if low is None or not math.isfinite(low):
+        return f"below {relative(high)}"
+    return f"{relative(low)} to {relative(high)}"
+
+
+def number(value: float | None) -> str:
+    """A rate or metric: thousands are grouped, four significant digits at least."""
+    if value is None:
+        return "–"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}".replace(",", " ")
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def per_cent(share: float | None) -> str:
+    """A share from 0 to 1."""
+    if share is None:
+        return "–"
+    pct = 100 * share
+    return f"{pct:.0f} %" if pct >= 9.95 or pct == 0 else f"{pct:.1f} %" if pct >= 0.1 else "< 0.1 %"
+
+
+def level(confidence: float) -> str:
+    """``95 %``."""
+    return f"{100 * confidence:.3g} %"
+
+
+def moment(ns: int) -> str:
+    """Wall clock in UTC, to the second."""
+    return datetime.fromtimestamp(ns / NS_PER_S, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def duration(ns: int) -> str:
+    return format_seconds(ns / NS_PER_S)
+
+
+def names(items: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def count(n: int, one: str, many: str = "") -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{n} {one if n == 1 else many or one + 's'}"
