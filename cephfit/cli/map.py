@@ -1,0 +1,161 @@
+"""`cephfit map`: predict every configuration for a workload profile."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cephfit.cli.output import json_option, print_json, print_table
+from cephfit.mapper import MODELS
+
+if TYPE_CHECKING:
+    from cephfit.prediction import Prediction, PredictionSet
+    from cephfit.profile import Profile
+
+_ADDS_RATES = "it adds relative rates, not time: a cell that got fast counts for more than it saves"
+_WHAT_SPEAKS = {
+    "time": "time: the mix adds up as time (a weighted harmonic mean of the rates)",
+    "meyer": f"meyer, Formula 2.1: {_ADDS_RATES}",
+    "meyer-random": f"meyer-random, Formula 2.1 with all accesses random: {_ADDS_RATES}",
+    "meyer-sequential": f"meyer-sequential, Formula 2.1 with all accesses sequential: {_ADDS_RATES}",
+}
+_SHOWN_CELLS = 6
+_SHOWN_MOVES = 3
+_MOVED_POINTS = 0.5
+
+
+@click.command("map", short_help="Predict every configuration for a workload profile.")
+@click.argument("profile_file", metavar="PROFILE", type=click.Path(path_type=Path))
+@click.option("--baselines", "location", required=True, metavar="STORE|CSV", help="Where the sweep's figures are.")
+@click.option("--run", "run_id", help="Run of the store; the newest if not given.")
+@click.option("--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="Who speaks.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Joint level of all intervals.")
+@click.option("--save/--no-save", default=None, help="Keep profile and predictions in the store.  [default: save]")
+@json_option
+def command(
+    profile_file: Path,
+    location: str,
+    run_id: str | None,
+    model: str,
+    confidence: float,
+    save: bool | None,
+    as_json: bool,
+) -> None:
+    """Rank the configurations of a sweep for the workload in PROFILE, best to worst, the default = 100.
+
+    PROFILE comes from `cephfit trace profile`; STORE from `cephfit sweep run`. A CSV has the columns
+    configuration, size, pattern, client, run, iops.
+    """
+    from cephfit.mapper import predictor
+    from cephfit.results import open_baselines
+    from cephfit.results.sources import is_store
+
+    speaker = predictor(model, confidence=confidence)
+    profile = _read_profile(profile_file)
+    stored = is_store(location)
+    if save and not stored:
+        raise click.UsageError("--save needs a store; a CSV file cannot keep predictions")
+    predictions = speaker.predict(profile, open_baselines(location, run_id))
+    if stored and save is not False:
+        _save(location, run_id, profile, predictions)
+    if as_json:
+        print_json(predictions.to_json())
+    else:
+        _print(predictions)
+
+
+def _read_profile(path: Path) -> Profile:
+    from cephfit.errors import InputError
+    from cephfit.profile import Profile
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(
+            "this is not text",
+            where=str(path),
+            remedy="a trace becomes a profile with `cephfit trace profile TRACE -o profile.json`",
+        ) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    return Profile.loads(text, where=str(path))
+
+
+def _save(location: str, run_id: str | None, profile: Profile, predictions: PredictionSet) -> None:
+    from cephfit.results.store import Store
+
+    with Store.open(location) as store:
+        run = store.run(run_id)
+        store.put_document(run.run_id, "profile", profile.to_json())
+        store.put_document(run.run_id, "predictions", predictions.to_json())
+
+
+def _print(predictions: PredictionSet) -> None:
+    click.echo(f"Workload {predictions.profile}, baselines of {predictions.baselines}")
+    click.echo(f"Model {_WHAT_SPEAKS[predictions.model]}")
+    click.echo()
+    click.echo(_answer(predictions))
+    click.echo()
+    print_table(
+        ["configuration", "relative", f"{predictions.confidence * 100:g} % interval", "verdict", "moved by"],
+        [_row(p) for p in predictions.predictions],
+        right=(1, 2),
+    )
+    click.echo()
+    _print_weights(predictions)
+    for note in predictions.notes:
+        click.echo(f"Note: {note}")
+
+
+def _answer(predictions: PredictionSet) -> str:
+    from cephfit.prediction import Verdict
+
+    default = next(p.configuration for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
+    alike = [p.configuration for p in predictions.predictions if p.verdict is Verdict.INDISTINGUISHABLE]
+    best = f"Best: {predictions.best}, {_against(predictions, predictions.best)}"
+    worst = f"Worst: {predictions.worst}, {_against(predictions, predictions.worst)}"
+    lines = [
+        best
+        if predictions.best != default
+        else f"Best: {default}, the default: nothing is distinguishably better",
+        worst
+        if predictions.worst != default
+        else f"Worst: {default}, the default: nothing is distinguishably worse",
+        f"Not distinguishable from {default}: {', '.join(alike) or 'none'}",
+    ]
+    if math.isfinite(predictions.noise_floor):
+        lines.append(f"Noise floor: this sweep cannot show differences below {predictions.noise_floor:.1f} points")
+    return "\n".join(lines)
+
+
+def _against(predictions: PredictionSet, name: str) -> str:
+    p = predictions.of(name)
+    return f"{p.relative - 100:+.1f} % against the default ({p.low - 100:+.1f} to {p.high - 100:+.1f})"
+
+
+def _row(p: Prediction) -> list[str]:
+    interval = f"{p.low:.1f} to {p.high:.1f}" if math.isfinite(p.high) else "unknown"
+    moved = [f"{r.cell} {r.points:+.1f}" for r in p.reasons[:_SHOWN_MOVES] if abs(r.points) >= _MOVED_POINTS]
+    return [p.configuration, f"{p.relative:.1f}", interval, p.verdict.value, ", ".join(moved)]
+
+
+def _print_weights(predictions: PredictionSet) -> None:
+    """Which cells carry the workload, and how fast each configuration is in them."""
+    from cephfit.prediction import Verdict
+
+    default = next(p for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
+    heaviest = sorted(default.reasons, key=lambda r: -r.weight)[:_SHOWN_CELLS]
+    measure = "the default's time" if predictions.model == "time" else "the accesses"
+    click.echo(f"The cells that carry the weight (part of {measure}), and the rate in each, default = 100:")
+    rows = [["weight", *(f"{100 * r.weight:.1f} %" for r in heaviest)]]
+    for p in predictions.predictions:
+        rates = {r.cell: r.relative for r in p.reasons}
+        rows.append([p.configuration, *(f"{rates[r.cell]:.0f}" for r in heaviest)])
+    print_table(["", *(str(r.cell) for r in heaviest)], rows, right=range(1, len(heaviest) + 1))
+    left = len(default.reasons) - len(heaviest)
+    if left:
+        share = 100 * (1 - math.fsum(r.weight for r in heaviest))
+        click.echo(f"{left} more cells carry {share:.1f} % together")

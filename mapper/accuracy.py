@@ -1,0 +1,209 @@
+"""How good a prediction was: the real workload's runs set beside what was predicted."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from cephfit.assessment import Assessment, AssessmentRow
+from cephfit.configuration import DEFAULT_CONFIGURATION
+from cephfit.errors import InputError
+from cephfit.prediction import Prediction, PredictionSet, Verdict
+from cephfit.sample import State, WorkloadSample
+
+_Values = Mapping[str, Mapping[int, float]]
+"""The metric by configuration and repeat."""
+
+
+def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], workload: str) -> Assessment:
+    """Set measured beside predicted.
+
+    The runs are interleaved, one of every configuration in each round, so they are read as a randomised block
+    design: log value = configuration + round + noise, by least squares, also where a run is missing. What a
+    round does to all its runs thus cancels, as in a comparison paired by round, while the noise is estimated
+    from all configurations together: with three of them and three rounds that leaves 4 degrees of freedom for
+    every comparison, where pairs would leave 2. The intervals hold jointly (Bonferroni).
+
+    Args:
+        predictions: what was predicted, at least for the default and the configurations that were run.
+        samples: of one workload and one metric; only the ``ok`` ones count, the first of each repeat.
+        workload: its name.
+
+    Raises:
+        InputError: no run of the default gave a value, or the samples are of several metrics.
+    """
+    metric = _metric_of(samples)
+    values = _values(samples)
+    default = _default_of(predictions)
+    if default not in values:
+        raise InputError(
+            f"the workload gave no value under the default configuration {default}",
+            where=f"workload {workload}",
+            remedy="run it again with `cephfit verify`; every figure is read against the default",
+        )
+    predicted = [p for p in predictions.predictions if any(s.configuration == p.configuration for s in samples)]
+    model = _Blocks.of({p.configuration: values[p.configuration] for p in predicted if p.configuration in values})
+    rows = tuple(_row(p, values, default, model, predictions.confidence) for p in predicted)
+    held, ties = _order(predicted, model, predictions.confidence)
+    return Assessment(
+        workload=workload,
+        metric=metric,
+        model=predictions.model,
+        rows=rows,
+        order_held=held,
+        regret_pct=_regret(rows, predictions.best),
+        confidence=predictions.confidence,
+        notes=(*_lost(samples), *_unpredicted(values, predicted), *ties),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """Log value = configuration + round + noise.
+
+    Attributes:
+        names: configurations.
+        effects: of each configuration on the log value, shape (len(names),).
+        unscaled: covariance of the effects for a noise variance of 1.
+        variance: of the noise; NaN where ``df`` is 0.
+        df: degrees of freedom of the variance.
+    """
+
+    names: tuple[str, ...]
+    effects: np.ndarray[tuple[int], np.dtype[np.float64]]
+    unscaled: np.ndarray[tuple[int, int], np.dtype[np.float64]]
+    variance: float
+    df: int
+
+    @classmethod
+    def of(cls, values: _Values) -> "_Blocks":
+        names = tuple(values)
+        rounds = sorted({r for by_round in values.values() for r in by_round})
+        runs = [(names.index(name), rounds.index(r), v) for name in names for r, v in values[name].items()]
+        design = np.zeros((len(runs), len(names) + len(rounds)))
+        for line, (configuration, block, _) in enumerate(runs):
+            design[line, configuration] = design[line, len(names) + block] = 1
+        logs = np.log([v for _, _, v in runs])
+        inverse = np.linalg.pinv(design.T @ design)
+        solution = inverse @ design.T @ logs
+        residuals = logs - design @ solution
+        df = len(runs) - int(np.linalg.matrix_rank(design))
+        variance = float(residuals @ residuals) / df if df else math.nan
+        n = len(names)
+        return cls(names, solution[:n], inverse[:n, :n], variance, df)
+
+    def difference(self, one: str, other: str) -> float:
+        """Log of ``one`` over ``other``."""
+        return float(self.effects[self.names.index(one)] - self.effects[self.names.index(other)])
+
+    def half_width(self, one: str, other: str, confidence: float) -> float | None:
+        """Half the interval of ``difference``, jointly for all configurations against one; None if unknown."""
+        if not self.df:
+            return None
+        contrast = np.zeros(len(self.names))
+        contrast[self.names.index(one)] += 1
+        contrast[self.names.index(other)] -= 1
+        quantile = float(stats.t.ppf(1 - (1 - confidence) / (2 * max(1, len(self.names) - 1)), self.df))
+        return quantile * math.sqrt(max(0.0, float(contrast @ self.unscaled @ contrast)) * self.variance)
+
+
+def _row(
+    prediction: Prediction, values: _Values, default: str, model: _Blocks, confidence: float
+) -> AssessmentRow:
+    name = prediction.configuration
+    own = tuple(v for _, v in sorted(values.get(name, {}).items()))
+    relative = low = high = None
+    if own:
+        baseline = list(values[default].values())
+        relative = 100 * (math.fsum(own) / len(own)) / (math.fsum(baseline) / len(baseline))
+        width = 0.0 if name == default else model.half_width(name, default, confidence)
+        if width is not None:
+            low, high = relative * math.exp(-width), relative * math.exp(width)
+    return AssessmentRow(
+        configuration=name,
+        predicted_relative=prediction.relative,
+        predicted_low=prediction.low if math.isfinite(prediction.low) else None,
+        predicted_high=prediction.high if math.isfinite(prediction.high) else None,
+        measured_relative=relative,
+        measured_low=low,
+        measured_high=high,
+        values=own,
+    )
+
+
+def _order(
+    predicted: Sequence[Prediction], model: _Blocks, confidence: float
+) -> tuple[bool | None, tuple[str, ...]]:
+    """Whether the measured order is the predicted one (None if none was predicted), and notes on ties.
+
+    Only pairs whose predicted intervals are apart were put in an order at all; only pairs whose measured
+    difference is larger than its interval can break it.
+    """
+    run = [p for p in predicted if p.configuration in model.names]
+    if len(run) < 2:
+        return None, ()
+    held: bool | None = None
+    ties: list[str] = []
+    for ahead, behind in itertools.combinations(run, 2):
+        if ahead.low <= behind.high:
+            continue
+        held = held is not False
+        difference = model.difference(ahead.configuration, behind.configuration)
+        width = model.half_width(ahead.configuration, behind.configuration, confidence)
+        if width is not None and abs(difference) <= width:
+            ties.append(
+                f"{ahead.configuration} was predicted ahead of {behind.configuration}; "
+                "the runs cannot tell the two apart"
+            )
+        elif difference < 0:
+            held = False
+    if held is None:
+        return None, ("no order was predicted: the predicted intervals of the configurations run overlap",)
+    return held, tuple(ties)
+
+
+def _regret(rows: Sequence[AssessmentRow], best: str) -> float | None:
+    measured = {r.configuration: r.measured_relative for r in rows if r.measured_relative is not None}
+    if best not in measured:
+        return None
+    top = max(measured.values())
+    return 100 * (top - measured[best]) / top
+
+
+def _values(samples: Sequence[WorkloadSample]) -> dict[str, dict[int, float]]:
+    values: dict[str, dict[int, float]] = {}
+    for sample in sorted(samples, key=lambda s: (s.repeat, s.attempt)):
+        if sample.state is State.OK and sample.value is not None and sample.value > 0:
+            values.setdefault(sample.configuration, {}).setdefault(sample.repeat, sample.value)
+    return values
+
+
+def _metric_of(samples: Sequence[WorkloadSample]) -> str:
+    metrics = sorted({s.metric for s in samples})
+    if len(metrics) > 1:
+        raise InputError(f"the runs measured different things: {', '.join(metrics)}", where="workload samples")
+    return metrics[0] if metrics else ""
+
+
+def _default_of(predictions: PredictionSet) -> str:
+    marked = (p.configuration for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
+    return next(marked, DEFAULT_CONFIGURATION)
+
+
+def _lost(samples: Sequence[WorkloadSample]) -> list[str]:
+    """Runs that no attempt brought to a value."""
+    good = {(s.configuration, s.repeat) for s in samples if s.state is State.OK}
+    last = {(s.configuration, s.repeat): s for s in sorted(samples, key=lambda s: s.attempt)}
+    return [
+        f"{name}, repeat {repeat + 1} has no value: {sample.state}: {sample.reason}"
+        for (name, repeat), sample in sorted(last.items())
+        if (name, repeat) not in good
+    ]
+
+
+def _unpredicted(values: _Values, predicted: Sequence[Prediction]) -> list[str]:
+    known = {p.configuration for p in predicted}
+    return [f"{name} was run, but nothing was predicted for it" for name in values if name not in known]

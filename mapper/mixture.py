@@ -1,0 +1,95 @@
+"""The two ways in which a mix of accesses adds up: as relative rates (Formula 2.1) and as time."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.cells import CELLS, Cell, Pattern
+from cephfit.errors import InputError
+from cephfit.profile import Profile
+
+Rates = NDArray[np.float64]
+"""One positive number per cell that the workload uses: counts, or I/Os per second; shape (cells,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """One configuration's performance for a mix, against the default.
+
+    Attributes:
+        relative: default = 100.
+        ratios: the configuration's rate in each cell, default = 100. Shape (cells,).
+        weights: each cell's part of the workload in the model's own measure; the sum is 1. Shape (cells,).
+        points: what each cell moves ``relative`` by; the sum is ``relative`` - 100. Shape (cells,).
+        gradient: derivative of log(relative) by the log of the configuration's rate in each cell. Shape (cells,).
+        default_gradient: minus the derivative of log(relative) by the log of the default's rates. Both gradients
+            are positive and sum to 1: all rates twice as high change nothing if the default's are so too.
+    """
+
+    relative: float
+    ratios: Rates
+    weights: Rates
+    points: Rates
+    gradient: Rates
+    default_gradient: Rates
+
+
+def added_as_rates(counts: Rates, default: Rates, rates: Rates) -> Mixture:
+    """Formula 2.1 (Meyer 2017): sum over cells of (share of the accesses) x (rate / default's rate) x 100."""
+    ratios = rates / default
+    total = math.fsum(counts)
+    parts = counts * ratios
+    gradient = parts / math.fsum(parts)
+    weights = counts / total
+    points = weights * (100 * ratios - 100)
+    return Mixture(100 * (math.fsum(parts) / total), 100 * ratios, weights, points, gradient, gradient)
+
+
+def added_as_time(counts: Rates, default: Rates, rates: Rates) -> Mixture:
+    """The mix as time: 100 x sum(n / default) / sum(n / rate), the weighted harmonic mean of the rate ratios.
+
+    The time that a cell saves, over the configuration's time for the mix, is its points: with T = sum(t),
+    100 x T_default / T - 100 = sum over cells of 100 x (t_default - t) / T, exactly.
+    """
+    default_times, times = counts / default, counts / rates
+    default_total, total = math.fsum(default_times), math.fsum(times)
+    weights = default_times / default_total
+    points = 100 * (default_times - times) / total
+    return Mixture(100 * (default_total / total), 100 * (rates / default), weights, points, times / total, weights)
+
+
+MIXERS: dict[str, Callable[[Rates, Rates, Rates], Mixture]] = {
+    "time": added_as_time,
+    "meyer": added_as_rates,
+    "meyer-random": added_as_rates,
+    "meyer-sequential": added_as_rates,
+}
+
+
+def used_cells(profile: Profile, model: str) -> dict[Cell, float]:
+    """Accesses per cell as ``model`` reads the profile; only the cells that have some, in the vocabulary's order.
+
+    Raises:
+        InputError: the profile has no accesses.
+    """
+    counts = profile.cell_counts()
+    if model in ("meyer-random", "meyer-sequential"):
+        counts = _all_of_one_kind(counts, is_random=model == "meyer-random")
+    used = {cell: n for cell in CELLS if (n := counts[cell]) > 0}
+    if not used:
+        raise InputError(
+            "the workload has no accesses",
+            where=f"profile {profile.name}",
+            remedy="trace it while it is running, and profile that trace",
+        )
+    return used
+
+
+def _all_of_one_kind(counts: dict[Cell, float], *, is_random: bool) -> dict[Cell, float]:
+    moved = dict.fromkeys(CELLS, 0.0)
+    for cell, n in counts.items():
+        moved[Cell(cell.size, Pattern.of(cell.pattern.op, is_random=is_random))] += n
+    return moved
