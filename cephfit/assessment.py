@@ -54,7 +54,8 @@ class Assessment:
         model: the predictor that spoke.
         rows: one per configuration that was run, predicted best first.
         order_held: the measured order of the configurations run is the predicted one; ties within the
-            intervals do not break it. None where fewer than two could be measured.
+            intervals do not break it. None where fewer than two could be measured, or where the predicted
+            intervals overlap and so put them in no order.
         regret_pct: what following the prediction costs against the best configuration that was run, in per
             cent of that one's measured metric: 0 when the predicted best was the best. None where the predicted
             best could not be measured.

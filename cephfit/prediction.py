@@ -31,7 +31,7 @@ class CellReason:
             the accesses, for ``time`` the part of the default's time.
         relative: the configuration's rate in the cell, default = 100.
         points: what the cell moves the prediction by, in points of ``relative``; the sum over cells is
-            the prediction minus 100 for ``meyer`` and to first order for ``time``.
+            the prediction minus 100.
     """
 
     cell: Cell
