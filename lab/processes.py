@@ -1,6 +1,7 @@
 """This lab's processes: who they are, and stopping them by id."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterable, Sequence
@@ -49,8 +50,9 @@ def is_alive(pid: int) -> bool:
 
 def mentions(argv: Sequence[str], folder: Path) -> bool:
     """Whether an argument names ``folder`` or something below it."""
-    own = str(folder)
-    return any(a == own or f"{own}/" in a for a in argv)
+    # Within an argument (`--pidfile=/a/b`, JSON) the path is bounded, so that /a/lab is not /a/lab2 or /x/a/lab.
+    bounded = re.compile(rf"(?<![^\s=:,\"']){re.escape(str(folder))}(?=[/\s,\"']|$)")
+    return any(bounded.search(argument) for argument in argv)
 
 
 def owned(pid: int, folder: Path) -> bool:
