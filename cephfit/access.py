@@ -29,6 +29,10 @@ class AccessBatch:
         latency_ns: int64 or None; UNKNOWN where a single access has none.
         outstanding: int32 or None: accesses of the disk in flight when this one was issued.
         skipped: counts by reason of records in this batch's stretch of the file that are no access.
+        events: counts by name of what else the stretch held, such as events of the other actions.
+        stacked: (upper, lower) names of disks of which the upper one passes its accesses on to the lower one,
+            as far as the trace has shown it; counting both would count the same access twice.
+        lost: events that the tracer is known to have lost in this stretch.
     """
 
     time_ns: NDArray[np.int64]
@@ -40,6 +44,9 @@ class AccessBatch:
     latency_ns: NDArray[np.int64] | None = None
     outstanding: NDArray[np.int32] | None = None
     skipped: dict[str, int] = field(default_factory=dict)
+    events: dict[str, int] = field(default_factory=dict)
+    stacked: tuple[tuple[str, str], ...] = ()
+    lost: int = 0
 
     def __len__(self) -> int:
         return len(self.time_ns)

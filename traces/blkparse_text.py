@@ -1,0 +1,140 @@
+"""Text of blkparse in its default format.
+
+Lines are ``%3d,%-3d %2d %8d %5d.%09lu %5u %2s %3s`` (blktrace's blkparse_fmt.c), and then what the action has.
+Widths are minimums, so the columns are told by white space; the process name at the end may hold anything.
+"""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from cephfit.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.errors import InputError
+from cephfit.traces.block_layer import Action, BlockEvents, accesses_of, device_number
+from cephfit.traces.reader import StreamReader
+from cephfit.traces.stream import TraceStream
+from cephfit.traces.text import TextBlock, bad_line, text_blocks
+from cephfit.units import LBN_NBYTES, NS_PER_S
+
+_EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
+_SUMMARY = re.compile(
+    rb"^\s*$|^(CPU\s*\d+ \(|Total \(|Throughput|Events \(|Skips:|Input file |"
+    rb"\s*(Reads|Read|Writes|Write|PC|IO|Timer|Allocation) [A-Za-z. ]*:)"
+)
+"""Lines of the summary that blkparse prints at the end, and of its messages between."""
+
+_SECTORS_MAX = 1 << 54
+_NBYTES_MAX = 1 << 40
+_EXPECTED = "a line of blkparse's default format"
+
+
+class BlkparseTextReader(StreamReader):
+    """Everything that the default output holds: several devices, remaps, messages, the summary at the end."""
+
+    name = "blkparse"
+    title = "text of blkparse (default format)"
+    names_disks = True
+
+    def __init__(self, action: Action = Action.QUEUE) -> None:
+        self.action = action
+
+    def sniff(self, head: bytes) -> bool:
+        told = [line for line in head.splitlines()[:40] if not _SUMMARY.match(line)]
+        return bool(told) and _EVENT.match(told[0]) is not None
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        return accesses_of(_events(stream, block, self.action.encode()) for block in text_blocks(stream))
+
+
+def _events(stream: TraceStream, block: TextBlock, action: bytes) -> BlockEvents:
+    is_completion: list[bool] = []
+    time_ns: list[int] = []
+    op: list[int] = []
+    lbn: list[int] = []
+    nbytes: list[int] = []
+    devices: list[int] = []
+    numbers: dict[bytes, int] = {}
+    skipped: dict[str, int] = {}
+    events: dict[str, int] = {}
+    stacked: set[tuple[int, int]] = set()
+    for number, line in enumerate(block.lines, block.first):
+        words = line.split(None, 11)
+        if len(words) < 6 or b"," not in words[0] or not _EVENT.match(line):
+            if _SUMMARY.match(line):
+                continue
+            raise bad_line(stream, number, line, _EXPECTED, cut_off=block.cut_off and line is block.lines[-1])
+        what = words[5]
+        events[name] = events.get(name := what.decode("ascii", "replace"), 0) + 1
+        if what == b"A":
+            _remember_remap(line, words[0], stacked)
+        if what not in (action, b"C"):
+            continue
+        if block.cut_off and line is block.lines[-1] and not line.rstrip().endswith(b"]"):
+            raise bad_line(stream, number, line, _EXPECTED, cut_off=True)
+        reason = _unfit(words)
+        if reason:
+            if what == action:
+                skipped[reason] = skipped.get(reason, 0) + 1
+            continue
+        try:
+            seconds, _, fraction = words[3].partition(b".")
+            begun, sector, n_sectors = (
+                int(seconds) * NS_PER_S + int(fraction), int(words[7]), int(words[9]),
+            )  # fmt: skip
+            if words[0] not in numbers:
+                numbers[words[0]] = device_number(words[0])
+        except ValueError:
+            raise bad_line(stream, number, line, _EXPECTED) from None
+        if sector >= _SECTORS_MAX or n_sectors * LBN_NBYTES >= _NBYTES_MAX or begun >= 1 << 62:
+            raise InputError(
+                f"a number is impossible: {line[:80].decode('utf-8', 'replace')!r}",
+                where=f"{stream.name}, line {number}",
+            )
+        is_completion.append(what == b"C")
+        time_ns.append(begun)
+        op.append(OP_WRITE if b"W" in words[6] else OP_READ)
+        lbn.append(sector)
+        nbytes.append(n_sectors * LBN_NBYTES)
+        devices.append(numbers[words[0]])
+    return BlockEvents(
+        np.array(is_completion, bool),
+        np.array(time_ns, np.int64),
+        np.array(op, np.uint8),
+        np.array(lbn, np.int64),
+        np.array(nbytes, np.int64),
+        np.array(devices, np.int64),
+        skipped=skipped,
+        events=events,
+        stacked=frozenset(stacked),
+    )
+
+
+def _unfit(words: list[bytes]) -> str:
+    """Why a line is no read or write of some blocks; empty if it is one.
+
+    Without ``+`` there is a passthrough command (its bytes in parentheses) or no length at all: only the
+    process, after a sector for completions.
+    """
+    kind = words[6] if len(words) > 6 else b""
+    if len(words) < 10 or words[8] != b"+" or not words[7].isdigit():
+        if any(w.startswith(b"(") for w in words[7:9]):
+            return "passthrough"
+        if b"D" in kind:
+            return "discard"
+        return "flush" if kind.startswith(b"F") else "zero length"
+    if b"D" in kind:
+        return "discard"
+    if words[9] == b"0":
+        return "flush" if kind.startswith(b"F") else "zero length"
+    return ""
+
+
+def _remember_remap(line: bytes, target: bytes, stacked: set[tuple[int, int]]) -> None:
+    """``sector + n <- (major,minor) sector``: the device of the line is where the access went."""
+    _, found, origin = line.partition(b"<- (")
+    if found:
+        try:
+            stacked.add((device_number(origin.partition(b")")[0]), device_number(target)))
+        except ValueError:
+            return

@@ -1,0 +1,128 @@
+"""Events of Linux's block layer, of whatever notation, to accesses: one action on each device.
+
+Readers of blktrace's binary records and of blkparse's text share this, so that both give the same profile.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.access import AccessBatch
+from cephfit.traces.columns import PENDING, Accesses
+from cephfit.traces.latency import CompletionMatcher, Completions, InFlight
+
+
+class Action(StrEnum):
+    """Which event counts as the access."""
+
+    QUEUE = "Q"
+    """The application's view: as it reached the block layer, before merging."""
+    ISSUE = "D"
+    """The device's view: as it was sent to the driver, after merging."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEvents:
+    """The accesses and completions of a stretch of a trace, in order; arrays of shape (n,).
+
+    Attributes:
+        is_completion: bool: a completion, else an access of the action that counts.
+        time_ns, op, lbn, nbytes: as in AccessBatch.
+        device: int64, major << 20 | minor.
+        skipped, events, stacked, lost: as in AccessBatch, devices in ``stacked`` by number.
+    """
+
+    is_completion: NDArray[np.bool_]
+    time_ns: NDArray[np.int64]
+    op: NDArray[np.uint8]
+    lbn: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
+    device: NDArray[np.int64]
+    skipped: dict[str, int] = field(default_factory=dict)
+    events: dict[str, int] = field(default_factory=dict)
+    stacked: frozenset[tuple[int, int]] = frozenset()
+    lost: int = 0
+
+
+def device_name(device: int) -> str:
+    """``major,minor`` as blkparse writes it."""
+    return f"{device >> 20},{device & 0xFFFFF}"
+
+
+def device_number(text: bytes) -> int:
+    """The reverse of ``device_name``. Raises ValueError."""
+    major, _, minor = text.partition(b",")
+    return int(major) << 20 | int(minor)
+
+
+def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
+    """Number the disks, match completions and count what is in flight."""
+    disks: dict[int, int] = {}
+    matcher, in_flight = CompletionMatcher(), InFlight()
+    names: tuple[str, ...] = ()
+    for events in stretches:
+        numbers = np.unique(events.device[~events.is_completion]).tolist()
+        for number in numbers:
+            disks.setdefault(number, len(disks))
+        if len(disks) != len(names):
+            names = tuple(device_name(d) for d in disks)
+        rows = matcher.push(*_apart(events, disks))
+        stacked = tuple((device_name(a), device_name(b)) for a, b in sorted(events.stacked))
+        yield _batch(
+            rows, names, matcher, in_flight, events.skipped, events.events, stacked=stacked, lost=events.lost
+        )
+    rows = matcher.finish()
+    if len(rows):
+        yield _batch(rows, names, matcher, in_flight, {}, {})
+
+
+def _apart(events: BlockEvents, disks: dict[int, int]) -> tuple[Accesses, Completions]:
+    known = np.array(sorted(disks), np.int64)
+    index = np.array([disks[int(d)] for d in known] or [0], np.int32)
+    place = np.minimum(np.searchsorted(known, events.device), max(len(known) - 1, 0))
+    is_known = known[place] == events.device if len(known) else np.zeros(len(events.device), bool)
+    disk = index[place]
+    a = ~events.is_completion
+    c = events.is_completion & is_known
+    accesses = Accesses(
+        events.time_ns[a],
+        events.op[a],
+        events.lbn[a],
+        events.nbytes[a],
+        disk[a],
+        np.full(int(a.sum()), PENDING, np.int64),
+    )
+    return accesses, Completions(
+        events.time_ns[c], events.lbn[c], events.nbytes[c], disk[c], np.cumsum(a)[c].astype(np.int64)
+    )
+
+
+def _batch(
+    rows: Accesses,
+    disks: tuple[str, ...],
+    matcher: CompletionMatcher,
+    in_flight: InFlight,
+    skipped: dict[str, int],
+    events: dict[str, int],
+    *,
+    stacked: tuple[tuple[str, str], ...] = (),
+    lost: int = 0,
+) -> AccessBatch:
+    timed = matcher.completions_seen
+    return AccessBatch(
+        rows.time_ns,
+        rows.op,
+        rows.lbn,
+        rows.nbytes,
+        rows.disk,
+        disks,
+        latency_ns=rows.latency_ns if timed else None,
+        outstanding=in_flight.count(rows) if timed else None,
+        skipped=skipped,
+        events=events,
+        stacked=stacked,
+        lost=lost,
+    )

@@ -1,0 +1,71 @@
+"""What a capture says about itself: to the person, and in a small file beside the trace it wrote."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cephfit.errors import InputError
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(slots=True)
+class CaptureReport:
+    """A capture, filled in when it ends.
+
+    Attributes:
+        device: block device that was traced.
+        method: ``blktrace`` or ``tracefs`` (the kernel's own blk tracer).
+        why_method: why blktrace was not used; empty if it was.
+        seconds: how long events were recorded.
+        files: of the trace, one for each CPU that saw events.
+        nbytes: of all files together.
+        lost_events: that did not fit into the kernel's buffers.
+    """
+
+    device: str
+    method: str = ""
+    why_method: str = ""
+    seconds: float = 0.0
+    files: tuple[str, ...] = field(default_factory=tuple)
+    nbytes: int = 0
+    lost_events: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema_version": SCHEMA_VERSION, **asdict(self), "files": list(self.files)}
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What a later reader of the trace must know about how it was made."""
+
+    method: str
+    lost: int
+
+
+def record_path(folder: Path, stem: str) -> Path:
+    """The file beside the trace files ``STEM.blktrace.N``."""
+    return folder / f"{stem}.capture.json"
+
+
+def of_files(files: Sequence[Path]) -> Captured | None:
+    """What was written beside the files of one recording; None where they were captured by other means.
+
+    Raises:
+        InputError: the file beside them is damaged.
+    """
+    stem = files[0].name.partition(".blktrace.")[0]
+    path = record_path(files[0].parent, stem)
+    if stem == files[0].name or not path.is_file():
+        return None
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return Captured(str(document["method"]), int(document["lost_events"]))
+    except (ValueError, KeyError, TypeError, UnicodeDecodeError):
+        raise InputError(
+            "this is not what a capture writes about itself",
+            where=str(path),
+            remedy="delete the file: then lost events are not known",
+        ) from None

@@ -1,0 +1,67 @@
+"""Columns of a few equal-length arrays that are cut and joined together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNKNOWN_LATENCY = -1
+PENDING = -2
+"""Latency of an access whose completion may still come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accesses:
+    """Rows of accesses, all arrays of shape (n,): the columns of an AccessBatch without what is said about them.
+
+    Attributes:
+        time_ns: int64.
+        op: uint8.
+        lbn: int64.
+        nbytes: int64, > 0.
+        disk: int32.
+        latency_ns: int64, UNKNOWN_LATENCY or PENDING where there is none.
+    """
+
+    time_ns: NDArray[np.int64]
+    op: NDArray[np.uint8]
+    lbn: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
+    disk: NDArray[np.int32]
+    latency_ns: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+    def cut(self, start: int, stop: int) -> "Accesses":
+        part = slice(start, stop)
+        return Accesses(
+            self.time_ns[part],
+            self.op[part],
+            self.lbn[part],
+            self.nbytes[part],
+            self.disk[part],
+            self.latency_ns[part],
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence["Accesses"]) -> "Accesses":
+        return cls(
+            np.concatenate([p.time_ns for p in parts]),
+            np.concatenate([p.op for p in parts]),
+            np.concatenate([p.lbn for p in parts]),
+            np.concatenate([p.nbytes for p in parts]),
+            np.concatenate([p.disk for p in parts]),
+            np.concatenate([p.latency_ns for p in parts]),
+        )
+
+    @classmethod
+    def none(cls) -> "Accesses":
+        empty = np.empty(0, np.int64)
+        return cls(empty, empty.astype(np.uint8), empty, empty, empty.astype(np.int32), empty)
+
+
+def n_blocks(nbytes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """512-byte blocks that accesses of ``nbytes`` touch."""
+    return (nbytes + 511) >> 9

@@ -1,0 +1,74 @@
+"""The formats that are read, and how a file's content tells which one it is."""
+
+from collections.abc import Mapping
+
+from cephfit.errors import InputError
+from cephfit.traces import vscsi_histogram
+from cephfit.traces.blkparse_text import BlkparseTextReader
+from cephfit.traces.blktrace import BlktraceReader
+from cephfit.traces.block_layer import Action
+from cephfit.traces.reader import StreamReader
+from cephfit.traces.stream import TraceStream
+from cephfit.traces.vscsi_binary import VscsiBinaryReader
+from cephfit.traces.vscsi_csv import VscsiCsvReader
+
+HISTOGRAM = vscsi_histogram.NAME
+"""The one format that has histograms instead of accesses."""
+
+
+def readers(action: Action = Action.QUEUE) -> tuple[StreamReader, ...]:
+    """One reader of each format with accesses, surest signs first."""
+    return (
+        BlktraceReader(action),
+        BlkparseTextReader(action),
+        VscsiCsvReader(),
+        VscsiBinaryReader(),
+    )
+
+
+def titles() -> Mapping[str, str]:
+    """Name of every format to its description."""
+    named = {reader.name: reader.title for reader in readers()}
+    return {**named, HISTOGRAM: vscsi_histogram.TITLE}
+
+
+def format_of(stream: TraceStream) -> str:
+    """The name of the format that a file's content shows.
+
+    Raises:
+        InputError: none does; the error says what the file looks like.
+    """
+    head = stream.head()
+    if vscsi_histogram.sniff(head):
+        return HISTOGRAM
+    for reader in readers():
+        try:
+            if reader.sniff(head):
+                return reader.name
+        except InputError as error:
+            raise InputError(error.what, where=stream.name, remedy=error.remedy) from None
+    raise InputError(
+        f"no known trace format; it {looks_like(head)}",
+        where=stream.name,
+        remedy=f"known are: {'; '.join(f'{name} ({title})' for name, title in titles().items())}",
+    )
+
+
+def looks_like(head: bytes) -> str:
+    """What a person would say who looks into the file."""
+    if not head:
+        return "is empty"
+    text = head[:512].replace(b"\r", b"").replace(b"\n", b"").replace(b"\t", b"")
+    if all(32 <= byte < 127 or byte >= 160 for byte in text):
+        first = head.lstrip().splitlines()[:1] or [b""]
+        return f"looks like text that begins with {first[0][:60].decode('utf-8', 'replace')!r}"
+    for magic, what in (
+        (b"\xfd7zXZ", "is compressed with xz: decompress it first"),
+        (b"\x28\xb5\x2f\xfd", "is compressed with zstd: decompress it first"),
+        (b"BZh", "is compressed with bzip2: decompress it first"),
+        (b"\x7fELF", "is a program"),
+        (b"SQLite format", "is an SQLite database"),
+    ):
+        if head.startswith(magic):
+            return what
+    return f"looks like binary data that begins with {head[:16].hex(' ')}"

@@ -1,0 +1,235 @@
+"""Files to a profile: which files belong together, which format they have, and what they add up to."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cephfit.errors import InputError
+from cephfit.profile import Profile
+from cephfit.protocols import Progress
+from cephfit.silence import Silence
+from cephfit.traces import capture_record, formats, vscsi_histogram
+from cephfit.traces.block_layer import Action
+from cephfit.traces.describe import profile_of
+from cephfit.traces.recording import PartialProfile
+from cephfit.traces.stream import STANDARD_INPUT, TraceStream
+
+_PER_CPU = re.compile(r"(?P<stem>.*)\.blktrace\.(?P<number>\d+)(?:\.gz)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Files that one recorder wrote at one time: one file, or blktrace's for the CPUs of one device."""
+
+    name: str
+    files: tuple[Path, ...]
+
+
+def recordings_of(paths: Sequence[Path]) -> list[Recording]:
+    """Which files belong together.
+
+    A folder stands for the blktrace files in it, a name without an own file (``sda``) for ``sda.blktrace.*``.
+
+    Raises:
+        InputError: a folder without blktrace files.
+    """
+    files: list[Path] = []
+    for path in paths:
+        files.extend(_expanded(path))
+    groups: dict[tuple[Path, str], list[Path]] = {}
+    for file in dict.fromkeys(files):
+        match = _PER_CPU.fullmatch(file.name)
+        groups.setdefault((file.parent, match["stem"] if match else file.name), []).append(file)
+    stems = Counter(stem for _, stem in groups)
+    return [
+        Recording(stem if stems[stem] == 1 else str(folder / stem), tuple(members))
+        for (folder, stem), members in groups.items()
+    ]
+
+
+def _expanded(path: Path) -> list[Path]:
+    if path == STANDARD_INPUT:
+        return [path]
+    if path.is_dir():
+        found = _numbered(path, "")
+        if not found:
+            raise InputError(
+                "there are no blktrace files (NAME.blktrace.0 ...) in this folder",
+                where=str(path),
+                remedy="name the trace files themselves",
+            )
+        return found
+    if not path.exists() and path.name:
+        return _numbered(path.parent, path.name) or [path]
+    return [path]
+
+
+def _numbered(folder: Path, stem: str) -> list[Path]:
+    found = [(m, f) for f in folder.glob("*") if (m := _PER_CPU.fullmatch(f.name)) and f.is_file()]
+    if stem:
+        found = [(m, f) for m, f in found if m["stem"] == stem]
+    return [f for m, f in sorted(found, key=lambda pair: (pair[0]["stem"], int(pair[0]["number"])))]
+
+
+def profile_files(
+    paths: Sequence[Path],
+    *,
+    format_name: str | None = None,
+    action: Action = Action.QUEUE,
+    name: str | None = None,
+    disks: Sequence[str] = (),
+    parts: bool = False,
+    progress: Progress | None = None,
+) -> Profile:
+    """Read trace files as one profile.
+
+    Args:
+        paths: files, folders of blktrace files, or ``-`` for standard input.
+        format_name: as ``formats.titles`` names it; None: told by the content.
+        action: which event of the block layer counts as an access.
+        name: of the profile; None: from the first file.
+        disks: count only these; empty: all, but never a disk and the one below it.
+        parts: the files are consecutive parts of one trace, in this order; else they are recordings beside
+            each other, of different disks.
+        progress: told how many bytes were read.
+
+    Raises:
+        InputError: naming the file and the place in it.
+    """
+    progress = progress or Silence()
+    recordings = recordings_of(paths)
+    if not recordings:
+        raise InputError("no trace was named", remedy="name one or more files")
+    name = name or ("workload" if recordings[0].files[0] == STANDARD_INPUT else recordings[0].name)
+    with ExitStack() as stack:
+        opened = [[stack.enter_context(TraceStream(f)) for f in r.files] for r in recordings]
+        format_name = _one_format([s for streams in opened for s in streams], format_name)
+        if format_name == formats.HISTOGRAM:
+            return vscsi_histogram.profile_of_histograms([s for streams in opened for s in streams], name=name)
+        return _from_accesses(recordings, opened, format_name, action, name, disks, parts, progress)
+
+
+def _one_format(streams: Sequence[TraceStream], asked: str | None) -> str:
+    """Raises: InputError: formats differ, none is known, or all files are empty."""
+    if asked is not None and asked not in formats.titles():
+        raise InputError(
+            f"{asked!r} is no trace format", where="--format", remedy=f"known are {', '.join(formats.titles())}"
+        )
+    with_content = [s for s in streams if s.head()]
+    if not with_content:
+        raise InputError(
+            "the trace is empty",
+            where=", ".join(s.name for s in streams),
+            remedy="record it while the workload runs",
+        )
+    if len(with_content) < len(streams):
+        empty = next(s for s in streams if not s.head())
+        if _PER_CPU.fullmatch(empty.path.name) is None:
+            raise InputError("the trace is empty", where=empty.name, remedy="leave this file out")
+    if asked is not None:
+        return asked
+    found = [(formats.format_of(s), s) for s in with_content]
+    first, stream = found[0]
+    for other, its_stream in found[1:]:
+        if other != first:
+            raise InputError(
+                f"files of different formats: {stream.name} is {first}, {its_stream.name} is {other}",
+                remedy="profile them one after the other: each gives a profile of its own",
+            )
+    return first
+
+
+def _from_accesses(
+    recordings: Sequence[Recording],
+    opened: Sequence[Sequence[TraceStream]],
+    format_name: str,
+    action: Action,
+    name: str,
+    disks: Sequence[str],
+    parts: bool,
+    progress: Progress,
+) -> Profile:
+    reader = next(r for r in formats.readers(action) if r.name == format_name)
+    progress.start("reading the trace", _total_nbytes(recordings))
+    total = PartialProfile()
+    sources: list[dict[str, Any]] = []
+    notes: list[str] = []
+    durations: list[int] = []
+    for recording, streams in zip(recordings, opened, strict=True):
+        partial = PartialProfile()
+        for counted in _counted(reader.read_together(streams), streams, progress):
+            partial = partial.followed_by(counted)
+        captured = capture_record.of_files(recording.files)
+        if captured is not None:
+            partial = PartialProfile(
+                partial.disks, partial.skipped, partial.events, partial.stacked, partial.lost + captured.lost
+            )
+        durations.append(partial.duration_ns)
+        sources.append(
+            {
+                "files": [str(f) for f in recording.files],
+                "format": format_name,
+                "accesses": partial.n_accesses,
+                "duration_seconds": partial.duration_ns / 1e9,
+            }
+            | ({"captured_by": captured.method} if captured else {})
+        )
+        notes += _siblings_left_out(recording)
+        if not reader.names_disks:
+            partial = _renamed(partial, recordings[0].name if parts else recording.name)
+            total = total.followed_by(partial)
+        elif parts or len(recordings) == 1:
+            total = total.followed_by(partial)
+        else:
+            total = total.beside(partial, prefix=f"{recording.name}/")
+    progress.done()
+    if total.lost:
+        notes.append(f"the tracer lost {total.lost} events: all counts are too low")
+    return profile_of(
+        total,
+        name=name,
+        action=action.value if reader.names_disks else "",
+        sources=sources,
+        duration_ns=sum(durations) if parts else max(durations),
+        keep_upper=action is Action.QUEUE,
+        disks=disks,
+        losses_known=reader.tells_losses,
+        notes=notes,
+    )
+
+
+def _counted(
+    batches: Iterator[Any], streams: Sequence[TraceStream], progress: Progress
+) -> Iterator[PartialProfile]:
+    shown = 0
+    for batch in batches:
+        yield PartialProfile.of(batch)
+        consumed = sum(s.consumed() for s in streams)
+        progress.advance(consumed - shown)
+        shown = consumed
+
+
+def _renamed(partial: PartialProfile, disk: str) -> PartialProfile:
+    """The same with its only disk called ``disk``, where the file does not name it."""
+    tallies = dict.fromkeys([disk], next(iter(partial.disks.values()))) if partial.disks else {}
+    return PartialProfile(tallies, partial.skipped, partial.events, partial.stacked, partial.lost)
+
+
+def _total_nbytes(recordings: Sequence[Recording]) -> float | None:
+    files = [f for r in recordings for f in r.files]
+    if STANDARD_INPUT in files:
+        return None
+    return float(sum(f.stat().st_size for f in files))
+
+
+def _siblings_left_out(recording: Recording) -> list[str]:
+    """Blktrace files of the same recording that lie beside the given ones and were not given."""
+    first = recording.files[0]
+    if _PER_CPU.fullmatch(first.name) is None:
+        return []
+    missing = [f.name for f in _numbered(first.parent, recording.name) if f not in recording.files]
+    return [f"other CPUs of the same recording were not read: {', '.join(missing)}"] if missing else []

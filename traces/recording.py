@@ -1,0 +1,121 @@
+"""What was counted in a trace so far, for all its disks: the partial profile that parts of a trace give."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cephfit.access import AccessBatch
+from cephfit.traces.tally import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class PartialProfile:
+    """Counts over a stretch of a trace. Values are never changed, only joined.
+
+    Attributes:
+        disks: tally by disk name.
+        skipped, events: as in AccessBatch.
+        stacked: (upper, lower) pairs of disk names.
+        lost: events that the tracer lost.
+    """
+
+    disks: dict[str, Tally] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    stacked: frozenset[tuple[str, str]] = frozenset()
+    lost: int = 0
+
+    @classmethod
+    def of(cls, batch: AccessBatch) -> "PartialProfile":
+        """The counts of one batch."""
+        return cls(
+            _tallies(batch),
+            Counter(batch.skipped),
+            Counter(batch.events),
+            frozenset(batch.stacked),
+            batch.lost,
+        )
+
+    def followed_by(self, later: "PartialProfile") -> "PartialProfile":
+        """This stretch and the one right after it: the last access on each disk and the first one join."""
+        disks = dict(self.disks)
+        for name, tally in later.disks.items():
+            disks[name] = disks[name].followed_by(tally) if name in disks else tally
+        return PartialProfile(
+            disks,
+            self.skipped + later.skipped,
+            self.events + later.events,
+            self.stacked | later.stacked,
+            self.lost + later.lost,
+        )
+
+    def beside(self, other: "PartialProfile", *, prefix: str) -> "PartialProfile":
+        """This and another recording, whose disks are other ones: their names get a prefix."""
+        renamed = PartialProfile(
+            {f"{prefix}{name}": tally for name, tally in other.disks.items()},
+            other.skipped,
+            other.events,
+            frozenset((f"{prefix}{a}", f"{prefix}{b}") for a, b in other.stacked),
+            other.lost,
+        )
+        return self.followed_by(renamed)
+
+    @property
+    def n_accesses(self) -> int:
+        return sum(int(t.n[0]) for t in self.disks.values())
+
+    @property
+    def duration_ns(self) -> int:
+        """From the first to the last access of any disk."""
+        if not self.disks:
+            return 0
+        return max(t.latest_ns for t in self.disks.values()) - min(t.earliest_ns for t in self.disks.values())
+
+
+def _tallies(batch: AccessBatch) -> dict[str, Tally]:
+    if not len(batch):
+        return {}
+    numbers = np.unique(batch.disk)
+    if len(numbers) == 1:
+        return {batch.disks[numbers[0]]: _tally(batch, slice(None))}
+    order = np.argsort(batch.disk, kind="stable")
+    borders = np.searchsorted(batch.disk[order], numbers)
+    parts = np.split(order, borders[1:])
+    return {batch.disks[d]: _tally(batch, rows) for d, rows in zip(numbers, parts, strict=True)}
+
+
+def _tally(batch: AccessBatch, rows: "slice | np.ndarray[tuple[int], np.dtype[np.intp]]") -> Tally:
+    return Tally.of(
+        batch.time_ns[rows],
+        batch.op[rows],
+        batch.lbn[rows],
+        batch.nbytes[rows],
+        None if batch.latency_ns is None else batch.latency_ns[rows],
+        None if batch.outstanding is None else batch.outstanding[rows],
+    )
+
+
+def disks_of_one_level(partial: PartialProfile, *, keep_upper: bool) -> tuple[list[str], dict[str, str]]:
+    """The disks that count together, so that no access is counted twice.
+
+    Where one disk passes its accesses on to another one and both have accesses in the trace (dm over its disk,
+    a partition traced beside the whole disk), only one of the two counts.
+
+    Args:
+        partial: a whole trace.
+        keep_upper: count the upper ones (the application's view), else the lower ones (the device's view).
+
+    Returns:
+        names that count, and why each other one does not.
+    """
+    left_out: dict[str, str] = {}
+    for upper, lower in sorted(partial.stacked):
+        if upper == lower or upper not in partial.disks or lower not in partial.disks:
+            continue
+        if keep_upper:
+            left_out[lower] = f"it carries the accesses of {upper}, which are counted there"
+        else:
+            left_out[upper] = f"it passes its accesses on to {lower}, where they are counted"
+    kept = [name for name in partial.disks if name not in left_out]
+    return kept, {name: why for name, why in left_out.items() if name in partial.disks}

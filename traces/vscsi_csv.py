@@ -1,0 +1,83 @@
+"""The command trace of VMware's vscsiStats as CSV (``logchannellogger`` output), with and without ``#``."""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+
+import numpy as np
+
+from cephfit.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.errors import InputError
+from cephfit.traces.reader import StreamReader
+from cephfit.traces.stream import TraceStream
+from cephfit.traces.text import TextBlock, bad_line, text_blocks
+from cephfit.units import NS_PER_US
+
+_HEADER = re.compile(rb"^#?\s*(Vscsi Cmd Trace|Serial Number\s*,\s*IO Data Length)", re.IGNORECASE)
+_ROW = re.compile(rb"^\s*\d+\s*,\s*\d+\s*,\s*\d+\s*,\s*[A-Za-z][\w ()-]*,\s*\d+\s*,\s*\d+\s*$")
+_EXPECTED = "a vscsiStats command (serial number, bytes, SG entries, read or write, LBN, time in microseconds)"
+_LBN_MAX = 1 << 54
+_TIME_US_MAX = 1 << 52
+
+
+class VscsiCsvReader(StreamReader):
+    """Serial number, length in bytes, SG entries, command, LBN, time in microseconds; one disk in a file."""
+
+    name = "vscsi-csv"
+    title = "vscsiStats command trace, CSV"
+
+    def sniff(self, head: bytes) -> bool:
+        line = head.lstrip().partition(b"\n")[0].rstrip()
+        return bool(_HEADER.match(line) or _ROW.match(line))
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        disks = (PurePath(stream.name).name,)
+        for block in text_blocks(stream):
+            yield _batch(stream, block, disks)
+
+
+def _batch(stream: TraceStream, block: TextBlock, disks: tuple[str, ...]) -> AccessBatch:
+    time_us: list[int] = []
+    op: list[int] = []
+    lbn: list[int] = []
+    nbytes: list[int] = []
+    skipped: dict[str, int] = {}
+    for number, line in enumerate(block.lines, block.first):
+        row = line.split(b",")
+        try:
+            _, length, _, command, first_block, time = row
+            access = int(length), int(first_block), int(time)
+        except ValueError:
+            text = line.strip()
+            if not text or text.startswith(b"#") or _HEADER.match(text):
+                continue
+            raise bad_line(
+                stream, number, line, _EXPECTED, cut_off=block.cut_off and line is block.lines[-1]
+            ) from None
+        kind = command.strip().lower()
+        reason = "" if kind in (b"read", b"write") else kind.decode("ascii", "replace")
+        if access[0] <= 0:
+            reason = reason or "zero length"
+        elif not 0 <= access[1] < _LBN_MAX or not 0 <= access[2] < _TIME_US_MAX or access[0] >= 1 << 40:
+            raise InputError(
+                f"a number is impossible: {line[:80].decode('utf-8', 'replace')!r}",
+                where=f"{stream.name}, line {number}",
+            )
+        if reason:
+            skipped[reason] = skipped.get(reason, 0) + 1
+            continue
+        if block.cut_off and line is block.lines[-1] and time_us and access[2] < time_us[-1]:
+            raise bad_line(stream, number, line, _EXPECTED, cut_off=True)  # digits of the time are missing
+        time_us.append(access[2])
+        op.append(OP_READ if kind == b"read" else OP_WRITE)
+        lbn.append(access[1])
+        nbytes.append(access[0])
+    return AccessBatch(
+        np.array(time_us, np.int64) * NS_PER_US,
+        np.array(op, np.uint8),
+        np.array(lbn, np.int64),
+        np.array(nbytes, np.int64),
+        np.zeros(len(op), np.int32),
+        disks,
+        skipped=skipped,
+    )
