@@ -1,0 +1,158 @@
+"""`cephfit sweep`: plan, run, status, list."""
+
+from typing import Any
+
+import click
+
+from cephfit.cli.output import json_option, print_json, print_table, progress_display
+
+_STORE = click.option(
+    "--store", default="results.sqlite", show_default=True, help="SQLite file or SQLAlchemy URL of the results."
+)
+
+
+@click.group(name="sweep")
+def command() -> None:
+    """Measure configurations: plan, run, status.
+
+    A FILE is the path of a sweep file, or the name of one that comes with cephfit (`cephfit sweep list`).
+    """
+
+
+@command.command("list")
+@json_option
+def list_sweeps(as_json: bool) -> None:
+    """Show the sweep files that come with cephfit."""
+    from cephfit.sweep.file import bundled_sweep, bundled_sweeps, read_sweep
+
+    sweeps = {name: read_sweep(bundled_sweep(name)) for name in bundled_sweeps()}
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": name,
+                    "description": sweep.description,
+                    "path": str(bundled_sweep(name)),
+                    "configurations": len(sweep.configurations),
+                }
+                for name, sweep in sweeps.items()
+            ]
+        )
+        return
+    print_table(("name", "description"), [(name, sweep.description) for name, sweep in sweeps.items()])
+
+
+@command.command()
+@click.argument("file")
+@click.option(
+    "--target", "target_text", help="Also ask this target what it supports, such as `lab`; changes nothing."
+)
+@click.option("--store", help="Take the expected time from earlier runs on the target in this store.")
+@json_option
+def plan(file: str, target_text: str | None, store: str | None, as_json: bool) -> None:
+    """Show what a sweep would do, and how long it would take."""
+    from cephfit.cli.sweep_text import plan_document, print_plan
+    from cephfit.results.store import Store
+    from cephfit.sweep.beforehand import unsupported_by
+    from cephfit.sweep.file import find_sweep, read_sweep
+    from cephfit.sweep.plan import ASSUMED_TIMES
+    from cephfit.sweep.step_times import times_of
+
+    sweep = read_sweep(find_sweep(file))
+    unsupported = None
+    times = None
+    if target_text is not None:
+        from cephfit.cli.target_choice import open_target
+
+        target = open_target(target_text, for_change=False)
+        try:
+            unsupported = unsupported_by(target, sweep)
+            warnings = target.without_effect(sweep.configurations) if hasattr(target, "without_effect") else {}
+            name = target.name
+        finally:
+            target.close()
+        if store is not None:
+            with Store.open(store) as opened:
+                times = times_of(opened, name)
+    else:
+        warnings = {}
+    document = plan_document(sweep, times or ASSUMED_TIMES, unsupported=unsupported, without_effect=warnings)
+    if as_json:
+        print_json(document)
+    else:
+        print_plan(document)
+
+
+@command.command()
+@click.argument("file")
+@click.option(
+    "--target", "target_text", required=True, help="Where to measure: `lab`, `lab:NAME`, `sim`, `local:/PATH`."
+)
+@_STORE
+@click.option("--new", is_flag=True, help="Begin a new run, also where one of this sweep is unfinished.")
+@click.option("--keep", is_flag=True, help="Leave the target as it is at the end: volumes, last configuration.")
+@click.option(
+    "--health-limit",
+    default=300.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="How long to wait for a cluster that is not healthy.",
+)
+@json_option
+def run(
+    file: str, target_text: str, store: str, new: bool, keep: bool, health_limit: float, as_json: bool
+) -> None:
+    """Measure a sweep; an unfinished run of it on the same target goes on where it stopped."""
+    from cephfit.cli.sweep_text import print_status, status_document
+    from cephfit.cli.target_choice import open_target
+    from cephfit.results.store import Store
+    from cephfit.sweep.file import find_sweep, read_sweep
+    from cephfit.sweep.plan import ASSUMED_TIMES
+    from cephfit.sweep.runner import engine_of, run_sweep
+    from cephfit.sweep.step_times import times_of
+
+    sweep = read_sweep(find_sweep(file))
+    with Store.open(store, create=True) as results, progress_display() as progress:
+        target = open_target(target_text, for_change=True)
+        try:
+            engine = engine_of(target)
+            resume = None if new else results.unfinished_run(sweep_digest=sweep.digest, target=target.name)
+            if resume is not None:
+                progress.note(f"going on with run {resume.run_id}")
+            finished = run_sweep(
+                sweep,
+                target,
+                results,
+                progress,
+                resume=resume,
+                engine=engine,
+                times=times_of(results, target.name) or ASSUMED_TIMES,
+                health_limit_seconds=health_limit,
+            )
+            if not keep:
+                target.reset()
+        finally:
+            target.close()
+        document = status_document(results, finished)
+    if as_json:
+        print_json(document)
+    else:
+        print_status(document)
+
+
+@command.command()
+@_STORE
+@click.option("--run", "run_id", help="Which run; the newest unless given.")
+@json_option
+def status(store: str, run_id: str | None, as_json: bool) -> None:
+    """Show how far a run is: per configuration what is measured, failed, invalid, skipped and left."""
+    from cephfit.cli.sweep_text import print_status, status_document
+    from cephfit.results.store import Store
+
+    with Store.open(store) as results:
+        document: dict[str, Any] = status_document(results, results.run(run_id))
+    if as_json:
+        print_json(document)
+    else:
+        print_status(document)

@@ -1,0 +1,134 @@
+"""What `cephfit sweep` prints: documents for machines, and the same as text for people."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from cephfit.cli.output import print_table
+from cephfit.configuration import Partition
+from cephfit.results.store import Store
+from cephfit.run import Run
+from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.model import Sweep
+from cephfit.sweep.plan import StepTimes, expected_seconds, plan_of
+from cephfit.sweep.standing import Standing
+from cephfit.units import format_nbytes, format_seconds
+
+
+def plan_document(
+    sweep: Sweep,
+    times: StepTimes,
+    *,
+    unsupported: Mapping[str, tuple[str, ...]] | None,
+    without_effect: Mapping[str, tuple[str, ...]],
+) -> dict[str, Any]:
+    """What a sweep would do. ``unsupported`` is None where no target was asked."""
+    plan = plan_of(sweep)
+    m = sweep.measurement
+    return {
+        "name": sweep.name,
+        "description": sweep.description,
+        "digest": sweep.digest,
+        "configurations": [
+            {
+                "name": c.name,
+                "why": c.why,
+                "settings": {
+                    p.value: [{"scope": s.scope, "key": s.key, "value": s.value} for s in c.within(p)]
+                    for p in Partition
+                },
+                "unsupported": None if unsupported is None else list(unsupported.get(c.name, ())),
+                "without_effect": list(without_effect.get(c.name, ())),
+            }
+            for c in sweep.configurations
+        ],
+        "measurement": {
+            "cells": [str(c) for c in m.cells],
+            "clients": m.n_clients,
+            "volume_nbytes": m.volume_nbytes,
+            "repeats": m.repeats,
+            "ramp_seconds": m.ramp_seconds,
+            "run_seconds": m.run_seconds,
+            "ioengine": m.ioengine,
+            "iodepth": m.iodepth,
+            "direct": m.direct,
+            "cache": m.cache.value,
+            "seed": m.seed,
+            "max_attempts": m.max_attempts,
+        },
+        "accept_risk": list(sweep.accept_risk),
+        "runs": plan.n_runs,
+        "samples": plan.n_runs * m.n_clients,
+        "expected_seconds": round(expected_seconds(sweep, plan, times), 1),
+        "expected_from": times.source,
+        "order": [
+            {"repeat": s.repeat, "configuration": s.configuration, "cells": [str(c) for c in s.cells]}
+            for s in plan.steps
+        ],
+    }
+
+
+def print_plan(document: Mapping[str, Any]) -> None:
+    """The plan for people."""
+    m = document["measurement"]
+    click.echo(f"{document['name']}: {document['description']}")
+    click.echo()
+    rows = []
+    for c in document["configurations"]:
+        texts = {p: ", ".join(_setting(s) for s in c["settings"][p]) for p in c["settings"]}
+        rows.append((c["name"], *(texts[p] or "-" for p in texts), c["why"]))
+    print_table(("configuration", *(p.value for p in Partition), "why"), rows)
+    click.echo()
+    click.echo(
+        f"{len(m['cells'])} cells, {m['repeats']} repeats, {m['clients']} clients with volumes of "
+        f"{format_nbytes(m['volume_nbytes'])}; ramp {m['ramp_seconds']:g} s, run {m['run_seconds']:g} s, "
+        f"{m['ioengine']} at depth {m['iodepth']}, {'direct' if m['direct'] else 'through the page cache'}, "
+        f"caches {m['cache']}; order by seed {m['seed']}"
+    )
+    click.echo(
+        f"{document['runs']} fio runs, {document['samples']} samples, about "
+        f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
+    )
+    if document["accept_risk"]:
+        click.echo(f"accepts the risk of: {', '.join(document['accept_risk'])}")
+    for word, heading in (
+        ("unsupported", "This target cannot be brought into these; their samples will be `skipped`:"),
+        ("without_effect", "These will be measured, but have no effect on this target:"),
+    ):
+        lines = [(c["name"], reason) for c in document["configurations"] for reason in c[word] or ()]
+        if lines:
+            click.echo()
+            click.echo(heading)
+            print_table(("configuration", "why"), lines)
+
+
+def status_document(store: Store, run: Run) -> dict[str, Any]:
+    """How far a run is."""
+    sweep = parse_sweep(run.sweep_text, file=run.run_id)
+    standings = Standing(sweep, store.samples(run.run_id)).all()
+    return {
+        "run": run.run_id,
+        "sweep": run.sweep_name,
+        "target": run.target,
+        "finished": run.finished,
+        "simulated": bool(run.facts.get("simulated")),
+        "configurations": [s.as_json() for s in standings],
+        "left": sum(s.left for s in standings),
+    }
+
+
+def print_status(document: Mapping[str, Any]) -> None:
+    """How far a run is, for people."""
+    state = "finished" if document["finished"] else f"unfinished, {document['left']} fio runs left"
+    click.echo(f"run {document['run']} of {document['sweep']} on {document['target']}: {state}")
+    if document["simulated"]:
+        click.echo("SIMULATED: a model made these figures, no disk did")
+    words = ("configuration", "planned", "ok", "failed", "invalid", "skipped", "left")
+    rows = [tuple(str(c[word]) for word in words) for c in document["configurations"]]
+    print_table(words, rows, right=range(1, len(words)))
+
+
+def _setting(setting: Mapping[str, Any]) -> str:
+    scope = "" if setting["scope"] == "pool" else f"{setting['scope']}: "
+    return f"{scope}{setting['key']} = {setting['value']}"

@@ -1,0 +1,138 @@
+"""What measures one cell: fio, or a simulation of it. The runner knows only this protocol."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from cephfit.cells import Cell
+from cephfit.protocols import Client
+from cephfit.sample import Metrics
+from cephfit.sweep.model import Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class CellRun:
+    """One cell to be measured on all clients at once.
+
+    Attributes:
+        configuration: name.
+        cell: which of the 20.
+        repeat: round, counts from 0.
+        attempt: counts from 0.
+        measurement: how.
+        clients: that run together.
+        seeds: by client name, of its random offsets.
+    """
+
+    configuration: str
+    cell: Cell
+    repeat: int
+    attempt: int
+    measurement: Measurement
+    clients: Sequence[Client]
+    seeds: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class IndependentCount:
+    """What somebody else than fio counted for one client (rule 4 of the design).
+
+    Attributes:
+        source: who counted, for people.
+        window_nbytes: moved in the measured window, as well as the count can tell.
+        total_nbytes: moved from before fio's start to after its end, exact.
+        allowed_nbytes: by how much ``window_nbytes`` may differ for reasons that are known.
+    """
+
+    source: str
+    window_nbytes: float
+    total_nbytes: int
+    allowed_nbytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOutcome:
+    """What one client gave.
+
+    Attributes:
+        metrics: None if it failed.
+        failure: why; empty if it did not.
+        count: of somebody else; None where nobody can count.
+        uncounted: why nobody can, where ``count`` is None.
+        evidence: more for the sample's evidence. JSON values only.
+    """
+
+    metrics: Metrics | None
+    failure: str = ""
+    count: IndependentCount | None = None
+    uncounted: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CellOutcome:
+    """What a run of a cell gave.
+
+    Attributes:
+        clients: by name: one for every client of the run.
+        fio_json: fio's own output; None if there is none.
+    """
+
+    clients: Mapping[str, ClientOutcome]
+    fio_json: str | None
+
+
+class Engine(Protocol):
+    """Measures one cell. Holds no state between runs; nothing it started is alive when ``run`` is over."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """What measures, and its version. JSON values only.
+
+        Raises:
+            HostError: it cannot work on this machine.
+        """
+
+    def run(self, run: CellRun) -> CellOutcome:
+        """Measure; a failure is an outcome too.
+
+        Raises:
+            HostError: this machine lacks something, so that no later run could do better.
+        """
+
+    def warm(self, run: CellRun) -> None:
+        """Read the volume of every client of a run once through, the way the run will.
+
+        Raises:
+            ClusterError: it could not be read.
+        """
+
+
+@runtime_checkable
+class BringsEngine(Protocol):
+    """A target that is measured by something else than fio."""
+
+    def engine(self) -> Engine: ...
+
+
+def disagreement(metrics: Metrics, count: IndependentCount) -> str:
+    """Why fio and an independent count cannot both be right; empty if they can.
+
+    Two tests. The count over the whole life of fio includes its ramp, so it is never less than what fio says it
+    moved after the ramp: exact. The count over the measured window may differ by ``allowed_nbytes``, or by one
+    per cent of fio's figure where that is more.
+    """
+    by_fio = metrics.nbytes_per_s * metrics.runtime_ns / 1e9
+    # fio rounds its rate down to whole bytes per second: half a byte more per second is no disagreement.
+    rounding = metrics.runtime_ns / 1e9 + 1
+    if by_fio > count.total_nbytes + rounding:
+        return (
+            f"fio says that it moved {by_fio:.0f} bytes, {count.source} counted only {count.total_nbytes} "
+            "from its start to its end"
+        )
+    allowed = max(count.allowed_nbytes, 0.01 * by_fio)
+    if abs(by_fio - count.window_nbytes) > allowed:
+        return (
+            f"fio says that it moved {by_fio:.0f} bytes in the measured time, {count.source} counted "
+            f"{count.window_nbytes:.0f}; {allowed:.0f} bytes of difference are explained"
+        )
+    return ""

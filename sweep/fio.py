@@ -1,0 +1,193 @@
+"""Runs fio: one process per cell, one job per client, started together."""
+
+import errno
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from cephfit.errors import ClusterError, HostError
+from cephfit.protocols import Client
+from cephfit.sweep.device_counters import DeviceWatch, why_uncounted
+from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome
+from cephfit.sweep.fio_job import ceph_conf, render_job, render_warming
+from cephfit.sweep.fio_output import UnusableOutputError, error_of, jobs_by_client, metrics_of, read_output
+from cephfit.units import MIB
+
+GRACE_SECONDS = 120.0
+"""How much longer than ramp and run time fio may take: a cluster that lost an OSD stands still for half a minute
+before it goes on, and such a run should end as an invalid sample rather than a killed program."""
+
+_SLOWEST_NBYTES_PER_S = MIB
+"""Reading a volume more slowly than this is taken for stuck."""
+
+# Asks, once the kernel has been told to kill this process with its parent, whether the parent is still there: it
+# may have died in the instant before. A constant program; everything else are its arguments.
+_ONLY_WITH_PARENT = 'test "$PPID" = "$1" || exit 1; shift; exec "$@"'
+
+
+class FioEngine:
+    """Implements ``Engine`` by the real fio. It dies with the thread that calls ``run``, however that ends."""
+
+    def __init__(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
+        self._grace_seconds = grace_seconds
+
+    def facts(self) -> Mapping[str, Any]:
+        """See Engine."""
+        fio = find_program("fio", package="fio")
+        find_program("setpriv", package="util-linux")
+        answer = subprocess.run([fio, "--version"], capture_output=True, text=True, check=False, timeout=30)
+        if answer.returncode:
+            raise HostError(f"fio does not start: {answer.stderr.strip()}", where=fio)
+        return {"name": "fio", "version": answer.stdout.strip()}
+
+    def run(self, run: CellRun) -> CellOutcome:
+        """See Engine."""
+        job = render_job(run)
+        uncounted = {client.name: _why_uncounted(client, direct=run.measurement.direct) for client in run.clients}
+        devices = [c.device for c in run.clients if c.device is not None and not uncounted[c.name]]
+        seconds = run.measurement.ramp_seconds + run.measurement.run_seconds
+        with DeviceWatch(devices, run.cell.pattern.op) as watch:
+            output, errors = _run_fio(job, conf=ceph_conf(run), timeout_seconds=seconds + self._grace_seconds)
+        try:
+            jobs = jobs_by_client(read_output(output), [c.name for c in run.clients])
+        except UnusableOutputError as error:
+            _refuse_full_disk(errors)
+            failure = _with_fio_words(str(error), errors)
+            return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, output or None)
+        outcomes = {
+            c.name: _outcome(c, jobs.get(c.name), run, errors=errors, watch=watch, uncounted=uncounted[c.name])
+            for c in run.clients
+        }
+        return CellOutcome(outcomes, output)
+
+    def warm(self, run: CellRun) -> None:
+        """See Engine."""
+        nbytes = sum(client.nbytes for client in run.clients)
+        timeout_seconds = self._grace_seconds + nbytes / _SLOWEST_NBYTES_PER_S
+        output, errors = _run_fio(render_warming(run), conf=ceph_conf(run), timeout_seconds=timeout_seconds)
+        try:
+            jobs = jobs_by_client(read_output(output), [c.name for c in run.clients])
+            read = sum(int(job["read"]["io_bytes"]) for job in jobs.values() if not error_of(job))
+        except UnusableOutputError as error:
+            raise ClusterError(_with_fio_words(f"the volumes could not be read: {error}", errors)) from None
+        if read < nbytes:
+            raise ClusterError(
+                _with_fio_words(f"only {read} of the volumes' {nbytes} bytes could be read", errors)
+            )
+
+
+def find_program(name: str, *, package: str) -> str:
+    """Path of a program.
+
+    Raises:
+        HostError: it is not installed; names Debian's package.
+    """
+    path = shutil.which(name)
+    if path is None:
+        raise HostError(f"the program {name} is missing", remedy=f"install it: apt install {package}")
+    return path
+
+
+def _run_fio(job: str, *, conf: str | None, timeout_seconds: float) -> tuple[str, str]:
+    """Run a job file; fio's standard output and error.
+
+    The job goes in and the result comes out through pipes, so that a kill leaves no files behind.
+    """
+    command: Sequence[str] = (
+        find_program("setpriv", package="util-linux"), "--pdeathsig", "KILL", "--",
+        "/bin/sh", "-c", _ONLY_WITH_PARENT, "sh", str(os.getpid()),
+        find_program("fio", package="fio"), "--output-format=json", "--eta=never", "-",
+    )  # fmt: skip
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        cwd="/",
+        # An interrupt from the keyboard reaches cephfit alone, which then ends fio.
+        start_new_session=True,
+        env={**os.environ, "LC_ALL": "C", **({"CEPH_CONF": conf} if conf else {})},
+    )
+    try:
+        return process.communicate(job, timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        return "", f"fio did not end within {timeout_seconds:.0f} s and was killed"
+    finally:
+        if process.poll() is None:
+            process.kill()
+            with suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=30)
+        if process.poll() is None:
+            raise HostError(
+                f"fio (process {process.pid}) hangs in the kernel and cannot be killed",
+                remedy="the device under it does not answer: look at the cluster, then run the sweep again",
+            )
+
+
+def _outcome(
+    client: Client,
+    job: Mapping[str, Any] | None,
+    run: CellRun,
+    *,
+    errors: str,
+    watch: DeviceWatch,
+    uncounted: str,
+) -> ClientOutcome:
+    """Metrics and independent count of one client."""
+    if job is None:
+        return ClientOutcome(None, _with_fio_words("fio did not run this client", errors))
+    measurement = run.measurement
+    try:
+        if error_of(job) == errno.ENOSPC:
+            raise _full_disk(client.name, errors)
+        metrics = metrics_of(job, run.cell, iodepth=measurement.iodepth, run_seconds=measurement.run_seconds)
+    except UnusableOutputError as error:
+        return ClientOutcome(None, _with_fio_words(str(error), errors))
+    by_fio = job[run.cell.pattern.op.value]
+    evidence = {
+        "fio_says": {
+            "iops": by_fio["iops"],
+            "total_ios": by_fio["total_ios"],
+            # With blocks that the kernel must cut up, submitting takes long; completion alone would hide it.
+            "latency_with_submission_mean_ns": by_fio.get("lat_ns", {}).get("mean"),
+        }
+    }
+    if uncounted or client.device is None:
+        return ClientOutcome(metrics, uncounted=uncounted, evidence=evidence)
+    in_flight = measurement.iodepth * run.cell.size.benchmark_nbytes
+    count = watch.count(client.device, runtime_ns=metrics.runtime_ns, in_flight_nbytes=in_flight)
+    return ClientOutcome(metrics, count=count, evidence=evidence)
+
+
+def _why_uncounted(client: Client, *, direct: bool) -> str:
+    if client.device is None:
+        return "the client has no block device on this machine, so nobody else counted"
+    if not direct:
+        return "I/O went through the page cache, where the device's counters see something else"
+    return why_uncounted(client.device)
+
+
+def _full_disk(client: str, errors: str) -> HostError:
+    return HostError(
+        f"no room left under client {client}: {_first_line(errors)}",
+        remedy="make room, then run the same command again: it goes on where it stopped",
+    )
+
+
+def _refuse_full_disk(errors: str) -> None:
+    if os.strerror(errno.ENOSPC) in errors:
+        raise _full_disk("(all)", errors)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _with_fio_words(failure: str, errors: str) -> str:
+    said = _first_line(errors)
+    return f"{failure}; it said: {said}" if said and said not in failure else failure

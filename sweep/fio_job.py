@@ -1,0 +1,84 @@
+"""The fio job of one cell on all clients: one job section per client, started together by one process."""
+
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from cephfit import templates
+from cephfit.errors import InputError
+from cephfit.protocols import Client
+from cephfit.sweep.engine import CellRun
+
+CONF_OPTION = "conf"
+"""Not fio's own: path of the ceph.conf for ``ioengine=rbd``. fio has no option for it, librados a variable."""
+
+
+def render_job(run: CellRun) -> str:
+    """The job file of a measurement.
+
+    Sections are not grouped (every client keeps its own figures) and run as threads of one process, so that the
+    death of the process is the death of all of them.
+
+    Raises:
+        InputError: a client option that no job file can hold, or an engine that the client cannot be reached by.
+    """
+    return _render("fio.j2", run)
+
+
+def render_warming(run: CellRun) -> str:
+    """The job file that reads every client's volume once through.
+
+    Raises:
+        InputError: as ``render_job``.
+    """
+    return _render("fio_warm.j2", run)
+
+
+def ceph_conf(run: CellRun) -> str | None:
+    """The ceph.conf of the clients that fio reaches through librbd; None where there is none.
+
+    Raises:
+        InputError: they have different ones, which one process cannot have.
+    """
+    paths = {c.fio_options[CONF_OPTION] for c in run.clients if CONF_OPTION in c.fio_options}
+    if len(paths) > 1:
+        raise InputError(f"clients of one run need one ceph.conf, not {', '.join(sorted(paths))}")
+    return next(iter(paths), None)
+
+
+def escaped_filename(path: Path) -> str:
+    """A path as fio's ``filename`` takes it: a colon would begin another file."""
+    return str(path).replace(":", r"\:")
+
+
+def _render(template: str, run: CellRun) -> str:
+    for client in run.clients:
+        _check(client, run)
+    environment = Environment(
+        loader=FileSystemLoader(Path(str(templates.__file__)).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(template).render(
+        measurement=run.measurement,
+        cell=run.cell,
+        clients=run.clients,
+        seeds=run.seeds,
+        conf=CONF_OPTION,
+        milliseconds=lambda seconds: round(seconds * 1000),
+    )
+
+
+def _check(client: Client, run: CellRun) -> None:
+    for key, value in client.fio_options.items():
+        if "\n" in key or "\n" in value or "=" in key:
+            raise InputError(f"fio option {key!r} of client {client.name} cannot be written into a job file")
+    engine = client.fio_options.get("ioengine", run.measurement.ioengine)
+    if engine == "rbd" and "rbdname" not in client.fio_options:
+        raise InputError(
+            f"client {client.name} is no RBD image that fio could open by itself",
+            where="measurement.ioengine: rbd",
+            remedy="write ioengine: libaio, or choose a target whose clients are reached through librbd",
+        )

@@ -1,0 +1,113 @@
+"""From a sweep to the order of its runs.
+
+One round per repeat; each round applies every configuration once, in an order of its own, and under each measures
+every cell once, in an order of its own again. So a drift of the machine meets all configurations alike and does
+not look like the effect of one (rule 6 of the design). The orders come from the sweep's seed alone.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cephfit.cells import Cell
+from cephfit.sweep.model import Measurement, Sweep
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One application of one configuration, and the cells measured under it.
+
+    Attributes:
+        repeat: round, counts from 0.
+        configuration: name.
+        cells: in the order of measuring.
+    """
+
+    repeat: int
+    configuration: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All steps of a sweep, in order."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def n_runs(self) -> int:
+        """fio runs, when none has to be taken again; each gives one sample per client."""
+        return sum(len(step.cells) for step in self.steps)
+
+
+def plan_of(sweep: Sweep) -> Plan:
+    """The plan of a sweep; the same sweep gives the same plan everywhere and always."""
+    seed = sweep.measurement.seed
+    names = [c.name for c in sweep.configurations]
+    steps: list[Step] = []
+    for repeat in range(sweep.measurement.repeats):
+        for name in _shuffled(names, f"{seed}/{repeat}"):
+            order = _shuffled([str(c) for c in sweep.measurement.cells], f"{seed}/{repeat}/{name}")
+            steps.append(Step(repeat, name, tuple(Cell.parse(c) for c in order)))
+    return Plan(tuple(steps))
+
+
+def io_seed(seed: int, cell: Cell, repeat: int, client: str) -> int:
+    """Seed of fio's random offsets, positive and below 2**62.
+
+    The configuration does not enter: in one round every configuration is asked for the same blocks in the same
+    order, so that luck with offsets does not look like the effect of a setting.
+    """
+    return int.from_bytes(_hash(f"{seed}/{cell}/{repeat}/{client}")[:8], "big") >> 2 or 1
+
+
+def _shuffled(words: Iterable[str], seed: str) -> list[str]:
+    """A uniformly random order fixed by ``seed``: by hash, which stays the same over releases of Python."""
+    return sorted(words, key=lambda word: _hash(f"{seed}/{word}"))
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """What the steps of a sweep take beyond fio's own ramp and run time.
+
+    Attributes:
+        apply_seconds: bringing the target into a configuration whose volumes are filled already.
+        cell_seconds: around one fio run: health, caches, fio's own start and end.
+        fill_nbytes_per_s: filling volumes, all clients together.
+        source: where the figures come from, for people.
+    """
+
+    apply_seconds: float
+    cell_seconds: float
+    fill_nbytes_per_s: float
+    source: str
+
+
+ASSUMED_TIMES = StepTimes(
+    apply_seconds=12.0,
+    cell_seconds=1.0,
+    fill_nbytes_per_s=100 * (1 << 20),
+    source="assumed: 12 s to apply a configuration, 1 s around each fio run, volumes filled at 100 MiB/s",
+)
+"""Measured on a one-machine lab: an OSD restart until all PGs are active+clean takes 7 to 11 s, fio's start and
+end 0.8 s (its threads look for their end every 0.25 s), and its disks write 100 MiB/s."""
+
+
+def run_seconds(measurement: Measurement, times: StepTimes) -> float:
+    """Expected duration of one fio run with what is around it, in seconds."""
+    return measurement.ramp_seconds + measurement.run_seconds + times.cell_seconds
+
+
+def expected_seconds(sweep: Sweep, plan: Plan, times: StepTimes = ASSUMED_TIMES) -> float:
+    """Expected duration of a whole sweep in seconds, if nothing has to be taken again."""
+    measurement = sweep.measurement
+    filled = len({step.configuration for step in plan.steps}) * measurement.n_clients * measurement.volume_nbytes
+    return (
+        len(plan.steps) * times.apply_seconds
+        + plan.n_runs * run_seconds(measurement, times)
+        + filled / times.fill_nbytes_per_s
+    )

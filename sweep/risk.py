@@ -1,0 +1,82 @@
+"""Settings that risk data or leave a cluster in a state nobody wants, and why.
+
+A sweep file that uses one is refused unless its key stands under ``accept_risk``: on a lab of one's own that is
+fine, on a cluster with other people's data it is not.
+"""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from cephfit.configuration import Partition, Setting, Value
+
+
+def _below(limit: float, value: Value) -> bool:
+    try:
+        return float(value) < limit
+    except ValueError:
+        return False
+
+
+def _is_false(value: Value) -> bool:
+    return str(value).lower() in ("false", "0", "no", "off")
+
+
+def _is_none(value: Value) -> bool:
+    return str(value).lower() == "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """One kind of setting that risks data.
+
+    Attributes:
+        partition: where it lives.
+        key: a shell pattern over the key.
+        when: ``always``, ``below 2``, ``below 3``, ``false`` or ``none``: which values are dangerous.
+        why: one sentence for people.
+    """
+
+    partition: Partition
+    key: str
+    when: str
+    why: str
+
+    def applies(self, setting: Setting) -> bool:
+        if setting.partition is not self.partition or not fnmatchcase(setting.key, self.key):
+            return False
+        if self.when.startswith("below "):
+            return _below(float(self.when.removeprefix("below ")), setting.value)
+        if self.when == "false":
+            return _is_false(setting.value)
+        if self.when == "none":
+            return _is_none(setting.value)
+        return True
+
+
+RISKS: tuple[Risk, ...] = (
+    Risk(Partition.POOL, "size", "below 3", "fewer than three copies: two lost disks, or one, lose data"),
+    Risk(Partition.POOL, "min_size", "below 2", "writes are acknowledged with one copy only"),
+    Risk(Partition.CEPH, "osd_pool_default_size", "below 3", "new pools get fewer than three copies"),
+    Risk(
+        Partition.CEPH, "osd_pool_default_min_size", "below 2", "new pools acknowledge writes with one copy only"
+    ),
+    Risk(Partition.CEPH, "bluestore_csum_type", "none", "data that rots on a disk is served as if it were good"),
+    Risk(Partition.CEPH, "bdev_*unsafe*", "always", "the name says it"),
+    Risk(Partition.CEPH, "*debug_inject*", "always", "makes daemons delay or fail on purpose"),
+    Risk(Partition.CEPH, "ms_inject*", "always", "makes connections fail on purpose"),
+    Risk(Partition.CEPH, "*_debug_*", "always", "a developers' switch that may break a daemon"),
+    Risk(Partition.CEPH, "bluestore_rocksdb_options*", "always", "may turn off the write-ahead log's syncing"),
+    Risk(
+        Partition.CEPH, "rbd_cache_writethrough_until_flush", "false", "a guest that never flushes may lose writes"
+    ),
+    Risk(Partition.CEPH, "journal_ignore_corruption", "always", "a broken journal is replayed"),
+    Risk(Partition.CEPH, "auth_*_required", "none", "the cluster stops asking who is there"),
+    Risk(Partition.CEPH, "osd_max_object_size", "always", "objects already larger become unreadable"),
+    Risk(Partition.CEPH, "mon_allow_pool_*", "always", "pools become easier to delete or to make unsafe"),
+)
+"""What is known to risk data, first match first. From Ceph's option descriptions and operations manual."""
+
+
+def risk_of(setting: Setting) -> Risk | None:
+    """The first declared risk that a setting runs, or None."""
+    return next((risk for risk in RISKS if risk.applies(setting)), None)

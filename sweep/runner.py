@@ -1,0 +1,264 @@
+"""The loop of a sweep: apply, measure, judge, store; and go on after any end.
+
+What is done is what the store holds, and nothing else: a run of fio reaches it in one transaction, after it is
+over. Killed at any moment, the program started again finds what is there and does what is left.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cephfit import __version__
+from cephfit.cells import Cell
+from cephfit.errors import ClusterError, InputError
+from cephfit.protocols import Progress, Target
+from cephfit.results.store import Store
+from cephfit.run import Run
+from cephfit.sample import Sample, SampleKey, State
+from cephfit.sweep.beforehand import unsupported_by
+from cephfit.sweep.engine import BringsEngine, CellRun, Engine
+from cephfit.sweep.fio import FioEngine
+from cephfit.sweep.health_watch import HealthWatch, wait_until_healthy
+from cephfit.sweep.judgement import Circumstances, judge
+from cephfit.sweep.model import CacheCondition, Sweep
+from cephfit.sweep.plan import ASSUMED_TIMES, Step, StepTimes, io_seed, plan_of, run_seconds
+from cephfit.sweep.standing import TOOK_EFFECT, Standing
+
+HEALTH_LIMIT_SECONDS = 300.0
+"""How long the runner waits for a target to be healthy: a lost OSD is down and out, or back, by then."""
+
+
+def engine_of(target: Target) -> Engine:
+    """What measures on this target: its own engine, or fio."""
+    return target.engine() if isinstance(target, BringsEngine) else FioEngine()
+
+
+def run_sweep(
+    sweep: Sweep,
+    target: Target,
+    store: Store,
+    progress: Progress,
+    *,
+    resume: Run | None,
+    engine: Engine | None = None,
+    times: StepTimes = ASSUMED_TIMES,
+    health_limit_seconds: float = HEALTH_LIMIT_SECONDS,
+) -> Run:
+    """Measure a sweep to its end.
+
+    Args:
+        sweep: what to measure.
+        target: where; it is left in the last configuration, for the caller to ``reset``.
+        store: where samples go.
+        progress: what to show.
+        resume: an unfinished run of this sweep on this target to go on with; None begins a new one.
+        engine: what measures; None takes the target's own, or fio.
+        times: for the progress display.
+        health_limit_seconds: how long an unhealthy target is waited for.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        ClusterError: the target is unhealthy for too long, or refuses. What was measured is in the store.
+        HostError: this machine lacks something, such as fio or room on a disk. Likewise.
+        StoreError: the store does not take samples. Likewise.
+        InputError: an option that no Ceph has, or ``resume`` is of another sweep or target.
+    """
+    engine = engine or engine_of(target)
+    facts = _facts(target, engine)
+    unsupported = unsupported_by(target, sweep)
+    if resume is None:
+        run = _new_run(sweep, target, facts)
+        store.add_run(run)
+    else:
+        run = resume
+        if (run.sweep_digest, run.target) != (sweep.digest, target.name):
+            raise InputError(
+                f"run {run.run_id} is of another sweep or target ({run.sweep_name} on {run.target})",
+                remedy="begin a new run: --new",
+            )
+        for change in _changed(run.facts, facts):
+            progress.note(f"since run {run.run_id} began, {change}")
+    loop = _Loop(sweep, target, store, progress, run, engine, times, health_limit_seconds, unsupported)
+    loop.run_plan()
+    store.finish_run(run.run_id)
+    return store.run(run.run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """One continuation of one run."""
+
+    sweep: Sweep
+    target: Target
+    store: Store
+    progress: Progress
+    run: Run
+    engine: Engine
+    times: StepTimes
+    health_limit_seconds: float
+    unsupported: Mapping[str, tuple[str, ...]]
+
+    def run_plan(self) -> None:
+        """All that is left of the plan."""
+        plan = plan_of(self.sweep)
+        standing = Standing(self.sweep, self.store.samples(self.run.run_id))
+        per_run = run_seconds(self.sweep.measurement, self.times)
+        self.progress.start(
+            f"sweep {self.sweep.name}", plan.n_runs * per_run + len(plan.steps) * self.times.apply_seconds
+        )
+        try:
+            for step in plan.steps:
+                left = [c for c in step.cells if not standing.is_settled(step.configuration, c, step.repeat)]
+                self.progress.advance((len(step.cells) - len(left)) * per_run)
+                self._take_step(step, left, standing, per_run)
+        finally:
+            self.progress.done()
+
+    def _take_step(self, step: Step, left: list[Cell], standing: Standing, per_run: float) -> None:
+        """Apply a configuration and measure what is left of its cells."""
+        title = f"round {step.repeat + 1}/{self.sweep.measurement.repeats}, {step.configuration}"
+        if not left:
+            self.progress.advance(self.times.apply_seconds)
+        elif step.configuration in self.unsupported:
+            reason = "; ".join(self.unsupported[step.configuration])
+            if step.repeat == 0:
+                self.progress.note(f"{step.configuration} is skipped: {reason}")
+            self._without_result(step, left, State.SKIPPED, reason, standing)
+            self.progress.advance(len(left) * per_run + self.times.apply_seconds)
+        else:
+            self.progress.advance(0, f"{title}: applying")
+            if self._apply(step, left, standing):
+                self.progress.advance(self.times.apply_seconds)
+                for number, cell in enumerate(left, start=len(step.cells) - len(left) + 1):
+                    self.progress.advance(0, f"{title}: {cell} ({number}/{len(step.cells)})")
+                    self._measure(step, cell, standing)
+                    self.progress.advance(per_run)
+            else:
+                self.progress.advance(len(left) * per_run + self.times.apply_seconds)
+
+    def _apply(self, step: Step, left: list[Cell], standing: Standing) -> bool:
+        """Bring the target into a configuration; when a setting did not take effect its cells are failed."""
+        measurement = self.sweep.measurement
+        self._wait()
+        applied = self.target.apply(
+            self.sweep.configuration(step.configuration),
+            n_clients=measurement.n_clients,
+            volume_nbytes=measurement.volume_nbytes,
+        )
+        self.store.add_applied(self.run.run_id, applied, repeat=step.repeat, at_ns=time.time_ns())
+        if not applied.ok:
+            reason = f"the configuration did not take effect: {'; '.join(applied.mismatches)}"
+            self.progress.note(f"{step.configuration}, round {step.repeat + 1}: {reason}")
+            self._without_result(step, left, State.FAILED, reason, standing)
+        return applied.ok
+
+    def _measure(self, step: Step, cell: Cell, standing: Standing) -> None:
+        """Measure one cell, again while it is not ok and attempts are left."""
+        measurement = self.sweep.measurement
+        clients = self.target.clients()
+        while not standing.is_settled(step.configuration, cell, step.repeat):
+            run = CellRun(
+                configuration=step.configuration,
+                cell=cell,
+                repeat=step.repeat,
+                attempt=standing.next_attempt(step.configuration, cell, step.repeat),
+                measurement=measurement,
+                clients=clients,
+                seeds={c.name: io_seed(measurement.seed, cell, step.repeat, c.name) for c in clients},
+            )
+            self._make_ready(run)
+            wall, monotonic = time.time_ns(), time.monotonic_ns()
+            with HealthWatch(self.target) as watch:
+                outcome = self.engine.run(run)
+            ends = time.time_ns(), time.monotonic_ns()
+            around = Circumstances(wall, ends[0], (monotonic, ends[1]), watch.reasons, watch.n_looks)
+            samples = judge(run, outcome, around)
+            self.store.add_samples(self.run.run_id, samples, fio_json=outcome.fio_json)
+            standing.add(samples)
+            for sample in samples:
+                if sample.state is not State.OK:
+                    self.progress.note(
+                        f"{step.configuration} {cell}, round {step.repeat + 1}, attempt {run.attempt + 1} of "
+                        f"{measurement.max_attempts}: {sample.state} on {sample.key.client}: {sample.reason}"
+                    )
+                    break
+
+    def _make_ready(self, run: CellRun) -> None:
+        """Healthy, and caches in the stated condition."""
+        deadline = time.monotonic() + self.health_limit_seconds
+        while True:
+            self._wait()
+            try:
+                if self.sweep.measurement.cache is CacheCondition.COLD:
+                    self.target.drop_caches()
+                else:
+                    self.engine.warm(run)
+                return
+            except ClusterError:
+                # A daemon that has just died is noticed by whoever talks to it before the cluster says so.
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(1.0)
+
+    def _wait(self) -> None:
+        wait_until_healthy(self.target, limit_seconds=self.health_limit_seconds, note=self.progress.note)
+
+    def _without_result(
+        self, step: Step, cells: list[Cell], state: State, reason: str, standing: Standing
+    ) -> None:
+        """Samples of cells that were not measured, one transaction for each cell."""
+        now = time.time_ns()
+        for cell in cells:
+            attempt = standing.next_attempt(step.configuration, cell, step.repeat)
+            samples = [
+                Sample(
+                    key=SampleKey(step.configuration, cell, f"c{i}", step.repeat, attempt),
+                    state=state,
+                    metrics=None,
+                    started_ns=now,
+                    finished_ns=now,
+                    reason=reason,
+                    evidence={TOOK_EFFECT: False},
+                )
+                for i in range(self.sweep.measurement.n_clients)
+            ]
+            self.store.add_samples(self.run.run_id, samples, fio_json=None)
+            standing.add(samples)
+
+
+def _facts(target: Target, engine: Engine) -> dict[str, Any]:
+    # The engine first: a missing fio is found before anything is touched.
+    measured_by = dict(engine.facts())
+    return {
+        **target.facts(),
+        "cephfit": __version__,
+        "engine": measured_by,
+        "clocks": {"wall_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()},
+    }
+
+
+def _new_run(
+    sweep: Sweep, target: Target, facts: Mapping[str, Any], *, now_ns: Callable[[], int] = time.time_ns
+) -> Run:
+    created_ns = now_ns()
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(created_ns // 1_000_000_000))
+    return Run(
+        run_id=f"{sweep.name}-{stamp}-{secrets.token_hex(2)}",
+        sweep_name=sweep.name,
+        sweep_text=sweep.text,
+        sweep_digest=sweep.digest,
+        target=target.name,
+        seed=sweep.measurement.seed,
+        created_ns=created_ns,
+        facts=facts,
+    )
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What a resumed run's samples do not share: programs of other versions than at its beginning."""
+    keys = [k for k in now if k in ("cephfit", "engine") or "version" in k]
+    return [f"{k} changed from {before.get(k)} to {now[k]}" for k in keys if before.get(k) != now[k]]

@@ -1,0 +1,98 @@
+"""How far a run has come: what of its plan is measured, given up, or left."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from cephfit.cells import Cell
+from cephfit.sample import Sample, State
+from cephfit.sweep.model import Sweep
+
+TOOK_EFFECT = "configuration_took_effect"
+"""Key of a sample's evidence: False where its configuration could not be brought about, so nothing was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationStanding:
+    """How far one configuration is. All figures count fio runs (all clients together).
+
+    Attributes:
+        configuration: name.
+        planned: cells times repeats.
+        ok: measured.
+        failed: attempts that gave no result.
+        invalid: attempts whose result must not be trusted.
+        skipped: never tried, on purpose.
+        left: to be measured still.
+    """
+
+    configuration: str
+    planned: int
+    ok: int
+    failed: int
+    invalid: int
+    skipped: int
+    left: int
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Standing:
+    """Keeps count of a run's samples. What is in the store is all it knows; half a run leaves no trace in it."""
+
+    def __init__(self, sweep: Sweep, samples: Iterable[Sample] = ()) -> None:
+        self._sweep = sweep
+        self._attempts: dict[tuple[str, Cell, int], dict[int, dict[str, State]]] = {}
+        self._given_up: set[tuple[str, Cell, int]] = set()
+        self.add(samples)
+
+    def add(self, samples: Iterable[Sample]) -> None:
+        """Take note of samples that are in the store."""
+        for sample in samples:
+            key = sample.key
+            attempts = self._attempts.setdefault((key.configuration, key.cell, key.repeat), {})
+            attempts.setdefault(key.attempt, {})[key.client] = sample.state
+            if sample.evidence.get(TOOK_EFFECT) is False:
+                self._given_up.add((key.configuration, key.cell, key.repeat))
+
+    def next_attempt(self, configuration: str, cell: Cell, repeat: int) -> int:
+        """Number of the attempt that comes next."""
+        attempts = self._attempts.get((configuration, cell, repeat), {})
+        return max(attempts) + 1 if attempts else 0
+
+    def is_settled(self, configuration: str, cell: Cell, repeat: int) -> bool:
+        """Whether nothing is left to do: measured, skipped, tried as often as the sweep says, or not to be had."""
+        attempts = self._attempts.get((configuration, cell, repeat), {})
+        ends = {_run_state(states.values()) for states in attempts.values()}
+        if (configuration, cell, repeat) in self._given_up:
+            return True
+        return bool(ends & {State.OK, State.SKIPPED}) or len(attempts) >= self._sweep.measurement.max_attempts
+
+    def of_configuration(self, configuration: str) -> ConfigurationStanding:
+        measurement = self._sweep.measurement
+        places = [(c, r) for r in range(measurement.repeats) for c in measurement.cells]
+        ends = [
+            _run_state(states.values())
+            for cell, repeat in places
+            for states in self._attempts.get((configuration, cell, repeat), {}).values()
+        ]
+        return ConfigurationStanding(
+            configuration=configuration,
+            planned=len(places),
+            ok=ends.count(State.OK),
+            failed=ends.count(State.FAILED),
+            invalid=ends.count(State.INVALID),
+            skipped=ends.count(State.SKIPPED),
+            left=sum(not self.is_settled(configuration, cell, repeat) for cell, repeat in places),
+        )
+
+    def all(self) -> list[ConfigurationStanding]:
+        """Every configuration of the sweep, in its order."""
+        return [self.of_configuration(c.name) for c in self._sweep.configurations]
+
+
+def _run_state(clients: Iterable[State]) -> State:
+    """The state of a fio run from those of its clients: the worst of them."""
+    states = set(clients)
+    return next(s for s in (State.SKIPPED, State.FAILED, State.INVALID, State.OK) if s in states)

@@ -1,0 +1,41 @@
+"""How long the steps of a sweep took on a target before, from the store."""
+
+from itertools import pairwise
+from statistics import median
+
+from cephfit.results.store import Store
+from cephfit.sample import State
+from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.plan import ASSUMED_TIMES, StepTimes
+from cephfit.units import NS_PER_S
+
+
+def times_of(store: Store, target: str) -> StepTimes | None:
+    """Medians over the newest run on ``target`` that has samples; None where there is none.
+
+    The time around a fio run is the median distance between the starts of two consecutive fio runs under one
+    configuration, less ramp and run time.
+    """
+    for run in store.runs():
+        if run.target != target:
+            continue
+        measurement = parse_sweep(run.sweep_text, file=run.run_id).measurement
+        starts: dict[int, tuple[str, int]] = {}
+        for sample in store.samples(run.run_id):
+            if sample.state is State.OK:
+                starts[sample.started_ns] = (sample.key.configuration, sample.key.repeat)
+        order = sorted(starts)
+        gaps = [(b - a) / NS_PER_S for a, b in pairwise(order) if starts[a] == starts[b]]
+        # The first application of a configuration fills its volumes: not what the others take.
+        applied = [a.seconds for repeat, a in store.applied(run.run_id) if repeat > 0] or [
+            a.seconds for _, a in store.applied(run.run_id)
+        ]
+        if gaps and applied:
+            asked = measurement.ramp_seconds + measurement.run_seconds
+            return StepTimes(
+                apply_seconds=median(applied),
+                cell_seconds=max(0.0, median(gaps) - asked),
+                fill_nbytes_per_s=ASSUMED_TIMES.fill_nbytes_per_s,
+                source=f"as run {run.run_id} took on {target}",
+            )
+    return None

@@ -1,0 +1,225 @@
+"""A simulated cluster with a known truth: for learning the tool without root, and for testing it.
+
+It goes through the very same runner, files and reports as a real one; only fio and Ceph are replaced. Its samples
+say that they are simulated, and so does its name.
+"""
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from cephfit import __version__
+from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
+from cephfit.errors import InputError
+from cephfit.protocols import Applied, Client, Health
+from cephfit.sample import Metrics
+from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome, Engine, IndependentCount
+from cephfit.sweep.removed_options import REMOVED_OPTIONS
+from cephfit.sweep.targets.simulated_truth import EFFECTS, run_ns, true_iops
+from cephfit.sweep.yaml_lines import nearest
+
+_WARNING = "SIMULATED: a model made these figures, no disk did"
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """How the simulated cluster behaves. The defaults are a calm one.
+
+    Attributes:
+        seed: of noise and faults.
+        noise: coefficient of variation of one client's rate from run to run.
+        pace: seconds that really pass per second of a run; 0 gives results at once, 1 takes as long as fio.
+        unhealthy: share of runs during which the cluster is not healthy for a moment.
+        miscount: share of runs in which the independent counter and "fio" disagree.
+        failing: share of runs in which a client gives no result.
+        refuse: name of a configuration of which one setting never takes effect.
+    """
+
+    seed: int = 1
+    noise: float = 0.02
+    pace: float = 0.0
+    unhealthy: float = 0.0
+    miscount: float = 0.0
+    failing: float = 0.0
+    refuse: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("unhealthy", "miscount", "failing", "noise"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"sim:{name}={getattr(self, name)} is not between 0 and 1")
+        if not 0 <= self.pace <= 100:
+            raise InputError(f"sim:pace={self.pace} is not between 0 and 100")
+
+    def dice(self, *words: object) -> np.random.Generator:
+        """Random numbers that depend on the seed and ``words`` alone, not on what was asked before."""
+        text = "/".join(map(str, (self.seed, *words)))
+        return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big"))
+
+
+_CALM = Simulation()
+
+
+def simulated_target(text: str) -> "SimulatedTarget":
+    """Open ``sim``, or ``sim:noise=0.05,pace=0.1,unhealthy=0.1``.
+
+    Raises:
+        InputError: an unknown word or a value that cannot be.
+    """
+    _, _, options = text.partition(":")
+    known = {field.name: type(getattr(_CALM, field.name)) for field in fields(Simulation)}
+    values: dict[str, Any] = {}
+    for part in filter(None, options.split(",")):
+        key, _, value = part.partition("=")
+        if key not in known:
+            raise InputError(f"{key!r} is nothing that a simulation has", where=text, remedy=nearest(key, known))
+        try:
+            values[key] = known[key](value)
+        except ValueError:
+            raise InputError(f"{value!r} is no value for {key}", where=text) from None
+    return SimulatedTarget(Simulation(**values), name=text)
+
+
+class SimulatedTarget:
+    """Implements ``protocols.Target``, ``JudgesConfigurations`` and ``BringsEngine``; touches nothing."""
+
+    def __init__(self, simulation: Simulation | None = None, *, name: str = "sim") -> None:
+        self.name = name
+        self.simulation = simulation or Simulation()
+        self._clients: tuple[Client, ...] = ()
+        self._configurations: dict[str, Configuration] = {}
+        self._applied: Configuration | None = None
+        self._unhealthy_unseen = False
+
+    def facts(self) -> Mapping[str, Any]:
+        settings = {field.name: getattr(self.simulation, field.name) for field in fields(Simulation)}
+        return {
+            "simulated": True,
+            "warning": _WARNING,
+            "simulation": settings,
+            "versions": {"cephfit": __version__},
+        }
+
+    def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """Options that Ceph has dropped, by the list that cephfit knows; the simulation has all others."""
+        reasons = {
+            c.name: tuple(f"Ceph has no option {s.key} any more" for s in c.settings if s.key in REMOVED_OPTIONS)
+            for c in configurations
+        }
+        return {name: why for name, why in reasons.items() if why}
+
+    def apply(
+        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
+    ) -> Applied:
+        started = time.monotonic()
+        self._applied = configuration
+        self._configurations[configuration.name] = configuration
+        self._clients = tuple(Client(f"c{i}", {}, volume_nbytes) for i in range(n_clients))
+        refused = configuration.settings[:1] if configuration.name == self.simulation.refuse else ()
+        return Applied(
+            configuration=configuration.name,
+            ok=not refused,
+            mismatches=tuple(f"{setting} did not take effect (simulated fault)" for setting in refused),
+            read_back={
+                str(s): {"simulated": s.value, "effect": EFFECTS[s.key].why if s.key in EFFECTS else "none here"}
+                for s in configuration.settings
+            },
+            seconds=time.monotonic() - started,
+        )
+
+    def clients(self) -> Sequence[Client]:
+        return self._clients
+
+    def drop_caches(self) -> None:
+        pass
+
+    def health(self) -> Health:
+        if self._unhealthy_unseen:
+            self._unhealthy_unseen = False
+            return Health(ok=False, reasons=("OSD_DOWN (simulated fault)",), observed={"simulated": True})
+        return Health(ok=True, observed={"simulated": True})
+
+    def reset(self) -> None:
+        self._clients, self._applied = (), None
+
+    def close(self) -> None:
+        pass
+
+    def engine(self) -> Engine:
+        return SimulatedEngine(self)
+
+    def configuration(self, name: str) -> Configuration:
+        """The configuration of this name that was applied last."""
+        return self._configurations.get(name, Configuration(DEFAULT_CONFIGURATION))
+
+    def fall_ill(self) -> None:
+        """Be unhealthy until somebody has seen it."""
+        self._unhealthy_unseen = True
+
+
+class SimulatedEngine:
+    """Implements ``Engine`` by the truth of a simulated target and seeded noise.
+
+    A run's outcome depends on the seed, the configuration, cell, repeat and attempt alone, so that a sweep that
+    was interrupted gives the same samples as one that was not.
+    """
+
+    def __init__(self, target: SimulatedTarget) -> None:
+        self._target = target
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"name": "simulation", "version": __version__, "warning": _WARNING}
+
+    def warm(self, run: CellRun) -> None:
+        pass
+
+    def run(self, run: CellRun) -> CellOutcome:
+        simulation = self._target.simulation
+        dice = simulation.dice(run.configuration, run.cell, run.repeat, run.attempt)
+        ill, miscounts, fails = (
+            dice.random() < share for share in (simulation.unhealthy, simulation.miscount, simulation.failing)
+        )
+        if ill:
+            self._target.fall_ill()
+        time.sleep(simulation.pace * (run.measurement.ramp_seconds + run.measurement.run_seconds))
+        outcomes = {}
+        for number, client in enumerate(run.clients):
+            if fails and number == 0:
+                outcomes[client.name] = ClientOutcome(None, "no result (simulated fault)")
+            else:
+                outcomes[client.name] = self._measure(run, dice, miscounts=bool(miscounts))
+        return CellOutcome(outcomes, fio_json=None)
+
+    def _measure(self, run: CellRun, dice: np.random.Generator, *, miscounts: bool) -> ClientOutcome:
+        measurement = run.measurement
+        truth = true_iops(
+            self._target.configuration(run.configuration),
+            run.cell,
+            n_clients=measurement.n_clients,
+            iodepth=measurement.iodepth,
+        )
+        iops = truth * float(dice.lognormal(0.0, self._target.simulation.noise))
+        block = run.cell.size.benchmark_nbytes
+        # A slow cell is measured until its first I/O is back, as fio does.
+        seconds = max(measurement.run_seconds, 1 / iops)
+        latency_ns = measurement.iodepth / iops * 1e9
+        metrics = Metrics(
+            iops=iops,
+            nbytes_per_s=iops * block,
+            n_ios=max(1, round(iops * seconds)),
+            runtime_ns=run_ns(seconds),
+            latency_mean_ns=latency_ns,
+            latency_percentiles_ns={50.0: 0.9 * latency_ns, 99.0: 2.2 * latency_ns},
+        )
+        moved = iops * block * seconds
+        total = round(moved * (1 + measurement.ramp_seconds / measurement.run_seconds)) + block
+        count = IndependentCount(
+            source="the simulated counter",
+            window_nbytes=moved * (1.5 if miscounts else 1.0),
+            total_nbytes=total,
+            allowed_nbytes=0.02 * moved,
+        )
+        return ClientOutcome(metrics, count=count, evidence={"simulated": True, "true_iops": truth})
