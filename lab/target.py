@@ -23,7 +23,7 @@ from cephfit.sweep.client_conf import read_back_clients, render_client_conf, wri
 from cephfit.sweep.disk_queues import DiskQueues
 from cephfit.sweep.filling import fill as fill_volumes
 from cephfit.sweep.journal import Journal
-from cephfit.sweep.pools import Pools, pool_name
+from cephfit.sweep.pools import Pools, UnplacedPoolError, pool_name
 from cephfit.sweep.target_lock import TargetLock
 from cephfit.sweep.volumes import Volume, Volumes, image_name
 from cephfit.units import format_nbytes
@@ -62,7 +62,6 @@ class LabTarget:
         self._sockets = self._folder / "sockets"
         self._sockets.mkdir(exist_ok=True)
         self._client_conf = self._folder / "client.conf"
-        self._exports = self._folder / "exports"
         self._lock = TargetLock(self._folder / "lock", self.name) if for_change else None
         try:
             self._admin = RadosAdmin(lab.conf)
@@ -125,10 +124,8 @@ class LabTarget:
         try:
             restarted = self._apply_ceph(configuration)
             pool = self._ensure_pool(configuration)
-        except RefusedError as refused:
+        except (RefusedError, UnplacedPoolError) as refused:
             return outcome([str(refused)], {}, self._restart_due())
-        except _PoolNeverCleanError as unclean:
-            return outcome([str(unclean)], {})
         clients = [f"c{number}" for number in range(n_clients)]
         volumes = tuple(
             Volume(pool, image_name(configuration, client, volume_nbytes, filled=fill), volume_nbytes)
@@ -217,19 +214,12 @@ class LabTarget:
 
     def _ensure_pool(self, configuration: Configuration) -> str:
         self._health.expect_new_pools()
-        name = pool_name(configuration)
         try:
-            self._pools.ensure(configuration)
-        except RefusedError:
-            self._discard_pool(name)
+            return self._pools.ensure(configuration)
+        except (RefusedError, UnplacedPoolError):
+            # Left in place, a pool without places would keep every later configuration waiting.
+            self._discard_pool(pool_name(configuration))
             raise
-        try:
-            self._await_health(f"after pool {name} was made")
-        except ClusterError as error:
-            # Left in place, a pool whose PGs cannot be placed would keep every later configuration waiting.
-            self._discard_pool(name)
-            raise _PoolNeverCleanError(error.what, where=error.where) from None
-        return name
 
     def _discard_pool(self, name: str) -> None:
         self._allow_pool_deletion()
@@ -276,14 +266,13 @@ class LabTarget:
             )  # fmt: skip
 
     def _attach(self, volumes: Mapping[str, Volume]) -> None:
-        self._exports.mkdir(exist_ok=True)
         clients = []
         for name, volume in volumes.items():
             device = export.attach(
                 volume.image,
                 pool=volume.pool,
                 conf=self._client_conf,
-                folder=self._exports,
+                folder=self._folder,
                 nbytes=volume.nbytes,
             )
             clients.append(Client(name, {"filename": str(device)}, volume.nbytes, device))
@@ -295,8 +284,7 @@ class LabTarget:
             if client.device is not None:
                 self._queues.restore(client.device)
         self._clients, self._volume_of = (), {}
-        if self._exports.exists():
-            export.detach_all(self._exports)
+        export.detach_all(self._folder)
 
     def _queue_settings(self, configuration: Configuration) -> list[tuple[Setting, Path]]:
         disks = {
@@ -324,10 +312,6 @@ class LabTarget:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-class _PoolNeverCleanError(ClusterError):
-    """A pool's PGs found no places."""
 
 
 def _about(nbytes: int) -> str:

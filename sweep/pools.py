@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,7 +30,14 @@ _VALUE_TYPES = {
     "pg_num": "int",
     "pgp_num": "int",
 }
-_WAIT_SECONDS = 60.0
+_PLACING_KEYS = ("size", "pg_num", "pgp_num", "crush_rule")
+"""Changing one of these puts PGs in other places."""
+_WAIT_SECONDS = 30.0
+"""PGs of an empty pool find their places within 2 s on a lab."""
+
+
+class UnplacedPoolError(ClusterError):
+    """A pool's PGs did not become active+clean, because its rule finds too few OSDs for its size, for example."""
 
 
 def pool_settings(configuration: Configuration) -> tuple[Setting, ...]:
@@ -65,12 +73,15 @@ class Pools:
         """The configuration's pool, made and set, its PGs in their places; finishes a half-made one.
 
         Raises:
-            ClusterError: the cluster refuses a setting, or a pool of this name exists that is not ours.
+            RefusedError: the cluster refuses a setting.
+        UnplacedPoolError: the PGs find no places.
+        ClusterError: a pool of this name exists that is not ours.
         """
         name = pool_name(configuration)
         chosen = {s.key: as_ceph_writes(s.value) for s in pool_settings(configuration)}
         wanted = {**self._defaults, **chosen}
-        if name not in self.existing():
+        is_new = name not in self.existing()
+        if is_new:
             self._journal.note(_POOL, name, None)
             self._create(name, wanted)
         elif self._journal.get(_POOL, name) is None:
@@ -80,9 +91,9 @@ class Pools:
                 remedy="rename or delete it",
             )
         self._admin.command("osd pool application enable", pool=name, app="rbd")
-        for key, value in wanted.items():
-            self._set(name, key, value)
-        self._wait_for_pg_count(name)
+        changed = [key for key, value in wanted.items() if self._set(name, key, value)]
+        if is_new or not {*_PLACING_KEYS}.isdisjoint(changed):
+            self._await_placed(name, self._admin.command("osd dump")["epoch"])
         return name
 
     def existing(self) -> tuple[str, ...]:
@@ -129,14 +140,16 @@ class Pools:
         # A PG count that the autoscaler changes in the middle would make every sample after it invalid.
         self._admin.command("osd pool create", **arguments, autoscale_mode="off")
 
-    def _set(self, name: str, key: str, value: str) -> None:
+    def _set(self, name: str, key: str, value: str) -> bool:
+        """Whether it had to be changed."""
         got = self._get(name, key)
         if got is not None and same_value(_VALUE_TYPES.get(key, "str"), value, got):
-            return
+            return False
         arguments: dict[str, Any] = {"pool": name, "var": key, "val": value}
         if key == "size" and value == "1":
             arguments["yes_i_really_mean_it"] = True
         self._admin.command("osd pool set", **arguments)
+        return True
 
     def _get(self, name: str, key: str) -> Any:
         try:
@@ -147,18 +160,26 @@ class Pools:
             raise
         return said.get(key) if isinstance(said, dict) else None
 
-    def _wait_for_pg_count(self, name: str) -> None:
-        """Until the manager has split the pool into its PGs; placing them is the health check's to await."""
+    def _await_placed(self, name: str, epoch: int) -> None:
+        """Until every PG has reported since ``epoch`` and is active+clean; older reports tell of older places."""
         deadline = time.monotonic() + _WAIT_SECONDS
-        while True:
-            pool = next(p for p in self._admin.command("osd pool ls", detail="detail") if p["pool_name"] == name)
-            if pool["pg_num"] == pool.get("pg_num_target", pool["pg_num"]) and pool[
-                "pg_placement_num"
-            ] == pool.get("pg_placement_num_target", pool["pg_placement_num"]):
-                return
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"the pool did not reach {pool['pg_num_target']} PGs in {_WAIT_SECONDS:.0f} s",
-                    where=f"pool {name}",
-                )
-            time.sleep(0.2)
+        while (why := self._unplaced(name, epoch)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if why:
+            raise UnplacedPoolError(f"after {_WAIT_SECONDS:.0f} s {why}", where=f"pool {name}")
+
+    def _unplaced(self, name: str, epoch: int) -> str:
+        pool = next(p for p in self._admin.command("osd dump")["pools"] if p["pool_name"] == name)
+        target = pool.get("pg_num_target", pool["pg_num"])
+        try:
+            pgs = self._admin.command("pg ls-by-pool", poolstr=name)["pg_stats"]
+        except RefusedError as error:  # the manager has not heard of the pool yet
+            return error.what
+        if len(pgs) != target or pool["pg_placement_num"] != pool.get("pg_placement_num_target", target):
+            return f"it has {len(pgs)} of {target} PGs"
+        # A PG that changed its place reports from the new map at once; the epoch may be younger than that map.
+        counts = Counter(pg["state"] for pg in pgs if pg["state"] != "active+clean")
+        silent = sum(int(pg["reported_epoch"]) < min(epoch, int(pool["last_change"])) for pg in pgs)
+        if silent:
+            return f"{silent} PGs have not reported"
+        return ", ".join(f"{count} PGs are {state}" for state, count in counts.items())

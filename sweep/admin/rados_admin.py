@@ -41,6 +41,7 @@ class RadosAdmin:
                 "client_mount_timeout": timeout,
                 "rados_mon_op_timeout": timeout,
                 "rados_osd_op_timeout": timeout,
+                "admin_socket": "",
                 "log_to_stderr": "false",
                 "err_to_stderr": "false",
             },

@@ -1,0 +1,210 @@
+"""Verification: the real workload, run on several configurations in turn."""
+
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from cephfit.configuration import Configuration
+from cephfit.errors import CephfitError, InputError
+from cephfit.protocols import Applied, Client, Health, Progress, Target, Workload
+from cephfit.results.store import Store
+from cephfit.sample import State, WorkloadSample
+from cephfit.sweep.health_watch import HealthWatch, health_now, wait_until_healthy
+
+_MAX_ATTEMPTS = 3
+"""How often an invalid or failed run of the workload is tried in all; as for the sweep's samples."""
+_HEALTHY_SECONDS = 120.0
+_PREPARED = "prepared"
+
+
+@runtime_checkable
+class KeepsNotes(Protocol):
+    """What a Target can do besides: keep a note with a client's volume for as long as the volume lives."""
+
+    def note_on(self, client: Client, key: str) -> str | None:
+        """The note, None if there is none."""
+
+    def set_note(self, client: Client, key: str, text: str | None) -> None:
+        """Keep a note, or take it away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The workload of a verification and how it is run.
+
+    Attributes:
+        workload: what is run.
+        description: the workload with all options that shape its data; a volume prepared under another
+            description is prepared again.
+        volume_nbytes: size of its volume.
+        repeats: runs per configuration.
+        seconds: of each run.
+        seed: of the order of configurations within each round.
+    """
+
+    workload: Workload
+    description: str
+    volume_nbytes: int
+    repeats: int
+    seconds: float
+    seed: int
+
+
+def order_of(configurations: Sequence[Configuration], trial: Trial) -> tuple[tuple[int, Configuration], ...]:
+    """(repeat, configuration) in the order of running: each round has every configuration once, shuffled."""
+    order: list[tuple[int, Configuration]] = []
+    for repeat in range(trial.repeats):
+        round_ = list(configurations)
+        random.Random(f"{trial.seed}/verify/{repeat}").shuffle(round_)
+        order += [(repeat, configuration) for configuration in round_]
+    return tuple(order)
+
+
+def verify(
+    target: Target,
+    configurations: Iterable[Configuration],
+    trial: Trial,
+    *,
+    store: Store,
+    run_id: str,
+    progress: Progress,
+) -> list[WorkloadSample]:
+    """Run the workload on every configuration, interleaved; each sample is stored when it is over.
+
+    Started again after a kill it goes on: what is ``ok`` in the store is not run again.
+
+    Returns:
+        All samples of this workload in the store, those of earlier starts too.
+
+    Raises:
+        ClusterError: the target is unhealthy for longer than a limit, or cannot take a configuration.
+        InputError: a configuration is not named.
+    """
+    configurations = tuple(configurations)
+    if not configurations:
+        raise InputError("no configuration is to be verified")
+    name = trial.workload.name
+    runner = _Runner(target, trial, store, run_id, progress)
+    order = order_of(configurations, trial)
+    progress.start(f"verify with {name}", len(order))
+    try:
+        for repeat, configuration in order:
+            runner.run(repeat, configuration)
+            progress.advance(detail=f"{configuration.name}, repeat {repeat + 1}")
+    finally:
+        runner.leave()
+        progress.done()
+    wanted = {c.name for c in configurations}
+    return [s for w, s in store.workload_samples(run_id) if w == name and s.configuration in wanted]
+
+
+class _Runner:
+    def __init__(self, target: Target, trial: Trial, store: Store, run_id: str, progress: Progress) -> None:
+        self._target = target
+        self._trial = trial
+        self._store = store
+        self._run_id = run_id
+        self._progress = progress
+        self._applied: Applied | None = None
+        self._prepared_here: set[str] = set()
+
+    def run(self, repeat: int, configuration: Configuration) -> None:
+        attempts = self._attempts(repeat, configuration.name)
+        while attempts < _MAX_ATTEMPTS:
+            sample = self._attempt(repeat, attempts, configuration)
+            self._store.add_workload_sample(self._run_id, self._trial.workload.name, sample)
+            if sample.state is State.OK:
+                return
+            self._progress.note(f"{configuration.name}, repeat {repeat + 1}: {sample.state}: {sample.reason}")
+            attempts += 1
+
+    def leave(self) -> None:
+        """Unmount the volume of the configuration applied last."""
+        if self._applied is not None:
+            for client in self._target.clients():
+                self._trial.workload.cleanup(client)
+            self._applied = None
+
+    def _attempts(self, repeat: int, configuration: str) -> int:
+        """Tries so far; as many as allowed if one of them is ok."""
+        name = self._trial.workload.name
+        done = [
+            s
+            for w, s in self._store.workload_samples(self._run_id)
+            if (w, s.repeat, s.configuration) == (name, repeat, configuration)
+        ]
+        return _MAX_ATTEMPTS if any(s.state is State.OK for s in done) else len(done)
+
+    def _attempt(self, repeat: int, attempt: int, configuration: Configuration) -> WorkloadSample:
+        workload, started_ns = self._trial.workload, time.time_ns()
+        evidence: dict[str, Any] = {}
+
+        def sample(state: State, value: float | None, reason: str = "") -> WorkloadSample:
+            return WorkloadSample(
+                configuration.name, repeat, attempt, state, workload.metric, value, started_ns, time.time_ns(),
+                reason, evidence,
+            )  # fmt: skip
+
+        self._await_health()
+        client = self._client_under(configuration)
+        if self._applied is None or not self._applied.ok:
+            sentences = self._applied.mismatches if self._applied else ()
+            return sample(State.FAILED, None, "; ".join(sentences) or "the configuration could not be applied")
+        evidence["applied"] = asdict(self._applied)
+        try:
+            self._prepare(client)
+            self._await_health()
+            self._target.drop_caches()
+            before = health_now(self._target)
+            with HealthWatch(self._target) as watch:
+                value, evidence["output"] = workload.run(client, self._trial.seconds)
+        except CephfitError as error:
+            return sample(State.FAILED, None, str(error))
+        after = health_now(self._target)
+        evidence["health"] = {"before": _as_json(before), "after": _as_json(after)}
+        if reasons := _untrustworthy(watch, before, after):
+            return sample(State.INVALID, value, "; ".join(reasons))
+        return sample(State.OK, value)
+
+    def _client_under(self, configuration: Configuration) -> Client:
+        self.leave()
+        self._applied = self._target.apply(
+            configuration, n_clients=1, volume_nbytes=self._trial.volume_nbytes, fill=False
+        )
+        if not self._applied.ok:
+            return Client("none", {}, 0)
+        return self._target.clients()[0]
+
+    def _prepare(self, client: Client) -> None:
+        """Put the workload's data on the volume, unless a preparation of it came to its end before."""
+        description, configuration = self._trial.description, self._applied.configuration if self._applied else ""
+        if isinstance(self._target, KeepsNotes):
+            if self._target.note_on(client, _PREPARED) == description:
+                return
+            self._target.set_note(client, _PREPARED, None)
+        elif configuration in self._prepared_here:
+            return
+        self._progress.note(f"preparing {self._trial.workload.name} on configuration {configuration}")
+        self._trial.workload.prepare(client)
+        self._trial.workload.cleanup(client)  # all of it on the disk before the note says so
+        self._prepared_here.add(configuration)
+        if isinstance(self._target, KeepsNotes):
+            self._target.set_note(client, _PREPARED, description)
+
+    def _await_health(self) -> None:
+        wait_until_healthy(self._target, limit_seconds=_HEALTHY_SECONDS, note=self._progress.note)
+
+
+def _untrustworthy(watch: HealthWatch, before: Health, after: Health) -> list[str]:
+    reasons = list(watch.reasons)
+    # An OSD that went down and came back between the two looks leaves its trace in the map's epoch.
+    epochs = [h.observed.get("osdmap_epoch") for h in (before, after)]
+    if not reasons and None not in epochs and epochs[0] != epochs[1]:
+        reasons.append(f"the OSD map changed during the run (epoch {epochs[0]} to {epochs[1]})")
+    return reasons
+
+
+def _as_json(health: Health) -> Mapping[str, Any]:
+    return {"ok": health.ok, "reasons": list(health.reasons), "observed": dict(health.observed)}
