@@ -1,0 +1,141 @@
+"""`cephfit demo`: the whole loop on this machine, by the same commands that a person would type."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from cephfit.errors import CephfitError, HostError
+from cephfit.units import format_seconds
+
+_LAB = "demo"
+
+
+@click.command("demo", short_help="The whole loop on this machine.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where results go.  [default: a new one under $XDG_DATA_HOME/cephfit]",
+)
+@click.option("--sweep", "sweep_file", default="quick", show_default=True, help="Sweep file or bundled sweep.")
+@click.option("--workload-seconds", type=click.IntRange(5), default=15, show_default=True, help="Of each run.")
+@click.option(
+    "--workload-repeats", type=click.IntRange(2), default=3, show_default=True, help="Per configuration."
+)
+@click.option("--keep-lab", is_flag=True, help="Leave the one-machine Ceph running afterwards.")
+def command(
+    folder: Path | None, sweep_file: str, workload_seconds: int, workload_repeats: int, keep_lab: bool
+) -> None:
+    """From nothing to a verified recommendation: lab up, sweep, trace, map, verify, report, lab down.
+
+    Shows each command as it would be typed by hand. Needs root, because the lab makes loop devices and throttles
+    them. Takes about 20 minutes on two cores; interrupted, it removes the lab and keeps what was measured.
+    """
+    if os.geteuid() != 0:
+        raise HostError(
+            "the demo starts a Ceph of its own on loop devices, which needs root",
+            remedy="run it as root; without root, `cephfit sweep run quick --target sim` shows the sweep",
+        )
+    started = time.monotonic()
+    folder = _result_folder(folder)
+    store, profile, trace = folder / "results.sqlite", folder / "profile.json", folder / "trace"
+    target = f"lab:{_LAB}"
+    trial = ("--workload", "pgbench", "--seconds", str(workload_seconds))
+    with _only_demo(), _lab(keep=keep_lab):
+        _run("sweep", "run", sweep_file, "--target", target, "--store", str(store))
+        _run("trace", "workload", "--target", target, *trial, "-o", f"{trace}/")
+        _run("trace", "profile", *map(str, _trace_files(trace)), "--name", "pgbench", "-o", str(profile))
+        _run("map", str(profile), "--baselines", str(store))
+        _run(
+            *("verify", "--sweep", sweep_file, "--store", str(store), "--target", target),
+            *(*trial, "--repeats", str(workload_repeats)),
+        )
+        for name in ("report.html", "report.md", "samples.csv"):
+            _run("report", "--store", str(store), "-o", str(folder / name))
+    click.echo(f"\nDone in {format_seconds(time.monotonic() - started)}. The report: {folder / 'report.html'}")
+
+
+def _result_folder(wanted: Path | None) -> Path:
+    """A folder for results that has none yet.
+
+    Raises:
+        HostError: it cannot be made, or is not empty.
+    """
+    data_home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    folder = wanted or data_home / "cephfit" / time.strftime("demo-%Y%m%dT%H%M%S")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        is_used = any(folder.iterdir())
+    except OSError as error:
+        raise HostError(f"cannot be made: {error.strerror}", where=str(folder)) from None
+    if is_used:
+        raise HostError(
+            "the folder is not empty", where=str(folder), remedy="name another one; results are never overwritten"
+        )
+    return folder.resolve()
+
+
+def _trace_files(folder: Path) -> list[Path]:
+    return sorted(f for f in folder.iterdir() if ".blktrace." in f.name)
+
+
+@contextmanager
+def _only_demo() -> Iterator[None]:
+    """Holds the lock of the one demo that may run on this machine; a killed one lets go of it.
+
+    Raises:
+        HostError: another demo is at work.
+    """
+    state_home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    path = state_home / "cephfit" / "demo.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise HostError("another demo is running on this machine", where=str(path)) from None
+        yield
+
+
+@contextmanager
+def _lab(*, keep: bool) -> Iterator[None]:
+    """The demo's lab, after what a killed demo left of it is gone; removed at the end, also after an error."""
+    _run("lab", "down", "--name", _LAB)
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        _run("lab", "up", "--name", _LAB)
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        if not keep:
+            _run("lab", "down", "--name", _LAB)
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _run(*arguments: str) -> None:
+    """Show a command of cephfit and run it.
+
+    Raises:
+        CephfitError: it failed; it has said why.
+    """
+    click.secho(f"\n$ cephfit {shlex.join(arguments)}", bold=True)
+    status = subprocess.run([sys.executable, "-m", "cephfit.cli.main", *arguments], check=False).returncode
+    if status == 130:
+        raise KeyboardInterrupt
+    if status:
+        raise CephfitError(
+            f"`cephfit {arguments[0]}` ended with exit code {status}", remedy="what it said stands above"
+        )
