@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 _LOG_FROM_FACTOR = 3.0
 """From this ratio of highest to lowest on, ratios are drawn on a logarithmic scale: half and double look alike."""
-_LOG_STEPS = ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
+_LOG_STEPS = (
+    (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
+    (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
+    (1.0, 2.0, 5.0),
+    (1.0, 3.0),
+    (1.0,),
+)
+"""Round numbers within a decade; the first set with few enough ticks is taken."""
 _MOST_TICKS = 8
 
 

@@ -33,11 +33,7 @@ def _why(prediction: Prediction) -> str:
     named = [r for r in moved[:_CELLS_NAMED] if abs(r.points) >= 0.5]
     if not named:
         return "no cell of the workload moves it"
-    return "; ".join(f"{r.cell} at {words.relative(r.relative)} moves it {_signed(r.points)}" for r in named)
-
-
-def _signed(points: float) -> str:
-    return f"{'+' if points >= 0 else '−'}{abs(points):.0f}"
+    return "; ".join(f"{r.cell} at {words.relative(r.relative)} moves it {words.points(r.points)}" for r in named)
 
 
 def weights_of(predictions: PredictionSet) -> dict[Cell, float]:
@@ -71,7 +67,7 @@ def verification_of(assessment: Assessment) -> Verification | None:
         bounds = (row.predicted_low, row.predicted_high, row.measured_low, row.measured_high)
         ends += [v for v in bounds if v is not None and math.isfinite(v)]
     default_mean = _default_mean(assessment)
-    scale = "" if default_mean is None else f"100 is {words.number(default_mean)} {assessment.metric}"
+    scale = "" if default_mean is None else f"{words.number(default_mean)} {assessment.metric}"
     return Verification(relative_axis(centres, ends), assessment, default_mean, scale)
 
 

@@ -1,6 +1,7 @@
 """The heat map: every configuration in every cell against the default."""
 
 import math
+from collections.abc import Sequence
 
 from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import CELLS, Cell, Pattern
@@ -22,14 +23,17 @@ _PATTERN_NAMES = {
 }
 
 
-def heat_map_of(baselines: Baselines, weights: dict[Cell, float]) -> HeatMap | None:
+def heat_map_of(baselines: Baselines, weights: dict[Cell, float], order: Sequence[str] = ()) -> HeatMap | None:
     """The heat map; None where nothing was measured.
 
     Args:
+        order: configurations from top to bottom; those it does not name follow as they were measured.
         weights: each cell's part of the workload; empty without one.
     """
     columns = _columns(baselines)
-    others = [name for name in baselines.configurations if name != baselines.default]
+    measured = baselines.configurations
+    named = dict.fromkeys([*(name for name in order if name in measured), *measured])
+    others = [name for name in named if name != baselines.default]
     if not columns or not others:
         return None
     spreads = {cell: cell_spread(baselines, cell) for cell in columns}
@@ -92,7 +96,7 @@ def _columns(baselines: Baselines) -> list[Cell]:
 
 def _default_iops(baselines: Baselines, cell: Cell) -> str:
     baseline = baselines.cells.get((baselines.default, cell))
-    return words.number(statistics.mean(baseline.iops)) if baseline else "–"
+    return words.compact(statistics.mean(baseline.iops)) if baseline else "–"
 
 
 def _heat_cell(baselines: Baselines, name: str, cell: Cell, spread: Spread | None) -> HeatCell:

@@ -76,8 +76,8 @@ def _cross_check(samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:
         middle, worst = stdlib.median(map(abs, deviations)), max(deviations, key=abs)
         yield (
             "Cross-check",
-            f"{words.count(len(deviations), 'ok sample')} against an independent count: deviation "
-            f"{100 * middle:.2f} % in the middle, {100 * worst:+.2f} % at most",
+            f"{words.count(len(deviations), 'ok sample')} against an independent count: median deviation "
+            f"{100 * middle:.2f} %, largest {100 * worst:+.2f} %",
         )
 
 

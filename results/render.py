@@ -29,6 +29,7 @@ def _environment(*, autoescape: bool) -> Environment:
     )
     environment.filters.update(
         relative=words.relative,
+        points=words.points,
         per_cent=words.per_cent,
         number=words.number,
         level=words.level,

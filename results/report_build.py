@@ -65,7 +65,11 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         ranking=figures.ranking_of(predictions) if predictions else None,
         verification=figures.verification_of(findings.assessment) if findings.assessment else None,
         weights=figures.cell_weights_of(predictions) if predictions else (),
-        heat_map=heat_map_of(baselines, figures.weights_of(predictions) if predictions else {}),
+        heat_map=heat_map_of(
+            baselines,
+            figures.weights_of(predictions) if predictions else {},
+            [p.configuration for p in predictions.predictions] if predictions else (),
+        ),
         baselines=baseline_rows_of(baselines),
         workload=workload_figure(profile) if profile else None,
         histograms=histograms_of(profile) if profile else (),

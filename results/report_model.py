@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from cephfit.assessment import Assessment
@@ -115,6 +116,11 @@ class HeatMap:
     rows: tuple[tuple[str, tuple[HeatCell, ...]], ...]
     confidence: float
     spread_pct: float | None
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The columns that begin a group."""
+        return tuple(accumulate((len(sizes) for _, sizes in self.groups[:-1]), initial=0))
 
 
 @dataclass(frozen=True, slots=True)

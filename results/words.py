@@ -35,6 +35,16 @@ def interval(low: float | None, high: float | None) -> str:
     return f"{relative(low)} to {relative(high)}"
 
 
+def points(value: float | None) -> str:
+    """A difference in points, with its sign: ``+73``, ``−0.4``, ``0``."""
+    if value is None:
+        return "–"
+    if abs(value) < 0.05:
+        return "0"
+    size = f"{abs(value):.0f}" if abs(value) >= 9.95 else f"{abs(value):.1f}"
+    return f"{'+' if value > 0 else '−'}{size}"
+
+
 def number(value: float | None) -> str:
     """A rate or metric: thousands are grouped, four significant digits at least."""
     if value is None:
@@ -42,6 +52,15 @@ def number(value: float | None) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}".replace(",", " ")
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def compact(value: float) -> str:
+    """A rate in at most five characters, for narrow columns: ``12.3k``, ``493``, ``65.5``, ``2.39``."""
+    if value >= 99_950:
+        return f"{value / 1000:.0f}k"
+    if value >= 9_995:
+        return f"{value / 1000:.1f}k"
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
 def per_cent(share: float | None) -> str:
