@@ -64,6 +64,14 @@ class MemoryGroup:
         assert place is not None, "created before"
         (place[0] / "cgroup.procs").write_text(str(pid))
 
+    def pids(self) -> list[int]:
+        """The processes in it; none if there is no group."""
+        place = self._place()
+        try:
+            return [int(pid) for pid in (place[0] / "cgroup.procs").read_text().split()] if place else []
+        except FileNotFoundError:
+            return []
+
     def exists(self) -> bool:
         place = self._place()
         return place is not None and place[0].is_dir()

@@ -21,6 +21,10 @@ _PROGRAMS = frozenset(
         "fio",
         "losetup",
         "mkfs.ext4",
+        "postgres",
+        "pgbench",
+        "initdb",
+        "psql",
     }
 )
 """Only these can be a lab's; an editor or `tail -f` with a file of the lab open is somebody's own."""

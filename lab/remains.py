@@ -1,7 +1,6 @@
 """Removing a lab, whatever state it is in: nothing here trusts that anything else still works."""
 
 import shutil
-import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -9,24 +8,12 @@ from pathlib import Path
 from cephfit.errors import CephfitError, HostError
 from cephfit.lab import processes
 from cephfit.lab.disks import detach_loop, device_number, is_attached, loops_of
-from cephfit.lab.memory_group import MemoryGroup
-from cephfit.lab.mounts import mounts, unmount_device, unmount_under
+from cephfit.lab.mounts import mounts, unmount_under
+from cephfit.lab.postgres import PostgresServer
 from cephfit.lab.throttle import Throttle
 
 _PASSES = 20
 """A killed `lab up` may have left programs that still attach or start something."""
-
-
-def _end_users(device: Path) -> None:
-    """End our own programs that work on a file system on ``device``, and unmount it."""
-    number = device_number(device)
-    for mount in [m for m in mounts() if m.device == number]:
-        users = processes.of_folder(mount.point)
-        # SIGQUIT is PostgreSQL's immediate stop: it gives its shared memory back, which SIGKILL would not.
-        processes.send(users, signal.SIGQUIT)
-        processes.kill(processes.wait_gone(users, 5.0))
-    unmount_device(number)
-    MemoryGroup.of_device(device).remove()
 
 
 def _clear_devices(folder: Path, throttle: Throttle | None) -> list[str]:
@@ -36,7 +23,7 @@ def _clear_devices(folder: Path, throttle: Throttle | None) -> list[str]:
         try:
             if throttle is not None:
                 throttle.clear(device_number(device))
-            _end_users(device)
+            PostgresServer(device).remove()
             detach_loop(device)
         except CephfitError as error:
             stuck.append(str(error))

@@ -46,6 +46,10 @@ def _default_options() -> dict[str, dict[str, str]]:
         },
         "osd": {
             "osd_memory_target": str(896 * MIB),  # Ceph's minimum
+            # The lab is a scale model: caches as small against its volumes as real ones are against real data, and
+            # fixed, so that reads reach the disks and a cell is steady within a second.
+            "bluestore_cache_autotune": "false",
+            "bluestore_cache_size": str(32 * MIB),
             "osd_scrub_min_interval": "31536000",
             "osd_scrub_max_interval": "31536000",
             "osd_deep_scrub_interval": "31536000",

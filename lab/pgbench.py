@@ -1,0 +1,183 @@
+"""pgbench on PostgreSQL on ext4 on a client's block device: a real workload to verify predictions with."""
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cephfit.errors import ClusterError, InputError
+from cephfit.lab.postgres import PostgresServer, server_version
+from cephfit.protocols import Client
+from cephfit.units import MIB, format_nbytes
+
+_NBYTES_PER_SCALE = 16 * MIB
+"""Tables and indexes of one unit of scale: 100,000 accounts are 15.0 MiB in PostgreSQL 15."""
+
+_OVERHEAD_NBYTES = 128 * MIB
+"""An empty database cluster, the file system's own and some air."""
+
+
+@dataclass(frozen=True, slots=True)
+class PgBenchSpec:
+    """How pgbench runs.
+
+    Attributes:
+        scale: database size in units of 100,000 accounts, about 15 MiB each.
+        clients: connections.
+        seed: of pgbench's random numbers; the same in every run, so that runs compare.
+        warmup_seconds: run before the measured run, from the same cold start.
+        memory_limit_nbytes: of the server with all the page cache it fills; less than the database, so that the
+            disk is measured and not the memory.
+        shared_buffers_nbytes: PostgreSQL's own cache, within the limit.
+        max_wal_nbytes: bound of the write-ahead log.
+        script: pgbench's built-in script: ``tpcb-like``, ``simple-update`` or ``select-only``.
+        settings: further settings of PostgreSQL.
+    """
+
+    scale: int = 40
+    clients: int = 4
+    seed: int = 2017
+    warmup_seconds: float = 5.0
+    memory_limit_nbytes: int = 384 * MIB
+    shared_buffers_nbytes: int = 64 * MIB
+    max_wal_nbytes: int = 256 * MIB
+    script: str = "tpcb-like"
+    settings: Mapping[str, str] = field(
+        default_factory=lambda: {
+            # Nothing may happen on its own in one run and not in another.
+            "autovacuum": "off",
+            "checkpoint_timeout": "1h",
+            "jit": "off",
+            "huge_pages": "off",
+        }
+    )
+
+    @property
+    def database_nbytes(self) -> int:
+        """Room on the volume that is needed."""
+        return self.scale * _NBYTES_PER_SCALE + self.max_wal_nbytes + _OVERHEAD_NBYTES
+
+    def server_settings(self) -> dict[str, str]:
+        return {
+            "shared_buffers": f"{self.shared_buffers_nbytes // MIB}MB",
+            "max_wal_size": f"{self.max_wal_nbytes // MIB}MB",
+            "min_wal_size": "64MB",
+            "max_connections": str(self.clients + 10),
+            **self.settings,
+        }
+
+
+def parse_tps(output: str) -> float:
+    """Transactions per second without the time to connect, from pgbench's output (before and after version 14).
+
+    Raises:
+        ClusterError: there is no such line.
+    """
+    found = re.search(
+        r"^tps = ([0-9.]+) \((?:without initial connection time|excluding connections establishing)\)",
+        output,
+        re.M,
+    )
+    if found is None:
+        raise ClusterError(f"no tps in what pgbench printed: {output.strip()[-300:]!r}", where="pgbench")
+    return float(found[1])
+
+
+class PgBench:
+    """Implements ``protocols.Workload``.
+
+    Every run starts alike: server started anew (its buffers empty), page cache without the database, a warm-up
+    with the same seed, a checkpoint with everything on the disk, the page cache dropped once more, then the
+    measured run. Nothing runs and nothing is mounted between runs.
+
+    Args:
+        spec: how it runs.
+    """
+
+    name = "pgbench"
+    metric = "tps"
+
+    def __init__(self, spec: PgBenchSpec | None = None) -> None:
+        self.spec = spec or PgBenchSpec()
+
+    def prepare(self, client: Client) -> None:
+        spec, server = self.spec, PostgresServer(_device(client))
+        if client.nbytes < spec.database_nbytes:
+            raise InputError(
+                f"pgbench at scale {spec.scale} needs {spec.database_nbytes / MIB:.0f} MiB, the volume has "
+                f"{format_nbytes(client.nbytes)}",
+                where=f"client {client.name}",
+                remedy="make the volumes larger or the scale smaller",
+            )
+        server.remove()
+        server.format()
+        try:
+            server.mount(spec.memory_limit_nbytes)
+            server.initialise()
+            # Loading is not measured: it need not wait for the disk at every commit.
+            server.start(
+                {**spec.server_settings(), "fsync": "off", "wal_level": "minimal", "max_wal_senders": "0"}
+            )
+            at = ("--host", str(server.socket), "--username", "postgres")
+            server.call("pgbench", "--initialize", "--quiet", "--scale", str(spec.scale), *at, seconds=1800)
+            server.query("CHECKPOINT", seconds=1800)
+            server.stop()
+            server.unmount()
+        finally:
+            server.remove()
+
+    def run(self, client: Client, seconds: float) -> tuple[float, Mapping[str, Any]]:
+        spec, server = self.spec, PostgresServer(_device(client))
+        server.remove()
+        try:
+            server.mount(spec.memory_limit_nbytes)
+            server.start(spec.server_settings())
+            warmup = self._bench(server, spec.warmup_seconds, spec.seed) if spec.warmup_seconds > 0 else ""
+            server.query("CHECKPOINT")
+            server.drop_page_cache()
+            started_ns = time.time_ns()
+            output = self._bench(server, seconds, spec.seed + 1)
+            finished_ns = time.time_ns()
+            database_nbytes = int(server.query("SELECT pg_database_size('postgres')"))
+            server.stop()
+            server.unmount()
+        finally:
+            server.remove()
+        evidence = {
+            "spec": {**asdict(spec), "settings": spec.server_settings()},
+            "server_version": server_version(),
+            "database_nbytes": database_nbytes,
+            "started_ns": started_ns,
+            "finished_ns": finished_ns,
+            "warmup_output": warmup,
+            "output": output,
+        }
+        return parse_tps(output), evidence
+
+    def cleanup(self, client: Client) -> None:
+        PostgresServer(_device(client)).remove()
+
+    def _bench(self, server: PostgresServer, seconds: float, seed: int) -> str:
+        """One run of pgbench. It first truncates the history and vacuums the two small tables, as it does by
+        default, so that runs start with tables of the same size."""
+        whole_seconds = max(1, round(seconds))
+        threads = min(self.spec.clients, 2)
+        return server.call(
+            "pgbench",
+            *("--host", str(server.socket), "--username", "postgres", "--builtin", self.spec.script),
+            *("--time", str(whole_seconds), "--client", str(self.spec.clients), "--jobs", str(threads)),
+            *("--random-seed", str(seed), "--protocol", "prepared", "--report-per-command"),
+            seconds=whole_seconds + 300,
+        )
+
+
+def _device(client: Client) -> Path:
+    if client.device is None:
+        raise InputError(
+            "pgbench needs a block device to put a file system on",
+            where=f"client {client.name}",
+            remedy="choose a target whose clients have devices, such as the lab",
+        )
+    return client.device
