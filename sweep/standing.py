@@ -9,7 +9,7 @@ from cephfit.sample import Sample, State
 from cephfit.sweep.model import Sweep
 
 TOOK_EFFECT = "configuration_took_effect"
-"""Key of a sample's evidence: False where its configuration could not be brought about, so nothing was measured."""
+"""Key of a sample's evidence: False where its configuration was not brought about and nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True)

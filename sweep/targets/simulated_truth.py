@@ -5,6 +5,7 @@ I/Os and 100 MiB per second, so that sweeps of it look like sweeps, and known ex
 out at the end can be held against what went in.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -109,7 +110,7 @@ def service_seconds(configuration: Configuration, cell: Cell) -> float:
 def true_iops(configuration: Configuration, cell: Cell, *, n_clients: int, iodepth: int) -> float:
     """I/Os per second of one client among ``n_clients``: four disks serve what is in flight, evenly shared."""
     in_flight = n_clients * iodepth
-    busy = min(4.0, float(in_flight) ** 0.6)
+    busy = min(4.0, math.pow(in_flight, 0.6))
     return busy / service_seconds(configuration, cell) / n_clients
 
 

@@ -1,0 +1,76 @@
+"""What the sweep's tests share: small sweep files, stores in temporary folders, a free loop device."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cephfit.results.store import Store
+from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.model import Sweep
+
+SMALL = """\
+schema_version: 1
+name: small
+configurations:
+  no-deferred:
+    why: small writes go straight to the disk
+    ceph: {osd: {bluestore_prefer_deferred_size_hdd: 0}}
+  blob:
+    ceph: {osd: {bluestore_max_blob_size_hdd: 512K}}
+measurement:
+  sizes: [4K, 1M]
+  patterns: [read, randwrite]
+  clients: 2
+  volume_size: 4M
+  repeats: 2
+  ramp_seconds: 0.2
+  run_seconds: 1
+  iodepth: 4
+  seed: 7
+"""
+
+
+@pytest.fixture
+def small_text() -> str:
+    return SMALL
+
+
+@pytest.fixture
+def small_sweep() -> Sweep:
+    return parse_sweep(SMALL, file="small.yaml")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "results.sqlite", create=True) as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def state_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Journals and locks of local targets stay in the test's folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def loop_device(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Makes empty loop devices of a size, and takes them away again."""
+    made: list[str] = []
+
+    def make(nbytes: int) -> Path:
+        backing = tmp_path / f"disk{len(made)}.img"
+        with backing.open("wb") as file:
+            file.truncate(nbytes)
+        found = subprocess.run(
+            ("losetup", "--find", "--show", str(backing)), capture_output=True, text=True, check=False
+        )
+        if found.returncode:
+            pytest.skip(f"no loop device to be had: {found.stderr.strip()}")
+        made.append(found.stdout.strip())
+        return Path(made[-1])
+
+    yield make
+    for device in made:
+        subprocess.run(("losetup", "--detach", device), check=True)

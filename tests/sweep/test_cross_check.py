@@ -1,0 +1,85 @@
+"""The independent count: what the kernel saw in fio's measured time, and when the two cannot both be right."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cephfit.cells import Cell
+from cephfit.protocols import Client
+from cephfit.sample import Metrics, State
+from cephfit.sweep.device_counters import window_count
+from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome, IndependentCount, disagreement
+from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.judgement import Circumstances, judge
+from cephfit.units import NS_PER_S
+
+
+def metrics(nbytes: float, seconds: float = 2.0) -> Metrics:
+    return Metrics(nbytes / 4096 / seconds, nbytes / seconds, int(nbytes // 4096), int(seconds * NS_PER_S), 1e6)
+
+
+@given(
+    rate=st.integers(1_000, 10**9),
+    ramp=st.floats(0.1, 2),
+    run=st.floats(0.5, 5),
+    tail=st.floats(0.0, 1),
+)
+def test_a_steady_device_is_counted_to_within_what_is_allowed(rate: int, ramp: float, run: float, tail: float) -> None:
+    """The device works for ramp + run and then rests; of that the last ``run`` seconds are counted."""
+    times = [i * 0.02 for i in range(int((ramp + run + tail) / 0.02) + 2)]
+    values = [int(rate * min(t, ramp + run)) for t in times]
+    count = window_count(times, values, source="test", runtime_ns=int(run * NS_PER_S), in_flight_nbytes=0)
+    assert abs(count.window_nbytes - rate * run) <= count.allowed_nbytes + 1
+    assert count.total_nbytes == values[-1]
+    assert count.allowed_nbytes <= 0.2 * rate
+
+
+def test_a_counter_that_never_moves_counts_nothing() -> None:
+    count = window_count([0.0, 1.0, 2.0], [5, 5, 5], source="t", runtime_ns=NS_PER_S, in_flight_nbytes=0)
+    assert (count.window_nbytes, count.total_nbytes) == (0, 0)
+    assert "counted only 0" in disagreement(metrics(4096 * 100), count)
+
+
+def test_more_than_the_device_ever_moved_is_never_right() -> None:
+    """fio claims 10 MB, the device moved 9 MB in all: no allowance helps."""
+    count = IndependentCount("the kernel", 10e6, 9_000_000, allowed_nbytes=1e9)
+    assert "counted only 9000000" in disagreement(metrics(10e6), count)
+
+
+def test_a_difference_that_is_explained_is_none() -> None:
+    assert not disagreement(metrics(10e6), IndependentCount("k", 9.5e6, 20_000_000, allowed_nbytes=0.6e6))
+    why = disagreement(metrics(10e6), IndependentCount("k", 9.5e6, 20_000_000, allowed_nbytes=0.4e6))
+    assert "10000000" in why
+    assert "9500000" in why
+
+
+def _judged(*outcomes: ClientOutcome, unhealthy: tuple[str, ...] = ()) -> list[tuple[State, str]]:
+    sweep = parse_sweep(
+        "{schema_version: 1, name: x, measurement: "
+        "{clients: 2, volume_size: 32M, repeats: 1, run_seconds: 2, seed: 1}}",
+        file="x",
+    )
+    clients = [Client(f"c{i}", {}, 1 << 25) for i in range(len(outcomes))]
+    run = CellRun("A", Cell.parse("4K-read"), 0, 0, sweep.measurement, clients, {"c0": 1, "c1": 2})
+    around = Circumstances(10, 20, (1, 2), unhealthy, 2)
+    result = CellOutcome({f"c{i}": outcome for i, outcome in enumerate(outcomes)}, None)
+    return [(s.state, s.reason) for s in judge(run, result, around)]
+
+
+def test_one_client_that_disagrees_makes_the_run_invalid_and_says_both_numbers() -> None:
+    good = IndependentCount("the kernel (/dev/x)", 8e6, 10_000_000, 1e5)
+    wrong = IndependentCount("the kernel (/dev/y)", 4e6, 10_000_000, 1e5)
+    first, second = _judged(ClientOutcome(metrics(8e6), count=good), ClientOutcome(metrics(8e6), count=wrong))
+    assert second[0] is State.INVALID
+    assert "8000000" in second[1]
+    assert "4000000" in second[1]
+    assert first[0] is State.INVALID
+    assert "another client of the same run" in first[1]
+
+
+def test_unhealthy_at_any_look_is_invalid_and_no_result_is_failed() -> None:
+    assert _judged(ClientOutcome(metrics(8e6)), ClientOutcome(metrics(8e6))) == [(State.OK, "")] * 2
+    ill = _judged(ClientOutcome(metrics(8e6)), ClientOutcome(metrics(8e6)), unhealthy=("OSD_DOWN",))
+    assert {state for state, _ in ill} == {State.INVALID}
+    assert all("OSD_DOWN" in reason for _, reason in ill)
+    failed = _judged(ClientOutcome(None, "fio: Input/output error"), ClientOutcome(metrics(8e6)))
+    assert [state for state, _ in failed] == [State.FAILED, State.INVALID]

@@ -1,0 +1,78 @@
+"""The order of runs: every run once, interleaved, and the same from the same seed."""
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cephfit.cells import CELLS
+from cephfit.configuration import Configuration
+from cephfit.sweep.model import CacheCondition, Measurement, Sweep
+from cephfit.sweep.plan import ASSUMED_TIMES, expected_seconds, io_seed, plan_of
+
+
+def a_sweep(n_configurations: int, n_cells: int, repeats: int, seed: int) -> Sweep:
+    measurement = Measurement(
+        CELLS[:n_cells], 2, 1 << 25, repeats, 0.5, 2.0, "libaio", 4, True, CacheCondition.COLD, seed
+    )
+    configurations = tuple(Configuration(f"k{i}") for i in range(n_configurations))
+    return Sweep("s", "", configurations, measurement, (), "", "")
+
+
+SWEEPS = st.builds(
+    a_sweep, st.integers(1, 8), st.integers(1, 20), st.integers(1, 5), st.integers(0, 2**40)
+)
+
+
+@given(SWEEPS)
+def test_every_run_stands_in_the_plan_once(sweep: Sweep) -> None:
+    runs = Counter((s.repeat, s.configuration, c) for s in plan_of(sweep).steps for c in s.cells)
+    m = sweep.measurement
+    assert set(runs.values()) == {1}
+    assert len(runs) == m.repeats * len(sweep.configurations) * len(m.cells) == plan_of(sweep).n_runs
+
+
+@given(SWEEPS)
+def test_a_round_is_over_before_the_next_begins(sweep: Sweep) -> None:
+    repeats = [s.repeat for s in plan_of(sweep).steps]
+    assert repeats == sorted(repeats)
+    for repeat in set(repeats):
+        names = [s.configuration for s in plan_of(sweep).steps if s.repeat == repeat]
+        assert sorted(names) == sorted(c.name for c in sweep.configurations)
+
+
+@given(SWEEPS)
+def test_the_plan_follows_from_the_seed_alone(sweep: Sweep) -> None:
+    turned = replace(sweep, configurations=sweep.configurations[::-1])
+    assert plan_of(sweep) == plan_of(turned)
+
+
+def test_orders_differ_between_rounds_and_seeds() -> None:
+    plan = plan_of(a_sweep(6, 20, 4, 2017))
+    orders = {tuple(s.configuration for s in plan.steps if s.repeat == r) for r in range(4)}
+    assert len(orders) == 4
+    assert len({s.cells for s in plan.steps}) == len(plan.steps)
+    assert plan != plan_of(a_sweep(6, 20, 4, 2018))
+
+
+def test_no_configuration_is_always_early() -> None:
+    """Over many rounds the mean place of each of 5 configurations is the middle: 2 +- 4 standard errors."""
+    n_rounds = 400
+    plan = plan_of(a_sweep(5, 1, n_rounds, 1))
+    places: dict[str, int] = Counter()
+    for number, step in enumerate(plan.steps):
+        places[step.configuration] += number % 5
+    assert all(abs(total / n_rounds - 2) < 4 * 2**0.5 / n_rounds**0.5 for total in places.values())
+
+
+def test_all_configurations_of_a_round_are_asked_for_the_same_blocks() -> None:
+    seeds = {io_seed(1, cell, repeat, client) for cell in CELLS for repeat in (0, 1) for client in ("c0", "c1")}
+    assert len(seeds) == 80
+    assert all(0 < seed < 2**62 for seed in seeds)
+
+
+def test_the_expected_time_adds_up() -> None:
+    """2 configurations x 3 rounds x 12 s + 2 x 3 x 4 cells x (0.5 + 2 + 1) s + 2 x 2 volumes of 32M at 100 MiB/s."""
+    sweep = a_sweep(2, 4, 3, 1)
+    assert expected_seconds(sweep, plan_of(sweep), ASSUMED_TIMES) == 6 * 12 + 24 * 3.5 + 4 * 32 / 100
