@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from cephfit.assessment import Assessment, AssessmentRow
 from cephfit.configuration import DEFAULT_CONFIGURATION
@@ -73,8 +74,8 @@ class _Blocks:
     """
 
     names: tuple[str, ...]
-    effects: np.ndarray[tuple[int], np.dtype[np.float64]]
-    unscaled: np.ndarray[tuple[int, int], np.dtype[np.float64]]
+    effects: NDArray[np.float64]
+    unscaled: NDArray[np.float64]
     variance: float
     df: int
 
@@ -87,7 +88,7 @@ class _Blocks:
         for line, (configuration, block, _) in enumerate(runs):
             design[line, configuration] = design[line, len(names) + block] = 1
         logs = np.log([v for _, _, v in runs])
-        inverse = np.linalg.pinv(design.T @ design)
+        inverse: NDArray[np.float64] = np.linalg.pinv(design.T @ design)
         solution = inverse @ design.T @ logs
         residuals = logs - design @ solution
         df = len(runs) - int(np.linalg.matrix_rank(design))
@@ -106,7 +107,7 @@ class _Blocks:
         contrast = np.zeros(len(self.names))
         contrast[self.names.index(one)] += 1
         contrast[self.names.index(other)] -= 1
-        quantile = float(stats.t.ppf(1 - (1 - confidence) / (2 * max(1, len(self.names) - 1)), self.df))
+        quantile = float(stdtrit(self.df, 1 - (1 - confidence) / (2 * max(1, len(self.names) - 1))))
         return quantile * math.sqrt(max(0.0, float(contrast @ self.unscaled @ contrast)) * self.variance)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from cephfit.baseline import Baselines
 from cephfit.cells import Cell
@@ -88,7 +88,7 @@ class MixPredictor:
         slopes[0, used], slopes[1, used] = mixture.gradient, mixture.default_gradient
         variance, df = spread.variance_of(j, slopes[0], slopes[1])
         n_compared = len(spread.unsteadiness) - 1
-        quantile = float(stats.t.ppf(1 - (1 - self.confidence) / (2 * n_compared), df))
+        quantile = float(stdtrit(df, 1 - (1 - self.confidence) / (2 * n_compared)))
         return quantile * math.sqrt(variance)
 
 

@@ -95,14 +95,11 @@ class Spread:
 def spread_of(baselines: Baselines, configurations: Sequence[str]) -> Spread | None:
     """The spread of a sweep's measurements under ``configurations``; None if nothing was measured twice."""
     cells = tuple(c for c in CELLS if any((name, c) in baselines.cells for name in configurations))
-    shape = (len(configurations), len(cells))
-    logs = [[_log_iops(baselines, name, cell) for cell in cells] for name in configurations]
-    n = np.array([[len(values) for values in row] for row in logs], dtype=np.int64).reshape(shape)
+    residuals, n = _residuals(baselines, configurations, cells)
     df = np.maximum(n - 1, 0)
     if not df.any():
         return None
-    residuals = [[values - values.mean() if len(values) else values for values in row] for row in logs]
-    squares = np.array([[float(r @ r) for r in row] for row in residuals])
+    squares = (residuals**2).sum(axis=2)
     pooled = _pooled(squares, df)
 
     notes: list[str] = []
@@ -111,8 +108,7 @@ def spread_of(baselines: Baselines, configurations: Sequence[str]) -> Spread | N
     full = int(n.max())
     whole = np.flatnonzero((n == full).all(axis=0))
     if len(whole) >= _MIN_CELLS_FOR_ROUNDS:
-        table = np.array([[row[c] for c in whole] for row in residuals])
-        table, applied, applied_raw, applied_df = _without_rounds(table, pooled[whole])
+        table, applied, applied_raw, applied_df = _without_rounds(residuals[:, whole], pooled[whole])
         squares[:, whole] = (table**2).sum(axis=2)
         pooled = _pooled(squares, df)
     elif full > 1:
@@ -136,9 +132,20 @@ def spread_of(baselines: Baselines, configurations: Sequence[str]) -> Spread | N
     return Spread(cells, n, own, target, moderated, unsteadiness, applied, applied_raw, applied_df, tuple(notes))
 
 
-def _log_iops(baselines: Baselines, configuration: str, cell: Cell) -> Floats:
-    baseline = baselines.cells.get((configuration, cell))
-    return np.log(np.array(baseline.iops if baseline else (), dtype=np.float64))
+def _residuals(
+    baselines: Baselines, configurations: Sequence[str], cells: Sequence[Cell]
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Log IOPS less their mean over repeats, shape (J, C, most repeats), 0 where there is none; and n."""
+    iops = [
+        [found.iops if (found := baselines.cells.get((name, cell))) else () for cell in cells]
+        for name in configurations
+    ]
+    n = np.array([[len(values) for values in row] for row in iops], dtype=np.int64)
+    most = int(n.max())
+    # Rates of 1 stand where there is no repeat: their logarithm is 0, and so adds nothing to a sum.
+    logs = np.log(np.array([[[*values, *[1.0] * (most - len(values))] for values in row] for row in iops]))
+    means = logs.sum(axis=2) / np.maximum(n, 1)
+    return np.where(np.arange(most) < n[..., None], logs - means[..., None], 0.0), n
 
 
 def _pooled(squares: Floats, df: NDArray[np.int64]) -> Floats:
@@ -146,7 +153,8 @@ def _pooled(squares: Floats, df: NDArray[np.int64]) -> Floats:
     total_df = df.sum(axis=0)
     pooled = squares.sum(axis=0) / np.maximum(total_df, 1)
     floored = np.maximum(pooled, _RESOLUTION**2)
-    return np.where(total_df > 0, floored, floored[total_df > 0].max())
+    filled: Floats = np.where(total_df > 0, floored, floored[total_df > 0].max())
+    return filled
 
 
 def _without_rounds(residuals: Floats, pooled: Floats) -> tuple[Floats, float, float, int]:

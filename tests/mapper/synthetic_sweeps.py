@@ -1,0 +1,139 @@
+"""Sweeps drawn from a known truth, to see how often the predictor's intervals hold."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.baseline import Baseline, Baselines
+from cephfit.cells import CELLS, SIZE_BINS, Cell, Op
+from cephfit.mapper import predictor
+from cephfit.mapper.mixture import MIXERS, used_cells
+from cephfit.prediction import Verdict
+from cephfit.profile import Profile
+
+# IOPS of a throttled lab's default, by size bin, in the order read, write, randread, randwrite.
+TYPICAL_IOPS = np.array(
+    [2000, 900, 1290, 140, 900, 400, 600, 120, 400, 150, 300, 90, 60, 26, 55, 20, 2, 1.2, 2, 1.0], dtype=np.float64
+)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How a sweep's measurements scatter. Standard deviations are of log IOPS.
+
+    Attributes:
+        lowest, highest: a cell's own is drawn between these, evenly on a log scale.
+        uneven: of the log of the factor by which it differs between configurations.
+        noisy: multiplies the first configuration's (the default's) by this.
+        applied: of a shift common to all cells of one configuration in one round.
+        drift: of a shift common to all of a round.
+        heavy: noise with t-distributed outliers (4 degrees of freedom) of the same variance.
+    """
+
+    lowest: float = 0.01
+    highest: float = 0.08
+    uneven: float = 0.0
+    noisy: float = 1.0
+    applied: float = 0.0
+    drift: float = 0.0
+    heavy: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """Shares over many synthetic sweeps.
+
+    Attributes:
+        any_false: sweeps in which a configuration equal to the default was called different.
+        covered: intervals that hold the true value.
+        all_covered: sweeps in which all intervals hold the true values.
+        detected: configurations that differ and were called different, in the right direction.
+    """
+
+    any_false: float
+    covered: float
+    all_covered: float
+    detected: float
+
+
+def profiles() -> tuple[Profile, ...]:
+    """Three mixes: many cells, few cells, one cell that carries nearly all."""
+    read, write = Op.READ, Op.WRITE
+    names = [b.name for b in SIZE_BINS]
+
+    def of(name: str, reads: list[int], writes: list[int], random_read: float, random_write: float) -> Profile:
+        counts = {read: dict(zip(names, reads, strict=True)), write: dict(zip(names, writes, strict=True))}
+        return Profile(name, counts, {read: random_read, write: random_write})
+
+    return (
+        of("many cells", [676, 43, 257, 20, 1], [877, 161, 47, 21, 1], 0.70, 0.767),
+        of("few cells", [0, 0, 0, 0, 0], [462, 75, 161, 0, 0], 0.0, 0.946),
+        of("one cell", [1000, 0, 0, 0, 0], [0, 0, 0, 0, 0], 1.0, 0.0),
+    )
+
+
+def simulate(
+    model: str, noise: Noise, *, n_sweeps: int, n_compared: int, repeats: int, effect: float, seed: int
+) -> Found:
+    """Predict many synthetic sweeps.
+
+    Args:
+        effect: standard deviation of the true log differences per cell; 0 makes every configuration the default.
+    """
+    rng = np.random.default_rng(seed)
+    mixes = profiles()
+    speaker = predictor(model)
+    covered = all_covered = any_false = right = 0
+    for index in range(n_sweeps):
+        profile = mixes[index % len(mixes)]
+        truth = np.log(TYPICAL_IOPS) + np.vstack(
+            [np.zeros(len(CELLS)), rng.normal(0, effect, (n_compared, len(CELLS)))]
+        )
+        measured = _baselines(np.exp(_draw(rng, truth, noise, repeats)))
+        true_relative = _true_relative(model, profile, np.exp(truth))
+        others = [p for p in speaker.predict(profile, measured).predictions if p.verdict is not Verdict.DEFAULT]
+        holds = [p.low <= true_relative[p.configuration] <= p.high for p in others]
+        different = [p for p in others if p.verdict is not Verdict.INDISTINGUISHABLE]
+        covered += sum(holds)
+        all_covered += all(holds)
+        any_false += any(math.isclose(true_relative[p.configuration], 100) for p in different)
+        right += sum((p.verdict is Verdict.BETTER) == (true_relative[p.configuration] > 100) for p in different)
+    total = n_sweeps * n_compared
+    return Found(any_false / n_sweeps, covered / total, all_covered / n_sweeps, right / total)
+
+
+def _true_relative(model: str, profile: Profile, iops: NDArray[np.float64]) -> dict[str, float]:
+    counts = used_cells(profile, model)
+    columns = [CELLS.index(cell) for cell in counts]
+    weights = np.array(list(counts.values()))
+    mix = MIXERS[model]
+    return {f"C{j}": mix(weights, iops[0, columns], row[columns]).relative for j, row in enumerate(iops) if j}
+
+
+def _draw(rng: np.random.Generator, truth: NDArray[np.float64], noise: Noise, repeats: int) -> NDArray[np.float64]:
+    """Log IOPS, shape (configurations, cells, repeats)."""
+    n_configurations, n_cells = truth.shape
+    deviation = np.exp(rng.uniform(np.log(noise.lowest), np.log(noise.highest), (1, n_cells)))
+    deviation = deviation * np.exp(rng.normal(0, noise.uneven, truth.shape))
+    deviation[0] *= noise.noisy
+    shape = (n_configurations, n_cells, repeats)
+    scatter = rng.standard_t(4, shape) / np.sqrt(2) if noise.heavy else rng.normal(size=shape)
+    return (
+        truth[..., None]
+        + deviation[..., None] * scatter
+        + noise.applied * rng.normal(size=(n_configurations, 1, repeats))
+        + noise.drift * rng.normal(size=(1, 1, repeats))
+    )
+
+
+def _baselines(iops: NDArray[np.float64]) -> Baselines:
+    def each() -> Iterator[tuple[tuple[str, Cell], Baseline]]:
+        for j, row in enumerate(iops):
+            name = "A" if j == 0 else f"C{j}"
+            for cell, values in zip(CELLS, row, strict=True):
+                yield (name, cell), Baseline(name, cell, tuple(float(v) for v in values))
+
+    return Baselines(dict(each()), "synthetic")

@@ -1,0 +1,49 @@
+"""How often the verdicts are wrong and the intervals miss, over sweeps drawn from a known truth.
+
+docs/method.md quotes these figures; what is asserted here is what the method promises.
+"""
+
+import math
+
+import pytest
+from synthetic_sweeps import Noise, simulate
+
+N_SWEEPS = 2000
+PROMISED = 0.05
+MONTE_CARLO = 1.645 * math.sqrt(PROMISED * (1 - PROMISED) / N_SWEEPS)
+"""What a true rate of 5 % may show in one simulation of twenty."""
+
+
+@pytest.mark.parametrize(
+    ("model", "repeats", "noise"),
+    [
+        pytest.param("time", 2, Noise(), id="time-2-repeats"),
+        pytest.param("time", 3, Noise(), id="time-3-repeats"),
+        pytest.param("meyer", 2, Noise(), id="meyer-2-repeats"),
+        pytest.param("time", 2, Noise(uneven=0.4), id="noise-differs-between-configurations"),
+        pytest.param("time", 2, Noise(noisy=2.5), id="the-default-is-the-noisy-one"),
+        pytest.param("time", 2, Noise(applied=0.02), id="each-application-shifts-all-cells"),
+    ],
+)
+def test_the_default_under_six_other_names_is_seldom_called_different(
+    model: str, repeats: int, noise: Noise
+) -> None:
+    found = simulate(model, noise, n_sweeps=N_SWEEPS, n_compared=6, repeats=repeats, effect=0.0, seed=2017)
+    assert found.any_false <= PROMISED + MONTE_CARLO
+    assert found.covered >= 0.93
+
+
+@pytest.mark.parametrize("model", ["time", "meyer"])
+def test_intervals_hold_the_true_values_and_real_differences_are_found(model: str) -> None:
+    found = simulate(model, Noise(uneven=0.4), n_sweeps=800, n_compared=6, repeats=3, effect=0.25, seed=11)
+    assert found.covered >= 0.93
+    assert found.all_covered >= 0.93
+    assert found.detected >= 0.5, "intervals so wide that nothing is ever found would be no use"
+
+
+def test_drift_of_the_machine_between_rounds_costs_no_power() -> None:
+    """Rounds are interleaved: a slower hour hits all configurations alike and cancels."""
+    still = simulate("time", Noise(), n_sweeps=300, n_compared=6, repeats=3, effect=0.25, seed=3)
+    drifting = simulate("time", Noise(drift=0.05), n_sweeps=300, n_compared=6, repeats=3, effect=0.25, seed=3)
+    assert drifting.detected >= 0.95 * still.detected
+    assert drifting.covered >= 0.93

@@ -1,0 +1,112 @@
+"""`cephfit map` as a person and a program meet it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cephfit.cells import CELLS, Cell
+from cephfit.cli.main import cephfit
+from cephfit.errors import InputError
+from cephfit.results.store import Store
+from cephfit.run import Run
+from cephfit.sample import Metrics, Sample, SampleKey, State
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+PGBENCH = str(EXAMPLES / "profiles" / "pgbench.json")
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(cephfit, ["map", *arguments], catch_exceptions=True)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A finished run of the default, the default again, and a configuration half as fast in every cell."""
+    path = tmp_path / "results.sqlite"
+    with Store.open(path, create=True) as opened:
+        opened.add_run(Run("r1", "tiny", "", "0" * 64, "simulated", 1, 1))
+        for name, factor in {"A": 1.0, "A-again": 1.0, "slow": 0.5}.items():
+            for cell in CELLS:
+                for repeat, wobble in enumerate((0.99, 1.01)):
+                    opened.add_samples("r1", [_sample(name, cell, repeat, 100 * factor * wobble)], fio_json=None)
+    return path
+
+
+def _sample(configuration: str, cell: Cell, repeat: int, iops: float) -> Sample:
+    nbytes_per_s = iops * cell.size.benchmark_nbytes
+    metrics = Metrics(iops, nbytes_per_s, max(1, round(iops)), 10**9, 1e9 / iops)
+    return Sample(SampleKey(configuration, cell, "c0", repeat), State.OK, metrics, 0, 1)
+
+
+def test_a_csv_is_mapped_and_the_answer_comes_first() -> None:
+    answer = call(str(EXAMPLES / "half-and-half.json"), "--baselines", str(EXAMPLES / "ranks-differ.csv"))
+    assert answer.exit_code == 0, answer.output
+    assert re.search(r"^Best: fast-large, \+28\.9 %", answer.output, re.MULTILINE)
+    assert re.search(r"^Worst: fast-small, -24\.1 %", answer.output, re.MULTILINE)
+    assert "adds up as time" in answer.output
+
+
+def test_formula_2_1_ranks_the_same_csv_the_other_way_and_says_that_it_adds_rates() -> None:
+    arguments = (str(EXAMPLES / "half-and-half.json"), "--baselines", str(EXAMPLES / "ranks-differ.csv"))
+    answer = call(*arguments, "--model", "meyer")
+    assert answer.exit_code == 0, answer.output
+    assert re.search(r"^Best: fast-small, \+37\.5 %", answer.output, re.MULTILINE)
+    assert "adds relative rates, not time" in answer.output
+
+
+@pytest.mark.parametrize("model", ["time", "meyer", "meyer-random", "meyer-sequential"])
+def test_json_is_one_document_with_the_promised_keys(store: Path, model: str) -> None:
+    answer = call(PGBENCH, "--baselines", str(store), "--model", model, "--json")
+    assert answer.exit_code == 0, answer.output
+    document = json.loads(answer.output)
+    assert document["model"] == model
+    assert (document["best"], document["worst"]) == ("A", "slow")
+    verdicts = {p["configuration"]: p["verdict"] for p in document["predictions"]}
+    assert verdicts == {"A": "default", "A-again": "not distinguishable", "slow": "worse"}
+    slow = document["predictions"][-1]
+    assert slow["relative"] == pytest.approx(50)
+    assert slow["low"] < slow["relative"] < slow["high"]
+
+
+def test_profile_and_predictions_are_kept_in_the_store_for_the_report(store: Path) -> None:
+    document = json.loads(call(PGBENCH, "--baselines", str(store), "--json").output)
+    with Store.open(store) as opened:
+        assert opened.document("r1", "predictions") == document
+        assert opened.document("r1", "profile")["name"] == "pgbench"
+
+
+def test_no_save_keeps_nothing(store: Path) -> None:
+    assert call(PGBENCH, "--baselines", str(store), "--no-save").exit_code == 0
+    with Store.open(store) as opened:
+        assert opened.document("r1", "predictions") is None
+
+
+def test_a_csv_cannot_keep_predictions() -> None:
+    arguments = (str(EXAMPLES / "half-and-half.json"), "--baselines", str(EXAMPLES / "ranks-differ.csv"))
+    answer = call(*arguments, "--save")
+    assert answer.exit_code == 2
+    assert "--save needs a store" in answer.output
+
+
+def test_a_cell_without_baseline_is_named() -> None:
+    answer = call(PGBENCH, "--baselines", str(EXAMPLES / "ranks-differ.csv"))
+    assert isinstance(answer.exception, InputError)
+    assert "no baseline for 4K-read under configuration A" in str(answer.exception)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"{", b"[]", b'{"schema_version": 99}'])
+def test_a_file_that_is_no_profile_is_refused_by_name(tmp_path: Path, content: bytes, store: Path) -> None:
+    path = tmp_path / "trace.bin"
+    path.write_bytes(content)
+    answer = call(str(path), "--baselines", str(store))
+    assert isinstance(answer.exception, InputError)
+    assert "trace.bin" in str(answer.exception)
+
+
+def test_a_profile_that_is_not_there_is_named(store: Path) -> None:
+    answer = call("absent.json", "--baselines", str(store))
+    assert isinstance(answer.exception, InputError)
+    assert "absent.json" in str(answer.exception)
