@@ -189,7 +189,9 @@ class Workload(Protocol):
 class Predictor(Protocol):
     """Predicts every configuration's performance for a profile. Pure: no I/O, no clock, no globals."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The model that speaks, as ``--model`` takes it."""
 
     def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
         """Raises:
