@@ -65,7 +65,8 @@ def _events(stream: TraceStream, block: TextBlock, action: bytes) -> BlockEvents
                 continue
             raise bad_line(stream, number, line, _EXPECTED, cut_off=block.cut_off and line is block.lines[-1])
         what = words[5]
-        events[name] = events.get(name := what.decode("ascii", "replace"), 0) + 1
+        name = what.decode("ascii", "replace")
+        events[name] = events.get(name, 0) + 1
         if what == b"A":
             _remember_remap(line, words[0], stacked)
         if what not in (action, b"C"):

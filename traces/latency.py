@@ -54,16 +54,14 @@ class CompletionMatcher:
             accesses: issued ones, latency PENDING.
             completions: those among them, ``position`` counted within ``accesses``.
         """
-        if not self._completions_seen and len(completions.time_ns) == 0:
-            # No completion so far: this trace may have none at all, nothing is worth holding back.
-            return replace(accesses, latency_ns=np.full(len(accesses), UNKNOWN_LATENCY, np.int64))
-        self._completions_seen = True
         n_held = len(self._held)
         rows = Accesses.joined([self._held, accesses]) if n_held else accesses
         latency = rows.latency_ns.copy()
-        moved = replace(completions, position=completions.position + n_held)
-        _match_ends(rows, latency, moved)
-        _match_covered(rows, latency, moved)
+        if len(completions.time_ns):
+            self._completions_seen = True
+            moved = replace(completions, position=completions.position + n_held)
+            _match_ends(rows, latency, moved)
+            _match_covered(rows, latency, moved)
         rows = replace(rows, latency_ns=latency)
         if len(rows):
             latest = int(rows.time_ns[-1])

@@ -1,10 +1,11 @@
 """Trace files as streams of bytes: decompressed on the way, with the place known for every error."""
 
 import gzip
+import io
 import sys
 import zlib
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from cephfit.errors import InputError
 
@@ -43,7 +44,7 @@ class TraceStream:
         self._source = self._raw
         start = self._read_fully(len(_GZIP_MAGIC))
         if start == _GZIP_MAGIC:
-            self._source = cast(BinaryIO, gzip.GzipFile(fileobj=_Rejoined(start, self._raw)))
+            self._source = cast(BinaryIO, gzip.GzipFile(fileobj=io.BufferedReader(_Rejoined(start, self._raw))))
             start = b""
         self._ahead = start
 
@@ -99,15 +100,18 @@ class TraceStream:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-class _Rejoined:
-    """A file whose first bytes were read already; just enough of a file for a decompressor."""
+class _Rejoined(io.RawIOBase):
+    """A file whose first bytes were read already."""
 
     def __init__(self, start: bytes, rest: BinaryIO) -> None:
         self._start = start
         self._rest = rest
 
-    def read(self, nbytes: int = -1) -> bytes:
-        if self._start:
-            taken, self._start = self._start, b""
-            return taken
-        return self._rest.read(nbytes)
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = self._start[: len(buffer)] or self._rest.read(len(buffer))
+        self._start = self._start[len(buffer) :]
+        buffer[: len(block)] = block
+        return len(block)

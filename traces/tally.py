@@ -211,7 +211,8 @@ def fine_bucket(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     mantissa, exponent = np.frexp(np.maximum(time_ns, 1).astype(np.float64))
     octave = exponent.astype(np.int64) - 1
     within = ((mantissa * 2 - 1) * FINE_PER_OCTAVE).astype(np.int64)
-    return np.minimum(octave * FINE_PER_OCTAVE + within, FINE_OCTAVES * FINE_PER_OCTAVE - 1)
+    bucket: NDArray[np.int64] = np.minimum(octave * FINE_PER_OCTAVE + within, FINE_OCTAVES * FINE_PER_OCTAVE - 1)
+    return bucket
 
 
 def fine_value_ns(bucket: int) -> float:

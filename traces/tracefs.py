@@ -10,11 +10,14 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from cephfit.errors import HostError
 
 _PLACES = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 _JOURNAL = Path("/run/cephfit-tracefs.json")
+_MOUNTED = Path("/run/cephfit-tracefs.mounted.json")
+"""Who mounted the tracing folder, while it is mounted by a capture."""
 
 
 @contextmanager
@@ -24,24 +27,40 @@ def mounted_tracefs() -> Iterator[Path]:
     Raises:
         HostError: the kernel has none, or mounting is not allowed.
     """
-    for place in _PLACES:
-        if (place / "current_tracer").exists():
-            yield place
-            return
+    place = next((p for p in _PLACES if (p / "current_tracer").exists()), None)
+    if place is not None and not _mounted_by_a_killed_capture():
+        yield place
+        return
+    place = place or _mount()
+    _MOUNTED.write_text(json.dumps(_this_process()), encoding="utf-8")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], capture_output=True, check=False)
+        _MOUNTED.unlink(missing_ok=True)
+
+
+def _mount() -> Path:
     place = _PLACES[0]
-    done = subprocess.run(
-        ["mount", "-t", "tracefs", "nodev", str(place)], capture_output=True, text=True, check=False
-    )
+    command = ["mount", "-t", "tracefs", "nodev", str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise HostError(
             f"the kernel's tracing folder cannot be mounted: {done.stderr.strip()}",
             where=str(place),
             remedy="a kernel with CONFIG_FTRACE and CONFIG_BLK_DEV_IO_TRACE, and root, are needed",
         )
+    return place
+
+
+def _mounted_by_a_killed_capture() -> bool:
     try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], capture_output=True, check=False)
+        mounter = json.loads(_MOUNTED.read_text(encoding="utf-8"))
+        return not _is_alive(mounter)
+    except FileNotFoundError:
+        return False
+    except (ValueError, KeyError, TypeError):
+        return True  # killed while it wrote this
 
 
 @contextmanager
@@ -53,8 +72,7 @@ def kept_as_it_was(files: Mapping[Path, str]) -> Iterator[None]:
     """
     before = {path: _setting(path) for path in files}
     _JOURNAL.write_text(
-        json.dumps({"pid": os.getpid(), "start": _start_time(os.getpid()), "was": _as_text(before)}),
-        encoding="utf-8",
+        json.dumps({**_this_process(), "was": {str(p): value for p, value in before.items()}}), encoding="utf-8"
     )
     try:
         for path, value in files.items():
@@ -73,7 +91,7 @@ def restore_after_a_kill() -> None:
     """
     try:
         journal = json.loads(_JOURNAL.read_text(encoding="utf-8"))
-        pid, start = int(journal["pid"]), journal["start"]
+        alive = _is_alive(journal)
         before = {Path(path): str(value) for path, value in journal["was"].items()}
     except FileNotFoundError:
         return
@@ -81,9 +99,9 @@ def restore_after_a_kill() -> None:
         # Written in the instant of the kill, before anything was changed.
         _JOURNAL.unlink(missing_ok=True)
         return
-    if _start_time(pid) == start:
+    if alive:
         raise HostError(
-            f"process {pid} is capturing: the kernel has one blk tracer only",
+            f"process {journal['pid']} is capturing: the kernel has one blk tracer only",
             remedy="wait until that capture ends",
         )
     _put_back(before)
@@ -116,8 +134,12 @@ def _setting(path: Path) -> str:
     return text.partition("expanded:")[2].strip(" )") or text
 
 
-def _as_text(values: Mapping[Path, str]) -> dict[str, str]:
-    return {str(path): value for path, value in values.items()}
+def _this_process() -> dict[str, Any]:
+    return {"pid": os.getpid(), "start": _start_time(os.getpid())}
+
+
+def _is_alive(process: Mapping[str, Any]) -> bool:
+    return process["start"] is not None and _start_time(int(process["pid"])) == process["start"]
 
 
 def _start_time(pid: int) -> str | None:

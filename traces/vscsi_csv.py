@@ -32,11 +32,15 @@ class VscsiCsvReader(StreamReader):
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         disks = (PurePath(stream.name).name,)
+        latest_us = 0
         for block in text_blocks(stream):
-            yield _batch(stream, block, disks)
+            batch = _batch(stream, block, disks, latest_us)
+            if len(batch):
+                latest_us = int(batch.time_ns[-1]) // NS_PER_US
+            yield batch
 
 
-def _batch(stream: TraceStream, block: TextBlock, disks: tuple[str, ...]) -> AccessBatch:
+def _batch(stream: TraceStream, block: TextBlock, disks: tuple[str, ...], latest_us: int) -> AccessBatch:
     time_us: list[int] = []
     op: list[int] = []
     lbn: list[int] = []
@@ -66,7 +70,7 @@ def _batch(stream: TraceStream, block: TextBlock, disks: tuple[str, ...]) -> Acc
         if reason:
             skipped[reason] = skipped.get(reason, 0) + 1
             continue
-        if block.cut_off and line is block.lines[-1] and time_us and access[2] < time_us[-1]:
+        if block.cut_off and line is block.lines[-1] and access[2] < latest_us:
             raise bad_line(stream, number, line, _EXPECTED, cut_off=True)  # digits of the time are missing
         time_us.append(access[2])
         op.append(OP_READ if kind == b"read" else OP_WRITE)

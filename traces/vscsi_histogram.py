@@ -60,6 +60,10 @@ _LIMITS: dict[str, NDArray[np.int64]] = {
 _FIRST = ("size", "all")
 """The histogram that begins a new sample of a disk."""
 
+_RANDOM_BUCKETS = np.append(np.abs(limits.DISTANCE_LBN) > RANDOM_THRESHOLD_LBN, True)
+_RANDOM_BUCKETS[np.searchsorted(limits.DISTANCE_LBN, -RANDOM_THRESHOLD_LBN)] = True
+"""Buckets of random accesses: above 128, and up to -128 (see ``shares_of``)."""
+
 _LARGEST_BUCKET = "above 512 KiB"
 
 
@@ -279,15 +283,9 @@ def shares_of(sample: Sample) -> tuple[dict[Op, dict[str, int]], dict[Op, float]
                 f"largest has {size.largest} bytes, so some belong to 32M"
             )
         distance = sample["distance", op.value].counts
-        beyond = _random_buckets()
         total = int(distance.sum())
-        random[op] = float(distance[beyond].sum() / total) if total else 0.0
+        random[op] = float(distance[_RANDOM_BUCKETS].sum() / total) if total else 0.0
     return accesses, random, notes
-
-
-def _random_buckets() -> NDArray[np.bool_]:
-    upper = limits.DISTANCE_LBN
-    return np.append(upper <= -RANDOM_THRESHOLD_LBN, True) | np.append(upper > RANDOM_THRESHOLD_LBN, True)
 
 
 def _as_json(sample: Sample) -> dict[str, Any]:

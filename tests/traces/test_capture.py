@@ -1,0 +1,182 @@
+"""Capture on a real loop device: every access that fio made is in the trace, and the kernel is left as it was."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cephfit.cells import Op
+from cephfit.errors import HostError, InputError
+from cephfit.traces import profile_files, tracefs
+from cephfit.traces.capture import capture, capturing
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+]
+needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+
+FIO = ["fio", "--name=a", "--direct=1", "--ioengine=libaio", "--output-format=json"]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A loop device of 64 MiB."""
+    image = tmp_path / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+    done = subprocess.run(["losetup", "-f", "--show", image], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"no loop device: {done.stderr}")
+    device = Path(done.stdout.strip())
+    yield device
+    subprocess.run(["losetup", "-d", device], check=True)
+
+
+def kernel_settings() -> dict[str, str]:
+    """Everything of the kernel that a capture changes."""
+    with tracefs.mounted_tracefs() as root:
+        paths = [root / "current_tracer", root / "tracing_on", *sorted((root / "options").iterdir())]
+        paths += sorted(root.glob("per_cpu/cpu*/buffer_size_kb"))
+        return {p.name if "per_cpu" not in str(p) else str(p): tracefs._setting(p) for p in paths}
+
+
+def is_mounted() -> bool:
+    return "tracefs" in Path("/proc/mounts").read_text()
+
+
+@needs_fio
+def test_a_capture_has_exactly_the_accesses_that_fio_counts(disk: Path, tmp_path: Path) -> None:
+    before, mounted = kernel_settings(), is_mounted()
+    with capturing(disk, tmp_path / "run") as report:
+        done = subprocess.run(
+            [*FIO, f"--filename={disk}", "--rw=randrw", "--bsrange=4k-512k", "--iodepth=4", "--io_size=64m"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+    assert (kernel_settings(), is_mounted()) == (before, mounted)
+    assert report.lost_events == 0
+    job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
+    found = profile_files([tmp_path / "run"])
+    assert sum(found.accesses[Op.READ].values()) == job["read"]["total_ios"]
+    assert sum(found.accesses[Op.WRITE].values()) == job["write"]["total_ios"]
+    assert found.description["nbytes"] == {op.value: job[op.value]["io_bytes"] for op in Op}
+    assert found.description["percentiles"]["latency_us"]["all"]["n"] == found.n_accesses
+    assert found.description["sources"][0]["captured_by"] == report.method
+    assert found.description["lost_events"] == 0
+
+
+@needs_fio
+@pytest.mark.skipif(shutil.which("blkparse") is None, reason="blkparse is not installed")
+def test_blkparse_makes_the_same_of_a_capture(disk: Path, tmp_path: Path) -> None:
+    with capturing(disk, tmp_path / "run"):
+        subprocess.run(
+            [
+                *FIO,
+                f"--filename={disk}",
+                "--rw=rw",
+                "--bs=16k",
+                "--io_size=8m",
+                "--iodepth=16",
+                "--iodepth_batch=16",
+            ],
+            capture_output=True,
+            check=True,
+            timeout=120,
+        )
+    content = b"".join(f.read_bytes() for f in sorted(tmp_path.glob("run.blktrace.*")))
+    done = subprocess.run(["blkparse", "-i", "-"], input=content, capture_output=True, check=True, timeout=60)
+    (tmp_path / "text").write_bytes(done.stdout)
+    raw, text = profile_files([tmp_path / "run"]), profile_files([tmp_path / "text"])
+    assert raw.n_accesses == (8 << 20) // (16 << 10)
+    assert raw.accesses == text.accesses
+    assert raw.description["events"] == text.description["events"]
+
+
+def test_it_stops_after_its_seconds_and_a_quiet_device_has_no_events(disk: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "quiet"
+    folder.mkdir()
+    report = capture(disk, 0.5, folder)
+    assert 0.5 <= report.seconds < 3
+    assert report.files == ()
+    assert json.loads((folder / f"{disk.name}.capture.json").read_text())["lost_events"] == 0
+
+
+def test_what_was_changed_is_put_back_after_an_error_in_the_workload(disk: Path, tmp_path: Path) -> None:
+    before = kernel_settings()
+    with pytest.raises(RuntimeError), capturing(disk, tmp_path / "run"):
+        raise RuntimeError("the workload failed")
+    assert kernel_settings() == before
+
+
+WAITING = """
+import sys, time
+from pathlib import Path
+from cephfit.traces.capture import capturing
+with capturing(Path(sys.argv[1]), Path(sys.argv[2])):
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_changed_is_put_back_after_a_signal(disk: Path, tmp_path: Path, signal_number: int) -> None:
+    before, mounted = kernel_settings(), is_mounted()
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITING, disk, tmp_path / "run"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal_number)
+        process.wait(timeout=30)
+    assert (kernel_settings(), is_mounted()) == (before, mounted)
+
+
+def test_a_killed_capture_is_undone_by_the_next_one(disk: Path, tmp_path: Path) -> None:
+    before, mounted = kernel_settings(), is_mounted()
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITING, disk, tmp_path / "killed"], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        with pytest.raises(HostError, match=f"process {process.pid} is capturing|being traced already"):
+            capture(disk, 0.1, tmp_path / "second")
+        process.kill()
+    time.sleep(0.1)
+    capture(disk, 0.1, tmp_path / "next")
+    assert is_mounted() == mounted
+    assert kernel_settings() == before
+
+
+def test_a_tracer_of_somebody_else_is_left_alone(disk: Path, tmp_path: Path) -> None:
+    with tracefs.mounted_tracefs() as root:
+        tracer = root / "current_tracer"
+        tracer.write_text("blk")
+        try:
+            with pytest.raises(HostError, match="in use by the tracer 'blk'"):
+                capture(disk, 0.1, tmp_path / "run")
+            assert tracer.read_text().strip() == "blk"
+        finally:
+            tracer.write_text("nop")
+
+
+def test_what_is_no_block_device(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path, message in ((tmp_path / "none", "no such device"), (tmp_path / "file", "no block device")):
+        with pytest.raises(InputError, match=message):
+            capture(path, 0.1, tmp_path / "run")
+
+
+def test_an_older_trace_is_not_overwritten(disk: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.blktrace.0").write_bytes(b"precious")
+    with pytest.raises(InputError, match="there is a trace already"):
+        capture(disk, 0.1, tmp_path / "run")

@@ -1,0 +1,132 @@
+"""Formats are told by content; what is none is said; nothing that is read can break the reader."""
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_blkparse_text import TEXT
+from test_vscsi import CSV, TWO, histogram_csv, record_1, record_2
+from trace_maker import Event, mixed_workload, packed, write
+
+from cephfit.errors import InputError
+from cephfit.traces import formats, profile_files
+
+WHOLE = {
+    "blktrace": packed(mixed_workload(20)),
+    "blktrace-8": packed(mixed_workload(20), version=8),
+    "blkparse": TEXT.encode(),
+    "vscsi-csv": CSV.encode(),
+    "vscsi-binary": b"".join(record_1(0x28 + 2 * (i % 2), 8 * i) for i in range(20)),
+    "vscsi-binary-2": b"".join(record_2(0x28 + 2 * (i % 2), 8 * i) for i in range(20)),
+    "vscsi-histogram": histogram_csv(TWO).encode(),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_content_tells_the_format(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a name that tells nothing"
+    path.write_bytes(WHOLE[name])
+    found = profile_files([path])
+    assert found.description["sources"][0]["format"] in name
+    assert found.n_accesses > 0
+
+
+@pytest.mark.parametrize(
+    ("content", "looks"),
+    [
+        (b"", "the trace is empty"),
+        (b"hello\nworld\n" * 99, "looks like text that begins with 'hello'"),
+        (b"\x7fELF" + bytes(range(256)), "is a program"),
+        (bytes(range(256)) * 3, "looks like binary data that begins with 00 01 02"),
+        (b"\xfd7zXZ\0\1\2", "compressed with xz"),
+    ],
+)
+def test_what_is_no_trace_is_described(tmp_path: Path, content: bytes, looks: str) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        profile_files([path])
+    assert looks in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_the_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("hello\n")
+    with pytest.raises(InputError) as caught:
+        profile_files([tmp_path / "x"])
+    assert all(name in caught.value.remedy for name in formats.titles())
+
+
+def test_files_of_different_formats_are_refused(tmp_path: Path) -> None:
+    raw = write(tmp_path / "raw", [Event(1)])
+    text = tmp_path / "text"
+    text.write_text(TEXT)
+    with pytest.raises(InputError, match="different formats"):
+        profile_files([raw, text])
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        profile_files([tmp_path / "none"])
+
+
+def test_a_damaged_gzip_file_names_the_place(tmp_path: Path) -> None:
+    import gzip
+
+    whole = gzip.compress(packed(mixed_workload(2000)))
+    (tmp_path / "t.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"damaged or cut off") as caught:
+        profile_files([tmp_path / "t.gz"])
+    assert "decompressed byte" in caught.value.where
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(sorted(WHOLE)),
+    st.lists(st.tuples(st.integers(0, 1 << 30), st.integers(0, 255)), max_size=8),
+    st.integers(0, 1 << 30),
+    st.booleans(),
+    st.binary(max_size=40),
+)
+def test_whatever_is_damaged_gives_a_profile_or_a_clear_error(
+    tmp_path: Path, name: str, changes: list[tuple[int, int]], cut: int, is_cut: bool, appended: bytes
+) -> None:
+    content = bytearray(WHOLE[name])
+    for place, byte in changes:
+        content[place % len(content)] = byte
+    if is_cut:
+        content = content[: cut % len(content)]
+    path = tmp_path / "fuzzed"
+    path.write_bytes(bytes(content) + appended)
+    try:
+        found = profile_files([path])
+    except InputError as error:
+        assert str(path) in str(error)
+    else:
+        assert found.loads(found.dumps()).n_accesses == found.n_accesses
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(sorted(formats.titles())), st.binary(max_size=300))
+def test_garbage_read_as_a_given_format_is_refused_clearly(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / "garbage"
+    path.write_bytes(content)
+    try:
+        profile_files([path], format_name=name)
+    except InputError as error:
+        assert str(path) in str(error)
+
+
+def test_truncation_at_every_byte_of_a_binary_trace(tmp_path: Path) -> None:
+    """Only where a record ends is there a whole trace."""
+    content = b"".join(struct.pack("<IIIHHQQ", 1, 4096, 1, 0x28, 0x0100, i, i) for i in range(4))
+    path = tmp_path / "t"
+    for n in range(33, len(content)):
+        path.write_bytes(content[:n])
+        if n % 32:
+            with pytest.raises(InputError, match="cut off"):
+                profile_files([path])
+        else:
+            assert profile_files([path]).n_accesses == n // 32

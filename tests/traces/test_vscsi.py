@@ -1,0 +1,197 @@
+"""vscsiStats: command traces as CSV and binary, and histograms."""
+
+import gzip
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cephfit.cells import Op
+from cephfit.errors import InputError
+from cephfit.traces import limits, profile_files
+
+CSV = """\
+#Vscsi Cmd Trace. (Trace Format Version 1)
+#Serial Number,IO Data Length,Num SG Entries,Command Type,LBN,Time Stamp (microseconds)
+2147483692,4096,1,write,24048792,2756778716647
+2147483693,65536,16,read,24048800,2756778716700
+2147483694,4096,1,write,24048800,2756778717000
+"""
+
+
+@pytest.mark.parametrize("text", [CSV, CSV.replace("#", ""), "\n".join(CSV.splitlines()[2:])])
+def test_csv_with_and_without_its_header(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "disk.csv"
+    path.write_text(text)
+    found = profile_files([path])
+    assert found.accesses[Op.WRITE]["4K"] == 2
+    assert found.accesses[Op.READ]["128K"] == 1
+    assert found.random[Op.WRITE] == 0.0
+    assert found.description["duration_seconds"] == pytest.approx(353e-6)
+
+
+def test_csv_errors_name_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "disk.csv"
+    path.write_text(CSV + "2147483695,4096,1,write,99\n")
+    with pytest.raises(InputError, match="not a vscsiStats command") as caught:
+        profile_files([path])
+    assert caught.value.where == f"{path}, line 6"
+
+
+def test_csv_cut_off_within_its_last_line(tmp_path: Path) -> None:
+    path = tmp_path / "disk.csv"
+    path.write_text(CSV.rstrip()[:-4])  # the last time has lost three digits
+    with pytest.raises(InputError, match="cut off"):
+        profile_files([path])
+
+
+def record_1(opcode: int, lbn: int, nbytes: int = 4096, time_us: int = 5) -> bytes:
+    return struct.pack("<IIIHHQQ", 1, nbytes, 1, opcode, 0x0100, lbn, time_us)
+
+
+def record_2(opcode: int, lbn: int, nbytes: int = 4096, time_us: int = 5, response_us: int = 7) -> bytes:
+    return struct.pack("<HHIIIQQQ", opcode, 0x0201, 1, nbytes, 1, lbn, time_us, response_us)
+
+
+def test_every_read_and_write_opcode_and_the_others_by_reason(tmp_path: Path) -> None:
+    reads, writes = (0x08, 0x28, 0xA8, 0x88), (0x0A, 0x2A, 0xAA, 0x8A)
+    path = tmp_path / "v1"
+    others = record_1(0x35, 0, 0) + record_1(0x42, 0, 24) + record_1(0x12, 0, 36) + record_1(0x28, 0, 0)
+    path.write_bytes(b"".join(record_1(code, 8 * i) for i, code in enumerate(reads + writes)) + others)
+    found = profile_files([path])
+    assert (found.accesses[Op.READ]["4K"], found.accesses[Op.WRITE]["4K"]) == (4, 4)
+    assert found.description["skipped"] == {
+        "SCSI command 0x12": 1,
+        "discard": 1,
+        "flush": 1,
+        "zero length": 1,
+    }
+
+
+def test_version_2_has_response_times(tmp_path: Path) -> None:
+    path = tmp_path / "v2"
+    path.write_bytes(gzip.compress(record_2(0x28, 0) + record_2(0x2A, 800, time_us=9)))
+    found = profile_files([path])
+    assert found.n_accesses == 2
+    assert found.description["percentiles"]["latency_us"]["all"]["p50"] == pytest.approx(7, rel=0.04)
+
+
+def test_binary_errors_name_the_byte(tmp_path: Path) -> None:
+    path = tmp_path / "v1"
+    path.write_bytes(record_1(0x28, 0) * 5 + record_1(0x28, 0)[:10])
+    with pytest.raises(InputError, match="cut off") as caught:
+        profile_files([path])
+    assert caught.value.where == f"{path}, byte 160"
+    path.write_bytes(record_1(0x28, 0) * 5 + b"x" * 32)
+    with pytest.raises(InputError, match="no vscsiStats record") as caught:
+        profile_files([path])
+    assert caught.value.where == f"{path}, byte 160"
+
+
+TITLES = {
+    "size": ("IO lengths of {}commands", limits.SIZE_NBYTES),
+    "distance": ("distance (in LBNs) between successive {}commands", limits.DISTANCE_LBN),
+}
+
+
+def histogram_csv(rows: list[tuple[str, int, int]], *, disk: str = "8194 (scsi0:0)") -> str:
+    """What ``vscsiStats -p all -c`` prints of sizes and distances, for accesses (op, LBN, bytes)."""
+    text = []
+    for quantity, (title, bounds) in TITLES.items():
+        for kind, ops in (("", "rw"), ("Read ", "r"), ("Write ", "w")):
+            mine = [(lbn, n) for op, lbn, n in rows if op in ops]
+            if quantity == "size":
+                values = [n for _, n in mine]
+            else:
+                ends = [lbn + -(-n // 512) - 1 for lbn, n in mine]
+                values = [lbn - end for (lbn, _), end in zip(mine[1:], ends, strict=False)]
+            counts = np.bincount(np.searchsorted(bounds, values), minlength=len(bounds) + 1)
+            text.append(
+                f"Histogram: {title.format(kind)},virtual machine worldGroupID,7,virtual disk handleID,{disk}\n"
+                f"min,{min(values, default=0)}\nmax,{max(values, default=0)}\n"
+                f"mean,{sum(values) // max(len(values), 1)}\ncount,{len(values)}\n"
+                "Frequency,Histogram Bucket Limit\n"
+            )
+            text += [f"{n},{b}\n" for n, b in zip(counts, [*bounds, bounds[-1]], strict=True)]
+    return "".join(text)
+
+
+accesses = st.lists(
+    st.tuples(
+        st.sampled_from("rw"),
+        st.integers(0, 500).map(lambda i: 8 * i),
+        st.sampled_from([4096, 8192, 12288, 49152, 65536, 262144, 524288]),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@settings(deadline=None)
+@given(accesses)
+def test_accesses_and_their_histogram_give_the_same_profile(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int, int]]
+) -> None:
+    """Sizes and shares agree; the share in a size bin is what a histogram cannot tell."""
+    folder = tmp_path_factory.mktemp("agree")
+    names = {"r": "read", "w": "write"}
+    lines = [f"{i},{n},1,{names[op]},{lbn},{i}" for i, (op, lbn, n) in enumerate(rows)]
+    (folder / "commands.csv").write_text("\n".join(lines) + "\n")
+    (folder / "histogram.csv").write_text(histogram_csv(rows))
+    from_accesses = profile_files([folder / "commands.csv"])
+    from_histogram = profile_files([folder / "histogram.csv"])
+    assert from_histogram.accesses == from_accesses.accesses
+    assert from_histogram.random == pytest.approx(from_accesses.random)
+    assert from_histogram.random_by_bin is None
+    for quantity in TITLES:
+        assert from_histogram.description["histograms"][quantity] == from_accesses.description["histograms"].get(
+            quantity, from_histogram.description["histograms"][quantity]
+        )
+
+
+ONE = [("r", 0, 4096), ("w", 800, 8192), ("w", 816, 8192)]
+TWO = [*ONE, ("r", 9000, 65536)]
+
+
+def test_a_later_sample_of_counters_that_run_on_contains_the_earlier_one(tmp_path: Path) -> None:
+    (tmp_path / "h.csv").write_text(histogram_csv(ONE) + histogram_csv(TWO))
+    found = profile_files([tmp_path / "h.csv"])
+    assert found.n_accesses == 4
+    assert found.description["disks"]["7/8194/scsi0:0"]["samples"] == 2
+
+
+def test_a_sample_after_a_reset_adds_to_the_earlier_one(tmp_path: Path) -> None:
+    (tmp_path / "h.csv").write_text(histogram_csv(TWO) + histogram_csv(ONE))
+    assert profile_files([tmp_path / "h.csv"]).n_accesses == 7
+
+
+def test_several_disks_are_added(tmp_path: Path) -> None:
+    (tmp_path / "h.csv").write_text(histogram_csv(ONE) + histogram_csv(TWO, disk="8195 (scsi0:1)"))
+    found = profile_files([tmp_path / "h.csv"])
+    assert found.n_accesses == 7
+    assert list(found.description["disks"]) == ["7/8194/scsi0:0", "7/8195/scsi0:1"]
+
+
+def test_a_size_that_could_be_of_two_bins_is_said(tmp_path: Path) -> None:
+    (tmp_path / "h.csv").write_text(histogram_csv([("w", 0, 8 << 20), ("w", 0, 1 << 20)]))
+    found = profile_files([tmp_path / "h.csv"])
+    assert found.accesses[Op.WRITE]["1M"] == 2
+    assert any("8388608 bytes, so some belong to 32M" in note for note in found.description["notes"])
+
+
+def test_a_damaged_histogram_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "h.csv"
+    lines = histogram_csv(TWO).splitlines()
+    path.write_text("\n".join(lines[:70]))
+    with pytest.raises(InputError, match="bucket limits") as caught:
+        profile_files([path])
+    assert caught.value.where == f"{path}, line 49"
+    path.write_text("\n".join([*lines[:8], "99999" + lines[8], *lines[9:]]))
+    with pytest.raises(InputError, match="sum up to"):
+        profile_files([path])
+    path.write_text("\n".join(lines[:24]))
+    with pytest.raises(InputError, match="is missing"):
+        profile_files([path])
