@@ -1,0 +1,66 @@
+"""Samples to baselines: what counts and what does not."""
+
+import pytest
+
+from cephfit.cells import Cell
+from cephfit.errors import InputError
+from cephfit.results.baselines import baselines_of
+from cephfit.sample import Metrics, Sample, SampleKey, State
+
+CELL = Cell.parse("4K-randread")
+
+
+def sample(
+    iops: float, client: str = "c0", repeat: int = 0, attempt: int = 0, state: State = State.OK, name: str = "A"
+) -> Sample:
+    reason = "" if state is State.OK else "a PG was recovering"
+    metrics = Metrics(iops, iops * 4096, 10, 10, 1.0)
+    return Sample(SampleKey(name, CELL, client, repeat, attempt), state, metrics, 1, 2, reason)
+
+
+def iops_of(*samples: Sample) -> tuple[float, ...]:
+    return baselines_of(samples, source="a test").of("A", CELL).iops
+
+
+def test_the_clients_of_a_repeat_are_summed_and_repeats_are_kept_apart() -> None:
+    samples = [sample(10, "c0"), sample(20, "c1"), sample(11, "c0", 1), sample(21, "c1", 1)]
+    assert iops_of(*samples) == (30, 32)
+    assert baselines_of(samples, source="a test").of("A", CELL).n_clients == 2
+
+
+def test_a_repeat_counts_only_if_all_its_clients_are_ok() -> None:
+    assert iops_of(
+        sample(10, "c0"), sample(20, "c1"), sample(11, "c0", 1), sample(21, "c1", 1, state=State.INVALID)
+    ) == (30,)
+
+
+def test_the_attempt_taken_again_counts_and_attempts_do_not_mix() -> None:
+    assert iops_of(
+        sample(10, "c0", state=State.OK),
+        sample(1, "c1", state=State.FAILED),
+        sample(12, "c0", attempt=1),
+        sample(22, "c1", attempt=1),
+    ) == (34,)
+    with pytest.raises(InputError, match="recovering"):
+        iops_of(sample(10, "c0"), sample(1, "c1", state=State.INVALID), sample(22, "c1", attempt=1))
+
+
+def test_a_client_that_never_came_up_makes_the_repeat_not_count() -> None:
+    assert iops_of(sample(10, "c0"), sample(11, "c0", 1), sample(21, "c1", 1)) == (32,)
+
+
+def test_a_cell_without_a_repeat_that_counts_is_missing_with_its_reason() -> None:
+    baselines = baselines_of([sample(1), sample(5, name="B", state=State.FAILED)], source="a test")
+    assert baselines.missing == {("B", CELL): "failed: a PG was recovering"}
+    with pytest.raises(InputError, match="a PG was recovering"):
+        baselines.of("B", CELL)
+
+
+def test_no_io_at_all_is_no_baseline() -> None:
+    baselines = baselines_of([sample(0.0)], source="a test")
+    assert baselines.missing == {("A", CELL): "no repeat has I/O from every client"}
+
+
+def test_the_default_comes_first() -> None:
+    baselines = baselines_of([sample(1, name="B"), sample(1, name="A")], source="a test")
+    assert baselines.configurations == ("A", "B")

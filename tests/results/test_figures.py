@@ -1,0 +1,158 @@
+"""Scales, heat map and histograms."""
+
+import pytest
+from example_run import CONFIGURATIONS, example_profile, example_samples, truth
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cephfit.baseline import Baseline, Baselines
+from cephfit.cells import CELLS, Cell, Op
+from cephfit.profile import Profile
+from cephfit.results import words
+from cephfit.results.axis import relative_axis
+from cephfit.results.baselines import baselines_of
+from cephfit.results.heat import colour_level, heat_map_of
+from cephfit.results.histograms import histograms_of, workload_figure
+
+figures = st.floats(min_value=0.5, max_value=5000)
+
+
+@given(st.lists(st.tuples(figures, st.floats(min_value=0, max_value=1)), max_size=20))
+def test_every_figure_and_the_default_are_on_the_scale_in_order(rows: list[tuple[float, float]]) -> None:
+    centres = [centre for centre, _ in rows]
+    axis = relative_axis(centres, [c * (1 - half) for c, half in rows] + [c * (1 + half) for c, half in rows])
+    assert not any(axis.cuts(value) for value in (100.0, *centres))
+    positions = [axis.at(value) for value in sorted({100.0, *centres})]
+    assert positions == sorted(positions) and positions[0] >= 0 and positions[-1] <= 100
+    assert len(axis.ticks) <= 10 and all(axis.low <= tick <= axis.high for tick in axis.ticks)
+
+
+def test_an_interval_that_says_nothing_does_not_press_the_rest_together() -> None:
+    axis = relative_axis([90.0, 120.0], [0.0, 1e9])
+    assert axis.cuts(1e9) and axis.at(1e9) == 100
+    assert axis.at(120.0) - axis.at(90.0) > 10
+
+
+def test_half_and_double_look_alike_on_a_wide_scale() -> None:
+    axis = relative_axis([25.0, 400.0], [])
+    assert axis.logarithmic and 100 in axis.ticks
+    assert axis.at(200) - axis.at(100) == pytest.approx(axis.at(100) - axis.at(50), abs=0.01)
+    assert not relative_axis([95.0, 110.0], []).logarithmic
+
+
+@given(st.floats(min_value=1, max_value=10000))
+def test_up_and_down_have_the_same_strength_of_colour(relative: float) -> None:
+    assert abs(colour_level(relative) + colour_level(100 * 100 / relative)) <= 1  # at a limit rounding decides
+    assert colour_level(relative) * (relative - 100) >= 0
+
+
+def test_the_heat_map_finds_the_truth() -> None:
+    """Every effect above 25 % is coloured on its side; of the cells without effect few are coloured."""
+    baselines = baselines_of((s for group in example_samples() for s in group), source="a test")
+    heat = heat_map_of(baselines, {})
+    assert heat is not None
+    columns = [(pattern, size) for pattern, sizes in heat.groups for size in sizes]
+    assert len(columns) == 20 and [name for name, _ in heat.rows] == [
+        name for name in baselines.configurations if name != "A"
+    ]
+    names = {"sequential read": "read", "sequential write": "write", "random read": "randread"}
+    false_alarms = 0
+    for name, row in heat.rows:
+        for (pattern, size), shown in zip(columns, row, strict=True):
+            cell = Cell.parse(f"{size}-{names.get(pattern, 'randwrite')}")
+            effect = truth(name, cell)
+            if (name, cell) in baselines.missing:
+                assert shown.text == "–" and "No space left" in shown.title
+            elif not 0.8 < effect < 1.25:
+                assert shown.distinguishable and shown.level * (effect - 1) > 0, (name, str(cell))
+                assert "99 % interval" in shown.title and "CV" in shown.title
+            elif effect == 1:
+                false_alarms += shown.distinguishable
+    assert false_alarms <= 4
+    assert 1.0 < (heat.spread_pct or 0) < 4.0  # 3 % noise per client, two clients summed: about 2.1 %
+
+
+def test_without_repeats_nothing_is_distinguishable() -> None:
+    cells = {(name, CELLS[0]): Baseline(name, CELLS[0], (iops,)) for name, iops in (("A", 10.0), ("B", 99.0))}
+    heat = heat_map_of(Baselines(cells, "a test"), {})
+    assert heat is not None and heat.spread_pct is None
+    shown = heat.rows[0][1][0]
+    assert (shown.text, shown.level, shown.distinguishable) == ("990", 0, False)
+
+
+def test_without_the_default_there_is_nothing_to_compare_with() -> None:
+    heat = heat_map_of(Baselines({("B", CELLS[0]): Baseline("B", CELLS[0], (1.0, 2.0))}, "a test"), {})
+    assert heat is not None and heat.rows[0][1][0].text == "–"
+    assert "the default was not measured here" in heat.rows[0][1][0].title
+    assert heat_map_of(Baselines({}, "a test"), {}) is None
+
+
+def test_rows_follow_the_order_that_is_asked_for() -> None:
+    baselines = baselines_of((s for group in example_samples() for s in group), source="a test")
+    heat = heat_map_of(baselines, {}, ["throttled", "A", "hybrid"])
+    assert heat is not None
+    names = [name for name, _ in heat.rows]
+    assert names[:2] == ["throttled", "hybrid"] and set(names) == set(CONFIGURATIONS) - {"A"}
+
+
+def test_the_workload_figure_holds_every_access_once() -> None:
+    profile = example_profile()
+    figure = workload_figure(profile)
+    assert figure is not None
+    assert sum(share for bar in figure.bars for share in bar.shares) == pytest.approx(1)
+    assert [bar.label for bar in figure.bars] == ["4K", "32K", "128K", "1M", "32M"]
+    empty = Profile("none", {op: dict.fromkeys(figure_names(), 0) for op in Op}, dict.fromkeys(Op, 0.0))
+    assert workload_figure(empty) is None
+
+
+def figure_names() -> list[str]:
+    return ["4K", "32K", "128K", "1M", "32M"]
+
+
+def described(histograms: object) -> Profile:
+    counts = {op: dict.fromkeys(figure_names(), 1) for op in Op}
+    return Profile("p", counts, dict.fromkeys(Op, 0.0), None, {"histograms": histograms})
+
+
+def test_histograms_come_in_a_fixed_order_with_readable_limits() -> None:
+    found = histograms_of(example_profile())
+    assert [f.title for f in found] == ["Size of accesses", "Seek distance", "Latency", "Outstanding accesses"]
+    size, seek, latency, _ = found
+    assert size.series == ("read", "write") and "4K" in [bar.label for bar in size.bars]
+    assert "−500k" in [bar.label for bar in seek.bars]
+    assert {"100 µs", "1 ms", "> 100 ms"} <= {bar.label for bar in latency.bars}
+
+
+def test_empty_ends_are_cut_and_all_is_used_where_reads_and_writes_are_not_told_apart() -> None:
+    one = {"limits": [1, 2, 4, 8, 16], "counts": [0, 0, 3, 1, 0, 0]}
+    (figure,) = histograms_of(described({"outstanding": {"all": one}}))
+    assert figure.series == ("all",)
+    assert [bar.label for bar in figure.bars] == ["2", "4", "8", "16"]
+    assert [bar.counts for bar in figure.bars] == [(0,), (3,), (1,), (0,)]
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [None, [], {"size": None}, {"size": {"read": {"limits": [1], "counts": [1]}}}, {"size": {"read": 3}},
+     {"size": {"all": {"limits": [1], "counts": [0, 0]}}}],
+)  # fmt: skip
+def test_histograms_that_cannot_be_read_are_left_out(strange: object) -> None:
+    assert histograms_of(described(strange)) == ()
+
+
+def test_numbers_are_written_for_people() -> None:
+    assert [words.relative(v) for v in (None, 184.4, 3.21, float("inf"))] == ["–", "184", "3.2", "∞"]
+    assert [words.times(v) for v in (184.0, 3.2, 1234.0)] == ["1.84", "0.032", "12.3"]
+    assert words.interval(None, None) == "–" and words.interval(90, float("inf")) == "above 90"
+    assert words.interval(float("-inf"), float("inf")) == "unknown" and words.interval(None, 90) == "below 90"
+    assert [words.points(v) for v in (None, 0.01, 72.6, -3.14)] == ["–", "0", "+73", "−3.1"]
+    assert [words.number(v) for v in (12345.6, 412.34, 2.345, 0.724)] == ["12 346", "412.3", "2.35", "0.724"]
+    assert [words.compact(v) for v in (123456, 12345, 493.5, 65.53, 2.394)] == [
+        "123k",
+        "12.3k",
+        "494",
+        "65.5",
+        "2.39",
+    ]
+    assert [words.per_cent(v) for v in (0.0, 0.0001, 0.021, 0.53)] == ["0 %", "< 0.1 %", "2.1 %", "53 %"]
+    assert words.names(["a"]) == "a" and words.names(["a", "b", "c"]) == "a, b and c"
