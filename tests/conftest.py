@@ -1,0 +1,64 @@
+"""What tests of several rooms share: what this machine can do, and one lab for all."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cephfit.errors import HostError
+from cephfit.lab.machine import find_program
+from cephfit.lab.postgres import find_binaries
+
+_CEPH_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "qemu-storage-daemon", "losetup")
+
+
+def _lacking(marker: str) -> str:
+    """Why tests of a marker cannot run here; empty if they can."""
+    if marker == "root" and os.geteuid() != 0:
+        return "needs root"
+    if marker == "fio" and find_program("fio") is None:
+        return "needs fio"
+    if marker == "ceph":
+        missing = [program for program in _CEPH_PROGRAMS if find_program(program) is None]
+        return f"needs {', '.join(missing)}" if missing else ""
+    if marker == "postgres":
+        try:
+            find_binaries()
+        except HostError as error:
+            return str(error)
+    return ""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    reasons = [
+        reason
+        for marker in ("root", "ceph", "fio", "postgres")
+        if item.get_closest_marker(marker)
+        for reason in [_lacking(marker)]
+        if reason
+    ]
+    if reasons:
+        pytest.skip("; ".join(reasons))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The state folder of the tests: labs of the person who runs them are neither seen nor touched."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def lab_cluster(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    """A running lab for the whole session, a ``cephfit.lab.cluster.Lab``; mark the test ``root`` and ``ceph``."""
+    from cephfit.lab.cluster import Lab
+
+    name = f"tests-{os.getpid()}"
+    lab = Lab.up(name, folder=tmp_path_factory.mktemp("lab"))
+    try:
+        yield lab
+    finally:
+        lab.down()

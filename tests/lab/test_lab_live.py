@@ -1,0 +1,364 @@
+"""The lab with real daemons, disks and devices."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cephfit.lab import disks, export, processes
+from cephfit.lab.bootstrap import crush_map_text
+from cephfit.lab.cluster import Lab
+from cephfit.lab.memory_group import MemoryGroup
+from cephfit.lab.mounts import mounts
+from cephfit.lab.pgbench import PgBench, PgBenchSpec
+from cephfit.lab.spec import DiskLimits, LabSpec
+from cephfit.lab.throttle import find_throttle
+from cephfit.protocols import Client
+from cephfit.sweep.admin.rados_admin import RadosAdmin
+
+pytestmark = [pytest.mark.root, pytest.mark.ceph]
+
+Cephfit = Callable[..., subprocess.CompletedProcess[str]]
+TracesOf = Callable[[Path], list[str]]
+IMAGE_NBYTES = 64 << 20
+
+
+@pytest.fixture
+def admin(lab_cluster: Lab) -> Iterator[RadosAdmin]:
+    connection = RadosAdmin(lab_cluster.conf)
+    yield connection
+    connection.close()
+
+
+def rbd(lab: Lab, *arguments: str) -> bytes:
+    return subprocess.run(["rbd", "-c", str(lab.conf), *arguments], capture_output=True, check=True).stdout
+
+
+@pytest.fixture
+def image(lab_cluster: Lab) -> Iterator[Callable[[str, int], Path]]:
+    """Makes an image in the lab's pool and attaches it.
+
+    The image stays in the lab, which goes as a whole: the watch of an export that was killed lasts 30 s, and an
+    image that is watched cannot be removed.
+    """
+    names = []
+
+    def make(name: str, nbytes: int = IMAGE_NBYTES) -> Path:
+        rbd(lab_cluster, "create", f"rbd/{name}", "--size", f"{nbytes}B")
+        names.append(name)
+        return export.attach(name, pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=nbytes)
+
+    yield make
+    for name in names:
+        export.detach(name, pool="rbd", folder=lab_cluster.folder)
+
+
+def test_the_lab_is_whole_and_its_disks_are_what_they_claim(lab_cluster: Lab) -> None:
+    status = lab_cluster.status()
+    assert (status.health, status.pgs, status.dead) == ("HEALTH_OK", {"active+clean": 32}, ())
+    assert Counter((d.device_class, d.rotational) for d in status.osd_disks) == {
+        ("hdd", True): 2,
+        ("ssd", False): 2,
+    }
+    assert {d.host for d in status.osd_disks if d.device_class == "hdd"} == {"host0", "host1"}
+    assert all(d.limits == lab_cluster.spec.limits[d.device_class] for d in status.osd_disks)
+
+
+def test_osds_take_the_defaults_of_their_kind_of_disk(lab_cluster: Lab, admin: RadosAdmin) -> None:
+    rotational = {o["id"]: o["bluestore_bdev_rotational"] for o in admin.command("osd metadata")}
+    assert {osd: value == "1" for osd, value in rotational.items()} == {
+        osd: lab_cluster.device_class(osd) == "hdd" for osd in lab_cluster.osd_ids()
+    }
+
+
+def test_nobody_gets_in_without_a_key(lab_cluster: Lab, tmp_path: Path) -> None:
+    keyless = tmp_path / "ceph.conf"
+    keyless.write_text(lab_cluster.conf.read_text().replace(f"{lab_cluster.folder}/keyring", "/dev/null"))
+    tried = subprocess.run(
+        ["ceph", "-c", str(keyless), "--connect-timeout", "5", "status"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert tried.returncode != 0
+    assert lab_cluster.keyring.stat().st_mode & 0o077 == 0
+
+
+def test_rules_place_copies_as_their_names_say(lab_cluster: Lab, admin: RadosAdmin) -> None:
+    rules = {rule["rule_name"]: rule["rule_id"] for rule in admin.command("osd crush rule dump")}
+    assert set(rules) == {"any", "hdd", "ssd", "hybrid"}
+    admin.command("osd pool create", pool="hybrid-test", pg_num=16, rule="hybrid")
+    host = {osd: host for osd, (host, _) in enumerate(lab_cluster.spec.osds)}
+    try:
+        for pg in range(16):
+            primary, replica = admin.command("pg map", pgid=f"{_pool_id(admin, 'hybrid-test')}.{pg:x}")["up"]
+            assert (lab_cluster.device_class(primary), lab_cluster.device_class(replica)) == ("ssd", "hdd")
+            assert host[primary] != host[replica]
+    finally:
+        sure = {"yes_i_really_really_mean_it": True}
+        admin.command("osd pool delete", pool="hybrid-test", pool2="hybrid-test", **sure)
+
+
+def _pool_id(admin: RadosAdmin, name: str) -> int:
+    return int(next(pool["pool"] for pool in admin.command("osd dump")["pools"] if pool["pool_name"] == name))
+
+
+def test_the_crush_map_compiles_for_more_hosts(tmp_path: Path) -> None:
+    """Hybrid pairs go round the hosts; 3 hosts, 1,024 placements, never both copies on one host."""
+    spec = LabSpec(n_hosts=3)
+    (tmp_path / "map.txt").write_text(crush_map_text(spec))
+    subprocess.run(["crushtool", "-c", "map.txt", "-o", "map"], cwd=tmp_path, check=True)
+    argv = ["crushtool", "-i", "map", "--test", "--rule", "3", "--num-rep", "2", "--show-mappings"]
+    shown = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    placements = {tuple(json.loads(line[line.index("[") :])) for line in shown.splitlines()}
+    assert {(spec.osds[s][1], spec.osds[h][1]) for s, h in placements} == {("ssd", "hdd")}
+    assert all(spec.osds[s][0] != spec.osds[h][0] for s, h in placements)
+    assert len(placements) == 3
+
+
+def test_devices_are_the_images(lab_cluster: Lab, image: Callable[[str], Path]) -> None:
+    """Two at once; what is written to a device is in its image and nowhere else; discards free it again."""
+    devices = {name: image(name) for name in ("one", "two")}
+    assert len(set(devices.values())) == 2
+    payload = {name: os.urandom(1 << 20) for name in devices}
+    for name, device in devices.items():
+        assert disks.device_nbytes(device) == IMAGE_NBYTES
+        fd = os.open(device, os.O_WRONLY)
+        os.pwrite(fd, payload[name], IMAGE_NBYTES - (1 << 20))
+        os.fsync(fd)
+        os.close(fd)
+    for name, device in devices.items():
+        assert rbd(lab_cluster, "export", "--no-progress", f"rbd/{name}", "-")[-(1 << 20) :] == payload[name]
+        again = export.attach(
+            name, pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=IMAGE_NBYTES
+        )
+        assert again == device, "attaching twice is attaching once"
+    subprocess.run(["blkdiscard", str(devices["one"])], check=True)
+    assert not any(rbd(lab_cluster, "export", "--no-progress", "rbd/one", "-"))
+
+
+def test_an_image_that_is_not_there_is_named(lab_cluster: Lab) -> None:
+    with pytest.raises(Exception, match=r"rbd/absent: the image cannot be attached: .*No such file"):
+        export.attach("absent", pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=IMAGE_NBYTES)
+    export.detach("absent", pool="rbd", folder=lab_cluster.folder)
+    assert ("rbd", "absent") not in export.attached(lab_cluster.folder)
+
+
+@pytest.mark.skipif(export.export_path() != "fuse", reason="this kernel has a shorter way than FUSE")
+def test_an_export_whose_daemon_was_killed_is_detached_and_attached_again(
+    lab_cluster: Lab, image: Callable[[str], Path], traces_of: TracesOf
+) -> None:
+    device = image("mortal")
+    home = lab_cluster.folder / "exports" / "rbd@mortal"
+    processes.kill(processes.of_folder(home))
+    export.detach("mortal", pool="rbd", folder=lab_cluster.folder)
+    assert traces_of(home) == []
+    assert not disks.is_attached(device)
+    again = export.attach(
+        "mortal", pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=IMAGE_NBYTES
+    )
+    assert disks.device_nbytes(again) == IMAGE_NBYTES
+
+
+@pytest.mark.skipif(export.export_path() != "fuse", reason="this kernel has a shorter way than FUSE")
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_clients_rbd_cache_option_reaches_librbd(
+    lab_cluster: Lab, image: Callable[[str], Path], tmp_path: Path, wanted: bool
+) -> None:
+    """QEMU overrides rbd_cache by its own cache mode; a socket of the export's librbd tells what is in force."""
+    name = f"cached-{wanted}"
+    image(name)
+    conf = tmp_path / "client.conf"
+    socket = f"{lab_cluster.folder}/run/export-$pid.asok"
+    base = lab_cluster.conf.read_text()
+    conf.write_text(
+        base.replace("admin_socket =\n", f"admin_socket = {socket}\nrbd_cache = {str(wanted).lower()}\n")
+    )
+    export.attach(name, pool="rbd", conf=conf, folder=lab_cluster.folder, nbytes=IMAGE_NBYTES)
+    (pid,) = processes.of_folder(lab_cluster.folder / "exports" / f"rbd@{name}")
+    argv = ["ceph", "--admin-daemon", socket.replace("$pid", str(pid)), "config", "get", "rbd_cache"]
+    told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert json.loads(told) == {"rbd_cache": str(wanted).lower()}
+
+
+@pytest.mark.fio
+def test_the_throttle_holds_a_disk_to_its_limits(tmp_path: Path) -> None:
+    """A disk like an OSD's, 200 IOPS and 20 MiB/s; fio must find these within 15 %, and more without them."""
+    disks.make_sparse(tmp_path / "disk.img", 256 << 20)
+    device = disks.attach_loop(tmp_path / "disk.img")
+    throttle, number = find_throttle("throttle-test"), disks.device_number(device)
+    try:
+        throttle.set(number, DiskLimits(iops=200, nbytes_per_s=20 << 20))
+        throttle.place([os.getpid()])
+        assert fio(device, "randread", "4k")["iops"] == pytest.approx(200, rel=0.15)
+        assert fio(device, "write", "1M")["bw_bytes"] == pytest.approx(20 << 20, rel=0.15)
+        throttle.clear(number)
+        assert throttle.limits(number) is None
+        assert fio(device, "randread", "4k")["iops"] > 400
+    finally:
+        throttle.clear(number)
+        disks.detach_loop(device)
+
+
+def fio(device: Path, pattern: str, size: str) -> dict[str, float]:
+    argv = ["fio", "--name=x", f"--filename={device}", f"--rw={pattern}", f"--bs={size}", "--direct=1"]
+    argv += ["--ioengine=libaio", "--iodepth=8", "--time_based", "--runtime=3", "--output-format=json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    job: dict[str, dict[str, float]] = json.loads(done.stdout)["jobs"][0]
+    return job["read" if "read" in pattern else "write"]
+
+
+def test_limits_come_back_when_the_one_who_lifted_them_dies(lab_cluster: Lab) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from cephfit.lab.cluster import Lab\n"
+        "with Lab.open(folder=Path(sys.argv[1])).full_speed(): print('lifted', flush=True); time.sleep(60)"
+    )
+    argv = [sys.executable, "-c", code, str(lab_cluster.folder)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "lifted\n"
+        assert [d.limits for d in lab_cluster.status().osd_disks] == [None] * 4, "respected while it lives"
+        other.kill()
+    assert [d.limits is None for d in lab_cluster.status().osd_disks] == [False] * 4
+
+
+def test_restarted_osds_are_new_processes_of_a_whole_cluster(lab_cluster: Lab) -> None:
+    before = {d.name: d.pid for d in lab_cluster.status().daemons}
+    lab_cluster.restart_osds([1])
+    status = lab_cluster.status()
+    changed = [d.name for d in status.daemons if d.pid != before[d.name]]
+    assert (changed, status.health, status.pgs) == (["osd.1"], "HEALTH_OK", {"active+clean": 32})
+
+
+@pytest.mark.postgres
+def test_pgbench_runs_on_an_image_and_leaves_no_trace(lab_cluster: Lab, image: Callable[[str, int], Path]) -> None:
+    spec = PgBenchSpec(scale=2, clients=2, warmup_seconds=1, max_wal_nbytes=64 << 20)
+    device = image("pg", 400 << 20)
+    client = Client("c0", {"filename": str(device)}, 400 << 20, device)
+    workload = PgBench(spec)
+    with lab_cluster.full_speed():
+        workload.prepare(client)
+        tps, evidence = workload.run(client, 2)
+    assert tps > 0
+    assert "number of failed transactions: 0" in evidence["output"]
+    assert evidence["database_nbytes"] > 2 * 12 * (1 << 20)
+    workload.cleanup(client)
+    assert disks.device_number(device) not in {m.device for m in mounts()}
+    assert not MemoryGroup.of_device(device).exists()
+    assert not Path(f"/run/cephfit/pgbench-{device.name}").exists()
+
+
+@pytest.mark.postgres
+def test_postgres_dies_with_cephfit_and_is_cleaned_up_after(
+    lab_cluster: Lab, image: Callable[[str, int], Path], traces_of: TracesOf
+) -> None:
+    device = image("pg-killed", 400 << 20)
+    code = (
+        "import sys; from pathlib import Path; from cephfit.lab.pgbench import *; from cephfit.protocols import Client\n"
+        "client = Client('c0', {}, 400 << 20, Path(sys.argv[1]))\n"
+        "work = PgBench(PgBenchSpec(scale=1, warmup_seconds=0, max_wal_nbytes=64 << 20))\n"
+        "work.prepare(client); print('prepared', flush=True); work.run(client, 60)"
+    )
+    place = Path(f"/run/cephfit/pgbench-{device.name}")
+    with lab_cluster.full_speed():
+        argv = [sys.executable, "-c", code, str(device)]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as runner:
+            assert runner.stdout is not None
+            assert runner.stdout.readline() == "prepared\n"
+            until = time.monotonic() + 30
+            while not any("--time" in processes.command_line(pid) for pid in processes.of_folder(place)):
+                assert time.monotonic() < until, "pgbench did not start"
+                time.sleep(0.05)
+            runner.kill()
+    assert processes.wait_gone(processes.of_folder(place), 5) == []
+    PgBench().cleanup(Client("c0", {}, 400 << 20, device))
+    assert traces_of(place) == []
+    assert not MemoryGroup.of_device(device).exists()
+
+
+def test_a_second_lab_its_accidents_and_its_end(
+    lab_cluster: Lab, cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path
+) -> None:
+    folder = tmp_path / "second"
+    made = cephfit("lab", "up", "--name", "second", "--folder", str(folder), "--json")
+    assert made.returncode == 0, made.stderr
+    report = json.loads(made.stdout)
+    assert report["up_seconds"] < 60
+    assert (report["health"], report["monitor"] != lab_cluster.status().monitor) == ("HEALTH_OK", True)
+    numbers = [disks.device_number(Path(d["device"])) for d in report["osd_disks"]]
+
+    twice = cephfit("lab", "up", "--name", "second")
+    assert (twice.returncode, "there is a lab 'second' already" in twice.stderr) == (2, True)
+
+    victim = next(d["pid"] for d in report["daemons"] if d["name"] == "osd.2")
+    os.kill(victim, signal.SIGKILL)
+    processes.wait_gone([victim], 10)
+    dead = cephfit("lab", "status", "--name", "second", "--json")
+    assert (dead.returncode, json.loads(dead.stdout)["dead"]) == (2, ["osd.2"])
+    assert "dead: osd.2" in dead.stderr and "cephfit lab start --name second" in dead.stderr
+    healed = cephfit("lab", "start", "--name", "second", "--json")
+    assert (healed.returncode, json.loads(healed.stdout)["health"]) == (0, "HEALTH_OK"), healed.stderr
+
+    second = Lab.open("second")
+    rbd(second, "create", "rbd/x", "--size", "64M")
+    device = export.attach("x", pool="rbd", conf=second.conf, folder=folder, nbytes=64 << 20)
+    subprocess.run(["mkfs.ext4", "-q", str(device)], check=True)
+    (tmp_path / "mnt").mkdir()
+    subprocess.run(["mount", str(device), str(tmp_path / "mnt")], check=True)
+    processes.kill(processes.of_folder(folder))  # everything at once, the volume mounted
+    gone = cephfit("lab", "down", "--name", "second", "--json")
+    assert gone.returncode == 0, gone.stderr
+    assert traces_of(folder) == []
+    assert not any(m.point == tmp_path / "mnt" for m in mounts())
+    throttle = find_throttle("second")
+    assert [throttle.limits(number) for number in numbers] == [None] * 4
+    assert lab_cluster.status().health == "HEALTH_OK", "the other lab was not touched"
+
+    again = cephfit("lab", "down", "--name", "second")
+    assert (again.returncode, lab_cluster.name in again.stderr) == (2, True), "it names the labs there are"
+
+
+@pytest.mark.parametrize("seconds", [0.7, 2.0, 4.0])
+def test_a_lab_killed_while_it_is_made_can_be_taken_down(
+    cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path, seconds: float
+) -> None:
+    folder = tmp_path / "half"
+    argv = [sys.executable, "-m", "cephfit.cli.main", "lab", "up", "--name", "half", "--folder", str(folder)]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as maker:
+        while not (folder / "lab.json").exists():
+            time.sleep(0.02)
+        time.sleep(seconds)
+        maker.kill()
+    gone = cephfit("lab", "down", "--name", "half")
+    assert gone.returncode == 0, gone.stderr
+    time.sleep(0.5)
+    assert traces_of(folder) == []
+
+
+def test_a_lab_whose_folder_was_deleted_can_be_taken_down(
+    cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path
+) -> None:
+    folder = tmp_path / "deleted"
+    Lab.up("deleted", folder=folder)
+    shutil.rmtree(folder)
+    assert traces_of(folder) != []
+    assert cephfit("lab", "down", "--name", "deleted").returncode == 0
+    assert traces_of(folder) == []
+
+
+def test_without_root_it_says_so(cephfit: Cephfit, tmp_path: Path) -> None:
+    nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+    if subprocess.run([*nobody, sys.executable, "-c", "import cephfit.cli.lab"], check=False).returncode:
+        pytest.skip("nobody cannot read this installation")
+    tried = cephfit("lab", "up", "--name", "x", "--folder", str(tmp_path / "x"), prefix=nobody)
+    assert tried.returncode == 2
+    assert "a lab needs root (loop devices, mounts, control groups), this is user id 65534" in tried.stderr
+    assert tried.stderr.endswith("run it with sudo\n")

@@ -1,0 +1,193 @@
+"""The lab's parts that need neither root nor Ceph."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cephfit.errors import ClusterError, HostError, InputError
+from cephfit.lab import machine, registry
+from cephfit.lab.export_kernel import mapped_device
+from cephfit.lab.export_path import ImageAddress
+from cephfit.lab.pgbench import PgBench, PgBenchSpec, parse_tps
+from cephfit.lab.processes import mentions
+from cephfit.lab.readiness import _unready_pgs
+from cephfit.lab.spec import DiskLimits, LabSpec
+from cephfit.lab.throttle import BlkioThrottle, IoMaxThrottle, Throttle
+from cephfit.protocols import Client
+
+LIMITS = DiskLimits(iops=300, nbytes_per_s=100 << 20)
+
+
+@pytest.fixture(params=["blkio", "io.max"])
+def throttle(request: pytest.FixtureRequest, tmp_path: Path) -> Throttle:
+    """Both control group versions, over files that keep the last line written, as the kernel's do per device."""
+    if request.param == "blkio":
+        for kind in ("read_iops", "write_iops", "read_bps", "write_bps"):
+            (tmp_path / f"blkio.throttle.{kind}_device").write_text("")
+        return BlkioThrottle(tmp_path)
+    return IoMaxThrottle(tmp_path, "cephfit-x")
+
+
+def test_a_limit_is_read_back_and_cleared(throttle: Throttle) -> None:
+    throttle.set("7:3", LIMITS)
+    assert throttle.limits("7:3") == LIMITS
+    assert throttle.limits("7:30") is None
+    throttle.clear("7:3")
+    assert throttle.limits("7:3") is None
+
+
+def test_blkio_writes_the_kernels_four_files(tmp_path: Path) -> None:
+    BlkioThrottle(tmp_path).set("7:3", LIMITS)
+    assert (tmp_path / "blkio.throttle.read_iops_device").read_text() == "7:3 300"
+    assert (tmp_path / "blkio.throttle.write_bps_device").read_text() == "7:3 104857600"
+
+
+def test_io_max_limits_a_group_of_its_own_and_puts_the_osds_into_it(tmp_path: Path) -> None:
+    throttle = IoMaxThrottle(tmp_path, "cephfit-x")
+    throttle.set("7:3", LIMITS)
+    throttle.place([4711])
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+io"
+    line = "7:3 rbps=104857600 wbps=104857600 riops=300 wiops=300"
+    assert (tmp_path / "cephfit-x" / "io.max").read_text() == line
+    assert (tmp_path / "cephfit-x" / "cgroup.procs").read_text() == "4711"
+
+
+_NAMES = st.from_regex(r"[a-b][ab_.-]{0,3}", fullmatch=True)
+
+
+@given(_NAMES, _NAMES)
+def test_a_process_belongs_to_exactly_one_folder(name: str, other: str) -> None:
+    """However alike two labs' folders are called, a daemon of one is never taken for one of the other."""
+    argv = ["ceph-osd", "-c", f"/labs/{name}/ceph.conf", f"--pidfile=/labs/{name}/run/pid"]
+    assert mentions(argv, Path(f"/labs/{name}"))
+    assert mentions(argv, Path(f"/labs/{other}")) == (name == other)
+
+
+def test_a_path_inside_a_json_argument_counts_and_one_below_another_root_does_not() -> None:
+    assert mentions(['{"mountpoint": "/labs/a"}'], Path("/labs/a"))
+    assert not mentions(["/mnt/labs/a/x"], Path("/labs/a"))
+
+
+def test_the_spec_survives_its_journal(tmp_path: Path) -> None:
+    record = registry.Record("x", "f-s-i-d", 20001, ready=True, devices={0: "/dev/loop7"}, spec=LabSpec())
+    record.write(tmp_path)
+    assert registry.Record.read(tmp_path) == record
+
+
+def test_a_broken_journal_is_named(tmp_path: Path) -> None:
+    (tmp_path / "lab.json").write_text('{"schema_version": 1, "na')
+    with pytest.raises(InputError, match="not a lab's journal") as caught:
+        registry.Record.read(tmp_path)
+    assert caught.value.where == str(tmp_path / "lab.json")
+
+
+@pytest.fixture
+def empty_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "cephfit" / "labs"
+
+
+def test_a_name_is_taken_once(empty_root: Path) -> None:
+    registry.claim("one", None)
+    with pytest.raises(InputError, match="there is a lab 'one' already") as caught:
+        registry.claim("one", None)
+    assert "cephfit lab down --name one" in caught.value.remedy
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(empty_root: Path, tmp_path: Path) -> None:
+    registry.claim("one", None)
+    registry.claim("two", tmp_path / "elsewhere")
+    assert registry.folder_of("two") == tmp_path / "elsewhere"
+    assert registry.no_such_lab("three").remedy == "there are: one, two"
+
+
+def test_a_folder_with_something_in_it_is_refused(empty_root: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("mine")
+    with pytest.raises(InputError, match="not an empty folder"):
+        registry.claim("x", tmp_path / "full")
+    assert registry.lab_names() == []
+
+
+@pytest.mark.parametrize("folder", ["a" * 120, "with space", "with,comma"])
+def test_a_folder_that_ceph_could_not_work_in_is_refused(empty_root: Path, tmp_path: Path, folder: str) -> None:
+    with pytest.raises(InputError, match="short, plain path"):
+        registry.claim("x", tmp_path / folder)
+
+
+def test_a_stopped_labs_port_is_not_given_away(empty_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_PORTS", range(20000, 20002))
+    place = registry.claim("one", None)
+    with registry.port_choice() as port:
+        registry.Record("one", "f", port, ready=False, devices={}, spec=LabSpec()).write(place)
+    with registry.port_choice() as other:
+        assert other != port
+
+
+def test_two_processes_do_not_work_on_one_lab(tmp_path: Path) -> None:
+    refused = pytest.raises(HostError, match=f"process {os.getpid()} is working on this lab")
+    with registry.working_on(tmp_path), refused, registry.working_on(tmp_path):
+        pass
+
+
+def test_a_missing_program_comes_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "find_program", lambda name: None)
+    with pytest.raises(HostError, match="ceph-osd, fio: not found") as caught:
+        machine.require_programs("ceph-osd", "fio")
+    assert caught.value.remedy.endswith("apt install ceph-osd fio")
+
+
+def test_a_full_disk_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="GiB free, the lab needs 1024T"):
+        machine.require_free_disk(tmp_path / "not" / "there", 1 << 50)
+
+
+PG = {"up": [0, 1], "acting": [0, 1], "state": "active+clean", "reported_epoch": "20"}
+
+
+def test_a_pg_is_believed_only_if_it_reported_after_its_osd_came_up() -> None:
+    assert _unready_pgs([PG], {0: 20}) == ""
+    assert _unready_pgs([PG], {0: 21}) == "1 of 1 PGs have not reported yet"
+    assert _unready_pgs([PG], {2: 99}) == ""
+    assert _unready_pgs([PG, {**PG, "state": "peering"}], {}) == "1 of 2 PGs are peering"
+
+
+ADDRESS = ImageAddress("vms", "disk", Path("/c"), "admin", 1 << 30)
+KRBD = '[{"id":"0","pool":"vms","namespace":"","name":"disk","snap":"-","device":"/dev/rbd0"}]'
+NBD = '[{"id":1,"pool":"vms","namespace":"","image":"disk","snap":"-","device":"/dev/nbd0"}]'
+
+
+@pytest.mark.parametrize(("listing", "device"), [(KRBD, "/dev/rbd0"), (NBD, "/dev/nbd0")])
+def test_a_mapping_is_found_in_what_rbd_prints(listing: str, device: str) -> None:
+    assert mapped_device(listing, ADDRESS) == Path(device)
+    assert mapped_device(listing.replace("vms", "other"), ADDRESS) is None
+    assert mapped_device("", ADDRESS) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tps = 46.192156 (without initial connection time)",
+        "tps = 45.9 (including connections establishing)\ntps = 46.192156 (excluding connections establishing)",
+    ],
+)
+def test_tps_is_without_the_time_to_connect(line: str) -> None:
+    assert parse_tps(f"latency average = 86.595 ms\n{line}\n") == 46.192156
+
+
+def test_output_without_tps_is_an_error() -> None:
+    with pytest.raises(ClusterError, match="no tps"):
+        parse_tps("pgbench: error: connection to server was lost\n")
+
+
+def test_pgbench_refuses_a_volume_that_its_database_would_fill() -> None:
+    with pytest.raises(InputError, match="the volume has 512M"):
+        PgBench(PgBenchSpec(scale=40)).prepare(Client("c0", {}, 512 << 20, Path("/dev/null")))
+
+
+def test_pgbench_refuses_a_client_without_a_device() -> None:
+    with pytest.raises(InputError, match="needs a block device"):
+        PgBench().cleanup(Client("c0", {}, 1 << 30))
