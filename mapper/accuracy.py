@@ -88,7 +88,7 @@ class _Blocks:
         for line, (configuration, block, _) in enumerate(runs):
             design[line, configuration] = design[line, len(names) + block] = 1
         logs = np.log([v for _, _, v in runs])
-        inverse: NDArray[np.float64] = np.linalg.pinv(design.T @ design)
+        inverse = np.linalg.pinv(design.T @ design).astype(np.float64)
         solution = inverse @ design.T @ logs
         residuals = logs - design @ solution
         df = len(runs) - int(np.linalg.matrix_rank(design))
