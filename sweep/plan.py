@@ -6,7 +6,7 @@ not look like the effect of one (rule 6 of the design). The orders come from the
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from cephfit.cells import Cell
@@ -102,12 +102,22 @@ def run_seconds(measurement: Measurement, times: StepTimes) -> float:
     return measurement.ramp_seconds + measurement.run_seconds + times.cell_seconds
 
 
-def expected_seconds(sweep: Sweep, plan: Plan, times: StepTimes = ASSUMED_TIMES) -> float:
-    """Expected duration of a whole sweep in seconds, if nothing has to be taken again."""
+def expected_seconds(
+    sweep: Sweep, plan: Plan, times: StepTimes = ASSUMED_TIMES, *, skipped: Collection[str] = ()
+) -> float:
+    """Expected duration of a whole sweep in seconds, if nothing has to be taken again.
+
+    Args:
+        sweep: whose plan it is.
+        plan: of the sweep.
+        times: of the steps.
+        skipped: names of configurations that the target cannot be brought into; they take no time.
+    """
     measurement = sweep.measurement
-    filled = len({step.configuration for step in plan.steps}) * measurement.n_clients * measurement.volume_nbytes
+    steps = [step for step in plan.steps if step.configuration not in skipped]
+    filled = len({step.configuration for step in steps}) * measurement.n_clients * measurement.volume_nbytes
     return (
-        len(plan.steps) * times.apply_seconds
-        + plan.n_runs * run_seconds(measurement, times)
+        len(steps) * times.apply_seconds
+        + sum(len(step.cells) for step in steps) * run_seconds(measurement, times)
         + filled / times.fill_nbytes_per_s
     )

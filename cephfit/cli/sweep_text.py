@@ -60,7 +60,7 @@ def plan_document(
         "accept_risk": list(sweep.accept_risk),
         "runs": plan.n_runs,
         "samples": plan.n_runs * m.n_clients,
-        "expected_seconds": round(expected_seconds(sweep, plan, times), 1),
+        "expected_seconds": round(expected_seconds(sweep, plan, times, skipped=unsupported or ()), 1),
         "expected_from": times.source,
         "order": [
             {"repeat": s.repeat, "configuration": s.configuration, "cells": [str(c) for c in s.cells]}

@@ -78,6 +78,16 @@ def _object_size(value: Value, cell: Cell) -> float:
     return 0.4 if large and _number(value) <= 256 * KIB else 1.0
 
 
+def _stripes(value: Value, cell: Cell) -> float:
+    """One large I/O is spread over several objects, and so over several disks."""
+    return 0.6 if cell.size.benchmark_nbytes >= MIB and _number(value) < MIB else 1.0
+
+
+def _features(value: Value, cell: Cell) -> float:
+    """A journalled image writes everything twice."""
+    return 2.1 if "journaling" in str(value) and cell.pattern.op is Op.WRITE else 1.0
+
+
 EFFECTS: dict[str, Effect] = {
     effect.key: effect
     for effect in (
@@ -86,6 +96,8 @@ EFFECTS: dict[str, Effect] = {
         Effect("bluestore_cache_size", _cache, "small reads miss the cache"),
         Effect("size", _copies, "every copy is written"),
         Effect("crush_rule", _rule, "copies on faster disks"),
+        Effect("stripe_unit", _stripes, "more disks work on one I/O"),
+        Effect("features", _features, "journalled images write twice"),
         Effect("object_size", _object_size, "more disks work on one I/O"),
     )
 }

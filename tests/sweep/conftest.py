@@ -48,12 +48,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-@pytest.fixture(autouse=True)
-def state_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Journals and locks of local targets stay in the test's folder."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 @pytest.fixture
 def loop_device(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     """Makes empty loop devices of a size, and takes them away again."""

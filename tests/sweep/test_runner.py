@@ -1,0 +1,271 @@
+"""The loop: every run once, what went wrong is taken again, and it goes on after any end."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cephfit.configuration import Configuration
+from cephfit.errors import ClusterError, HostError, InputError, StoreError
+from cephfit.protocols import Applied, Health
+from cephfit.results.baselines import baselines_of
+from cephfit.results.store import Store
+from cephfit.run import Run
+from cephfit.sample import Sample, SampleKey, State
+from cephfit.silence import Silence
+from cephfit.sweep.engine import CellOutcome, CellRun
+from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.health_watch import wait_until_healthy
+from cephfit.sweep.model import Sweep
+from cephfit.sweep.runner import run_sweep
+from cephfit.sweep.standing import Standing
+from cephfit.sweep.step_times import times_of
+from cephfit.sweep.targets.simulated import SimulatedEngine, SimulatedTarget, Simulation, simulated_target
+from cephfit.sweep.targets.simulated_truth import true_iops
+
+
+def measure(sweep: Sweep, target: SimulatedTarget, store: Store, *, resume: Run | None = None) -> Run:
+    return run_sweep(sweep, target, store, Silence(), resume=resume, health_limit_seconds=5)
+
+
+def ok_keys(samples: list[Sample]) -> Counter[tuple[str, str, str, int]]:
+    return Counter(
+        (s.key.configuration, str(s.key.cell), s.key.client, s.key.repeat) for s in samples if s.state is State.OK
+    )
+
+
+def whole_plan(sweep: Sweep) -> Counter[tuple[str, str, str, int]]:
+    m = sweep.measurement
+    return Counter(
+        (c.name, str(cell), f"c{i}", r)
+        for c in sweep.configurations
+        for cell in m.cells
+        for i in range(m.n_clients)
+        for r in range(m.repeats)
+    )
+
+
+class Interrupted(Exception):
+    """Stands for whatever ends a program."""
+
+
+class StopsAfter(SimulatedEngine):
+    """Ends the program when it is asked for one run more."""
+
+    def __init__(self, target: SimulatedTarget, n_runs: int) -> None:
+        super().__init__(target)
+        self.left = n_runs
+
+    def run(self, run: CellRun) -> CellOutcome:
+        if self.left == 0:
+            raise Interrupted
+        self.left -= 1
+        return super().run(run)
+
+
+def test_a_sweep_gives_every_sample_once_and_is_finished(small_sweep: Sweep, store: Store) -> None:
+    run = measure(small_sweep, SimulatedTarget(), store)
+    samples = store.samples(run.run_id)
+    assert run.finished
+    assert ok_keys(samples) == whole_plan(small_sweep)
+    assert len(samples) == 3 * 4 * 2 * 2
+    assert run.facts["simulated"] is True
+    assert {s.evidence["simulated"] for s in samples} == {True}
+    assert all(s.evidence["health"]["looks"] >= 2 for s in samples)
+    applied = store.applied(run.run_id)
+    assert Counter((repeat, a.configuration) for repeat, a in applied) == Counter(
+        (r, c.name) for r in range(2) for c in small_sweep.configurations
+    )
+
+
+def test_what_comes_out_is_the_truth_that_went_in(small_sweep: Sweep, store: Store) -> None:
+    """Noise of 1 % per client: the mean of 2 repeats of 2 clients is within 2.5 % of the truth (5 sigma)."""
+    target = SimulatedTarget(Simulation(noise=0.01))
+    run = measure(small_sweep, target, store)
+    baselines = baselines_of(store.samples(run.run_id), source="test")
+    for configuration in small_sweep.configurations:
+        for cell in small_sweep.measurement.cells:
+            truth = 2 * true_iops(configuration, cell, n_clients=2, iodepth=4)
+            measured = baselines.of(configuration.name, cell).iops
+            assert sum(measured) / len(measured) == pytest.approx(truth, rel=0.025)
+
+
+def test_faults_are_taken_again_and_kept_with_their_reasons(small_sweep: Sweep, store: Store) -> None:
+    target = SimulatedTarget(Simulation(unhealthy=0.15, miscount=0.15, failing=0.15, seed=3))
+    sweep = replace(small_sweep, measurement=replace(small_sweep.measurement, max_attempts=8))
+    run = measure(sweep, target, store)
+    samples = store.samples(run.run_id)
+    assert ok_keys(samples) == whole_plan(sweep)
+    reasons = " ".join(s.reason for s in samples)
+    assert "OSD_DOWN" in reasons
+    assert "the simulated counter counted" in reasons
+    assert "no result" in reasons
+    assert "another client of the same run" in reasons
+    bad = {(s.key.configuration, s.key.cell, s.key.repeat, s.key.attempt) for s in samples if s.state is not State.OK}
+    good = {(s.key.configuration, s.key.cell, s.key.repeat, s.key.attempt) for s in samples if s.state is State.OK}
+    assert bad
+    assert not bad & good, "clients of one run share its fate"
+
+
+def test_a_cell_that_never_works_is_given_up_and_the_sweep_goes_on(small_sweep: Sweep, store: Store) -> None:
+    run = measure(small_sweep, SimulatedTarget(Simulation(failing=1.0)), store)
+    samples = store.samples(run.run_id)
+    assert run.finished
+    assert {s.key.attempt for s in samples} == {0, 1, 2}
+    assert {s.state for s in samples} == {State.FAILED, State.INVALID}
+    standings = Standing(small_sweep, samples).all()
+    assert [(s.ok, s.failed, s.left) for s in standings] == [(0, 24, 0)] * 3
+
+
+def test_a_setting_that_did_not_take_effect_fails_its_cells_and_the_sweep_goes_on(
+    small_sweep: Sweep, store: Store
+) -> None:
+    run = measure(small_sweep, SimulatedTarget(Simulation(refuse="blob")), store)
+    samples = store.samples(run.run_id)
+    blob = [s for s in samples if s.key.configuration == "blob"]
+    assert {s.state for s in blob} == {State.FAILED}
+    assert all("bluestore_max_blob_size_hdd = 512K did not take effect" in s.reason for s in blob)
+    assert len(blob) == 4 * 2 * 2
+    standing = Standing(small_sweep, samples)
+    assert standing.of_configuration("blob").left == 0
+    assert standing.of_configuration("no-deferred").ok == 8
+
+
+def test_an_option_that_ceph_no_longer_has_is_skipped_by_name(small_text: str, store: Store) -> None:
+    old = small_text.replace("bluestore_max_blob_size_hdd: 512K", "osd_op_threads: 8")
+    run = measure(parse_sweep(old, file="f"), SimulatedTarget(), store)
+    blob = [s for s in store.samples(run.run_id) if s.key.configuration == "blob"]
+    assert {s.state for s in blob} == {State.SKIPPED}
+    assert all("osd_op_threads" in s.reason for s in blob)
+
+
+@pytest.mark.parametrize("n_runs", [0, 1, 3, 4, 5, 11, 23])
+def test_an_interrupted_run_goes_on_to_the_very_same_samples(small_sweep: Sweep, tmp_path: Path, n_runs: int) -> None:
+    """The simulation's noise depends on what is measured, not on when: even the figures must be the same."""
+
+    def figures(store: Store, run: Run) -> list[tuple[SampleKey, object]]:
+        found = ((s.key, s.metrics) for s in store.samples(run.run_id))
+        return sorted(found, key=lambda pair: repr(pair[0]))
+
+    simulation = Simulation(unhealthy=0.1, seed=9)
+    with Store.open(tmp_path / "unbroken.sqlite", create=True) as store:
+        unbroken = figures(store, measure(small_sweep, SimulatedTarget(simulation), store))
+    with Store.open(tmp_path / "broken.sqlite", create=True) as store:
+        target = SimulatedTarget(simulation)
+        with pytest.raises(Interrupted):
+            run_sweep(
+                small_sweep, target, store, Silence(), resume=None, engine=StopsAfter(target, n_runs)
+            )
+        unfinished = store.unfinished_run(sweep_digest=small_sweep.digest, target="sim")
+        assert unfinished is not None
+        done = measure(small_sweep, SimulatedTarget(simulation), store, resume=unfinished)
+        assert done.run_id == unfinished.run_id
+        assert figures(store, done) == unbroken
+        assert store.unfinished_run(sweep_digest=small_sweep.digest, target="sim") is None
+
+
+def test_a_run_of_another_sweep_is_not_gone_on_with(small_sweep: Sweep, small_text: str, store: Store) -> None:
+    run = measure(small_sweep, SimulatedTarget(), store)
+    other = parse_sweep(small_text.replace("seed: 7", "seed: 8"), file="f")
+    with pytest.raises(InputError, match="another sweep"):
+        measure(other, SimulatedTarget(), store, resume=run)
+
+
+class DeadCluster(SimulatedTarget):
+    """Loses an OSD for good after some looks at its health."""
+
+    looks = 0
+
+    def health(self) -> Health:
+        self.looks += 1
+        return Health(ok=True) if self.looks < 30 else Health(ok=False, reasons=("OSD_DOWN: 1 osds down",))
+
+
+def test_a_cluster_that_stays_ill_ends_the_sweep_and_nothing_is_lost(small_sweep: Sweep, store: Store) -> None:
+    with pytest.raises(ClusterError, match="OSD_DOWN") as caught:
+        run_sweep(small_sweep, DeadCluster(), store, Silence(), resume=None, health_limit_seconds=0.6)
+    assert "goes on where it stopped" in caught.value.remedy
+    run = store.run()
+    before = ok_keys(store.samples(run.run_id))
+    assert sum(before.values()) > 0
+    assert not run.finished
+    done = measure(small_sweep, SimulatedTarget(), store, resume=run)
+    assert ok_keys(store.samples(done.run_id)) == whole_plan(small_sweep)
+
+
+def test_waiting_for_health_ends_when_it_is_back() -> None:
+    target = SimulatedTarget()
+    target.fall_ill()
+    notes: list[str] = []
+    wait_until_healthy(target, limit_seconds=5, note=notes.append, sleep=lambda _: None)
+    assert len(notes) == 1
+    assert "OSD_DOWN" in notes[0]
+
+
+class FullStore(Store):
+    """A store whose disk is full after some fio runs."""
+
+    room = 5
+
+    def add_samples(self, run_id, samples, *, fio_json):  # type: ignore[no-untyped-def]
+        if self.room == 0:
+            raise StoreError("database or disk is full")
+        self.room -= 1
+        super().add_samples(run_id, samples, fio_json=fio_json)
+
+
+def test_a_store_without_room_loses_nothing(small_sweep: Sweep, tmp_path: Path) -> None:
+    path = tmp_path / "full.sqlite"
+    with FullStore.open(path, create=True) as store, pytest.raises(StoreError, match="full"):
+        measure(small_sweep, SimulatedTarget(), store)
+    with Store.open(path) as store:
+        run = store.run()
+        assert sum(ok_keys(store.samples(run.run_id)).values()) == 5 * 2
+        done = measure(small_sweep, SimulatedTarget(), store, resume=run)
+        assert ok_keys(store.samples(done.run_id)) == whole_plan(small_sweep)
+
+
+class NoFio(SimulatedEngine):
+    def facts(self):  # type: ignore[no-untyped-def]
+        raise HostError("the program fio is missing")
+
+
+class Untouchable(SimulatedTarget):
+    def apply(
+        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
+    ) -> Applied:
+        raise AssertionError("the target was changed")
+
+
+def test_a_missing_fio_is_found_before_anything_is_touched(small_sweep: Sweep, store: Store) -> None:
+    target = Untouchable()
+    with pytest.raises(HostError):
+        run_sweep(small_sweep, target, store, Silence(), resume=None, engine=NoFio(target))
+    assert store.runs() == []
+
+
+class TypingError(SimulatedTarget):
+    """Answers as a cluster does: there is no such option."""
+
+    def unsupported(self, configurations):  # type: ignore[no-untyped-def]
+        return {"blob": ("this Ceph has no option bluestore_max_blob_siez; did you mean bluestore_max_blob_size?",)}
+
+
+def test_a_mistyped_option_ends_the_sweep_before_it_begins(small_text: str, store: Store) -> None:
+    sweep = parse_sweep(small_text.replace("bluestore_max_blob_size_hdd", "bluestore_max_blob_siez"), file="f")
+    with pytest.raises(InputError) as caught:
+        measure(sweep, TypingError(), store)
+    assert caught.value.where == "small:8, configuration blob"
+    assert "did you mean bluestore_max_blob_size" in caught.value.remedy
+    assert store.runs() == []
+
+
+def test_the_expected_time_is_learnt_from_the_store(small_sweep: Sweep, store: Store) -> None:
+    """A pace of 0.05 makes a run of 1.2 s take 0.06 s: around it is nothing, and applying takes no time."""
+    measure(small_sweep, simulated_target("sim:pace=0.05"), store)
+    times = times_of(store, "sim:pace=0.05")
+    assert times is not None
+    assert times.cell_seconds == 0.0
+    assert times.apply_seconds < 0.1
+    assert times_of(store, "lab:default") is None

@@ -1,0 +1,151 @@
+"""Every target passes the one contract suite; and what is each one's own."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from target_contract import DEFAULT, Harness, TargetContract
+
+from cephfit.cells import CELLS
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.errors import HostError, InputError
+from cephfit.sweep.targets.local import LocalTarget, local_target
+from cephfit.sweep.targets.simulated import SimulatedTarget, simulated_target
+from cephfit.sweep.targets.simulated_truth import true_iops
+from cephfit.units import MIB
+
+READAHEAD = Configuration("readahead", (Setting(Partition.GREATER, "client_disk", "read_ahead_kb", 64),))
+DEFERRED = Configuration("d", (Setting(Partition.CEPH, "osd", "bluestore_prefer_deferred_size_hdd", 0),))
+
+
+class TestSimulated(TargetContract):
+    @pytest.fixture
+    def harness(self) -> Harness:
+        return Harness(SimulatedTarget, DEFERRED, n_clients=2, state=lambda: None)
+
+
+class TestLocalFile(TargetContract):
+    @pytest.fixture
+    def harness(self, tmp_path: Path) -> Harness:
+        path = tmp_path / "volume"
+        return Harness(lambda: LocalTarget(path), Configuration("B"), n_clients=2, state=path.exists)
+
+
+@pytest.mark.root
+class TestLocalDevice(TargetContract):
+    @pytest.fixture
+    def harness(self, loop_device: Callable[[int], Path]) -> Harness:
+        device = loop_device(64 * MIB)
+        queue = Path("/sys/block") / device.name / "queue" / "read_ahead_kb"
+        return Harness(lambda: LocalTarget(device), READAHEAD, n_clients=1, state=queue.read_text)
+
+
+@pytest.mark.root
+@pytest.mark.ceph
+class TestLab(TargetContract):
+    @pytest.fixture
+    def harness(self, lab_cluster: Any) -> Harness:
+        from cephfit.lab.target import LabTarget
+        from cephfit.sweep.admin.rados_admin import RadosAdmin
+
+        def state() -> object:
+            admin = RadosAdmin(lab_cluster.conf)
+            try:
+                options = admin.command("config dump")
+                return [(o["section"], o["name"], o["value"]) for o in options], admin.command("osd pool ls")
+            finally:
+                admin.close()
+
+        return Harness(lambda: LabTarget(lab_cluster), DEFERRED, n_clients=1, state=state)
+
+
+def test_a_simulation_is_told_how_to_behave_and_says_that_it_is_one() -> None:
+    target = simulated_target("sim:noise=0.1,unhealthy=0.2,seed=5")
+    assert (target.simulation.noise, target.simulation.unhealthy, target.simulation.seed) == (0.1, 0.2, 5)
+    assert target.facts()["simulated"] is True
+    with pytest.raises(InputError, match="did you mean 'noise'"):
+        simulated_target("sim:nois=0.1")
+    with pytest.raises(InputError, match="between 0 and 1"):
+        simulated_target("sim:unhealthy=2")
+
+
+def test_the_truth_of_the_simulation_has_effects_and_no_effects() -> None:
+    small_write, large_read = CELLS[3], CELLS[12]
+    assert str(small_write) == "4K-randwrite"
+    assert str(large_read) == "1M-read"
+
+    def truth(configuration: Configuration, cell: Any) -> float:
+        return true_iops(configuration, cell, n_clients=2, iodepth=4)
+
+    assert truth(DEFERRED, small_write) == pytest.approx(truth(DEFAULT, small_write) / 0.72)
+    assert truth(DEFERRED, large_read) == truth(DEFAULT, large_read)
+    assert truth(READAHEAD, small_write) == truth(DEFAULT, small_write)
+
+
+def test_a_local_target_touches_no_file_that_it_did_not_make(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("years of work")
+    target = local_target(f"local:{precious}")
+    with pytest.raises(InputError, match="did not make it"):
+        target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB)
+    target.reset()
+    target.close()
+    assert precious.read_text() == "years of work"
+
+
+def test_a_local_target_has_no_ceph_to_set(tmp_path: Path) -> None:
+    target = local_target(f"local:{tmp_path / 'v'}")
+    for configuration in (DEFERRED, READAHEAD):
+        with pytest.raises(InputError, match="is only a file"):
+            target.unsupported([configuration])
+        with pytest.raises(InputError, match="is only a file"):
+            target.apply(configuration, n_clients=1, volume_nbytes=MIB)
+    target.close()
+    assert not (tmp_path / "v").exists()
+    with pytest.raises(InputError, match="absolute path"):
+        local_target("local:v")
+
+
+def test_a_local_volume_is_filled_with_what_nothing_compresses(tmp_path: Path) -> None:
+    import zlib
+
+    target = local_target(f"local:{tmp_path / 'v'}")
+    target.apply(DEFAULT, n_clients=2, volume_nbytes=MIB)
+    content = (tmp_path / "v").read_bytes()
+    assert len(content) == 2 * MIB
+    assert len(zlib.compress(content)) > 2 * MIB
+    assert [c.fio_options["offset"] for c in target.clients()] == ["0", str(MIB)]
+    target.reset()
+    target.close()
+
+
+@pytest.mark.root
+def test_a_device_that_holds_something_is_refused(loop_device: Callable[[int], Path]) -> None:
+    device = loop_device(16 * MIB)
+    subprocess.run(("mkswap", str(device)), check=True, capture_output=True)
+    target = LocalTarget(device)
+    with pytest.raises(InputError, match="not empty"):
+        target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB)
+    target.close()
+    assert b"SWAPSPACE2" in device.read_bytes()[:8192]
+
+
+@pytest.mark.root
+def test_a_volume_that_finds_no_room_is_an_error(tmp_path: Path) -> None:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    if subprocess.run(("mount", "-t", "tmpfs", "-o", "size=2m", "none", folder), check=False).returncode:
+        pytest.skip("cannot mount a tmpfs")
+    try:
+        target = LocalTarget(folder / "v")
+        with pytest.raises(HostError, match="No space left"):
+            target.apply(DEFAULT, n_clients=1, volume_nbytes=8 * MIB)
+        target.reset()
+        target.close()
+        assert not (folder / "v").exists()
+    finally:
+        subprocess.run(("umount", folder), check=True)
+
+
