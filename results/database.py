@@ -77,7 +77,10 @@ def engine_for(url: URL, *, patience_seconds: float) -> Engine:
 
 
 def _strict_json(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"a value cannot be stored: {error}") from error
 
 
 def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
@@ -108,8 +111,10 @@ def transaction(engine: Engine, name: str, *, writing: bool) -> Iterator[Connect
         raise
     except (DatabaseError, InterfaceError) as error:
         raise _explained(error, name) from error
-    except StatementError as error:  # a value that JSON cannot carry
-        raise StoreError(f"a value cannot be stored: {error.orig}", where=name) from error
+    except StatementError as error:
+        if isinstance(error.orig, StoreError):  # _strict_json's, which some drivers' dialects wrap
+            raise error.orig from None
+        raise
 
 
 def _explained(error: DatabaseError | InterfaceError, name: str) -> StoreError:

@@ -138,8 +138,8 @@ class Store:
                 self._must_know(connection, run_id)
                 fio_run = None
                 if fio_json is not None:
-                    row = {"run_id": run_id, "json_zlib": zlib.compress(fio_json.encode())}
-                    key = connection.execute(insert(schema.fio_runs).values(row)).inserted_primary_key
+                    packed = {"run_id": run_id, "json_zlib": zlib.compress(fio_json.encode())}
+                    key = connection.execute(insert(schema.fio_runs).values(packed)).inserted_primary_key
                     assert key is not None, "one row has one key"
                     fio_run = key[0]
                 for sample in samples:

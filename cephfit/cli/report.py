@@ -1,5 +1,6 @@
 """`cephfit report`: what was found, as a page, as text or as a table."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,7 +113,8 @@ def _write(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise HostError(
             f"the report cannot be written: {error.strerror}", where=str(path), remedy="give another place with -o"
         ) from None

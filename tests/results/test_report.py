@@ -1,0 +1,302 @@
+"""What the report says: the answer first, all facts, and sense when parts are missing."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from example_run import (
+    RUN_ID,
+    SWEEP_TEXT,
+    example_assessment,
+    example_predictions,
+    example_run,
+    example_samples,
+    fill,
+)
+
+from cephfit.cli.report import command
+from cephfit.errors import CephfitError, InputError
+from cephfit.prediction import Verdict
+from cephfit.results import baseline_csv, open_baselines
+from cephfit.results.render import to_html, to_markdown
+from cephfit.results.report_build import read_findings, report_of
+from cephfit.results.report_model import Findings
+from cephfit.results.store import Store
+
+VOID = {"meta", "link", "br", "img", "input", "hr", "col"}
+
+
+class Page(HTMLParser):
+    """Text and structure of a page; complains about tags that do not match."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: dict[str, list[str]] = {}
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and data.strip():
+            self.text.setdefault(self.open[-1], []).append(data.strip())
+
+
+@pytest.fixture(scope="module")
+def findings(finished_store: Path) -> Findings:
+    with Store.open(finished_store) as store:
+        return read_findings(store)
+
+
+def page_of(findings: Findings) -> Page:
+    return Page(to_html(report_of(findings, made_ns=0)))
+
+
+def run_report(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(command, [str(a) for a in arguments], catch_exceptions=True)
+
+
+def test_the_answer_is_in_the_first_lines(findings: Findings) -> None:
+    answer = report_of(findings, made_ns=0).answer
+    best = example_predictions().of("hybrid")
+    assert answer.headline.startswith(
+        f"For the workload pgbench, configuration hybrid is predicted {best.relative / 100:.2f} times the default "
+        "(95 % interval "
+    )
+    assert ", and measured 1." in answer.headline and "5 runs" in answer.headline
+    assert answer.sentences[0].startswith("The worst is throttled: predicted 0.59 times the default")
+    assert answer.sentences[1] == "Not distinguishable from the default: readahead and A-again."
+    assert "in the order predicted; the predicted best was the best of those run" in answer.sentences[2]
+    page = page_of(findings)
+    assert page.text["h1"] == [answer.headline]
+
+
+def test_the_page_is_whole_and_self_contained(findings: Findings) -> None:
+    html = to_html(report_of(findings, made_ns=0))
+    page = Page(html)
+    assert not any(tag in ("script", "iframe", "object", "embed", "img") for tag, _ in page.tags)
+    for tag, attributes in page.tags:
+        for name in ("src", "href", "xlink:href"):
+            assert attributes.get(name, "data:,").startswith(("data:", "#")), (tag, attributes)
+    style = html[html.index("<style>") : html.index("</style>")]
+    assert "url(" not in style and "@import" not in style and "prefers-color-scheme: dark" in style
+
+
+def test_tables_have_headers_and_figures_have_titles(findings: Findings) -> None:
+    html = to_html(report_of(findings, made_ns=0))
+    for table in re.findall(r"<table.*?</table>", html, re.DOTALL):
+        assert '<th scope="col"' in table
+    for figure in re.findall(r"<svg.*?</svg>", html, re.DOTALL):
+        assert 'aria-hidden="true"' in figure or ("<title>" in figure and 'role="img"' in figure)
+    assert html.count("<svg") > 15
+
+
+def test_everything_that_was_measured_is_told(findings: Findings) -> None:
+    text = " ".join(part for parts in page_of(findings).text.values() for part in parts)
+    for fact in (
+        *("lab:default", RUN_ID, "2017", "cold", "fio-3.33", "libaio", "16.2.15 (pacific)", "ntp synchronised"),
+        *("Noise floor", "Cross-check", "556 ok samples", "2 PGs active+recovering while it ran", "No space left"),
+        *("osd.0 and osd.1", "service-time model", "Each run lasted 30 s.", "Round 1", "Seek distance", "Latency"),
+        *("description: the default and five configurations <that differ> &",),
+    ):
+        assert fact in text, fact
+
+
+def test_a_secret_among_the_facts_is_not_shown(findings: Findings) -> None:
+    report = report_of(findings, made_ns=0)
+    for text in (to_html(report), to_markdown(report)):
+        assert "AQDnot-to-be-shown" not in text
+
+
+def test_names_from_the_sweep_file_cannot_become_markup(findings: Findings) -> None:
+    evil = "<img src=x onerror=alert(1)>|`*"
+    samples = tuple(replace(s, key=replace(s.key, configuration=evil)) if s.key.configuration == "hybrid" else s
+                    for s in findings.samples)  # fmt: skip
+    predictions = example_predictions()
+    rows = tuple(
+        replace(p, configuration=evil) if p.configuration == "hybrid" else p for p in predictions.predictions
+    )
+    changed = replace(
+        findings, samples=samples, predictions=replace(predictions, predictions=rows, best=evil), assessment=None
+    )
+    report = report_of(changed, made_ns=0)
+    assert not any(tag == "img" for tag, _ in Page(to_html(report)).tags)
+    assert "<img" not in to_markdown(report).replace("\\<img", "")
+
+
+def test_simulated_figures_say_so_first(findings: Findings) -> None:
+    simulated = replace(findings, run=example_run(target="simulated:hybrid"))
+    report = report_of(simulated, made_ns=0)
+    html = to_html(report)
+    assert report.answer.warning.startswith("Simulated figures")
+    assert html.index("Simulated figures") < html.index("<h1>")
+    assert to_markdown(report).index("Simulated figures") < 80
+    assert "All figures are simulated." in report.caveats
+    assert "Simulated" not in to_html(report_of(findings, made_ns=0))
+
+
+def test_no_better_configuration_is_an_answer_too(findings: Findings) -> None:
+    predictions = example_predictions()
+    rows = tuple(
+        p if p.verdict is Verdict.DEFAULT else replace(p, verdict=Verdict.INDISTINGUISHABLE)
+        for p in predictions.predictions
+    )
+    same = replace(predictions, predictions=rows, best="A", worst="A")
+    answer = report_of(replace(findings, predictions=same, assessment=None), made_ns=0).answer
+    assert answer.headline == (
+        "For the workload pgbench, no configuration is predicted to be distinguishably better than the default, A."
+    )
+    assert "No configuration is predicted to be distinguishably worse than the default." in answer.sentences
+    assert "this is a prediction only" in answer.sentences[-1]
+
+
+def test_a_prediction_that_failed_is_told_as_loudly(findings: Findings) -> None:
+    wrong = replace(example_assessment(), order_held=False, regret_pct=12.34)
+    sentences = report_of(replace(findings, assessment=wrong), made_ns=0).answer.sentences
+    assert "NOT in the order predicted; following the prediction costs 12.3 %" in sentences[-1]
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        {"profile": None},
+        {"assessment": None, "workload_samples": ()},
+        {"profile": None, "predictions": None, "assessment": None, "workload_samples": ()},
+        {"samples": (), "applied": (), "fio": None},
+        {"predictions": None},
+        {"samples": (), "applied": (), "fio": None, "profile": None, "predictions": None, "assessment": None,
+         "workload_samples": ()},
+    ],
+)  # fmt: skip
+def test_any_part_may_be_missing(findings: Findings, missing: dict[str, object]) -> None:
+    report = report_of(replace(findings, **missing), made_ns=0)  # type: ignore[arg-type]
+    page = Page(to_html(report))
+    assert page.text["h1"] == [report.answer.headline]
+    assert report.answer.headline in to_markdown(report).replace("\\", "")
+    if "predictions" in missing:
+        assert report.answer.headline.startswith("The sweep quick on lab:default")
+
+
+def test_an_interval_without_ends_and_a_row_without_values_can_be_shown(findings: Findings) -> None:
+    predictions = example_predictions()
+    open_ended = tuple(
+        replace(p, low=float("-inf"), high=float("inf")) if p.configuration == "hybrid" else p
+        for p in predictions.predictions
+    )
+    assessment = example_assessment()
+    first = replace(assessment.rows[0], measured_relative=None, measured_low=None, measured_high=None, values=())
+    changed = replace(
+        findings,
+        predictions=replace(predictions, predictions=open_ended, noise_floor=float("inf")),
+        assessment=replace(assessment, rows=(first, *assessment.rows[1:]), order_held=None, regret_pct=None),
+    )
+    report = report_of(changed, made_ns=0)
+    assert "(its interval is not known)" in report.answer.headline
+    assert "too few values to judge" in report.answer.sentences[-1]
+    assert "gave as few as 0 values" in " ".join(report.caveats)
+    Page(to_html(report))
+
+
+def test_an_unfinished_run_says_so(findings: Findings) -> None:
+    report = report_of(replace(findings, run=example_run()), made_ns=0)
+    assert any("not finished" in caveat for caveat in report.caveats)
+
+
+def test_markdown_tables_are_tables(findings: Findings) -> None:
+    text = to_markdown(report_of(findings, made_ns=0))
+    assert text.splitlines()[2].startswith("**For the workload pgbench, configuration hybrid is predicted")
+    tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert len(tables) >= 10
+    for table in tables:
+        lines = table.splitlines()
+        assert re.fullmatch(r"\|(-+:?\|)+", lines[1]), lines[:2]
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
+        assert len(widths) == 1, lines[:3]
+    assert "    measurement: {repeats: 2, clients: 2, seed: 2017}" in text and SWEEP_TEXT.count("\n") == 7
+
+
+def test_the_command_writes_a_page_and_tells_the_answer(finished_store: Path, tmp_path: Path) -> None:
+    result = run_report("--store", finished_store, "-o", tmp_path / "deep" / "report.html")
+    assert result.exit_code == 0, result.output
+    assert "configuration hybrid is predicted" in result.output
+    assert (tmp_path / "deep" / "report.html").read_text().startswith("<!DOCTYPE html>")
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["report.html"]
+
+
+def test_the_command_gives_one_json_document(finished_store: Path, tmp_path: Path) -> None:
+    result = run_report("--store", finished_store, "-o", tmp_path / "r", "--format", "md", "--json")
+    document = json.loads(result.output)
+    assert document["run"] == RUN_ID and document["format"] == "md" and document["warning"] == ""
+    assert document["answer"].startswith("For the workload pgbench")
+
+
+def test_csv_of_samples_has_a_row_for_every_sample(finished_store: Path) -> None:
+    result = run_report("--store", finished_store, "-o", "-", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(result.output)))
+    samples = [s for group in example_samples() for s in group]
+    assert len(rows) == len(samples)
+    for row, sample in zip(rows, samples, strict=True):
+        assert row["state"] == sample.state and row["reason"] == sample.reason
+        assert (row["iops"] == "") == (sample.metrics is None)
+        if sample.metrics is not None:
+            assert float(row["iops"]) == sample.metrics.iops
+            assert float(row["latency_p99_ns"]) == sample.metrics.latency_percentiles_ns[99.0]
+
+
+def test_csv_of_baselines_is_what_map_takes(finished_store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "baselines.csv"
+    assert run_report("--store", finished_store, "-o", path, "--what", "baselines").exit_code == 0
+    assert baseline_csv.read(path).cells == open_baselines(finished_store).cells
+
+
+def test_csv_of_predictions(finished_store: Path) -> None:
+    result = run_report("--store", finished_store, "-o", "-", "--format", "csv", "--what", "predictions")
+    rows = list(csv.DictReader(io.StringIO(result.output)))
+    expected = example_predictions()
+    assert [row["configuration"] for row in rows] == [p.configuration for p in expected.predictions]
+    assert [float(row["relative"]) for row in rows] == [p.relative for p in expected.predictions]
+
+
+def test_what_cannot_be_written_is_said(finished_store: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with Store.open(tmp_path / "bare.db", create=True) as store:
+        fill(store, documents=False)
+    for arguments, said in (
+        (("--store", finished_store, "-o", tmp_path / "report.pdf"), "does not tell the format"),
+        (("--store", finished_store, "-o", tmp_path / "file" / "r.html"), "cannot be written"),
+        (("--store", finished_store, "-o", "-", "--format", "md", "--json"), "cannot both go"),
+        (("--store", tmp_path / "none.db", "-o", tmp_path / "r.html"), "no store of results"),
+        (("--store", finished_store, "--run", "x", "-o", tmp_path / "r.html"), "there is no run 'x'"),
+        (
+            ("--store", tmp_path / "bare.db", "-o", tmp_path / "r.csv", "--what", "predictions"),
+            "no predictions yet",
+        ),
+    ):
+        result = run_report(*arguments)
+        assert isinstance(result.exception, CephfitError), result.output
+        assert said in str(result.exception)
+
+
+def test_a_document_of_another_version_is_named(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "r.db", create=True) as store:
+        store.add_run(example_run())
+        store.put_document(RUN_ID, "predictions", {"schema_version": 7})
+        with pytest.raises(InputError, match=f"run {RUN_ID}: predictions: schema_version is 7"):
+            read_findings(store)

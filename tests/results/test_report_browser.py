@@ -1,0 +1,52 @@
+"""The page in a real browser."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from example_run import example_predictions
+
+from cephfit.results.render import to_html
+from cephfit.results.report_build import read_findings, report_of
+from cephfit.results.store import Store
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
+]
+
+
+def load(page: Path, profile: Path) -> tuple[str, list[str]]:
+    """(the document as the browser has it, what it said on its console)."""
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+    options += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}"]
+    found = subprocess.run(
+        [str(CHROMIUM), *options, "--enable-logging=stderr", "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=True,
+    )
+    return found.stdout, [line for line in found.stderr.splitlines() if "CONSOLE" in line]
+
+
+def test_the_page_loads_without_network_or_complaint_and_gives_the_answer(
+    finished_store: Path, tmp_path: Path
+) -> None:
+    with Store.open(finished_store) as store:
+        html = to_html(report_of(read_findings(store), made_ns=0))
+    page = tmp_path / "report.html"
+    page.write_text(html, encoding="utf-8")
+    document, console = load(page, tmp_path / "profile")
+    assert console == []
+    best = example_predictions().of("hybrid")
+    assert f"configuration hybrid is predicted {best.relative / 100:.2f} times the default" in document
+    assert document.count("<svg") == html.count("<svg")
+
+    # The page's policy forbids every fetch, and a fetch would be seen here: the test could fail.
+    page.write_text(html.replace("</body>", '<img src="http://127.0.0.1:9/x.png"></body>'), encoding="utf-8")
+    _, console = load(page, tmp_path / "profile")
+    assert len(console) == 1 and "Content Security Policy" in console[0]

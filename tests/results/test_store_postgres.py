@@ -1,0 +1,79 @@
+"""The same store in PostgreSQL: nothing in it may be SQLite's own."""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from example_run import RUN_ID, example_assessment, example_run, example_samples, fill
+
+from cephfit.errors import StoreError
+from cephfit.results.report_build import read_findings
+from cephfit.results.store import Store
+
+
+def _program(name: str) -> str | None:
+    versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    return shutil.which(name) or (str(versions[-1]) if versions else None)
+
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.skipif(_program("initdb") is None, reason="there is no PostgreSQL on this machine"),
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """URL of a database in a fresh server on loopback; PostgreSQL does not run as root."""
+    pytest.importorskip("psycopg", reason="the driver is not installed: pip install 'cephfit[postgres]'")
+    user = "nobody" if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory(prefix="cephfit-pg-") as folder:
+        if user is not None:
+            entry = pwd.getpwnam(user)
+            os.chown(folder, entry.pw_uid, entry.pw_gid)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        data = f"{folder}/data"
+        run = {"check": True, "user": user, "stdout": subprocess.DEVNULL, "cwd": folder}
+        initdb, pg_ctl = _program("initdb"), _program("pg_ctl")
+        assert initdb is not None and pg_ctl is not None
+        subprocess.run([initdb, "-D", data, "-U", "cephfit", "-A", "trust", "-N"], **run)
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
+        subprocess.run([pg_ctl, "-D", data, "-w", "-l", f"{folder}/log", "-o", options, "start"], **run)
+        try:
+            yield f"postgresql+psycopg://cephfit:hunter2@127.0.0.1:{port}/postgres"
+        finally:
+            subprocess.run([pg_ctl, "-D", data, "-m", "immediate", "stop"], **run)
+
+
+def test_the_whole_run_goes_in_and_comes_out(server: str) -> None:
+    with Store.open(server, create=True) as store:
+        fill(store)
+        expected = [s for group in example_samples() for s in group]
+        assert store.samples(RUN_ID) == expected
+        with pytest.raises(StoreError, match="stored once"):
+            store.add_samples(RUN_ID, expected[:2], fio_json=None)
+        with pytest.raises(StoreError, match="there is a run"):
+            store.add_run(example_run())
+        with pytest.raises(StoreError, match="cannot be stored"):
+            store.put_document(RUN_ID, "profile", {"share": float("nan")})
+    with Store.open(server) as store:
+        findings = read_findings(store)
+    assert findings.assessment == example_assessment()
+    assert findings.run.finished and findings.fio is not None
+    assert "hunter2" not in findings.store
+
+
+def test_a_database_without_a_store_or_without_a_server_is_said(server: str) -> None:
+    with pytest.raises(StoreError, match="not a store of results"):
+        Store.open(server.replace("/postgres", "/template1"))
+    with pytest.raises(StoreError) as caught:
+        Store.open("postgresql+psycopg://me:hunter2@127.0.0.1:1/none")
+    assert "hunter2" not in str(caught.value)
