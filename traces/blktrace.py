@@ -27,6 +27,10 @@ _LOSS_NOTE_NBYTES = 64
 
 _TIME_MAX = 1 << 62
 
+_WHAT_MASK = 0xFFFF & ~record.CGROUP_TAG | record.NOTIFY << 16
+"""What a record says, with the bit that makes it a notification: those have numbers of their own."""
+_WHAT_NOTIFY = 0xFFFF
+
 _WHAT = {Action.QUEUE: record.QUEUE, Action.ISSUE: record.ISSUE}
 
 
@@ -94,8 +98,10 @@ class SequenceGaps:
 
     def count(self, rows: NDArray[np.void]) -> int:
         lost = 0
-        for cpu in np.unique(rows["cpu"]).tolist():
-            numbers = rows["sequence"][rows["cpu"] == cpu].astype(np.int64)
+        cpus = rows["cpu"]
+        alone = len(rows) and (cpus == cpus[0]).all()
+        for cpu in [int(cpus[0])] if alone else np.unique(cpus).tolist():
+            numbers = rows["sequence"][slice(None) if alone else cpus == cpu].astype(np.int64)
             numbers = numbers[numbers > 0]
             if not len(numbers):
                 continue
@@ -222,42 +228,41 @@ def _sorted_by_time(blocks: list[RecordBlock]) -> RecordBlock:
 
 
 def _events(block: RecordBlock, action: Action, gaps: SequenceGaps) -> BlockEvents:
-    rows = block.rows
-    raw_action = rows["action"].astype(np.int64)
-    category = raw_action >> 16
-    notify = (category & record.NOTIFY) != 0
-    what = np.where(notify, 0, raw_action & 0xFFFF & ~record.CGROUP_TAG)
-    issue = what == _WHAT[action]
-    complete = what == record.COMPLETE
-    nbytes = rows["bytes"].astype(np.int64)
-    impossible = rows["sector"] >= _SECTORS_MAX
+    raw_action = block.rows["action"].astype(np.int64)
+    what = raw_action & _WHAT_MASK
+    counts = np.bincount(np.minimum(what, _WHAT_NOTIFY), minlength=1)
+    events = {name: int(counts[i]) for i, name in record.ACTION_NAMES.items() if i < len(counts) and counts[i]}
 
+    wanted = np.flatnonzero((what == _WHAT[action]) | (what == record.COMPLETE))
+    rows = block.rows[wanted]
+    category = raw_action[wanted] >> 16
+    complete = what[wanted] == record.COMPLETE
+    nbytes = rows["bytes"].astype(np.int64)
     reasons = {
         "passthrough": (category & record.PASSTHROUGH) != 0,
         "discard": (category & record.DISCARD) != 0,
         "flush": (nbytes == 0) & ((category & record.FLUSH) != 0),
         "zero length": nbytes == 0,
-        "no valid sector": impossible,
+        "no valid sector": rows["sector"] >= _SECTORS_MAX,
     }
     skipped: dict[str, int] = {}
-    unfit = np.zeros(len(rows), bool)
+    fit = np.ones(len(rows), bool)
     for reason, holds in reasons.items():
-        n = int((issue & holds & ~unfit).sum())
+        n = int(np.count_nonzero(holds & fit & ~complete))
         if n:
             skipped[reason] = n
-        unfit |= holds
-    kept = np.flatnonzero((issue | complete) & ~unfit)
-    counts = np.bincount(what[~notify], minlength=1)[: max(record.ACTION_NAMES) + 1]
-    events = {record.ACTION_NAMES[i]: int(n) for i, n in enumerate(counts) if n and i in record.ACTION_NAMES}
+        fit &= ~holds
+    if not fit.all():
+        rows, category, complete, nbytes = rows[fit], category[fit], complete[fit], nbytes[fit]
     return BlockEvents(
-        is_completion=complete[kept],
-        time_ns=_times(rows[kept]),
-        op=((category[kept] & record.WRITE) != 0).astype(np.uint8),
-        lbn=rows["sector"][kept].astype(np.int64),
-        nbytes=nbytes[kept],
-        device=rows["device"][kept].astype(np.int64),
+        is_completion=complete,
+        time_ns=_times(rows),
+        op=((category & record.WRITE) != 0).astype(np.uint8),
+        lbn=rows["sector"].astype(np.int64),
+        nbytes=nbytes,
+        device=rows["device"].astype(np.int64),
         skipped=skipped,
         events=events,
         stacked=block.stacked,
-        lost=block.lost + gaps.count(rows),
+        lost=block.lost + gaps.count(block.rows),
     )

@@ -80,23 +80,27 @@ def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
 
 
 def _apart(events: BlockEvents, disks: dict[int, int]) -> tuple[Accesses, Completions]:
-    known = np.array(sorted(disks), np.int64)
-    index = np.array([disks[int(d)] for d in known] or [0], np.int32)
-    place = np.minimum(np.searchsorted(known, events.device), max(len(known) - 1, 0))
-    is_known = known[place] == events.device if len(known) else np.zeros(len(events.device), bool)
-    disk = index[place]
-    a = ~events.is_completion
-    c = events.is_completion & is_known
+    if len(disks) == 1 and (events.device == next(iter(disks))).all():
+        disk = np.zeros(len(events.device), np.int32)
+        is_known = np.True_
+    else:
+        known = np.array(sorted(disks), np.int64)
+        index = np.array([disks[int(d)] for d in known] or [0], np.int32)
+        place = np.minimum(np.searchsorted(known, events.device), max(len(known) - 1, 0))
+        is_known = known[place] == events.device if len(known) else np.zeros(len(events.device), bool)
+        disk = index[place]
+    a = np.flatnonzero(~events.is_completion)
+    c = np.flatnonzero(events.is_completion & is_known)
     accesses = Accesses(
         events.time_ns[a],
         events.op[a],
         events.lbn[a],
         events.nbytes[a],
         disk[a],
-        np.full(int(a.sum()), PENDING, np.int64),
+        np.full(len(a), PENDING, np.int64),
     )
     return accesses, Completions(
-        events.time_ns[c], events.lbn[c], events.nbytes[c], disk[c], np.cumsum(a)[c].astype(np.int64)
+        events.time_ns[c], events.lbn[c], events.nbytes[c], disk[c], np.searchsorted(a, c)
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.access import OP_READ, OP_WRITE
+from cephfit.access import OP_WRITE
 from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES, SIZE_BINS
 from cephfit.traces import limits
 from cephfit.traces.columns import n_blocks
@@ -24,7 +24,6 @@ KINDS = ("all", "read", "write")
 
 _ALL, _READ, _WRITE = range(3)
 _EDGES = np.array(SIZE_BIN_EDGES, np.int64)
-_TIME_NS = limits.TIME_US * NS_PER_US
 
 FINE_PER_OCTAVE = 32
 """Buckets per doubling in the fine histograms behind percentiles: their relative error is below 1/32."""
@@ -101,29 +100,25 @@ class Tally:
         """Count consecutive accesses of one disk, columns as in AccessBatch, at least one row."""
         tally = cls(earliest_ns=int(time_ns.min()), latest_ns=int(time_ns.max()))
         size_bin = np.searchsorted(_EDGES, nbytes, side="left")
-        size_bucket = np.searchsorted(limits.SIZE_NBYTES, nbytes, side="left")
         last_lbn = lbn + n_blocks(nbytes) - 1
-        reads = np.flatnonzero(op == OP_READ)
-        rows: dict[int, NDArray[np.int64] | slice] = {
-            _ALL: slice(None),
-            _READ: slice(None) if len(reads) == len(op) else reads,
-            _WRITE: slice(0, 0) if len(reads) == len(op) else np.flatnonzero(op == OP_WRITE),
-        }
-        for kind, mine in rows.items():
-            if not len(lbn[mine]):
-                continue
-            tally._count_moves(kind, time_ns[mine], lbn[mine], last_lbn[mine], size_bin[mine])
-            tally.size[kind] += np.bincount(size_bucket[mine], minlength=tally.size.shape[1])
-            if latency_ns is not None:
-                _add_times(tally.latency[kind], tally.fine_latency[kind], latency_ns[mine])
-            if outstanding is not None:
-                # vscsiStats counts the new access, too.
-                depth = outstanding[mine]
-                bucket = np.searchsorted(limits.OUTSTANDING, depth[depth >= 0] + 1, side="left")
-                tally.outstanding[kind] += np.bincount(bucket, minlength=tally.outstanding.shape[1])
-        for i, kind in enumerate((_READ, _WRITE)):
-            tally.nbytes[i] = nbytes[rows[kind]].sum()
-            tally.accesses[i] = np.bincount(size_bin[rows[kind]], minlength=len(SIZE_BINS))
+        tally._count_moves(_ALL, time_ns, lbn, last_lbn, size_bin)
+        is_write = op == OP_WRITE
+        n_writes = int(np.count_nonzero(is_write))
+        for kind, n, mine in ((_READ, len(op) - n_writes, ~is_write), (_WRITE, n_writes, is_write)):
+            rows: slice | NDArray[np.intp] = slice(None) if n == len(op) else np.flatnonzero(mine)
+            if n:
+                tally._count_moves(kind, time_ns[rows], lbn[rows], last_lbn[rows], size_bin[rows])
+                tally.nbytes[kind - _READ] = nbytes[rows].sum()
+                tally.accesses[kind - _READ] = np.bincount(size_bin[rows], minlength=len(SIZE_BINS))
+                tally.size[kind] = limits.SIZE_BUCKETS.count(nbytes[rows])
+                if latency_ns is not None:
+                    _add_times(tally.latency[kind], tally.fine_latency[kind], latency_ns[rows])
+                if outstanding is not None:
+                    depth = outstanding[rows]
+                    # vscsiStats counts the new access, too.
+                    tally.outstanding[kind] = limits.OUTSTANDING_BUCKETS.count(depth[depth >= 0] + 1)
+        for counts in (tally.size, tally.latency, tally.fine_latency, tally.outstanding):
+            counts[_ALL] = counts[_READ] + counts[_WRITE]
         return tally
 
     def _count_moves(
@@ -144,8 +139,7 @@ class Tally:
         self, kind: int, distance: NDArray[np.int64], size_bin: NDArray[np.int64], gap_ns: NDArray[np.int64]
     ) -> None:
         """Count distances from the access before, in LBN, and the times since it."""
-        bucket = np.searchsorted(limits.DISTANCE_LBN, distance, side="left")
-        self.distance[kind] += np.bincount(bucket, minlength=self.distance.shape[1])
+        self.distance[kind] += limits.DISTANCE_BUCKETS.count(distance)
         forward = gap_ns >= 0
         self.clock_steps_back[kind] += len(gap_ns) - int(np.count_nonzero(forward))
         _add_times(self.interarrival[kind], self.fine_interarrival[kind], gap_ns)
@@ -201,8 +195,10 @@ class Tally:
 
 def _add_times(counts: NDArray[np.int64], fine: NDArray[np.int64], time_ns: NDArray[np.int64]) -> None:
     """Add times >= 0 (others are unknown) to a histogram in vscsiStats' limits and to the fine one."""
-    known = time_ns[time_ns >= 0]
-    counts += np.bincount(np.searchsorted(_TIME_NS, known, side="left"), minlength=len(counts))
+    is_known = time_ns >= 0
+    known = time_ns if is_known.all() else time_ns[is_known]
+    # Rounded up, because a time that is a little above a limit in microseconds belongs to the next bucket.
+    counts += limits.TIME_BUCKETS.count((known + (NS_PER_US - 1)) // NS_PER_US)
     fine += np.bincount(fine_bucket(known), minlength=len(fine))
 
 

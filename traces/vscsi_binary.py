@@ -44,6 +44,9 @@ _OTHERS = {
 }
 """SCSI operation codes: READ(6), (10), (12), (16); WRITE(6), (10), (12), (16) and WRITE AND VERIFY; the rest."""
 
+_IS_READ = np.isin(np.arange(256), _READS)
+_IS_WRITE = np.isin(np.arange(256), _WRITES)
+
 
 class VscsiBinaryReader(StreamReader):
     """One record of 32 (version 1) or 40 bytes (version 2) for each SCSI command, one disk in a file."""
@@ -101,9 +104,11 @@ def _not_a_record(stream: TraceStream, offset: int) -> InputError:
 
 def _batch(rows: NDArray[np.void], disks: tuple[str, ...], in_flight: InFlight) -> AccessBatch:
     command = rows["cmd"]
-    is_read, is_write = np.isin(command, _READS), np.isin(command, _WRITES)
+    counts = np.bincount(command, minlength=256)
+    is_read, is_write = _IS_READ[command], _IS_WRITE[command]
     skipped: dict[str, int] = {}
-    for code, n in zip(*np.unique(command[~(is_read | is_write)], return_counts=True), strict=True):
+    for code in np.flatnonzero(counts * ~(_IS_READ | _IS_WRITE)):
+        n = counts[code]
         reason = _OTHERS.get(int(code), f"SCSI command 0x{int(code):02x}")
         skipped[reason] = skipped.get(reason, 0) + int(n)
     fit = is_read | is_write
@@ -116,14 +121,14 @@ def _batch(rows: NDArray[np.void], disks: tuple[str, ...], in_flight: InFlight) 
         if n_unfit:
             skipped[reason] = n_unfit
         fit &= ~unfit
-    kept = rows[fit]
+    kept = rows if fit.all() else rows[fit]
     timed = "rt" in (rows.dtype.names or ())
     latency = np.full(len(kept), UNKNOWN_LATENCY, np.int64)
     if timed:
         latency = np.where(kept["rt"] < _TIME_US_MAX, kept["rt"].astype(np.int64) * NS_PER_US, UNKNOWN_LATENCY)
     columns = Accesses(
         kept["ts"].astype(np.int64) * NS_PER_US,
-        np.where(is_read[fit], OP_READ, OP_WRITE).astype(np.uint8),
+        np.where(_IS_READ[kept["cmd"]], OP_READ, OP_WRITE).astype(np.uint8),
         kept["lbn"].astype(np.int64),
         kept["len"].astype(np.int64),
         np.zeros(len(kept), np.int32),
