@@ -217,9 +217,9 @@ class Lab:
         with ExitStack() as stack:
             if place.is_dir():
                 stack.enter_context(registry.working_on(place))
-            remains.remove_all(place, throttle)
             if throttle is not None and record is not None:
                 remains.clear_forgotten([Path(device) for device in record.devices.values()], throttle)
+            remains.remove_all(place, throttle)
             registry.release(name)
 
     def down(self) -> None:

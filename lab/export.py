@@ -110,11 +110,14 @@ def attach(
     detach(image, pool=pool, folder=folder)
     home.mkdir(parents=True)
     (home / _RECORD).write_text(json.dumps(asdict(record), indent=1))
-    device = export.attach()
-    if device_nbytes(device) != nbytes:
-        found = device_nbytes(device)
+    try:
+        device = export.attach()
+        if device_nbytes(device) != nbytes:
+            found = device_nbytes(device)
+            raise ClusterError(f"the image has {found} bytes, not {nbytes}", where=f"{pool}/{image}")
+    except BaseException:
         detach(image, pool=pool, folder=folder)
-        raise ClusterError(f"the image has {found} bytes, not {nbytes}", where=f"{pool}/{image}")
+        raise
     return device
 
 

@@ -10,12 +10,6 @@ from cephfit.protocols import CephAdmin
 _POLL_SECONDS = 0.2
 
 
-def up_from(admin: CephAdmin) -> dict[int, int]:
-    """The map epoch at which each OSD that is up came up."""
-    osds = admin.command("osd dump")["osds"]
-    return {o["osd"]: o["up_from"] for o in osds if o["up"]}
-
-
 def _unready_pgs(pgs: Collection[Mapping[str, Any]], since: Mapping[int, int]) -> str:
     """Why the PGs cannot be trusted yet; empty if they can.
 
@@ -34,19 +28,17 @@ def _unready_pgs(pgs: Collection[Mapping[str, Any]], since: Mapping[int, int]) -
 
 
 def _unready(admin: CephAdmin, osds: Collection[int], before: Mapping[int, int]) -> str:
-    now = up_from(admin)
+    osd_map = admin.command("osd dump")
+    now = {o["osd"]: o["up_from"] for o in osd_map["osds"] if o["up"]}
     waiting = [osd for osd in osds if osd not in now or now[osd] <= before.get(osd, 0)]
     if waiting:
         return f"OSDs {', '.join(map(str, sorted(waiting)))} are not up"
-    status = admin.command("status")
-    n_pgs = sum(pool["pg_num"] for pool in admin.command("osd dump")["pools"])
+    n_pgs = sum(pool["pg_num"] for pool in osd_map["pools"])
     pgs = admin.command("pg ls")["pg_stats"]
     if len(pgs) != n_pgs:
         return f"{len(pgs)} of {n_pgs} PGs are known to the manager"
     since = {osd: now[osd] for osd in before if osd in now}
-    return _unready_pgs(pgs, since) or (
-        "" if status["health"]["status"] == "HEALTH_OK" else ", ".join(status["health"]["checks"])
-    )
+    return _unready_pgs(pgs, since) or ", ".join(admin.command("health")["checks"])
 
 
 def wait_whole(

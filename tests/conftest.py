@@ -3,12 +3,16 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cephfit.errors import HostError
 from cephfit.lab.machine import find_program
 from cephfit.lab.postgres import find_binaries
+
+if TYPE_CHECKING:
+    from cephfit.lab.cluster import Lab
 
 _CEPH_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "qemu-storage-daemon", "losetup")
 
@@ -52,7 +56,7 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def lab_cluster(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+def lab_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Lab"]:
     """A running lab for the whole session, a ``cephfit.lab.cluster.Lab``; mark the test ``root`` and ``ceph``."""
     from cephfit.lab.cluster import Lab
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cephfit.errors import ClusterError
 from cephfit.lab import disks, export, processes
 from cephfit.lab.bootstrap import crush_map_text
 from cephfit.lab.cluster import Lab
@@ -145,11 +146,18 @@ def test_devices_are_the_images(lab_cluster: Lab, image: Callable[[str], Path]) 
     assert not any(rbd(lab_cluster, "export", "--no-progress", "rbd/one", "-"))
 
 
-def test_an_image_that_is_not_there_is_named(lab_cluster: Lab) -> None:
-    with pytest.raises(Exception, match=r"rbd/absent: the image cannot be attached: .*No such file"):
+def test_an_image_that_is_not_there_is_named(lab_cluster: Lab, traces_of: TracesOf) -> None:
+    with pytest.raises(ClusterError, match=r"the image cannot be attached: .*No such file"):
         export.attach("absent", pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=IMAGE_NBYTES)
-    export.detach("absent", pool="rbd", folder=lab_cluster.folder)
-    assert ("rbd", "absent") not in export.attached(lab_cluster.folder)
+    assert traces_of(lab_cluster.folder / "exports" / "rbd@absent") == []
+
+
+def test_an_image_of_another_size_is_refused(lab_cluster: Lab, image: Callable[[str], Path]) -> None:
+    image("short")
+    with pytest.raises(ClusterError, match=f"the image has {IMAGE_NBYTES} bytes, not {2 * IMAGE_NBYTES}"):
+        export.attach(
+            "short", pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=2 * IMAGE_NBYTES
+        )
 
 
 @pytest.mark.skipif(export.export_path() != "fuse", reason="this kernel has a shorter way than FUSE")
@@ -262,7 +270,8 @@ def test_postgres_dies_with_cephfit_and_is_cleaned_up_after(
 ) -> None:
     device = image("pg-killed", 400 << 20)
     code = (
-        "import sys; from pathlib import Path; from cephfit.lab.pgbench import *; from cephfit.protocols import Client\n"
+        "import sys; from pathlib import Path\n"
+        "from cephfit.lab.pgbench import PgBench, PgBenchSpec; from cephfit.protocols import Client\n"
         "client = Client('c0', {}, 400 << 20, Path(sys.argv[1]))\n"
         "work = PgBench(PgBenchSpec(scale=1, warmup_seconds=0, max_wal_nbytes=64 << 20))\n"
         "work.prepare(client); print('prepared', flush=True); work.run(client, 60)"
@@ -308,6 +317,12 @@ def test_a_second_lab_its_accidents_and_its_end(
     assert (healed.returncode, json.loads(healed.stdout)["health"]) == (0, "HEALTH_OK"), healed.stderr
 
     second = Lab.open("second")
+    processes.kill(processes.of_folder(folder))  # as after a power cut: no daemon, no loop device
+    for osd in second.osd_ids():
+        disks.detach_loop(second.osd_disk(osd))
+    booted = cephfit("lab", "start", "--name", "second", "--json")
+    assert (booted.returncode, json.loads(booted.stdout)["health"]) == (0, "HEALTH_OK"), booted.stderr
+    assert all(d["limits"] for d in json.loads(booted.stdout)["osd_disks"])
     rbd(second, "create", "rbd/x", "--size", "64M")
     device = export.attach("x", pool="rbd", conf=second.conf, folder=folder, nbytes=64 << 20)
     subprocess.run(["mkfs.ext4", "-q", str(device)], check=True)
