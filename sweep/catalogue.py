@@ -132,7 +132,7 @@ def reason_against(setting: Setting, catalogue: Catalogue | None, *, where: str 
         where: the setting's place, for errors.
 
     Raises:
-        InputError: no release ever had such a setting: a typing error.
+        InputError: no such scope, section, pool or image setting: a typing error whatever the release.
     """
     if setting.partition is Partition.CEPH:
         return _reason_against_option(setting, catalogue, where)
@@ -153,7 +153,7 @@ def unsupported(
     applied do not appear.
 
     Raises:
-        InputError: a setting that no release ever had.
+        InputError: a scope, section, pool or image setting that no release ever had.
     """
     reasons: dict[str, tuple[str, ...]] = {}
     for configuration in configurations:
@@ -171,9 +171,8 @@ def _reason_against_option(setting: Setting, catalogue: Catalogue | None, where:
         return unknown_option(setting.key) if setting.key in REMOVED_OPTIONS else ""
     option = catalogue.find(setting.key)
     if option is None:
-        if setting.key in REMOVED_OPTIONS or setting.key.startswith(FILESTORE_PREFIXES):
-            return unknown_option(setting.key, catalogue.names())
-        option = catalogue.option(setting.key, where=where)
+        hint = _nearest(setting.key, catalogue.names())
+        return unknown_option(setting.key, catalogue.names()) + (f"; {hint}" if hint else "")
     if option.acts_at_creation_only:
         return f"{setting.key} acts only when an OSD is created; a sweep does not make OSDs anew"
     if kind in ("mon", "mgr") and not option.acts_at_runtime:

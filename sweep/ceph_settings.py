@@ -63,11 +63,9 @@ class CephSettings:
             InputError: an option does not exist.
             ClusterError: the cluster refuses a value, in its own words.
         """
-        wanted = {(s.scope, s.key): as_ceph_writes(s.value) for s in configuration.within(Partition.CEPH)}
-        for _, key in wanted:
-            self._catalogue.option(key, where=f"configuration {configuration.name}")
-        stored = stored_settings(self._admin)
         daemons = running_daemons(self._admin)
+        wanted = self._places(configuration, daemons)
+        stored = stored_settings(self._admin)
         for place, value in {**self._originals(), **wanted}.items():
             if not self._same(place[1], stored.get(place), value):
                 self._change(place, stored.get(place), value, daemons)
@@ -101,6 +99,27 @@ class CephSettings:
         """Everything is as it was; nothing is left to undo."""
         for entry in self._journal.entries(_CONFIG):
             self._journal.forget(_CONFIG, entry.place)
+
+    def _places(self, configuration: Configuration, daemons: Sequence[Daemon]) -> dict[Place, str]:
+        """What is to stand in the config store for a configuration.
+
+        A starting OSD asks the monitors for its options before it has said its device class and place, so a
+        masked section reaches it too late for what is read once at the start: the value looks right afterwards
+        and has no effect. Such settings are given to each OSD concerned by its name.
+        """
+        settings = tuple(configuration.within(Partition.CEPH))
+        where = f"configuration {configuration.name}"
+        places: dict[Place, str] = {}
+        for setting in settings:
+            if "/" not in setting.scope or self._catalogue.option(setting.key, where=where).acts_at_runtime:
+                self._catalogue.option(setting.key, where=where)
+                places[setting.scope, setting.key] = as_ceph_writes(setting.value)
+                continue
+            rivals = [s.scope for s in settings if s.key == setting.key]
+            for daemon in concerned(setting.scope, daemons):
+                if daemon.kind == "osd" and strongest(rivals, daemon) == setting.scope:
+                    places[daemon.name, setting.key] = as_ceph_writes(setting.value)
+        return places
 
     def _originals(self) -> dict[Place, str | None]:
         originals: dict[Place, str | None] = {}
@@ -149,7 +168,7 @@ class CephSettings:
                 mismatches.append(
                     f"no running daemon is in section {setting.scope}, so {setting.key} has no effect"
                 )
-        mismatches += self._leftovers({(s.scope, s.key) for s in settings}, daemons, differences)
+        mismatches += self._leftovers(set(self._places(configuration, daemons)), daemons, differences)
         return ReadBack(values, tuple(mismatches))
 
     def _leftovers(

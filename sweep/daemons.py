@@ -38,17 +38,22 @@ def running_daemons(admin: CephAdmin) -> tuple[Daemon, ...]:
 
 
 def _osds(tree: Mapping[str, Any]) -> list[Daemon]:
-    parents = {child: node for node in tree["nodes"] for child in node.get("children", ())}
-    found = []
+    # An OSD may hang in several trees (a root of its own for some rule); it is listed under each. The first counts.
+    parents: dict[int, Mapping[str, Any]] = {}
     for node in tree["nodes"]:
-        if node["type"] != "osd" or node["status"] != "up":
+        for child in node.get("children", ()):
+            parents.setdefault(child, node)
+    found: dict[str, Daemon] = {}
+    for node in tree["nodes"]:
+        if node["type"] != "osd" or node["status"] != "up" or str(node["id"]) in found:
             continue
-        location, above = {}, parents.get(node["id"])
+        location: dict[str, str] = {}
+        above = parents.get(node["id"])
         while above is not None:
             location[above["type"]] = above["name"]
             above = parents.get(above["id"])
-        found.append(Daemon("osd", str(node["id"]), node.get("device_class", ""), location))
-    return sorted(found, key=lambda d: int(d.id))
+        found[str(node["id"])] = Daemon("osd", str(node["id"]), node.get("device_class", ""), location)
+    return sorted(found.values(), key=lambda d: int(d.id))
 
 
 def rank(section: str, daemon: Daemon) -> int | None:

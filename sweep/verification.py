@@ -80,12 +80,13 @@ def verify(
 
     Raises:
         ClusterError: the target is unhealthy for longer than a limit, or cannot take a configuration.
-        InputError: a configuration is not named.
+        InputError: no configuration is named, or the store has samples of this workload run otherwise.
     """
     configurations = tuple(configurations)
     if not configurations:
         raise InputError("no configuration is to be verified")
     name = trial.workload.name
+    _refuse_another_trial(trial, store, run_id)
     runner = _Runner(target, trial, store, run_id, progress)
     order = order_of(configurations, trial)
     progress.start(f"verify with {name}", len(order))
@@ -139,7 +140,7 @@ class _Runner:
 
     def _attempt(self, repeat: int, attempt: int, configuration: Configuration) -> WorkloadSample:
         workload, started_ns = self._trial.workload, time.time_ns()
-        evidence: dict[str, Any] = {}
+        evidence: dict[str, Any] = {"trial": _trial_as_json(self._trial)}
 
         def sample(state: State, value: float | None, reason: str = "") -> WorkloadSample:
             return WorkloadSample(
@@ -195,6 +196,22 @@ class _Runner:
 
     def _await_health(self) -> None:
         wait_until_healthy(self._target, limit_seconds=_HEALTHY_SECONDS, note=self._progress.note)
+
+
+def _trial_as_json(trial: Trial) -> dict[str, Any]:
+    """What must be alike for two runs to be compared."""
+    return {"workload": trial.description, "seconds": trial.seconds, "volume_nbytes": trial.volume_nbytes}
+
+
+def _refuse_another_trial(trial: Trial, store: Store, run_id: str) -> None:
+    for workload, sample in store.workload_samples(run_id):
+        earlier = sample.evidence.get("trial")
+        if workload == trial.workload.name and earlier != _trial_as_json(trial):
+            raise InputError(
+                f"this run has been verified with {workload} under other options: {earlier}",
+                where=f"run {run_id}",
+                remedy="give the same options (repeats may grow), or verify another run of the sweep",
+            )
 
 
 def _untrustworthy(watch: HealthWatch, before: Health, after: Health) -> list[str]:

@@ -73,9 +73,7 @@ class TargetContract:
 
     def test_applying_the_default_again_takes_the_other_back(self, target: Target, harness: Harness) -> None:
         for configuration in (harness.other, DEFAULT, DEFAULT):
-            applied = target.apply(
-                configuration, n_clients=harness.n_clients, volume_nbytes=VOLUME_NBYTES
-            )
+            applied = target.apply(configuration, n_clients=harness.n_clients, volume_nbytes=VOLUME_NBYTES)
             assert applied.ok, applied.mismatches
         assert target.health().ok
 

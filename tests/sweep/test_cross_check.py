@@ -23,7 +23,9 @@ def metrics(nbytes: float, seconds: float = 2.0) -> Metrics:
     run=st.floats(0.5, 5),
     tail=st.floats(0.0, 1),
 )
-def test_a_steady_device_is_counted_to_within_what_is_allowed(rate: int, ramp: float, run: float, tail: float) -> None:
+def test_a_steady_device_is_counted_to_within_what_is_allowed(
+    rate: int, ramp: float, run: float, tail: float
+) -> None:
     """The device works for ramp + run and then rests; of that the last ``run`` seconds are counted."""
     times = [i * 0.02 for i in range(int((ramp + run + tail) / 0.02) + 2)]
     values = [int(rate * min(t, ramp + run)) for t in times]

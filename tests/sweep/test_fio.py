@@ -155,7 +155,15 @@ def test_fio_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
 def test_the_job_says_what_the_sweep_file_says(small_sweep: Sweep, tmp_path: Path) -> None:
     clients = files(tmp_path, 2, 64 * KIB)
     lines = render_job(a_run(small_sweep, "4K-randread", clients)).splitlines()
-    for line in ("rw=randread", "bs=4096", "ramp_time=200ms", "runtime=500ms", "iodepth=4", "direct=1", "thread=1"):
+    for line in (
+        "rw=randread",
+        "bs=4096",
+        "ramp_time=200ms",
+        "runtime=500ms",
+        "iodepth=4",
+        "direct=1",
+        "thread=1",
+    ):
         assert line in lines
     assert [line for line in lines if line.startswith("[")] == ["[global]", "[c0]", "[c1]"]
     assert [line for line in lines if line.startswith("randseed")] == ["randseed=11", "randseed=12"]

@@ -20,9 +20,7 @@ def a_sweep(n_configurations: int, n_cells: int, repeats: int, seed: int) -> Swe
     return Sweep("s", "", configurations, measurement, (), "", "")
 
 
-SWEEPS = st.builds(
-    a_sweep, st.integers(1, 8), st.integers(1, 20), st.integers(1, 5), st.integers(0, 2**40)
-)
+SWEEPS = st.builds(a_sweep, st.integers(1, 8), st.integers(1, 20), st.integers(1, 5), st.integers(0, 2**40))
 
 
 @given(SWEEPS)
@@ -73,6 +71,6 @@ def test_all_configurations_of_a_round_are_asked_for_the_same_blocks() -> None:
 
 
 def test_the_expected_time_adds_up() -> None:
-    """2 configurations x 3 rounds x 12 s + 2 x 3 x 4 cells x (0.5 + 2 + 1) s + 2 x 2 volumes of 32M at 100 MiB/s."""
+    """2 x 3 times 12 s to apply, 2 x 3 x 4 runs of (0.5 + 2 + 1) s, and 2 x 2 volumes of 32M at 100 MiB/s."""
     sweep = a_sweep(2, 4, 3, 1)
     assert expected_seconds(sweep, plan_of(sweep), ASSUMED_TIMES) == 6 * 12 + 24 * 3.5 + 4 * 32 / 100

@@ -46,7 +46,7 @@ def whole_plan(sweep: Sweep) -> Counter[tuple[str, str, str, int]]:
     )
 
 
-class Interrupted(Exception):
+class EndOfProgramError(Exception):
     """Stands for whatever ends a program."""
 
 
@@ -59,7 +59,7 @@ class StopsAfter(SimulatedEngine):
 
     def run(self, run: CellRun) -> CellOutcome:
         if self.left == 0:
-            raise Interrupted
+            raise EndOfProgramError
         self.left -= 1
         return super().run(run)
 
@@ -102,7 +102,9 @@ def test_faults_are_taken_again_and_kept_with_their_reasons(small_sweep: Sweep, 
     assert "the simulated counter counted" in reasons
     assert "no result" in reasons
     assert "another client of the same run" in reasons
-    bad = {(s.key.configuration, s.key.cell, s.key.repeat, s.key.attempt) for s in samples if s.state is not State.OK}
+    bad = {
+        (s.key.configuration, s.key.cell, s.key.repeat, s.key.attempt) for s in samples if s.state is not State.OK
+    }
     good = {(s.key.configuration, s.key.cell, s.key.repeat, s.key.attempt) for s in samples if s.state is State.OK}
     assert bad
     assert not bad & good, "clients of one run share its fate"
@@ -141,7 +143,9 @@ def test_an_option_that_ceph_no_longer_has_is_skipped_by_name(small_text: str, s
 
 
 @pytest.mark.parametrize("n_runs", [0, 1, 3, 4, 5, 11, 23])
-def test_an_interrupted_run_goes_on_to_the_very_same_samples(small_sweep: Sweep, tmp_path: Path, n_runs: int) -> None:
+def test_an_interrupted_run_goes_on_to_the_very_same_samples(
+    small_sweep: Sweep, tmp_path: Path, n_runs: int
+) -> None:
     """The simulation's noise depends on what is measured, not on when: even the figures must be the same."""
 
     def figures(store: Store, run: Run) -> list[tuple[SampleKey, object]]:
@@ -153,10 +157,8 @@ def test_an_interrupted_run_goes_on_to_the_very_same_samples(small_sweep: Sweep,
         unbroken = figures(store, measure(small_sweep, SimulatedTarget(simulation), store))
     with Store.open(tmp_path / "broken.sqlite", create=True) as store:
         target = SimulatedTarget(simulation)
-        with pytest.raises(Interrupted):
-            run_sweep(
-                small_sweep, target, store, Silence(), resume=None, engine=StopsAfter(target, n_runs)
-            )
+        with pytest.raises(EndOfProgramError):
+            run_sweep(small_sweep, target, store, Silence(), resume=None, engine=StopsAfter(target, n_runs))
         unfinished = store.unfinished_run(sweep_digest=small_sweep.digest, target="sim")
         assert unfinished is not None
         done = measure(small_sweep, SimulatedTarget(simulation), store, resume=unfinished)
@@ -249,7 +251,9 @@ class TypingError(SimulatedTarget):
     """Answers as a cluster does: there is no such option."""
 
     def unsupported(self, configurations):  # type: ignore[no-untyped-def]
-        return {"blob": ("this Ceph has no option bluestore_max_blob_siez; did you mean bluestore_max_blob_size?",)}
+        return {
+            "blob": ("this Ceph has no option bluestore_max_blob_siez; did you mean bluestore_max_blob_size?",)
+        }
 
 
 def test_a_mistyped_option_ends_the_sweep_before_it_begins(small_text: str, store: Store) -> None:

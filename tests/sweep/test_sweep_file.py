@@ -156,7 +156,9 @@ def test_the_digest_is_of_the_meaning(small_text: str) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_whatever_the_bytes_the_answer_is_an_input_error(tmp_path_factory: pytest.TempPathFactory, head: bytes) -> None:
+def test_whatever_the_bytes_the_answer_is_an_input_error(
+    tmp_path_factory: pytest.TempPathFactory, head: bytes
+) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz.yaml"
     path.write_bytes(head)
     with pytest.raises(InputError):

@@ -147,5 +147,3 @@ def test_a_volume_that_finds_no_room_is_an_error(tmp_path: Path) -> None:
         assert not (folder / "v").exists()
     finally:
         subprocess.run(("umount", folder), check=True)
-
-

@@ -1,0 +1,254 @@
+"""`cephfit sweep` as people run it: a process of its own, killed at random moments and started again."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cephfit.results.store import Store
+from cephfit.sample import Sample, State
+from cephfit.sweep.file import read_sweep
+
+CEPHFIT = (sys.executable, "-m", "cephfit.cli.main")
+
+Key = tuple[str, str, str, int]
+
+
+def cephfit(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*CEPHFIT, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.fixture
+def small_file(tmp_path: Path, small_text: str) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(small_text)
+    return path
+
+
+def samples_of(store: Path) -> list[Sample]:
+    with Store.open(store) as opened:
+        assert len(opened.runs()) == 1, "a run that was killed is gone on with, not begun again"
+        return opened.samples(opened.run().run_id)
+
+
+def ok_keys(samples: list[Sample]) -> Counter[Key]:
+    keys = (s.key for s in samples if s.state is State.OK)
+    return Counter((k.configuration, str(k.cell), k.client, k.repeat) for k in keys)
+
+
+def whole_plan(sweep_file: Path) -> Counter[Key]:
+    sweep = read_sweep(sweep_file)
+    m = sweep.measurement
+    return Counter(
+        (c.name, str(cell), f"c{i}", r)
+        for c in sweep.configurations
+        for cell in m.cells
+        for i in range(m.n_clients)
+        for r in range(m.repeats)
+    )
+
+
+def kill_at_random_moments(arguments: list[object], n_kills: int, longest_seconds: float, seed: int) -> None:
+    """Start, kill, start ..., then let it run to its end."""
+    dice = random.Random(seed)
+    killed = 0
+    while killed < n_kills:
+        process = subprocess.Popen(
+            [*CEPHFIT, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        time.sleep(dice.uniform(0.05, longest_seconds))
+        process.send_signal(signal.SIGKILL)
+        _, errors = process.communicate()
+        assert process.returncode == -signal.SIGKILL, f"it had ended before it could be killed: {errors}"
+        killed += 1
+    store = Path(str(arguments[-1]))
+    assert samples_of(store), "all kills came before the first sample: they proved nothing"
+    done = cephfit(*arguments)
+    assert done.returncode == 0, done.stderr
+
+
+def test_sigkill_at_ten_random_moments_changes_nothing(small_file: Path, tmp_path: Path) -> None:
+    """24 fio runs of 0.24 s; what is in the store at the end is what an unbroken sweep gives, figures and all."""
+    target = "sim:pace=0.2,unhealthy=0.1"
+    broken, unbroken = tmp_path / "broken.sqlite", tmp_path / "unbroken.sqlite"
+    kill_at_random_moments(
+        ["sweep", "run", small_file, "--target", target, "--store", broken], 10, longest_seconds=1.1, seed=1
+    )
+    assert cephfit("sweep", "run", small_file, "--target", target, "--store", unbroken).returncode == 0
+    assert ok_keys(samples_of(broken)) == whole_plan(small_file)
+    figures = [
+        sorted((repr(s.key), s.state, repr(s.metrics)) for s in samples_of(store)) for store in (broken, unbroken)
+    ]
+    assert figures[0] == figures[1]
+
+
+@pytest.mark.fio
+def test_sigkill_with_the_real_fio_leaves_no_process_and_no_file(small_file: Path, tmp_path: Path) -> None:
+    """Ten kills on a local file; fio dies with cephfit, and the volume goes at the end."""
+    text = small_file.read_text()
+    small_file.write_text(
+        text[: text.index("configurations:")]
+        + text[text.index("measurement:") :].replace("run_seconds: 1", "run_seconds: 0.2")
+    )
+    volume, store = tmp_path / "volume", tmp_path / "results.sqlite"
+    arguments: list[object] = ["sweep", "run", small_file, "--target", f"local:{volume}", "--store", store]
+    kill_at_random_moments(arguments, 10, longest_seconds=1.4, seed=2)
+    assert ok_keys(samples_of(store)) == whole_plan(small_file)
+    assert not volume.exists()
+    assert not processes_with(str(volume))
+    leftover = [p.name for p in tmp_path.iterdir() if p.name not in ("small.yaml", "state")]
+    assert all(name.startswith("results.sqlite") for name in leftover), leftover
+
+
+def processes_with(word: str) -> list[str]:
+    """Processes whose command line, or whose open files, name ``word``."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            names = [(folder / "cmdline").read_text(), *(str(f.readlink()) for f in (folder / "fd").iterdir())]
+        except OSError:
+            continue
+        if folder.name != str(os.getpid()) and any(word in name for name in names):
+            found.append(folder.name)
+    return found
+
+
+def test_a_finished_run_is_not_gone_on_with_and_new_begins_another(small_file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "r.sqlite"
+    run = ["sweep", "run", small_file, "--target", "sim", "--store", store, "--json"]
+    first = json.loads(cephfit(*run).stdout)
+    assert first["finished"] is True
+    assert first["simulated"] is True
+    assert first["left"] == 0
+    second = json.loads(cephfit(*run, "--new").stdout)
+    assert second["run"] != first["run"]
+    status = json.loads(cephfit("sweep", "status", "--store", store, "--run", first["run"], "--json").stdout)
+    assert status == first
+    assert [c["configuration"] for c in status["configurations"]] == ["A", "no-deferred", "blob"]
+    assert all(c["ok"] == c["planned"] == 8 for c in status["configurations"])
+
+
+def test_the_status_of_an_interrupted_run_says_what_is_left(small_file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "r.sqlite"
+    arguments = ["sweep", "run", str(small_file), "--target", "sim:pace=0.5", "--store", str(store)]
+    process = subprocess.Popen([*CEPHFIT, *arguments], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        time.sleep(0.3)
+        status = cephfit("sweep", "status", "--store", store, "--json")
+        if status.returncode == 0 and json.loads(status.stdout)["left"] < 24:
+            break
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    document = json.loads(cephfit("sweep", "status", "--store", store, "--json").stdout)
+    assert document["finished"] is False
+    assert 0 < document["left"] < 24
+    assert sum(c["ok"] + c["left"] for c in document["configurations"]) == 24
+    assert "left" in cephfit("sweep", "status", "--store", store).stdout
+
+
+def test_the_plan_names_settings_runs_and_time(small_file: Path) -> None:
+    document = json.loads(cephfit("sweep", "plan", small_file, "--json").stdout)
+    assert document["runs"] == 24
+    assert document["samples"] == 48
+    assert document["expected_seconds"] > 24 * 1.2
+    blob = document["configurations"][2]
+    assert blob["settings"]["ceph"] == [{"scope": "osd", "key": "bluestore_max_blob_size_hdd", "value": "512K"}]
+    assert len(document["order"]) == 6
+    text = cephfit("sweep", "plan", small_file).stdout
+    assert "osd: bluestore_max_blob_size_hdd = 512K" in text
+    assert "24 fio runs" in text
+
+
+def test_the_plan_of_the_thesis_reports_what_is_gone_by_name() -> None:
+    document = json.loads(cephfit("sweep", "plan", "meyer2017", "--target", "sim", "--json").stdout)
+    reasons = {c["name"]: " ".join(c["unsupported"]) for c in document["configurations"] if c["unsupported"]}
+    assert set("BCDEFG") <= set(reasons)
+    assert "osd_op_threads" in reasons["B"]
+    assert "osd_disk_threads" in reasons["E"]
+
+
+def test_the_bundled_sweeps_are_listed() -> None:
+    names = [sweep["name"] for sweep in json.loads(cephfit("sweep", "list", "--json").stdout)]
+    assert {"quick", "meyer2017"} <= set(names)
+
+
+def test_an_error_in_the_file_ends_with_2_and_its_line(small_file: Path, tmp_path: Path) -> None:
+    small_file.write_text(small_file.read_text().replace("repeats", "repeat"))
+    done = cephfit("sweep", "run", small_file, "--target", "sim", "--store", tmp_path / "r.sqlite")
+    assert done.returncode == 2
+    assert f"{small_file}:14" in done.stderr
+    assert "did you mean 'repeats'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_fio_it_ends_with_2_and_names_the_package(small_file: Path, tmp_path: Path) -> None:
+    small_file.write_text(
+        small_file.read_text().replace("ceph: {osd: {bluestore_prefer_deferred_size_hdd: 0}}", "")
+    )
+    small_file.write_text(small_file.read_text().replace("ceph: {osd: {bluestore_max_blob_size_hdd: 512K}}", "{}"))
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    volume, store = tmp_path / "v", tmp_path / "r.sqlite"
+    done = cephfit("sweep", "run", small_file, "--target", f"local:{volume}", "--store", store, PATH=str(empty))
+    assert done.returncode == 2
+    assert "apt install fio" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not volume.exists()
+
+
+@pytest.mark.root
+def test_a_full_disk_ends_with_2_and_nothing_is_lost(small_file: Path, tmp_path: Path) -> None:
+    """The store lies on a disk of 1 MiB, most of which a file takes away during the sweep."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    if subprocess.run(("mount", "-t", "tmpfs", "-o", "size=1m", "none", folder), check=False).returncode:
+        pytest.skip("cannot mount a tmpfs")
+    try:
+        store, ballast = folder / "r.sqlite", folder / "ballast"
+        run = ["sweep", "run", small_file, "--target", "sim:pace=0.2", "--store", store]
+        process = subprocess.Popen([*CEPHFIT, *map(str, run)], stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (store.exists() and _n_samples(store) >= 4):
+            time.sleep(0.1)
+        fill_up(ballast)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 2, errors
+        assert "Traceback" not in errors
+        assert "full" in errors or "No space" in errors
+        before = ok_keys(samples_of(store))
+        assert sum(before.values()) >= 4
+        ballast.unlink()
+        done = cephfit(*run)
+        assert done.returncode == 0, done.stderr
+        assert ok_keys(samples_of(store)) == whole_plan(small_file)
+    finally:
+        subprocess.run(("umount", folder), check=True)
+
+
+def fill_up(path: Path) -> None:
+    try:
+        with path.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(512))
+    except OSError:
+        return
+
+
+def _n_samples(store: Path) -> int:
+    status = cephfit("sweep", "status", "--store", store, "--json")
+    return sum(c["ok"] for c in json.loads(status.stdout)["configurations"]) if status.returncode == 0 else 0
