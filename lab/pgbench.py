@@ -2,7 +2,8 @@
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ class PgBenchSpec:
         scale: database size in units of 100,000 accounts, about 15 MiB each.
         clients: connections.
         seed: of pgbench's random numbers; the same in every run, so that runs compare.
-        warmup_seconds: run before the measured run, from the same cold start.
+        warmup_seconds: run before the measured run, from the same cold start, as fio's ramp time.
         memory_limit_nbytes: of the server with all the page cache it fills; less than the database, so that the
             disk is measured and not the memory.
         shared_buffers_nbytes: PostgreSQL's own cache, within the limit.
@@ -36,18 +37,19 @@ class PgBenchSpec:
         settings: further settings of PostgreSQL.
     """
 
-    scale: int = 40
-    clients: int = 4
+    scale: int = 30
+    clients: int = 8
     seed: int = 2017
-    warmup_seconds: float = 5.0
-    memory_limit_nbytes: int = 384 * MIB
-    shared_buffers_nbytes: int = 64 * MIB
-    max_wal_nbytes: int = 256 * MIB
+    warmup_seconds: float = 4.0
+    memory_limit_nbytes: int = 256 * MIB
+    shared_buffers_nbytes: int = 16 * MIB
+    max_wal_nbytes: int = 768 * MIB
     script: str = "tpcb-like"
     settings: Mapping[str, str] = field(
         default_factory=lambda: {
             # Nothing may happen on its own in one run and not in another.
             "autovacuum": "off",
+            "bgwriter_lru_maxpages": "0",
             "checkpoint_timeout": "1h",
             "jit": "off",
             "huge_pages": "off",
@@ -88,19 +90,30 @@ def parse_tps(output: str) -> float:
 class PgBench:
     """Implements ``protocols.Workload``.
 
-    Every run starts alike: server started anew (its buffers empty), page cache without the database, a warm-up
-    with the same seed, a checkpoint with everything on the disk, the page cache dropped once more, then the
-    measured run. Nothing runs and nothing is mounted between runs.
+    Every run starts alike: server started anew (its buffers empty), a checkpoint with everything on the disk,
+    page cache without the database, a warm-up with the same seed, then the measured run. Nothing runs and
+    nothing is mounted between runs.
 
     Args:
         spec: how it runs.
+        unmeasured: entered around all that is not measured (loading, starting, stopping): the lab lifts the
+            limits of its disks there, which would only make people wait.
+        observe: entered around the measured run with the client's device, for example to trace it.
     """
 
     name = "pgbench"
     metric = "tps"
 
-    def __init__(self, spec: PgBenchSpec | None = None) -> None:
+    def __init__(
+        self,
+        spec: PgBenchSpec | None = None,
+        *,
+        unmeasured: Callable[[], AbstractContextManager[object]] = nullcontext,
+        observe: Callable[[Path], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
         self.spec = spec or PgBenchSpec()
+        self._unmeasured = unmeasured
+        self._observe = observe
 
     def prepare(self, client: Client) -> None:
         spec, server = self.spec, PostgresServer(_device(client))
@@ -112,37 +125,41 @@ class PgBench:
                 remedy="make the volumes larger or the scale smaller",
             )
         server.remove()
-        server.format()
-        try:
-            server.mount(spec.memory_limit_nbytes)
-            server.initialise()
-            # Loading is not measured: it need not wait for the disk at every commit.
-            server.start(
-                {**spec.server_settings(), "fsync": "off", "wal_level": "minimal", "max_wal_senders": "0"}
-            )
-            at = ("--host", str(server.socket), "--username", "postgres")
-            server.call("pgbench", "--initialize", "--quiet", "--scale", str(spec.scale), *at, seconds=1800)
-            server.query("CHECKPOINT", seconds=1800)
-            server.stop()
-            server.unmount()
-        finally:
-            server.remove()
+        with self._unmeasured():
+            server.format()
+            try:
+                server.mount(spec.memory_limit_nbytes)
+                server.initialise()
+                # Loading is not measured: it need not wait for the disk at every commit.
+                server.start(
+                    {**spec.server_settings(), "fsync": "off", "wal_level": "minimal", "max_wal_senders": "0"}
+                )
+                at = ("--host", str(server.socket), "--username", "postgres")
+                server.call("pgbench", "--initialize", "--quiet", "--scale", str(spec.scale), *at, seconds=1800)
+                server.query("CHECKPOINT", seconds=1800)
+                server.stop()
+                server.unmount()
+            finally:
+                server.remove()
 
     def run(self, client: Client, seconds: float) -> tuple[float, Mapping[str, Any]]:
         spec, server = self.spec, PostgresServer(_device(client))
         server.remove()
         try:
-            server.mount(spec.memory_limit_nbytes)
-            server.start(spec.server_settings())
+            with self._unmeasured():
+                server.mount(spec.memory_limit_nbytes)
+                server.start(spec.server_settings())
+                server.query("CHECKPOINT")
+                server.drop_page_cache()
             warmup = self._bench(server, spec.warmup_seconds, spec.seed) if spec.warmup_seconds > 0 else ""
-            server.query("CHECKPOINT")
-            server.drop_page_cache()
-            started_ns = time.time_ns()
-            output = self._bench(server, seconds, spec.seed + 1)
-            finished_ns = time.time_ns()
+            with self._observe(_device(client)):
+                started_ns = time.time_ns()
+                output = self._bench(server, seconds, spec.seed + 1)
+                finished_ns = time.time_ns()
             database_nbytes = int(server.query("SELECT pg_database_size('postgres')"))
-            server.stop()
-            server.unmount()
+            with self._unmeasured():
+                server.stop()
+                server.unmount()
         finally:
             server.remove()
         evidence = {
