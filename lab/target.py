@@ -184,6 +184,7 @@ class LabTarget:
             self._allow_pool_deletion()
             for pool in reversed(pools):
                 self._pools.delete(pool)
+            self._pools.await_counted()
         self._health.expect_new_pools()
         self._settings.apply(_DEFAULT)
         self._restart_due()
@@ -224,6 +225,7 @@ class LabTarget:
     def _discard_pool(self, name: str) -> None:
         self._allow_pool_deletion()
         self._pools.delete(name)
+        self._pools.await_counted()
         self._health.expect_new_pools()
 
     def _allow_pool_deletion(self) -> None:

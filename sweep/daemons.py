@@ -38,7 +38,7 @@ def running_daemons(admin: CephAdmin) -> tuple[Daemon, ...]:
 
 
 def _osds(tree: Mapping[str, Any]) -> list[Daemon]:
-    # An OSD may hang in several trees (a root of its own for some rule); it is listed under each. The first counts.
+    # An OSD may hang in several trees (a root of its own for some rule) and is listed in each; the first counts.
     parents: dict[int, Mapping[str, Any]] = {}
     for node in tree["nodes"]:
         for child in node.get("children", ()):

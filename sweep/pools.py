@@ -121,6 +121,15 @@ class Pools:
             self._admin.command("osd pool rm", pool=name, pool2=name, yes_i_really_really_mean_it=True)
         self._journal.forget(_POOL, name)
 
+    def await_counted(self) -> None:
+        """Until the manager's PG count is that of the pools there are; it hears of a deleted pool a little later."""
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while time.monotonic() < deadline:
+            expected = sum(int(pool["pg_num"]) for pool in self._admin.command("osd dump")["pools"])
+            if self._admin.command("status")["pgmap"]["num_pgs"] == expected:
+                return
+            time.sleep(0.1)
+
     def max_avail_nbytes(self, name: str) -> int | None:
         """Bytes that clients can still write into the pool, as Ceph reckons; None while it does not know."""
         for pool in self._admin.command("df")["pools"]:

@@ -1,0 +1,225 @@
+"""`cephfit verify`: run the real workload and hold the prediction against it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cephfit.cli.output import json_option, print_json, print_table, progress_display
+from cephfit.mapper import MODELS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cephfit.assessment import Assessment, AssessmentRow
+    from cephfit.configuration import Configuration
+    from cephfit.prediction import PredictionSet
+    from cephfit.results.store import Store
+    from cephfit.run import Run
+    from cephfit.sweep.model import Sweep
+    from cephfit.sweep.verification import Trial
+
+_ROOM = 1.25
+"""Volume size over what the workload says it needs: a file system gets slower when it is nearly full."""
+
+
+@click.command()
+@click.option("--sweep", "sweep_text", required=True, metavar="FILE", help="The sweep file, or the name of one.")
+@click.option(
+    "--store",
+    "location",
+    default="results.sqlite",
+    show_default=True,
+    metavar="STORE",
+    help="The sweep's results.",
+)
+@click.option("--run", "run_id", help="Run of the store; the newest one of this sweep if not given.")
+@click.option("--target", "target_text", required=True, metavar="TARGET", help="Where: `lab`, `lab:NAME`.")
+@click.option(
+    "--profile",
+    "profile_file",
+    type=click.Path(path_type=Path),
+    help="The workload's profile.  [default: the one that `cephfit map` kept in the store]",
+)
+@click.option("--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="Who predicts.")
+@click.option(
+    "--configurations",
+    metavar="A,B,...",
+    help="Which to run; the default configuration always is.  [default: default, predicted best and worst]",
+)
+@click.option("--workload", type=click.Choice(["pgbench"]), default="pgbench", show_default=True)
+@click.option("--scale", type=click.IntRange(min=1), help="Size of pgbench's database, in 15 MiB.")
+@click.option(
+    "--repeats", type=click.IntRange(min=1), default=3, show_default=True, help="Runs per configuration."
+)
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=30.0, show_default=True, help="Measured time of each run."
+)
+@click.option("--keep", is_flag=True, help="Leave the target as it is at the end: volumes, last configuration.")
+@json_option
+def command(
+    sweep_text: str,
+    location: str,
+    run_id: str | None,
+    target_text: str,
+    profile_file: Path | None,
+    model: str,
+    configurations: str | None,
+    workload: str,
+    scale: int | None,
+    repeats: int,
+    seconds: float,
+    keep: bool,
+    as_json: bool,
+) -> None:
+    """Run the real workload on the default, the predicted best and the predicted worst configuration.
+
+    Runs are interleaved and repeated; each is stored when it is over, and a run that was interrupted goes on
+    where it stopped. Prints measured beside predicted: the error, whether the order held, and the regret, which
+    is what following the prediction costs against the best configuration that was run.
+    """
+    from cephfit.cli.target_choice import open_target
+    from cephfit.mapper.accuracy import assess
+    from cephfit.results.store import Store
+    from cephfit.sweep.file import find_sweep, read_sweep
+    from cephfit.sweep.verification import verify
+
+    sweep = read_sweep(find_sweep(sweep_text))
+    with Store.open(location) as store, progress_display() as progress:
+        run = _run_of(store, sweep, run_id)
+        predictions = _predict(store, run, location, profile_file, model)
+        chosen, note = _choose(sweep, predictions, configurations)
+        if note:
+            progress.note(note)
+        trial = _trial(scale, repeats, seconds, run.seed)
+        target = open_target(target_text, for_change=True, progress=progress)
+        try:
+            samples = verify(target, chosen, trial, store=store, run_id=run.run_id, progress=progress)
+            if not keep:
+                target.reset()
+        finally:
+            target.close()
+        assessment = assess(predictions, samples, workload)
+        store.put_document(run.run_id, "verification", assessment.to_json())
+    if as_json:
+        print_json({"run": run.run_id, "note": note, **assessment.to_json()})
+    else:
+        _print(assessment, note)
+
+
+def _run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
+    from cephfit.errors import StoreError
+
+    if run_id is not None:
+        return store.run(run_id)
+    for run in store.runs():
+        if run.sweep_digest == sweep.digest:
+            return run
+    raise StoreError(
+        f"there is no run of sweep {sweep.name} as this file has it",
+        where=store.name,
+        remedy="measure it first with `cephfit sweep run`, or name a run with --run",
+    )
+
+
+def _predict(store: Store, run: Run, location: str, profile_file: Path | None, model: str) -> PredictionSet:
+    from cephfit.errors import InputError
+    from cephfit.mapper import predictor
+    from cephfit.profile import Profile
+    from cephfit.results import open_baselines
+
+    if profile_file is not None:
+        try:
+            text = profile_file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot be read: {error}", where=str(profile_file)) from None
+        profile = Profile.loads(text, where=str(profile_file))
+    else:
+        document = store.document(run.run_id, "profile")
+        if document is None:
+            raise InputError(
+                "no profile of the workload is known",
+                where=f"run {run.run_id}",
+                remedy="give one with --profile, or map one first with `cephfit map`",
+            )
+        profile = Profile.from_json(document, where=f"profile of run {run.run_id}")
+    predictions = predictor(model).predict(profile, open_baselines(location, run.run_id))
+    store.put_document(run.run_id, "profile", profile.to_json())
+    store.put_document(run.run_id, "predictions", predictions.to_json())
+    return predictions
+
+
+def _choose(sweep: Sweep, predictions: PredictionSet, named: str | None) -> tuple[Sequence[Configuration], str]:
+    """The configurations to run, the default first, and what a person should know about the choice."""
+    from cephfit.configuration import DEFAULT_CONFIGURATION
+    from cephfit.errors import InputError
+
+    note = ""
+    if named is None:
+        names = [DEFAULT_CONFIGURATION, predictions.best, predictions.worst]
+        alike = [
+            word
+            for word, name in (("better", predictions.best), ("worse", predictions.worst))
+            if name == DEFAULT_CONFIGURATION
+        ]
+        if alike:
+            note = f"no configuration is distinguishably {' or '.join(alike)} than the default, so fewer are run"
+    else:
+        names = [DEFAULT_CONFIGURATION, *filter(None, (n.strip() for n in named.split(",")))]
+    known = {c.name: c for c in sweep.configurations}
+    predicted = {p.configuration for p in predictions.predictions}
+    for name in names:
+        if name not in known or name not in predicted:
+            raise InputError(
+                f"there is no configuration {name!r} with a prediction",
+                where=f"sweep {sweep.name}",
+                remedy=f"there are {', '.join(n for n in known if n in predicted)}",
+            )
+    return [known[name] for name in dict.fromkeys(names)], note
+
+
+def _trial(scale: int | None, repeats: int, seconds: float, seed: int) -> Trial:
+    from cephfit.lab.pgbench import PgBench, PgBenchSpec
+    from cephfit.sweep.verification import Trial
+    from cephfit.units import MIB
+
+    spec = PgBenchSpec() if scale is None else PgBenchSpec(scale=scale)
+    nbytes = -int(-spec.database_nbytes * _ROOM // MIB) * MIB
+    return Trial(PgBench(spec), repr(spec), nbytes, repeats, seconds, seed)
+
+
+def _print(assessment: Assessment, note: str) -> None:
+    if note:
+        click.echo(f"Note: {note}")
+    print_table(
+        ("configuration", "predicted", "measured", "error", f"{assessment.metric} of each run"),
+        [_row(row) for row in assessment.rows],
+        right=(1, 2, 3),
+    )
+    click.echo()
+    order = {True: "held", False: "did NOT hold", None: "cannot be told from these runs"}[assessment.order_held]
+    click.echo(f"The predicted order {order} (model {assessment.model}, workload {assessment.workload})")
+    if assessment.regret_pct is not None:
+        click.echo(f"Regret of following the prediction: {assessment.regret_pct:.1f} %")
+    for line in assessment.notes:
+        click.echo(f"Note: {line}")
+
+
+def _row(row: AssessmentRow) -> list[str]:
+    return [
+        row.configuration,
+        _relative(row.predicted_relative, row.predicted_low, row.predicted_high),
+        "no value" if row.measured_relative is None else _measured(row),
+        "" if row.error_points is None else f"{row.error_points:+.1f}",
+        ", ".join(f"{value:.1f}" for value in row.values),
+    ]
+
+
+def _measured(row: Any) -> str:
+    return _relative(row.measured_relative, row.measured_low, row.measured_high)
+
+
+def _relative(value: float, low: float | None, high: float | None) -> str:
+    return f"{value:.1f}" if low is None or high is None else f"{value:.1f} ({low:.1f} to {high:.1f})"

@@ -1,0 +1,20 @@
+"""The lab as a target, left as it was found by every test."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cephfit.lab.cluster import Lab
+from cephfit.lab.target import LabTarget
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def target(lab_cluster: Lab) -> Iterator[LabTarget]:
+    target = LabTarget(lab_cluster)
+    yield target
+    target.reset()
+    target.close()

@@ -1,0 +1,128 @@
+"""One contract for every way of administering Ceph, on a real cluster."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cephfit.errors import ClusterError
+from cephfit.lab.cluster import Lab
+from cephfit.protocols import CephAdmin
+from cephfit.sweep.admin.answers import RefusedError
+from cephfit.sweep.admin.binary_admin import BinaryAdmin
+from cephfit.sweep.admin.rados_admin import RadosAdmin
+
+pytestmark = [pytest.mark.ceph, pytest.mark.root]
+
+Opener = Callable[..., CephAdmin]
+
+
+@pytest.fixture(params=[RadosAdmin, BinaryAdmin], ids=["librados", "ceph program"])
+def opener(request: pytest.FixtureRequest) -> Opener:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def admin(opener: Opener, lab_cluster: Lab) -> Iterator[CephAdmin]:
+    admin = opener(lab_cluster.conf, timeout_seconds=5)
+    yield admin
+    admin.close()
+
+
+def test_a_command_answers_parsed_json(admin: CephAdmin) -> None:
+    assert admin.command("config help", key="osd_max_backfills")["type"] == "uint"
+
+
+def test_a_command_that_answers_nothing_gives_none(admin: CephAdmin) -> None:
+    assert admin.command("config set", who="osd", name="osd_max_scrubs", value="1") is None
+    assert admin.command("config rm", who="osd", name="osd_max_scrubs") is None
+
+
+def test_a_command_that_the_manager_serves(admin: CephAdmin) -> None:
+    assert admin.command("osd df")["summary"]["total_kb"] > 0
+
+
+@pytest.mark.parametrize("kind", ["osd", "mon", "mgr"])
+def test_daemons_are_told(admin: CephAdmin, lab_cluster: Lab, kind: str) -> None:
+    name = next(d.name for d in lab_cluster.status().daemons if d.name.startswith(kind))
+    assert admin.tell(name, "config get", var="osd_max_scrubs") == {"osd_max_scrubs": "1"}
+
+
+def test_a_flag_confirms(admin: CephAdmin) -> None:
+    admin.command("osd pool create", pool="contract", pg_num=1, pgp_num=1, pool_type="replicated", rule="hdd")
+    try:
+        admin.command("osd pool set", pool="contract", var="size", val="1", yes_i_really_mean_it=True)
+        assert admin.command("osd pool get", pool="contract", var="size")["size"] == 1
+    finally:
+        admin.command("config set", who="mon", name="mon_allow_pool_delete", value="true")
+        admin.command("osd pool rm", pool="contract", pool2="contract", yes_i_really_really_mean_it=True)
+        admin.command("config rm", who="mon", name="mon_allow_pool_delete")
+
+
+def test_a_refusal_is_in_cephs_own_words(admin: CephAdmin) -> None:
+    with pytest.raises(RefusedError, match=r"unrecognized config option 'osd_op_threads' \[EINVAL\]") as refused:
+        admin.command("config set", who="osd", name="osd_op_threads", value="3")
+    assert refused.value.where == "mon"
+    with pytest.raises(RefusedError, match=r"unrecognized pool 'nowhere' \[ENOENT\]"):
+        admin.command("osd pool get", pool="nowhere", var="size")
+
+
+def test_a_daemon_that_is_not_there(admin: CephAdmin) -> None:
+    with pytest.raises(ClusterError, match=r"osd\.77"):
+        admin.tell("osd.77", "config get", var="osd_max_scrubs")
+
+
+def test_several_threads_may_ask_at_once(admin: CephAdmin) -> None:
+    answers: list[object] = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(admin.command("config help", key="osd_max_scrubs")["name"]))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == ["osd_max_scrubs"] * 4
+
+
+def test_no_monitor_is_a_clear_error_within_a_bounded_time(
+    opener: Opener, lab_cluster: Lab, tmp_path: Path
+) -> None:
+    conf = tmp_path / "ceph.conf"
+    conf.write_text(f"[global]\nmon_host = [v2:127.0.0.1:9/0]\nkeyring = {lab_cluster.keyring}\n")
+    started = time.monotonic()
+    with pytest.raises(ClusterError, match=r"no connection|not answered in time"):
+        opener(conf, timeout_seconds=2).command("status")
+    assert time.monotonic() - started < 8
+
+
+def test_a_monitor_that_hangs_is_given_up_in_time(opener: Opener, lab_cluster: Lab) -> None:
+    admin = opener(lab_cluster.conf, timeout_seconds=2)
+    monitor = next(d for d in lab_cluster.status().daemons if d.name.startswith("mon"))
+    assert monitor.pid is not None
+    os.kill(monitor.pid, signal.SIGSTOP)
+    try:
+        started = time.monotonic()
+        with pytest.raises(ClusterError, match="not answered in time"):
+            admin.command("status")
+        assert time.monotonic() - started < 8
+    finally:
+        os.kill(monitor.pid, signal.SIGCONT)
+        admin.close()
+
+
+def test_a_missing_configuration_file_is_named(opener: Opener, tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="no such Ceph configuration file") as error:
+        opener(tmp_path / "missing.conf")
+    assert error.value.where.endswith("missing.conf")
+
+
+def test_no_secret_among_the_arguments(lab_cluster: Lab) -> None:
+    secret = next(
+        line.split("=", 1)[1].strip() for line in lab_cluster.keyring.read_text().splitlines() if "key =" in line
+    )
+    assert secret not in " ".join(BinaryAdmin(lab_cluster.conf)._start)

@@ -1,0 +1,81 @@
+"""SIGKILL at any moment of `apply`; `restore` from another process brings back exactly what was."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from cluster_state import state_of
+
+from cephfit.lab.cluster import Lab
+
+pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]
+
+N_KILLS = 4
+
+APPLY_FOR_EVER = """
+import itertools, sys
+from pathlib import Path
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.lab.cluster import Lab
+from cephfit.lab.target import LabTarget
+
+target = LabTarget(Lab.open(folder=Path(sys.argv[1])))
+tried = [
+    Configuration("runtime", (
+        Setting(Partition.CEPH, "osd", "bluestore_prefer_deferred_size_hdd", 0),
+        Setting(Partition.CEPH, "osd", "osd_max_backfills", 3),
+        Setting(Partition.GREATER, "client_disk", "read_ahead_kb", 0),
+        Setting(Partition.GREATER, "osd_disk", "nr_requests", 64),
+        Setting(Partition.POOL, "pool", "pg_num", 16),
+    )),
+    Configuration("restart", (
+        Setting(Partition.CEPH, "osd/class:ssd", "osd_op_num_shards", 3),
+        Setting(Partition.POOL, "pool", "crush_rule", "hybrid"),
+    )),
+    Configuration("A"),
+]
+print("ready", flush=True)
+for configuration in itertools.cycle(tried):
+    applied = target.apply(configuration, n_clients=1, volume_nbytes=32 << 20)
+    assert applied.ok, applied
+"""
+
+
+def test_whatever_the_kill_interrupts_restore_undoes(lab_cluster: Lab) -> None:
+    before = state_of(lab_cluster)
+    dice = random.Random(2017)
+    for _ in range(N_KILLS):
+        victim = subprocess.Popen(
+            [sys.executable, "-c", APPLY_FOR_EVER, str(lab_cluster.folder)], stdout=subprocess.PIPE, text=True
+        )
+        assert victim.stdout is not None
+        assert victim.stdout.readline() == "ready\n"
+        time.sleep(dice.uniform(0.1, 6.0))
+        os.kill(victim.pid, signal.SIGKILL)
+        assert victim.wait() == -signal.SIGKILL, "it was to be killed at work"
+        victim.stdout.close()
+
+        restored = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "cephfit.cli.main",
+                "restore",
+                "--json",
+                "--target",
+                f"lab:{lab_cluster.folder}",
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert restored.returncode == 0, restored.stderr
+        assert json.loads(restored.stdout)["healthy"]
+        assert state_of(lab_cluster) == before
+    left = [p.name for p in (lab_cluster.folder / "target").iterdir()]
+    assert sorted(left) in (["lock", "sockets"], ["exports", "lock", "sockets"])
