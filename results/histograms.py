@@ -11,6 +11,10 @@ from cephfit.units import KIB, format_nbytes
 _TITLES = {
     "size": ("Size of accesses", "bytes, up to"),
     "seek": ("Seek distance", "512-byte blocks from the end of the previous access, up to; 1 is adjacent"),
+    "windowed": (
+        "Seek distance, windowed",
+        "blocks from the nearest of the last accesses (vscsiStats looks at 16), up to",
+    ),
     "latency": ("Latency", "up to"),
     "interarrival": ("Time between accesses", "up to"),
     "outstanding": ("Outstanding accesses", "in flight when one is issued, up to"),
@@ -45,6 +49,8 @@ def histograms_of(profile: Profile) -> tuple[Histogram, ...]:
 
 def _kind(name: str) -> str:
     lowered = name.lower().replace("_", "").replace("-", "")
+    if "window" in lowered:
+        return "windowed"
     for key in _TITLES:
         if lowered.startswith(key):
             return key

@@ -46,10 +46,10 @@ def points(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """A rate or metric: thousands are grouped, four significant digits at least."""
+    """A rate, metric or count: thousands are grouped, a rate has four significant digits where it can."""
     if value is None:
         return "–"
-    if abs(value) >= 1000:
+    if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}".replace(",", " ")
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
 

@@ -123,6 +123,12 @@ def test_histograms_come_in_a_fixed_order_with_readable_limits() -> None:
     assert {"100 µs", "1 ms", "> 100 ms"} <= {bar.label for bar in latency.bars}
 
 
+def test_the_distance_within_a_window_is_not_called_the_distance() -> None:
+    one = {"limits": [1, 2], "counts": [3, 1, 0]}
+    found = histograms_of(described({"windowed_distance": {"all": one}, "distance": {"all": one}}))
+    assert [figure.title for figure in found] == ["Seek distance", "Seek distance, windowed"]
+
+
 def test_empty_ends_are_cut_and_all_is_used_where_reads_and_writes_are_not_told_apart() -> None:
     one = {"limits": [1, 2, 4, 8, 16], "counts": [0, 0, 3, 1, 0, 0]}
     (figure,) = histograms_of(described({"outstanding": {"all": one}}))
@@ -146,6 +152,7 @@ def test_numbers_are_written_for_people() -> None:
     assert words.interval(None, None) == "–" and words.interval(90, float("inf")) == "above 90"
     assert words.interval(float("-inf"), float("inf")) == "unknown" and words.interval(None, 90) == "below 90"
     assert [words.points(v) for v in (None, 0.01, 72.6, -3.14)] == ["–", "0", "+73", "−3.1"]
+    assert [words.number(v) for v in (793, 65132)] == ["793", "65 132"]
     assert [words.number(v) for v in (12345.6, 412.34, 2.345, 0.724)] == ["12 346", "412.3", "2.35", "0.724"]
     assert [words.compact(v) for v in (123456, 12345, 493.5, 65.53, 2.394)] == [
         "123k",
