@@ -122,7 +122,7 @@ class Pools:
         self._journal.forget(_POOL, name)
 
     def await_counted(self) -> None:
-        """Until the manager's PG count is that of the pools there are; it hears of a deleted pool a little later."""
+        """Until the manager's PG count is that of the pools there are; it hears of deleted ones a little later."""
         deadline = time.monotonic() + _WAIT_SECONDS
         while time.monotonic() < deadline:
             expected = sum(int(pool["pg_num"]) for pool in self._admin.command("osd dump")["pools"])

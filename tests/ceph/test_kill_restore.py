@@ -15,7 +15,7 @@ from cephfit.lab.cluster import Lab
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]
 
-N_KILLS = 4
+N_KILLS = 6
 
 APPLY_FOR_EVER = """
 import itertools, sys

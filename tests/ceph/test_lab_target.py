@@ -97,15 +97,16 @@ def test_a_value_that_ceph_refuses_is_told_in_its_words(target: LabTarget, lab_c
 
 def test_a_value_that_does_not_take_effect_fails_the_configuration(target: LabTarget, lab_cluster: Lab) -> None:
     admin = RadosAdmin(lab_cluster.conf)
-    admin.tell("osd.2", "config set", var="osd_client_message_cap", val=["99"])
+    admin.tell("osd.2", "config set", var="bluestore_max_blob_size_hdd", val=["131072"])
     try:
-        applied = apply(target, ceph("osd", osd_client_message_cap=100))
+        applied = apply(target, ceph("osd", bluestore_max_blob_size_hdd="512K"))
         assert not applied.ok
         assert applied.mismatches == (
-            "osd.2 runs osd_client_message_cap = 99, not 100: an override (`ceph tell ... config set`) says 99",
+            "osd.2 runs bluestore_max_blob_size_hdd = 131072, not 512K: "
+            "an override (`ceph tell ... config set`) says 131072",
         )
     finally:
-        admin.tell("osd.2", "config unset", var="osd_client_message_cap")
+        admin.tell("osd.2", "config unset", var="bluestore_max_blob_size_hdd")
         admin.close()
 
 

@@ -1,0 +1,204 @@
+"""Verification: interleaved, stored at once, resumed; by a workload and a target made for the test."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cephfit.configuration import Configuration
+from cephfit.errors import HostError, InputError
+from cephfit.protocols import Applied, Client, Health
+from cephfit.results.store import Store
+from cephfit.run import Run
+from cephfit.sample import State
+from cephfit.silence import Silence
+from cephfit.sweep.verification import Trial, order_of, verify
+
+CONFIGURATIONS = (Configuration("A"), Configuration("fast"), Configuration("slow"))
+SPEED = {"A": 100.0, "fast": 150.0, "slow": 50.0}
+
+
+class Bench:
+    """A target with one volume per configuration; volumes and their notes outlive the object."""
+
+    name = "bench"
+
+    def __init__(self, disks: dict[str, dict[str, str]]) -> None:
+        self.disks = disks
+        self.applied = ""
+        self.sick = False
+        self.refused: set[str] = set()
+
+    def facts(self) -> Mapping[str, Any]:
+        return {}
+
+    def apply(
+        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
+    ) -> Applied:
+        assert (n_clients, fill) == (1, False)
+        self.applied = configuration.name
+        self.disks.setdefault(configuration.name, {})
+        mismatches = ("osd.0 runs 1, not 2",) if configuration.name in self.refused else ()
+        return Applied(configuration.name, not mismatches, mismatches, {})
+
+    def clients(self) -> Sequence[Client]:
+        return (Client("c0", {}, 1 << 20),)
+
+    def drop_caches(self) -> None:
+        pass
+
+    def health(self) -> Health:
+        return Health(not self.sick, ("OSD_DOWN: 1 osds down",) if self.sick else ())
+
+    def reset(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def note_on(self, client: Client, key: str) -> str | None:
+        return self.disks[self.applied].get(key)
+
+    def set_note(self, client: Client, key: str, text: str | None) -> None:
+        if text is None:
+            self.disks[self.applied].pop(key, None)
+        else:
+            self.disks[self.applied][key] = text
+
+
+class Work:
+    """Tells what it was asked to do; can be told to break."""
+
+    name = "work"
+    metric = "tps"
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.prepared: list[str] = []
+        self.ran: list[str] = []
+        self.die_at_run: int | None = None
+        self.fail_at_run: int | None = None
+        self.sicken_at_run: int | None = None
+
+    def prepare(self, client: Client) -> None:
+        self.prepared.append(self.bench.applied)
+
+    def run(self, client: Client, seconds: float) -> tuple[float, Mapping[str, Any]]:
+        self.ran.append(self.bench.applied)
+        if len(self.ran) == self.die_at_run:
+            raise KeyboardInterrupt
+        if len(self.ran) == self.fail_at_run:
+            raise HostError("the server did not start")
+        if len(self.ran) == self.sicken_at_run:
+            self.bench.sick = True
+            time.sleep(0.7)  # longer than the health watch's pause
+            self.bench.sick = False
+        return SPEED[self.bench.applied], {"seconds": seconds}
+
+    def cleanup(self, client: Client) -> None:
+        pass
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store.open(tmp_path / "results.sqlite", create=True)
+    store.add_run(Run("r1", "s", "", "0" * 64, "bench", 7, 1))
+    return store
+
+
+def trial_of(work: Work, **changes: Any) -> Trial:
+    return Trial(**{
+        "workload": work, "description": "work scale=1", "volume_nbytes": 1 << 20, "repeats": 3, "seconds": 1.0,
+        "seed": 7, **changes,
+    })  # fmt: skip
+
+
+def run(bench: Bench, work: Work, store: Store, **changes: Any) -> list[Any]:
+    trial = trial_of(work, **changes)
+    return verify(bench, CONFIGURATIONS, trial, store=store, run_id="r1", progress=Silence())
+
+
+def test_rounds_hold_every_configuration_once_in_an_order_that_the_seed_tells() -> None:
+    trial = trial_of(Work(Bench({})), repeats=8)
+    order = order_of(CONFIGURATIONS, trial)
+    for repeat in range(8):
+        assert sorted(c.name for r, c in order if r == repeat) == ["A", "fast", "slow"]
+    assert order == order_of(CONFIGURATIONS, trial)
+    assert len({tuple(c.name for r, c in order if r == repeat) for repeat in range(8)}) > 1
+
+
+def test_every_sample_is_stored_and_each_volume_prepared_once(store: Store) -> None:
+    bench = Bench({})
+    work = Work(bench)
+    samples = run(bench, work, store)
+    assert {(s.configuration, s.repeat, s.value) for s in samples} == {
+        (name, repeat, SPEED[name]) for name in SPEED for repeat in range(3)
+    }
+    assert sorted(work.prepared) == ["A", "fast", "slow"]
+
+
+def test_killed_and_started_again_it_goes_on(store: Store) -> None:
+    disks: dict[str, dict[str, str]] = {}
+    bench = Bench(disks)
+    work = Work(bench)
+    work.die_at_run = 5
+    with pytest.raises(KeyboardInterrupt):
+        run(bench, work, store)
+    assert len(store.workload_samples("r1")) == 4
+
+    bench = Bench(disks)
+    again = Work(bench)
+    samples = run(bench, again, store)
+    assert len(samples) == 9
+    assert len({(s.configuration, s.repeat) for s in samples}) == 9
+    assert len(again.ran) == 5
+    assert not set(again.prepared) & set(work.prepared), "the volumes were prepared already"
+
+
+def test_an_unhealthy_moment_in_the_middle_makes_the_run_invalid_and_it_is_taken_again(store: Store) -> None:
+    bench = Bench({})
+    work = Work(bench)
+    work.sicken_at_run = 2
+    samples = run(bench, work, store, repeats=1)
+    (invalid,) = [s for s in samples if s.state is State.INVALID]
+    assert "OSD_DOWN" in invalid.reason
+    assert sum(s.state is State.OK for s in samples) == 3
+    assert [s.attempt for s in samples if s.configuration == invalid.configuration] == [0, 1]
+
+
+def test_a_run_without_a_result_is_failed_and_taken_again(store: Store) -> None:
+    bench = Bench({})
+    work = Work(bench)
+    work.fail_at_run = 1
+    samples = run(bench, work, store, repeats=1)
+    (failed,) = [s for s in samples if s.state is State.FAILED]
+    assert failed.reason == "the server did not start"
+    assert sum(s.state is State.OK for s in samples) == 3
+
+
+def test_a_configuration_that_does_not_take_effect_gives_no_value(store: Store) -> None:
+    bench = Bench({})
+    bench.refused = {"fast"}
+    samples = run(bench, Work(bench), store, repeats=1)
+    refused = [s for s in samples if s.configuration == "fast"]
+    assert {(s.state, s.value, s.reason) for s in refused} == {(State.FAILED, None, "osd.0 runs 1, not 2")}
+
+
+def test_runs_under_other_options_are_not_mixed(store: Store) -> None:
+    bench = Bench({})
+    run(bench, Work(bench), store, repeats=1)
+    with pytest.raises(InputError, match="under other options"):
+        run(bench, Work(bench), store, seconds=2.0)
+
+
+def test_data_of_another_scale_is_prepared_anew(tmp_path: Path) -> None:
+    disks: dict[str, dict[str, str]] = {}
+    for number, scale in enumerate(("work scale=1", "work scale=2")):
+        with Store.open(tmp_path / f"{number}.sqlite", create=True) as store:
+            store.add_run(Run("r1", "s", "", "0" * 64, "bench", 7, 1))
+            bench = Bench(disks)
+            work = Work(bench)
+            run(bench, work, store, repeats=1, description=scale)
+            assert sorted(work.prepared) == ["A", "fast", "slow"]
