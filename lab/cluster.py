@@ -4,7 +4,7 @@ import fcntl
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -268,11 +268,11 @@ class Lab:
         with registry.working_on(self.folder):
             throttle = find_throttle(self.name)
             self._attach_disks(throttle)
-            self._daemons.start(MON)
-            self._daemons.start_all([MGR, *map(osd_name, self.osd_ids())])
-            self._slow_down(throttle)
-            with self._connection() as admin:
-                wait_whole(admin, self.osd_ids(), alive=self._require_alive)
+            with self._full_speed_if_free():
+                self._daemons.start(MON)
+                self._daemons.start_all([MGR, *map(osd_name, self.osd_ids())])
+                with self._connection() as admin:
+                    wait_whole(admin, self.osd_ids(), alive=self._require_alive)
 
     def stop(self) -> None:
         """Stop all daemons; the disks stay attached and slow."""
@@ -296,10 +296,11 @@ class Lab:
             ever = {o["osd"]: o["up_from"] for o in admin.command("osd dump")["osds"]}
             before = {osd: ever[osd] for osd in osds}
             names = [osd_name(osd) for osd in osds]
-            self._daemons.stop_all(names)
-            self._daemons.start_all(names)
-            self._place(find_throttle(self.name))
-            wait_whole(admin, self.osd_ids(), before=before, alive=self._require_alive)
+            with self._full_speed_if_free():
+                self._daemons.stop_all(names)
+                self._daemons.start_all(names)
+                self._place(find_throttle(self.name))
+                wait_whole(admin, self.osd_ids(), before=before, alive=self._require_alive)
 
     def _require_alive(self) -> None:
         dead = [n for n in (MON, MGR, *map(osd_name, self.osd_ids())) if self._daemons.pid(n) is None]
@@ -370,6 +371,14 @@ class Lab:
                 yield
             finally:
                 self._slow_down(throttle)
+
+    @contextmanager
+    def _full_speed_if_free(self) -> Iterator[None]:
+        """``full_speed`` unless somebody, perhaps the caller, has lifted the limits already."""
+        with ExitStack() as stack:
+            with suppress(HostError):
+                stack.enter_context(self.full_speed())
+            yield
 
     def reassert_limits(self) -> None:
         """Set the limits again, unless a living process has lifted them."""

@@ -46,6 +46,7 @@ def _default_options() -> dict[str, dict[str, str]]:
         },
         "osd": {
             "osd_memory_target": str(896 * MIB),  # Ceph's minimum
+            "osd_max_scrubs": "0",
             # The lab is a scale model: caches as small against its volumes as real ones are against real data, and
             # fixed, so that reads reach the disks and a cell is steady within a second.
             "bluestore_cache_autotune": "false",
