@@ -71,7 +71,7 @@ def profile_of(
     total = Tally()
     for disk in kept:
         total = total.beside(partial.disks[disk])
-    if not int(total.n[0]):
+    if not total.n:
         raise _no_accesses(partial, action, sources)
     description: dict[str, Any] = {
         "sources": [dict(s) for s in sources],
@@ -83,9 +83,7 @@ def profile_of(
         "percentiles": _percentiles(total),
         "disks": {d: _disk(partial.disks[d]) for d in kept[:_DISKS_LISTED]},
         "n_disks": len(kept),
-        "left_out": {
-            d: {"accesses": int(partial.disks[d].n[0]), "why": why} for d, why in sorted(left_out.items())
-        },
+        "left_out": {d: {"accesses": partial.disks[d].n, "why": why} for d, why in sorted(left_out.items())},
         "skipped": dict(sorted(partial.skipped.items())),
         "events": dict(sorted(partial.events.items())),
         "lost_events": partial.lost if losses_known or partial.lost else None,
@@ -115,11 +113,11 @@ def _no_accesses(partial: PartialProfile, action: str, sources: Sequence[Mapping
 def histograms_of(tally: Tally) -> dict[str, Any]:
     """Every histogram that has counts: name, then kind, then its limits and one more count than limits."""
     counts = {
-        "size": tally.size,
-        "distance": tally.distance,
-        "interarrival_us": tally.interarrival,
-        "latency_us": tally.latency,
-        "outstanding": tally.outstanding,
+        "size": tally.counts.size,
+        "distance": tally.counts.distance,
+        "interarrival_us": tally.counts.interarrival,
+        "latency_us": tally.counts.latency,
+        "outstanding": tally.counts.outstanding,
     }
     return {
         name: {
@@ -136,20 +134,20 @@ def _shares(tally: Tally) -> tuple[dict[Op, dict[str, int]], dict[Op, float], di
     random: dict[Op, float] = {}
     by_bin: dict[Op, dict[str, float]] = {}
     for i, op in enumerate((Op.READ, Op.WRITE)):
-        accesses[op] = {b.name: int(n) for b, n in zip(SIZE_BINS, tally.accesses[i], strict=True)}
-        judged, n_random = tally.judged[i], tally.random[i]
+        accesses[op] = {b.name: int(n) for b, n in zip(SIZE_BINS, tally.counts.accesses[i], strict=True)}
+        judged, n_random = tally.counts.judged[i], tally.counts.random[i]
         random[op] = float(n_random.sum() / judged.sum()) if judged.any() else 0.0
         by_bin[op] = {b.name: float(r / j) for b, r, j in zip(SIZE_BINS, n_random, judged, strict=True) if j}
     return accesses, random, by_bin
 
 
 def _summary(tally: Tally, duration_ns: int) -> dict[str, Any]:
-    n = int(tally.n[0])
-    nbytes = int(tally.nbytes.sum())
+    n = tally.n
+    nbytes = int(tally.counts.nbytes.sum())
     summary: dict[str, Any] = {
-        "read_share": float(tally.n[1] / n),
-        "nbytes": {op.value: int(tally.nbytes[i]) for i, op in enumerate(Op)},
-        "clock_steps_back": int(tally.clock_steps_back[0]),
+        "read_share": float(tally.counts.accesses[0].sum() / n),
+        "nbytes": {op.value: int(tally.counts.nbytes[i]) for i, op in enumerate(Op)},
+        "clock_steps_back": int(tally.counts.clock_steps_back[0]),
     }
     if duration_ns > 0:
         seconds = duration_ns / NS_PER_S
@@ -159,7 +157,10 @@ def _summary(tally: Tally, duration_ns: int) -> dict[str, Any]:
 
 def _percentiles(tally: Tally) -> dict[str, Any]:
     table: dict[str, Any] = {}
-    for name, fine in (("interarrival_us", tally.fine_interarrival), ("latency_us", tally.fine_latency)):
+    for name, fine in (
+        ("interarrival_us", tally.counts.fine_interarrival),
+        ("latency_us", tally.counts.fine_latency),
+    ):
         row = {}
         for i, kind in enumerate(KINDS):
             values = {f"p{100 * share:g}": percentile_ns(fine[i], share) for share in PERCENTILES}

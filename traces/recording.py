@@ -63,7 +63,7 @@ class PartialProfile:
 
     @property
     def n_accesses(self) -> int:
-        return sum(int(t.n[0]) for t in self.disks.values())
+        return sum(t.n for t in self.disks.values())
 
     @property
     def duration_ns(self) -> int:

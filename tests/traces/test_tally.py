@@ -11,9 +11,11 @@ from trace_maker import batch
 from cephfit.access import AccessBatch
 from cephfit.cells import Op
 from cephfit.profile import Profile
+from cephfit.traces import limits
 from cephfit.traces.describe import profile_of
 from cephfit.traces.recording import PartialProfile
-from cephfit.traces.tally import FINE_PER_OCTAVE, fine_bucket, fine_value_ns, percentile_ns
+from cephfit.traces.tally import FINE_OCTAVES, FINE_PER_OCTAVE, fine_value_ns, percentile_ns
+from cephfit.traces.tally_loop import fine_bucket
 
 SOURCE = [{"files": ["made"]}]
 
@@ -138,13 +140,37 @@ def test_counts_agree_with_counting_one_access_after_the_other(whole: AccessBatc
         assert found.random[op] == pytest.approx(random[kind] / judged[kind] if judged[kind] else 0.0)
 
 
-@given(st.integers(1, 1 << 43))
+N_FINE = FINE_OCTAVES * FINE_PER_OCTAVE
+
+
+@given(st.integers(1, (1 << 44) - 1))
 def test_a_fine_bucket_is_off_by_less_than_its_width(time_ns: int) -> None:
-    value = fine_value_ns(int(fine_bucket(np.array([time_ns]))[0]))
+    value = fine_value_ns(fine_bucket(time_ns, FINE_PER_OCTAVE, N_FINE))
     assert abs(value - time_ns) <= time_ns / FINE_PER_OCTAVE + 1
 
 
+@given(st.integers(1 << 44, (1 << 63) - 1))
+def test_longer_times_belong_to_the_last_fine_bucket(time_ns: int) -> None:
+    assert fine_bucket(time_ns, FINE_PER_OCTAVE, N_FINE) == N_FINE - 1
+
+
 def test_a_percentile_is_the_value_that_so_many_do_not_exceed() -> None:
-    fine = np.bincount(fine_bucket(np.array([1000] * 99 + [10**6])), minlength=2000)
+    places = [fine_bucket(t, FINE_PER_OCTAVE, N_FINE) for t in [1000] * 99 + [10**6]]
+    fine = np.bincount(places, minlength=N_FINE)
     assert percentile_ns(fine, 0.99) == pytest.approx(1000, rel=1 / FINE_PER_OCTAVE)
     assert percentile_ns(fine, 1.0) == pytest.approx(10**6, rel=1 / FINE_PER_OCTAVE)
+
+
+@given(traces())
+def test_histograms_agree_with_a_binary_search_in_their_limits(whole: AccessBatch) -> None:
+    found = profile(PartialProfile.of(whole)).description["histograms"]
+    assert whole.latency_ns is not None and whole.outstanding is not None
+    known = whole.latency_ns[whole.latency_ns >= 0]
+    for name, bounds, values in (
+        ("size", limits.SIZE_NBYTES, whole.nbytes),
+        ("latency_us", limits.TIME_US * 1000, known),
+        ("outstanding", limits.OUTSTANDING, whole.outstanding + 1),
+    ):
+        expected = np.bincount(np.searchsorted(bounds, values), minlength=len(bounds) + 1)
+        if len(values):
+            assert found[name]["all"]["counts"] == expected.tolist()
