@@ -4,6 +4,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from cephfit.errors import ClusterError
 from cephfit.lab import export
 from cephfit.lab.cluster import Lab
 from cephfit.lab.target_facts import facts_of
+from cephfit.lab.target_room import MAKE_ROOM, require_room
 from cephfit.protocols import Applied, Client, Health, Progress
 from cephfit.silence import Silence
 from cephfit.sweep import catalogue as options
@@ -26,13 +28,10 @@ from cephfit.sweep.journal import Journal
 from cephfit.sweep.pools import Pools, UnplacedPoolError, pool_name
 from cephfit.sweep.target_lock import TargetLock
 from cephfit.sweep.volumes import Volume, Volumes, image_name
-from cephfit.units import format_nbytes
 
 _DEFAULT = Configuration(DEFAULT_CONFIGURATION)
 _HEALTHY_SECONDS = 60.0
 """A lab's PGs are in their places a few seconds after any change; longer means that something is wrong."""
-_FULL_MARGIN = 1.1
-"""Room wanted beyond the data: metadata, the write-ahead log, and OSDs that do not fill evenly."""
 _BLKFLSBUF = 0x1261
 """ioctl of linux/fs.h: write out and drop a block device's page cache."""
 
@@ -196,6 +195,10 @@ class LabTarget:
         self._admin.close()
         self._unlock()
 
+    def full_speed(self) -> AbstractContextManager[None]:
+        """Without limits on the lab's disks inside the block, for what is not measured."""
+        return self._lab.full_speed()
+
     def _apply_ceph(self, configuration: Configuration) -> tuple[int, ...]:
         try:
             self._settings.apply(configuration)
@@ -208,8 +211,7 @@ class LabTarget:
         due = self._settings.restarts_due()
         if due:
             self._progress.note(f"restarting {', '.join(f'osd.{osd}' for osd in due)}")
-            with self._lab.full_speed():
-                self._lab.restart_osds(due)
+            self._lab.restart_osds(due)
             self._settings.restarted(due)
         return due
 
@@ -235,37 +237,15 @@ class LabTarget:
         empty = [v for v in volumes if not self._volumes.is_filled(v)]
         if not empty:
             return
-        self._require_room(empty)
+        if full := is_getting_full(self._health.check()):
+            raise ClusterError(f"the cluster is filling up: {'; '.join(full)}", where=self.name, remedy=MAKE_ROOM)
+        require_room(empty, self._pools, self._lab.folder)
         self._progress.note(f"filling {', '.join(v.image for v in empty)}")
         with self._lab.full_speed():
             fill_volumes(empty, conf=self._client_conf)
         for volume in empty:
             self._volumes.mark_filled(volume)
         self._await_health("after the volumes were filled")
-
-    def _require_room(self, volumes: Sequence[Volume]) -> None:
-        remedy = (
-            f"`cephfit restore --target {self.name}` deletes the volumes of earlier sweeps; or use smaller ones"
-        )
-        if full := is_getting_full(self._health.check()):
-            raise ClusterError(f"the cluster is filling up: {'; '.join(full)}", where=self.name, remedy=remedy)
-        pool = volumes[0].pool
-        nbytes = int(sum(v.nbytes for v in volumes) * _FULL_MARGIN)
-        available = self._pools.max_avail_nbytes(pool)
-        if available is not None and available < nbytes:
-            raise ClusterError(
-                f"the volumes need {_about(nbytes)}, pool {pool} has room for {_about(available)}",
-                where=self.name, remedy=remedy,
-            )  # fmt: skip
-        copies = int(self._admin.command("osd pool get", pool=pool, var="size")["size"])
-        disk = os.statvfs(self._lab.folder)
-        free = disk.f_bavail * disk.f_frsize
-        if free < nbytes * copies:
-            raise ClusterError(
-                f"the volumes need {_about(nbytes * copies)} in {copies} copies, the disk under the lab has "
-                f"{_about(free)} left",
-                where=str(self._lab.folder), remedy=remedy,
-            )  # fmt: skip
 
     def _attach(self, volumes: Mapping[str, Volume]) -> None:
         clients = []
@@ -314,10 +294,6 @@ class LabTarget:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-def _about(nbytes: int) -> str:
-    return format_nbytes(nbytes - nbytes % (1 << 20) or nbytes)
 
 
 def _drop_page_cache(device: Path) -> None:

@@ -137,6 +137,10 @@ class Pools:
                 return int(pool["stats"]["max_avail"]) or None
         return None
 
+    def copies(self, name: str) -> int:
+        """How many copies of each object the pool keeps."""
+        return int(self._admin.command("osd pool get", pool=name, var="size")["size"])
+
     def _create(self, name: str, wanted: Mapping[str, str]) -> None:
         arguments: dict[str, Any] = {"pool": name}
         if "pg_num" in wanted:
