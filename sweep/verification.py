@@ -87,60 +87,72 @@ def verify(
         raise InputError("no configuration is to be verified")
     name = trial.workload.name
     _refuse_another_trial(trial, store, run_id)
-    runner = _Runner(target, trial, store, run_id, progress)
+    stage = _Stage(target, trial, progress)
     order = order_of(configurations, trial)
     progress.start(f"verify with {name}", len(order))
     try:
         for repeat, configuration in order:
-            runner.run(repeat, configuration)
+            _run_until_ok(stage, repeat, configuration, store=store, run_id=run_id)
             progress.advance(detail=f"{configuration.name}, repeat {repeat + 1}")
     finally:
-        runner.leave()
+        stage.leave()
         progress.done()
     wanted = {c.name for c in configurations}
     return [s for w, s in store.workload_samples(run_id) if w == name and s.configuration in wanted]
 
 
-class _Runner:
-    def __init__(self, target: Target, trial: Trial, store: Store, run_id: str, progress: Progress) -> None:
+def run_once(target: Target, configuration: Configuration, trial: Trial, *, progress: Progress) -> WorkloadSample:
+    """Run the workload one time on one configuration, for example to trace it; nothing is stored.
+
+    Raises:
+        ClusterError: the target is unhealthy for longer than a limit.
+    """
+    stage = _Stage(target, trial, progress)
+    try:
+        return stage.attempt(0, 0, configuration)
+    finally:
+        stage.leave()
+
+
+def _run_until_ok(
+    stage: "_Stage", repeat: int, configuration: Configuration, *, store: Store, run_id: str
+) -> None:
+    name = stage.trial.workload.name
+    done = [
+        s
+        for w, s in store.workload_samples(run_id)
+        if (w, s.repeat, s.configuration) == (name, repeat, configuration.name)
+    ]
+    if any(s.state is State.OK for s in done):
+        return
+    for attempt in range(len(done), _MAX_ATTEMPTS):
+        sample = stage.attempt(repeat, attempt, configuration)
+        store.add_workload_sample(run_id, name, sample)
+        if sample.state is State.OK:
+            return
+        stage.progress.note(f"{configuration.name}, repeat {repeat + 1}: {sample.state}: {sample.reason}")
+
+
+class _Stage:
+    """The target with the workload on it: which configuration is applied, and what is prepared and mounted."""
+
+    def __init__(self, target: Target, trial: Trial, progress: Progress) -> None:
+        self.trial = trial
+        self.progress = progress
         self._target = target
-        self._trial = trial
-        self._store = store
-        self._run_id = run_id
-        self._progress = progress
         self._applied: Applied | None = None
         self._prepared_here: set[str] = set()
-
-    def run(self, repeat: int, configuration: Configuration) -> None:
-        attempts = self._attempts(repeat, configuration.name)
-        while attempts < _MAX_ATTEMPTS:
-            sample = self._attempt(repeat, attempts, configuration)
-            self._store.add_workload_sample(self._run_id, self._trial.workload.name, sample)
-            if sample.state is State.OK:
-                return
-            self._progress.note(f"{configuration.name}, repeat {repeat + 1}: {sample.state}: {sample.reason}")
-            attempts += 1
 
     def leave(self) -> None:
         """Unmount the volume of the configuration applied last."""
         if self._applied is not None:
             for client in self._target.clients():
-                self._trial.workload.cleanup(client)
+                self.trial.workload.cleanup(client)
             self._applied = None
 
-    def _attempts(self, repeat: int, configuration: str) -> int:
-        """Tries so far; as many as allowed if one of them is ok."""
-        name = self._trial.workload.name
-        done = [
-            s
-            for w, s in self._store.workload_samples(self._run_id)
-            if (w, s.repeat, s.configuration) == (name, repeat, configuration)
-        ]
-        return _MAX_ATTEMPTS if any(s.state is State.OK for s in done) else len(done)
-
-    def _attempt(self, repeat: int, attempt: int, configuration: Configuration) -> WorkloadSample:
-        workload, started_ns = self._trial.workload, time.time_ns()
-        evidence: dict[str, Any] = {"trial": _trial_as_json(self._trial)}
+    def attempt(self, repeat: int, attempt: int, configuration: Configuration) -> WorkloadSample:
+        workload, started_ns = self.trial.workload, time.time_ns()
+        evidence: dict[str, Any] = {"trial": _trial_as_json(self.trial)}
 
         def sample(state: State, value: float | None, reason: str = "") -> WorkloadSample:
             return WorkloadSample(
@@ -160,7 +172,7 @@ class _Runner:
             self._target.drop_caches()
             before = health_now(self._target)
             with HealthWatch(self._target) as watch:
-                value, evidence["output"] = workload.run(client, self._trial.seconds)
+                value, evidence["output"] = workload.run(client, self.trial.seconds)
         except CephfitError as error:
             return sample(State.FAILED, None, str(error))
         after = health_now(self._target)
@@ -172,7 +184,7 @@ class _Runner:
     def _client_under(self, configuration: Configuration) -> Client:
         self.leave()
         self._applied = self._target.apply(
-            configuration, n_clients=1, volume_nbytes=self._trial.volume_nbytes, fill=False
+            configuration, n_clients=1, volume_nbytes=self.trial.volume_nbytes, fill=False
         )
         if not self._applied.ok:
             return Client("none", {}, 0)
@@ -180,22 +192,22 @@ class _Runner:
 
     def _prepare(self, client: Client) -> None:
         """Put the workload's data on the volume, unless a preparation of it came to its end before."""
-        description, configuration = self._trial.description, self._applied.configuration if self._applied else ""
+        description, configuration = self.trial.description, self._applied.configuration if self._applied else ""
         if isinstance(self._target, KeepsNotes):
             if self._target.note_on(client, _PREPARED) == description:
                 return
             self._target.set_note(client, _PREPARED, None)
         elif configuration in self._prepared_here:
             return
-        self._progress.note(f"preparing {self._trial.workload.name} on configuration {configuration}")
-        self._trial.workload.prepare(client)
-        self._trial.workload.cleanup(client)  # all of it on the disk before the note says so
+        self.progress.note(f"preparing {self.trial.workload.name} on configuration {configuration}")
+        self.trial.workload.prepare(client)
+        self.trial.workload.cleanup(client)  # all of it on the disk before the note says so
         self._prepared_here.add(configuration)
         if isinstance(self._target, KeepsNotes):
             self._target.set_note(client, _PREPARED, description)
 
     def _await_health(self) -> None:
-        wait_until_healthy(self._target, limit_seconds=_HEALTHY_SECONDS, note=self._progress.note)
+        wait_until_healthy(self._target, limit_seconds=_HEALTHY_SECONDS, note=self.progress.note)
 
 
 def _trial_as_json(trial: Trial) -> dict[str, Any]:

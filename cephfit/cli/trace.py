@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from cephfit.cli import trace_workload
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.profile import Profile
 from cephfit.units import format_nbytes, format_seconds
@@ -12,6 +13,9 @@ from cephfit.units import format_nbytes, format_seconds
 @click.group("trace")
 def command() -> None:
     """Read workload traces: profile, capture."""
+
+
+command.add_command(trace_workload.command)
 
 
 @command.command("profile", short_help="What a workload does, from its trace.")

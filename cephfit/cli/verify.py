@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
+from cephfit.cli.workload_choice import WORKLOADS
 from cephfit.mapper import MODELS
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from cephfit.results.store import Store
     from cephfit.run import Run
     from cephfit.sweep.model import Sweep
-    from cephfit.sweep.verification import Trial
-
-_ROOM = 1.25
-"""Volume size over what the workload says it needs: a file system gets slower when it is nearly full."""
 
 
 @click.command()
@@ -49,7 +46,7 @@ _ROOM = 1.25
     metavar="A,B,...",
     help="Which to run; the default configuration always is.  [default: default, predicted best and worst]",
 )
-@click.option("--workload", type=click.Choice(["pgbench"]), default="pgbench", show_default=True)
+@click.option("--workload", type=click.Choice(WORKLOADS), default=WORKLOADS[0], show_default=True)
 @click.option("--scale", type=click.IntRange(min=1), help="Size of pgbench's database, in 15 MiB.")
 @click.option(
     "--repeats", type=click.IntRange(min=1), default=3, show_default=True, help="Runs per configuration."
@@ -81,6 +78,7 @@ def command(
     is what following the prediction costs against the best configuration that was run.
     """
     from cephfit.cli.target_choice import open_target
+    from cephfit.cli.workload_choice import trial_of
     from cephfit.mapper.accuracy import assess
     from cephfit.results.store import Store
     from cephfit.sweep.file import find_sweep, read_sweep
@@ -93,9 +91,11 @@ def command(
         chosen, note = _choose(sweep, predictions, configurations)
         if note:
             progress.note(note)
-        trial = _trial(scale, repeats, seconds, run.seed)
         target = open_target(target_text, for_change=True, progress=progress)
         try:
+            if target.name != run.target:
+                progress.note(f"the prediction is from {run.target}; the workload runs on {target.name}")
+            trial = trial_of(target, scale=scale, repeats=repeats, seconds=seconds, seed=run.seed)
             samples = verify(target, chosen, trial, store=store, run_id=run.run_id, progress=progress)
             if not keep:
                 target.reset()
@@ -178,16 +178,6 @@ def _choose(sweep: Sweep, predictions: PredictionSet, named: str | None) -> tupl
                 remedy=f"there are {', '.join(n for n in known if n in predicted)}",
             )
     return [known[name] for name in dict.fromkeys(names)], note
-
-
-def _trial(scale: int | None, repeats: int, seconds: float, seed: int) -> Trial:
-    from cephfit.lab.pgbench import PgBench, PgBenchSpec
-    from cephfit.sweep.verification import Trial
-    from cephfit.units import MIB
-
-    spec = PgBenchSpec() if scale is None else PgBenchSpec(scale=scale)
-    nbytes = -int(-spec.database_nbytes * _ROOM // MIB) * MIB
-    return Trial(PgBench(spec), repr(spec), nbytes, repeats, seconds, seed)
 
 
 def _print(assessment: Assessment, note: str) -> None:

@@ -1,0 +1,48 @@
+"""Which real workload a person means, and how it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cephfit.protocols import Target
+    from cephfit.sweep.verification import Trial
+
+WORKLOADS = ("pgbench",)
+
+_ROOM = 1.25
+"""Volume size over what the workload says it needs: a file system gets slower when it is nearly full."""
+
+
+def trial_of(
+    target: Target,
+    *,
+    scale: int | None,
+    repeats: int,
+    seconds: float,
+    seed: int,
+    observe: Callable[[Path], AbstractContextManager[object]] = nullcontext,
+) -> Trial:
+    """pgbench, sized for its volume; on a lab, the disks' limits are lifted while nothing is measured.
+
+    Args:
+        target: where it will run.
+        scale: of the database; None takes the workload's own.
+        repeats: runs per configuration.
+        seconds: of each run.
+        seed: of the order of runs.
+        observe: entered around each measured run with the client's device.
+    """
+    from cephfit.lab.pgbench import PgBench, PgBenchSpec
+    from cephfit.lab.target import LabTarget
+    from cephfit.sweep.verification import Trial
+    from cephfit.units import MIB
+
+    spec = PgBenchSpec() if scale is None else PgBenchSpec(scale=scale)
+    unmeasured = target.full_speed if isinstance(target, LabTarget) else nullcontext
+    workload = PgBench(spec, unmeasured=unmeasured, observe=observe)
+    nbytes = -int(-spec.database_nbytes * _ROOM // MIB) * MIB
+    return Trial(workload, repr(spec), nbytes, repeats, seconds, seed)
