@@ -89,8 +89,8 @@ class LabSpec:
     n_hosts: int = 2
     limits: Mapping[str, DiskLimits] = field(
         default_factory=lambda: {
-            "hdd": DiskLimits(iops=300, nbytes_per_s=100 * MIB),
-            "ssd": DiskLimits(iops=3000, nbytes_per_s=200 * MIB),
+            "hdd": DiskLimits(iops=500, nbytes_per_s=150 * MIB),
+            "ssd": DiskLimits(iops=3000, nbytes_per_s=400 * MIB),
         }
     )
     osd_nbytes: int = 16 * GIB
