@@ -1,89 +1,27 @@
 """A real Ceph cluster on this machine, all of it in one folder and on 127.0.0.1."""
 
-import fcntl
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from cephfit.errors import CephfitError, ClusterError, HostError
 from cephfit.lab import bootstrap, disks, registry, remains
 from cephfit.lab.daemons import MGR, MON, Daemons, DaemonState, osd_name
 from cephfit.lab.machine import require_free_disk, require_programs, require_root
+from cephfit.lab.osd_disks import OsdDisks
 from cephfit.lab.readiness import wait_whole
 from cephfit.lab.registry import Record
-from cephfit.lab.spec import DiskLimits, LabSpec
+from cephfit.lab.spec import LabSpec
+from cephfit.lab.status import LabStatus
 from cephfit.lab.throttle import Throttle, find_throttle
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 
 _PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "monmaptool", "losetup")
-
-
-@dataclass(frozen=True, slots=True)
-class OsdDisk:
-    """One OSD's disk as it is now.
-
-    Attributes:
-        osd: id.
-        host: CRUSH host.
-        device_class: ``hdd`` or ``ssd``.
-        device: the loop device; None if it is not attached.
-        rotational: what the kernel says of it.
-        limits: in force now; None if the disk is not slowed down.
-    """
-
-    osd: int
-    host: str
-    device_class: str
-    device: str | None
-    rotational: bool | None
-    limits: DiskLimits | None
-
-
-@dataclass(frozen=True, slots=True)
-class LabStatus:
-    """A lab as it is now.
-
-    Attributes:
-        name: the lab's.
-        folder: where all of it lies.
-        conf: the ceph.conf with which clients reach it.
-        fsid: the cluster's.
-        monitor: address.
-        ready: `lab up` came to its end.
-        health: Ceph's own word, or why there is none.
-        checks: Ceph's health checks.
-        pgs: PG state to count.
-        daemons: all of them, dead ones too.
-        osd_disks: by OSD id.
-        seconds: how long asking took.
-    """
-
-    name: str
-    folder: str
-    conf: str
-    fsid: str
-    monitor: str
-    ready: bool
-    health: str
-    checks: tuple[str, ...]
-    pgs: dict[str, int]
-    daemons: tuple[DaemonState, ...]
-    osd_disks: tuple[OsdDisk, ...]
-    seconds: float
-
-    @property
-    def dead(self) -> tuple[str, ...]:
-        """Names of daemons that should run and do not."""
-        return tuple(d.name for d in self.daemons if not d.alive)
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "dead": self.dead}
 
 
 class Lab:
@@ -102,6 +40,7 @@ class Lab:
         self.keyring = folder / "keyring"
         self._record = record
         self._daemons = Daemons(folder, self.conf)
+        self._disks = OsdDisks(record.name, folder, record.spec)
 
     @property
     def name(self) -> str:
@@ -156,8 +95,7 @@ class Lab:
             raise
 
     def _make(self, throttle: Throttle, progress: Progress) -> None:
-        for osd in self.osd_ids():
-            disks.make_sparse(self._image(osd), self.spec.osd_nbytes)
+        self._disks.make()
         self._attach_disks(throttle)
         progress.advance(detail="disks")
         bootstrap.bootstrap(
@@ -241,20 +179,7 @@ class Lab:
         Raises:
             ClusterError: it is not attached.
         """
-        device = self._loop(osd)
-        if device is None:
-            raise ClusterError(
-                f"the disk of osd.{osd} is not attached",
-                where=f"lab {self.name}",
-                remedy=f"start the lab: cephfit lab start --name {self.name}",
-            )
-        return device
-
-    def _image(self, osd: int) -> Path:
-        return self.folder / f"osd.{osd}.img"
-
-    def _loop(self, osd: int) -> Path | None:
-        return next(iter(disks.loops_of(self._image(osd))), None)
+        return self._disks.device(osd)
 
     # Starting and stopping.
 
@@ -322,31 +247,18 @@ class Lab:
     # Disks and their limits.
 
     def _attach_disks(self, throttle: Throttle) -> None:
-        devices = {}
-        for osd in self.osd_ids():
-            device = self._loop(osd)
-            if device is None:
-                device = disks.attach_loop(self._image(osd))
-                throttle.clear(disks.device_number(device))  # of whoever had the number before
-            disks.set_rotational(device, self.device_class(osd) == "hdd")
-            block = self.folder / osd_name(osd) / "block"
-            if block.is_symlink() and block.readlink() != device:
-                block.unlink()
-                block.symlink_to(device)
-            devices[osd] = str(device)
-        self._record = replace(self._record, devices=devices)
+        devices = self._disks.attach(throttle)
+        self._record = replace(self._record, devices={osd: str(device) for osd, device in devices.items()})
         self._record.write(self.folder)
 
     def _place(self, throttle: Throttle) -> None:
         throttle.place(pid for osd in self.osd_ids() if (pid := self._daemons.pid(osd_name(osd))) is not None)
 
     def _slow_down(self, throttle: Throttle) -> None:
-        for osd in self.osd_ids():
-            throttle.set(disks.device_number(self.osd_disk(osd)), self.spec.limits[self.device_class(osd)])
+        self._disks.slow_down(throttle)
         self._place(throttle)
 
-    @contextmanager
-    def full_speed(self) -> Iterator[None]:
+    def full_speed(self) -> AbstractContextManager[None]:
         """Without limits on the disks inside the block, for filling volumes.
 
         Only one process at a time. If it dies inside, ``reassert_limits`` (which ``status`` and ``start`` call)
@@ -355,22 +267,7 @@ class Lab:
         Raises:
             HostError: another process is at it.
         """
-        throttle = find_throttle(self.name)
-        with (self.folder / "full-speed.lock").open("w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise HostError(
-                    "another process has lifted the limits of the disks",
-                    where=f"lab {self.name}",
-                    remedy="wait until it is done",
-                ) from None
-            try:
-                for osd in self.osd_ids():
-                    throttle.clear(disks.device_number(self.osd_disk(osd)))
-                yield
-            finally:
-                self._slow_down(throttle)
+        return self._disks.full_speed(find_throttle(self.name))
 
     @contextmanager
     def _full_speed_if_free(self) -> Iterator[None]:
@@ -382,12 +279,9 @@ class Lab:
 
     def reassert_limits(self) -> None:
         """Set the limits again, unless a living process has lifted them."""
-        with (self.folder / "full-speed.lock").open("a") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return
-            self._slow_down(find_throttle(self.name))
+        throttle = find_throttle(self.name)
+        self._disks.reassert_limits(throttle)
+        self._place(throttle)
 
     # Asking.
 
@@ -401,7 +295,7 @@ class Lab:
         started = time.monotonic()
         names = (MON, MGR, *map(osd_name, self.osd_ids()))
         daemons = tuple(self._daemons.state(name) for name in names)
-        if self._record.ready and all(self._loop(osd) is not None for osd in self.osd_ids()):
+        if self._record.ready and self._disks.all_attached():
             self.reassert_limits()
         health, checks, pgs = self._ask_health(daemons[0])
         return LabStatus(
@@ -415,7 +309,7 @@ class Lab:
             checks=checks,
             pgs=pgs,
             daemons=daemons,
-            osd_disks=tuple(self._osd_disk_state(osd) for osd in self.osd_ids()),
+            osd_disks=self._disks.states(find_throttle(self.name)),
             seconds=time.monotonic() - started,
         )
 
@@ -429,15 +323,3 @@ class Lab:
             return error.what, (), {}
         pgs = {entry["state_name"]: entry["count"] for entry in status["pgmap"].get("pgs_by_state", [])}
         return status["health"]["status"], tuple(status["health"]["checks"]), pgs
-
-    def _osd_disk_state(self, osd: int) -> OsdDisk:
-        host, device_class = self.spec.osds[osd]
-        device = self._loop(osd)
-        return OsdDisk(
-            osd=osd,
-            host=f"host{host}",
-            device_class=device_class,
-            device=str(device) if device else None,
-            rotational=disks.is_rotational(device) if device else None,
-            limits=find_throttle(self.name).limits(disks.device_number(device)) if device else None,
-        )

@@ -10,7 +10,7 @@ from cephfit.cli.output import json_option, print_json, print_table, progress_di
 from cephfit.units import MIB, format_seconds
 
 if TYPE_CHECKING:
-    from cephfit.lab.cluster import LabStatus
+    from cephfit.lab.status import LabStatus
 
 _name_option = click.option("--name", default="default", show_default=True, help="Which lab.")
 _folder_option = click.option(

@@ -1,0 +1,125 @@
+"""The disks of a lab's OSDs: sparse files, loop devices, what the kernel says of them, and their limits."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cephfit.errors import ClusterError, HostError
+from cephfit.lab import disks
+from cephfit.lab.daemons import osd_name
+from cephfit.lab.spec import LabSpec
+from cephfit.lab.status import OsdDisk
+from cephfit.lab.throttle import Throttle
+
+
+class OsdDisks:
+    """The disks of one lab. All state is in the kernel and in the lab's folder.
+
+    Args:
+        lab: name, for messages.
+        folder: the lab's.
+        spec: how many, how large and how fast.
+    """
+
+    def __init__(self, lab: str, folder: Path, spec: LabSpec) -> None:
+        self._lab = lab
+        self._folder = folder
+        self._spec = spec
+        self._lifted = folder / "full-speed.lock"
+
+    def _image(self, osd: int) -> Path:
+        return self._folder / f"osd.{osd}.img"
+
+    def _loop(self, osd: int) -> Path | None:
+        return next(iter(disks.loops_of(self._image(osd))), None)
+
+    def device(self, osd: int) -> Path:
+        """Raises:
+        ClusterError: it is not attached.
+        """
+        device = self._loop(osd)
+        if device is None:
+            raise ClusterError(
+                f"the disk of osd.{osd} is not attached",
+                where=f"lab {self._lab}",
+                remedy=f"start the lab: cephfit lab start --name {self._lab}",
+            )
+        return device
+
+    def all_attached(self) -> bool:
+        return all(self._loop(osd) is not None for osd in range(len(self._spec.osds)))
+
+    def make(self) -> None:
+        """Make the files; they take room as they are written."""
+        for osd in range(len(self._spec.osds)):
+            disks.make_sparse(self._image(osd), self._spec.osd_nbytes)
+
+    def attach(self, throttle: Throttle) -> dict[int, Path]:
+        """Attach what is not attached and set what loop devices forget; the device of each OSD."""
+        devices = {}
+        for osd, (_, device_class) in enumerate(self._spec.osds):
+            device = self._loop(osd)
+            if device is None:
+                device = disks.attach_loop(self._image(osd))
+                throttle.clear(disks.device_number(device))  # of whoever had the number before
+            disks.set_rotational(device, device_class == "hdd")
+            block = self._folder / osd_name(osd) / "block"
+            if block.is_symlink() and block.readlink() != device:
+                block.unlink()
+                block.symlink_to(device)
+            devices[osd] = device
+        return devices
+
+    def slow_down(self, throttle: Throttle) -> None:
+        """Put the limits in force."""
+        for osd, (_, device_class) in enumerate(self._spec.osds):
+            throttle.set(disks.device_number(self.device(osd)), self._spec.limits[device_class])
+
+    @contextmanager
+    def full_speed(self, throttle: Throttle) -> Iterator[None]:
+        """Without limits inside the block; one process at a time.
+
+        Raises:
+            HostError: another process is at it.
+        """
+        with self._lifted.open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise HostError(
+                    "another process has lifted the limits of the disks",
+                    where=f"lab {self._lab}",
+                    remedy="wait until it is done",
+                ) from None
+            try:
+                for osd in range(len(self._spec.osds)):
+                    throttle.clear(disks.device_number(self.device(osd)))
+                yield
+            finally:
+                self.slow_down(throttle)
+
+    def reassert_limits(self, throttle: Throttle) -> None:
+        """Put the limits in force, unless a living process has lifted them: the kernel drops a dead one's lock."""
+        with self._lifted.open("a") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            self.slow_down(throttle)
+
+    def states(self, throttle: Throttle) -> tuple[OsdDisk, ...]:
+        """All disks as they are now."""
+        return tuple(self._state(osd, throttle) for osd in range(len(self._spec.osds)))
+
+    def _state(self, osd: int, throttle: Throttle) -> OsdDisk:
+        host, device_class = self._spec.osds[osd]
+        device = self._loop(osd)
+        return OsdDisk(
+            osd=osd,
+            host=f"host{host}",
+            device_class=device_class,
+            device=str(device) if device else None,
+            rotational=disks.is_rotational(device) if device else None,
+            limits=throttle.limits(disks.device_number(device)) if device else None,
+        )

@@ -1,0 +1,69 @@
+"""What a lab says of itself."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cephfit.lab.daemons import DaemonState
+from cephfit.lab.spec import DiskLimits
+
+
+@dataclass(frozen=True, slots=True)
+class OsdDisk:
+    """One OSD's disk as it is now.
+
+    Attributes:
+        osd: id.
+        host: CRUSH host.
+        device_class: ``hdd`` or ``ssd``.
+        device: the loop device; None if it is not attached.
+        rotational: what the kernel says of it.
+        limits: in force now; None if the disk is not slowed down.
+    """
+
+    osd: int
+    host: str
+    device_class: str
+    device: str | None
+    rotational: bool | None
+    limits: DiskLimits | None
+
+
+@dataclass(frozen=True, slots=True)
+class LabStatus:
+    """A lab as it is now.
+
+    Attributes:
+        name: the lab's.
+        folder: where all of it lies.
+        conf: the ceph.conf with which clients reach it.
+        fsid: the cluster's.
+        monitor: address.
+        ready: `lab up` came to its end.
+        health: Ceph's own word, or why there is none.
+        checks: Ceph's health checks.
+        pgs: PG state to count.
+        daemons: all of them, dead ones too.
+        osd_disks: by OSD id.
+        seconds: how long asking took.
+    """
+
+    name: str
+    folder: str
+    conf: str
+    fsid: str
+    monitor: str
+    ready: bool
+    health: str
+    checks: tuple[str, ...]
+    pgs: dict[str, int]
+    daemons: tuple[DaemonState, ...]
+    osd_disks: tuple[OsdDisk, ...]
+    seconds: float
+
+    @property
+    def dead(self) -> tuple[str, ...]:
+        """Names of daemons that should run and do not."""
+        return tuple(d.name for d in self.daemons if not d.alive)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "dead": self.dead}
