@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from cephfit.access import AccessBatch
 from cephfit.errors import InputError
+from cephfit.traces import blktrace_loop
 from cephfit.traces import blktrace_record as record
+from cephfit.traces.blktrace_loop import Columns, Found
 from cephfit.traces.block_layer import Action, BlockEvents, accesses_of
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.stream import TraceStream
@@ -17,19 +19,11 @@ from cephfit.traces.stream import TraceStream
 _BLOCK_NBYTES = 8 << 20
 """Bytes held of all files of one recording together."""
 _MAX_PAYLOAD = 1 << 16
-_SECTORS_MAX = 1 << 54
-"""No disk has more 512-byte sectors than fit into 63 bits of bytes; the kernel writes -1 for "no sector"."""
 
 _LOSS_NOTE = re.compile(rb"CPU:\d+ \[LOST (?:(\d+) )?EVENTS\]\n")
 """Text that the kernel's trace_pipe has between two records where its ring buffer overflowed."""
 _LOSS_NOTE_BEGINS = b"CPU:"
 _LOSS_NOTE_NBYTES = 64
-
-_TIME_MAX = 1 << 62
-
-_WHAT_MASK = 0xFFFF & ~record.CGROUP_TAG | record.NOTIFY << 16
-"""What a record says, with the bit that makes it a notification: those have numbers of their own."""
-_WHAT_NOTIFY = 0xFFFF
 
 _WHAT = {Action.QUEUE: record.QUEUE, Action.ISSUE: record.ISSUE}
 
@@ -57,81 +51,49 @@ class BlktraceReader(StreamReader):
         The files may have any numbers, gaps between them, and be empty: what CPU a record is from stands in
         the record. Within a file the order of the records stands, even where the clock steps back a little.
         """
-        gaps = SequenceGaps()
         block_nbytes = max(_BLOCK_NBYTES // len(streams), _MAX_PAYLOAD)
-        blocks = merged([_record_blocks(stream, block_nbytes) for stream in streams])
-        return accesses_of(_events(block, self.action, gaps) for block in blocks)
+        files = [_stretches(stream, block_nbytes, _WHAT[self.action]) for stream in streams]
+        return accesses_of(stretch.events for stretch in merged(files))
 
 
 @dataclass(frozen=True, slots=True)
-class RecordBlock:
-    """Consecutive records of one file.
+class Stretch:
+    """What counts of consecutive records of one file, and the order in which files are merged.
 
     Attributes:
-        rows: structured array (n,).
-        key_ns: int64 (n,): running maximum of the time in this file: the order in which files are merged.
-        stacked: (upper, lower) devices of the remaps among them.
-        lost: events that a note after the records says were lost.
+        events: accesses and completions.
+        key_ns: int64, one for each of them: running maximum of the time in this file.
     """
 
-    rows: NDArray[np.void]
+    events: BlockEvents
     key_ns: NDArray[np.int64]
-    stacked: frozenset[tuple[int, int]] = frozenset()
-    lost: int = 0
 
-    def split(self, n: int) -> "tuple[RecordBlock, RecordBlock]":
-        """The first ``n`` records, with what is said about the block, and the rest."""
-        return (
-            RecordBlock(self.rows[:n], self.key_ns[:n], self.stacked, self.lost),
-            RecordBlock(self.rows[n:], self.key_ns[n:]),
-        )
+    def __len__(self) -> int:
+        return len(self.key_ns)
 
-
-class SequenceGaps:
-    """Counts the events that are missing between consecutive numbers of a CPU (blktrace numbers them from 1).
-
-    The kernel's blk tracer leaves the number out, so zeros say nothing.
-    """
-
-    def __init__(self) -> None:
-        self._last: dict[int, int] = {}
-
-    def count(self, rows: NDArray[np.void]) -> int:
-        lost = 0
-        cpus = rows["cpu"]
-        alone = len(rows) and (cpus == cpus[0]).all()
-        for cpu in [int(cpus[0])] if alone else np.unique(cpus).tolist():
-            numbers = rows["sequence"][slice(None) if alone else cpus == cpu].astype(np.int64)
-            numbers = numbers[numbers > 0]
-            if not len(numbers):
-                continue
-            last = self._last.get(cpu)
-            steps = np.diff(numbers, prepend=numbers[0] - 1 if last is None else last)
-            # A step back is another recording or a per-device numbering, not a loss.
-            lost += int((steps[steps > 1] - 1).sum())
-            self._last[cpu] = int(numbers[-1])
-        return lost
+    def split(self, n: int) -> "tuple[Stretch, Stretch]":
+        """The first ``n`` events, with all else that was counted, and the rest."""
+        early, late = self.events.split(n)
+        return Stretch(early, self.key_ns[:n]), Stretch(late, self.key_ns[n:])
 
 
-def _record_blocks(stream: TraceStream, block_nbytes: int) -> Iterator[RecordBlock]:
+def _stretches(stream: TraceStream, block_nbytes: int, wanted: int) -> Iterator[Stretch]:
     """Raises: InputError: a record is cut off, or what stands there is no record."""
     layout = record.layout_of(stream.head()[:4])
     if layout is None:
         if stream.head():
             raise _no_record(stream, 0)
         return
-    rest, clock = b"", 0
+    found = _nothing_found()
+    rest = b""
     while fresh := stream.read(block_nbytes):
         rest = rest + fresh if rest else fresh
         while rest:
-            offsets, end, broken = record.find_records(rest, layout)
+            columns = _columns(len(rest) // layout.nbytes + 1)
+            n, end, state, _ = blktrace_loop.scan(np.frombuffer(rest, np.uint8), layout, wanted, columns, found)
+            broken = state == blktrace_loop.BROKEN
             note = _LOSS_NOTE.match(rest, end) if broken else None
-            if len(offsets) or note:
-                rows = record.rows_at(rest, offsets, layout)
-                key = np.maximum.accumulate(np.maximum(_times(rows), clock))
-                clock = int(key[-1]) if len(key) else clock
-                lost = int(note[1] or 1) if note else 0
-                yield RecordBlock(rows, key, _remaps(rest, offsets, rows, layout), lost)
+            yield _stretch(columns, n, found, lost=int(note[1] or 1) if note else 0)
             if note:
                 rest = rest[note.end() :]
                 continue
@@ -147,11 +109,6 @@ def _record_blocks(stream: TraceStream, block_nbytes: int) -> Iterator[RecordBlo
         )
 
 
-def _times(rows: NDArray[np.void]) -> NDArray[np.int64]:
-    times: NDArray[np.int64] = np.minimum(rows["time"], np.uint64(_TIME_MAX)).astype(np.int64)
-    return times
-
-
 def _no_record(stream: TraceStream, offset: int) -> InputError:
     return InputError(
         "there is no blktrace record where one must begin",
@@ -160,109 +117,74 @@ def _no_record(stream: TraceStream, offset: int) -> InputError:
     )
 
 
-def _remaps(
-    block: bytes, offsets: NDArray[np.int64], rows: NDArray[np.void], layout: record.RecordLayout
-) -> frozenset[tuple[int, int]]:
-    """(from, to) of the remaps: the payload begins with the device that the access came from."""
-    is_remap = (rows["action"] & 0xFF) == record.REMAP
-    tag_nbytes = np.where((rows["action"] & record.CGROUP_TAG) != 0, 8, 0)
-    remaps = np.flatnonzero(is_remap & (rows["pdu_len"] >= tag_nbytes + 8))
-    octets = np.frombuffer(block, np.uint8)
-    at = offsets[remaps] + layout.nbytes + tag_nbytes[remaps]
-    came_from = np.zeros(len(remaps), np.int64)
-    for i in range(4):  # always big-endian: struct blk_io_trace_remap holds __be32
-        came_from = came_from << 8 | octets[at + i]
-    pairs = np.unique(came_from << 32 | rows["device"][remaps].astype(np.int64))
-    return frozenset((int(pair) >> 32, int(pair) & 0xFFFFFFFF) for pair in pairs)
+def _columns(n: int) -> Columns:
+    times = np.empty((5, n), np.int64)
+    return Columns(np.empty(n, bool), times[0], times[1], np.empty(n, np.uint8), times[2], times[3], times[4])
 
 
-def merged(files: Sequence[Iterator[RecordBlock]]) -> Iterator[RecordBlock]:
-    """Merge blocks of several files by time, holding one block of each.
+def _nothing_found() -> Found:
+    return Found(
+        skipped=np.zeros(len(blktrace_loop.REASONS), np.int64),
+        actions=np.zeros(blktrace_loop.N_ACTIONS, np.int64),
+        last_sequence=np.zeros(blktrace_loop.MAX_CPUS, np.int64),
+        pairs=np.zeros((blktrace_loop.MAX_PAIRS, 2), np.int64),
+        numbers=np.zeros(3, np.int64),
+    )
 
-    What stands before the earliest end of any file's block cannot be overtaken by what is still unread. Records
+
+def _stretch(columns: Columns, n: int, found: Found, *, lost: int) -> Stretch:
+    """The first ``n`` rows; what was counted beside them is taken out of ``found``."""
+    n_pairs, n_lost = int(found.numbers[blktrace_loop.N_PAIRS]), int(found.numbers[blktrace_loop.N_LOST])
+    events = BlockEvents(
+        is_completion=columns.is_completion[:n],
+        time_ns=columns.time_ns[:n],
+        op=columns.op[:n],
+        lbn=columns.lbn[:n],
+        nbytes=columns.nbytes[:n],
+        device=columns.device[:n],
+        skipped={r: int(k) for r, k in zip(blktrace_loop.REASONS, found.skipped, strict=True) if k},
+        events={name: int(found.actions[i]) for i, name in record.ACTION_NAMES.items() if found.actions[i]},
+        stacked=frozenset((int(a), int(b)) for a, b in found.pairs[:n_pairs]),
+        lost=n_lost + lost,
+    )
+    found.skipped[:] = 0
+    found.actions[:] = 0
+    found.numbers[blktrace_loop.N_LOST] = 0
+    return Stretch(events, columns.key_ns[:n])
+
+
+def merged(files: Sequence[Iterator[Stretch]]) -> Iterator[Stretch]:
+    """Merge the stretches of several files by time, holding one of each.
+
+    What stands before the earliest end of any file's stretch cannot be overtaken by what is still unread. Events
     of one time are ordered by file, then as they were.
     """
     if len(files) == 1:
         yield from files[0]
         return
-    waiting: list[RecordBlock | None] = [next(f, None) for f in files]
-    while True:
-        for i, block in enumerate(waiting):
-            if block is not None and not len(block.rows):
-                if block.lost:
-                    yield block
+    waiting: list[Stretch | None] = [next(f, None) for f in files]
+    while any(s is not None for s in waiting):
+        for i, stretch in enumerate(waiting):
+            if stretch is not None and not len(stretch):
+                yield stretch
                 waiting[i] = next(files[i], None)
-        alive = [i for i, block in enumerate(waiting) if block is not None]
-        blocks = [b for b in waiting if b is not None]
-        if not blocks:
-            return
-        if not all(len(b.rows) for b in blocks):
+        held = [(i, s) for i, s in enumerate(waiting) if s is not None]
+        if not held or not all(len(s) for _, s in held):
             continue
-        horizon = min(int(b.key_ns[-1]) for b in blocks)
-        cuts = [int(np.searchsorted(b.key_ns, horizon, side="left")) for b in blocks]
+        horizon = min(int(s.key_ns[-1]) for _, s in held)
+        cuts = [int(np.searchsorted(s.key_ns, horizon, side="left")) for _, s in held]
         if not any(cuts):
-            # Only records of one and the same time stand at the front: take them all.
-            cuts = [int(np.searchsorted(b.key_ns, horizon, side="right")) for b in blocks]
-        ready: list[RecordBlock] = []
-        for i, block, n in zip(alive, blocks, cuts, strict=True):
+            # Only events of one and the same time stand at the front: take them all.
+            cuts = [int(np.searchsorted(s.key_ns, horizon, side="right")) for _, s in held]
+        ready: list[Stretch] = []
+        for (i, stretch), n in zip(held, cuts, strict=True):
             if n:
-                early, waiting[i] = block.split(n)
+                early, waiting[i] = stretch.split(n)
                 ready.append(early)
         yield _sorted_by_time(ready)
 
 
-def _sorted_by_time(blocks: list[RecordBlock]) -> RecordBlock:
-    if len({b.rows.dtype for b in blocks}) > 1:
-        raise InputError(
-            "the files of one recording have different record versions or byte orders",
-            remedy="profile them one after the other",
-        )
-    key = np.concatenate([b.key_ns for b in blocks])
+def _sorted_by_time(stretches: list[Stretch]) -> Stretch:
+    key = np.concatenate([s.key_ns for s in stretches])
     order = np.argsort(key, kind="stable")
-    return RecordBlock(
-        np.concatenate([b.rows for b in blocks])[order],
-        key[order],
-        frozenset().union(*(b.stacked for b in blocks)),
-        sum(b.lost for b in blocks),
-    )
-
-
-def _events(block: RecordBlock, action: Action, gaps: SequenceGaps) -> BlockEvents:
-    raw_action = block.rows["action"].astype(np.int64)
-    what = raw_action & _WHAT_MASK
-    counts = np.bincount(np.minimum(what, _WHAT_NOTIFY), minlength=1)
-    events = {name: int(counts[i]) for i, name in record.ACTION_NAMES.items() if i < len(counts) and counts[i]}
-
-    wanted = np.flatnonzero((what == _WHAT[action]) | (what == record.COMPLETE))
-    rows = block.rows[wanted]
-    category = raw_action[wanted] >> 16
-    complete = what[wanted] == record.COMPLETE
-    nbytes = rows["bytes"].astype(np.int64)
-    reasons = {
-        "passthrough": (category & record.PASSTHROUGH) != 0,
-        "discard": (category & record.DISCARD) != 0,
-        "flush": (nbytes == 0) & ((category & record.FLUSH) != 0),
-        "zero length": nbytes == 0,
-        "no valid sector": rows["sector"] >= _SECTORS_MAX,
-    }
-    skipped: dict[str, int] = {}
-    fit = np.ones(len(rows), bool)
-    for reason, holds in reasons.items():
-        n = int(np.count_nonzero(holds & fit & ~complete))
-        if n:
-            skipped[reason] = n
-        fit &= ~holds
-    if not fit.all():
-        rows, category, complete, nbytes = rows[fit], category[fit], complete[fit], nbytes[fit]
-    return BlockEvents(
-        is_completion=complete,
-        time_ns=_times(rows),
-        op=((category & record.WRITE) != 0).astype(np.uint8),
-        lbn=rows["sector"].astype(np.int64),
-        nbytes=nbytes,
-        device=rows["device"].astype(np.int64),
-        skipped=skipped,
-        events=events,
-        stacked=block.stacked,
-        lost=block.lost + gaps.count(block.rows),
-    )
+    return Stretch(BlockEvents.joined([s.events for s in stretches], order), key[order])

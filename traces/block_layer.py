@@ -3,7 +3,8 @@
 Readers of blktrace's binary records and of blkparse's text share this, so that both give the same profile.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -45,6 +46,45 @@ class BlockEvents:
     events: dict[str, int] = field(default_factory=dict)
     stacked: frozenset[tuple[int, int]] = frozenset()
     lost: int = 0
+
+    def split(self, n: int) -> "tuple[BlockEvents, BlockEvents]":
+        """The first ``n`` rows, with all else that was counted, and the rest."""
+        return self._rows(slice(0, n), self), self._rows(slice(n, None), None)
+
+    @classmethod
+    def joined(cls, parts: Sequence["BlockEvents"], order: NDArray[np.intp]) -> "BlockEvents":
+        """The rows of all parts in the given order, and the sum of what was counted beside them."""
+        skipped: Counter[str] = Counter()
+        events: Counter[str] = Counter()
+        for part in parts:
+            skipped.update(part.skipped)
+            events.update(part.events)
+        return cls(
+            np.concatenate([p.is_completion for p in parts])[order],
+            np.concatenate([p.time_ns for p in parts])[order],
+            np.concatenate([p.op for p in parts])[order],
+            np.concatenate([p.lbn for p in parts])[order],
+            np.concatenate([p.nbytes for p in parts])[order],
+            np.concatenate([p.device for p in parts])[order],
+            skipped=dict(skipped),
+            events=dict(events),
+            stacked=frozenset().union(*(p.stacked for p in parts)),
+            lost=sum(p.lost for p in parts),
+        )
+
+    def _rows(self, rows: slice, counted: "BlockEvents | None") -> "BlockEvents":
+        return BlockEvents(
+            self.is_completion[rows],
+            self.time_ns[rows],
+            self.op[rows],
+            self.lbn[rows],
+            self.nbytes[rows],
+            self.device[rows],
+            skipped=counted.skipped if counted else {},
+            events=counted.events if counted else {},
+            stacked=counted.stacked if counted else frozenset(),
+            lost=counted.lost if counted else 0,
+        )
 
 
 def device_name(device: int) -> str:
