@@ -4,8 +4,13 @@ What fio 3 counts after a ramp (found by holding it against the kernel's counter
 it sets its counters to zero. From then on ``io_bytes`` and the latencies count what is *completed*, but
 ``total_ios``, and with it ``iops``, what is *issued*. With ``iodepth`` d there are d-1 in flight at that moment,
 so fio's ``iops`` is (d-1)/runtime too low: nothing at 30,000 IOPS, but 2.2 instead of 3.1 for blocks of 32M at
-depth 4 over 3 s. So the rate here is ``io_bytes`` over block size over run time. ``runtime`` ends when the last
-I/O in flight is back, so both ends are whole.
+depth 4 over 3 s. So the rate here is ``io_bytes`` over block size over run time. ``runtime`` begins at the first
+completion after the ramp and ends when the last I/O in flight is back. At depth 1 both ends are whole, and
+completed and issued agree. At depth d the d-1 in flight at the beginning may be partly done: of n I/Os the rate
+is at most (d-1)/n too high. Where one I/O takes as long as the run, depth 1 is the right depth.
+
+When every I/O that ended was issued before the ramp was over, fio has no latency at all. Then the mean follows
+from Little's law, depth x run time / I/Os, and there are no percentiles.
 """
 
 import json
@@ -104,8 +109,13 @@ def metrics_of(
             f"{n_ios:.0f} I/Os completed and {_number(side, 'total_ios'):.0f} issued differ by more than the "
             f"{in_flight} in flight"
         )
-    mean_ns, percentiles = _latency(_part(side, "clat_ns"))
-    longest_ns = _number(_part(side, "clat_ns"), "max")
+    clat = _part(side, "clat_ns")
+    percentiles: dict[float, float] = {}
+    if clat.get("N") == 0:
+        mean_ns = in_flight * runtime_ms * _NS_PER_MS / n_ios
+    else:
+        mean_ns, percentiles = _latency(clat)
+    longest_ns = _number(clat, "max")
     # No more I/Os can be in flight than fio was told (Little); those of the ramp may have begun before it ended.
     if n_ios * mean_ns > 1.01 * in_flight * (runtime_ms * _NS_PER_MS + longest_ns):
         raise UnusableOutputError(f"a mean latency of {mean_ns:.0f} ns needs more than {in_flight} I/Os in flight")
