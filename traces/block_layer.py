@@ -104,9 +104,9 @@ def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
     matcher, in_flight = CompletionMatcher(), InFlight()
     names: tuple[str, ...] = ()
     for events in stretches:
-        numbers = np.unique(events.device[~events.is_completion]).tolist()
-        for number in numbers:
-            disks.setdefault(number, len(disks))
+        if not (len(disks) == 1 and (events.device == next(iter(disks))).all()):
+            for number in np.unique(events.device[~events.is_completion]).tolist():
+                disks.setdefault(number, len(disks))
         if len(disks) != len(names):
             names = tuple(device_name(d) for d in disks)
         rows = matcher.push(*_apart(events, disks))
@@ -140,7 +140,7 @@ def _apart(events: BlockEvents, disks: dict[int, int]) -> tuple[Accesses, Comple
         np.full(len(a), PENDING, np.int64),
     )
     return accesses, Completions(
-        events.time_ns[c], events.lbn[c], events.nbytes[c], disk[c], np.searchsorted(a, c)
+        events.time_ns[c], events.lbn[c], events.nbytes[c], disk[c], np.cumsum(~events.is_completion)[c]
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from cephfit.traces import latency_loop
 from cephfit.traces.columns import PENDING, UNKNOWN_LATENCY, Accesses, n_blocks
 from cephfit.units import NS_PER_S
 
@@ -84,25 +85,18 @@ class CompletionMatcher:
 
 def _match_ends(rows: Accesses, latency: NDArray[np.int64], completions: Completions) -> None:
     """Give each completion to the latest waiting access before it that ends at the same block."""
-    waiting = np.flatnonzero(latency == PENDING)
-    n_waiting = len(waiting)
-    disk = np.concatenate([rows.disk[waiting], completions.disk])
-    end = np.concatenate(
-        [rows.lbn[waiting] + n_blocks(rows.nbytes[waiting]), completions.lbn + n_blocks(completions.nbytes)]
+    latency_loop.match_ends(
+        rows.time_ns,
+        rows.lbn + n_blocks(rows.nbytes),
+        rows.disk,
+        latency,
+        PENDING,
+        completions.time_ns,
+        completions.lbn + n_blocks(completions.nbytes),
+        completions.disk,
+        completions.position,
+        2 << len(rows).bit_length(),
     )
-    # Twice the position, so that a completion stands between the accesses before and after it.
-    when = np.concatenate([2 * waiting, 2 * completions.position - 1])
-    order = np.lexsort((when, end, disk))
-    is_completion = order >= n_waiting
-    pairs = np.flatnonzero(
-        ~is_completion[:-1]
-        & is_completion[1:]
-        & (end[order[:-1]] == end[order[1:]])
-        & (disk[order[:-1]] == disk[order[1:]])
-    )
-    access = waiting[order[pairs]]
-    completed_at = completions.time_ns[order[pairs + 1] - n_waiting]
-    latency[access] = np.maximum(completed_at - rows.time_ns[access], 0)
 
 
 def _match_covered(rows: Accesses, latency: NDArray[np.int64], completions: Completions) -> None:
@@ -143,13 +137,16 @@ class InFlight:
     def count(self, rows: Accesses) -> NDArray[np.int32]:
         """int32, shape (n,): accesses issued before and not complete yet, those of known latency."""
         depth = np.zeros(len(rows), np.int32)
-        for disk in np.unique(rows.disk):
-            mine = np.flatnonzero(rows.disk == disk)
-            begun = rows.time_ns[mine]
-            known = rows.latency_ns[mine] >= 0
+        alone = bool(len(rows)) and bool((rows.disk == rows.disk[0]).all())
+        for disk in [rows.disk[0]] if alone else np.unique(rows.disk):
+            mine = slice(None) if alone else np.flatnonzero(rows.disk == disk)
+            begun, latency = rows.time_ns[mine], rows.latency_ns[mine]
+            is_known = latency >= 0
             carried = self._ends.get(int(disk), np.empty(0, np.int64))
-            ends = np.sort(np.concatenate([carried, begun[known] + rows.latency_ns[mine][known]]))
-            begun_before = len(carried) + np.cumsum(known) - known
-            depth[mine] = np.maximum(begun_before - np.searchsorted(ends, begun, side="right"), 0)
+            ends = np.concatenate([carried, (begun + latency)[is_known]])
+            ends.sort(kind="stable")  # nearly in order already, which this kind makes use of
+            counted = np.empty(len(begun), np.int32)
+            latency_loop.count_in_flight(begun, is_known, len(carried), ends, counted)
+            depth[mine] = counted
             self._ends[int(disk)] = ends[ends > begun[-1]]
         return depth

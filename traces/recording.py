@@ -76,9 +76,9 @@ class PartialProfile:
 def _tallies(batch: AccessBatch) -> dict[str, Tally]:
     if not len(batch):
         return {}
+    if (batch.disk == batch.disk[0]).all():
+        return {batch.disks[batch.disk[0]]: _tally(batch, slice(None))}
     numbers = np.unique(batch.disk)
-    if len(numbers) == 1:
-        return {batch.disks[numbers[0]]: _tally(batch, slice(None))}
     order = np.argsort(batch.disk, kind="stable")
     borders = np.searchsorted(batch.disk[order], numbers)
     parts = np.split(order, borders[1:])
