@@ -1,8 +1,8 @@
 """Options of older Ceph releases that later ones do not have, and what took their place.
 
 The thesis (Meyer 2017, Table 3.5) was measured on the Ceph of 2015; its sweep names some of them. Sources: the
-option tables of Ceph's source (``src/common/config_opts.h`` and ``src/common/options.cc``) of the releases named
-and the OSD's throttle documentation (``doc/dev/osd_internals/osd_throttles.rst``).
+option table of Ceph's source of the time of Jewel (``src/common/config_opts.h``: it has the osd_*_threads and the new
+throttles, but no longer the old ones), ``config help`` of a running Pacific, and the OSD's throttle documentation (``doc/dev/osd_internals/osd_throttles.rst``).
 """
 
 from collections.abc import Mapping
@@ -22,6 +22,7 @@ class RemovedOption:
     instead: str
 
 
+_AFTER_JEWEL = "was removed after Jewel (10.2); Pacific (16.2) does not have it"
 _SHARDS = "client operations are served by osd_op_num_shards x osd_op_num_threads_per_shard (and their _hdd, _ssd)"
 _FILESTORE_THROTTLE = (
     "FileStore's throttle became filestore_queue_max_bytes, filestore_queue_max_ops and "
@@ -33,14 +34,11 @@ _JOURNAL_THROTTLE = (
 )
 
 REMOVED_OPTIONS: Mapping[str, RemovedOption] = {
-    "osd_op_threads": RemovedOption("was removed before Luminous (12.2)", _SHARDS),
+    "osd_op_threads": RemovedOption(_AFTER_JEWEL, _SHARDS),
     "osd_disk_threads": RemovedOption(
-        "was removed after Luminous (12.2); scrubbing and snapshot trimming moved into the operation queue",
-        _SHARDS,
+        f"{_AFTER_JEWEL}; scrubbing and snapshot trimming went into the operation queue", _SHARDS
     ),
-    "osd_recovery_threads": RemovedOption(
-        "was removed before Luminous (12.2); recovery moved into the operation queue", _SHARDS
-    ),
+    "osd_recovery_threads": RemovedOption(f"{_AFTER_JEWEL}; recovery went into the operation queue", _SHARDS),
     "filestore_queue_committing_max_bytes": RemovedOption("was removed in Jewel (10.2)", _FILESTORE_THROTTLE),
     "filestore_queue_committing_max_ops": RemovedOption("was removed in Jewel (10.2)", _FILESTORE_THROTTLE),
     "journal_queue_max_bytes": RemovedOption("was removed in Jewel (10.2)", _JOURNAL_THROTTLE),
