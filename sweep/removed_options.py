@@ -1,8 +1,9 @@
 """Options of older Ceph releases that later ones do not have, and what took their place.
 
 The thesis (Meyer 2017, Table 3.5) was measured on the Ceph of 2015; its sweep names some of them. Sources: the
-option table of Ceph's source of the time of Jewel (``src/common/config_opts.h``: it has the osd_*_threads and the new
-throttles, but no longer the old ones), ``config help`` of a running Pacific, and the OSD's throttle documentation (``doc/dev/osd_internals/osd_throttles.rst``).
+option table of Ceph's source at the time of Jewel (``src/common/config_opts.h``: it has the osd_*_threads and the
+new throttles, the old throttles no longer), ``config help`` of a running Pacific, and the OSD's documentation of
+its throttles (``doc/dev/osd_internals/osd_throttles.rst``).
 """
 
 from collections.abc import Mapping
