@@ -76,6 +76,12 @@ N_PAIRS, N_LOST, LATEST_NS = range(3)
 
 
 @inlined
+def _half(block: NDArray[np.uint8], at: int, big_endian: bool) -> int:
+    first, second = np.int64(block[at]), np.int64(block[at + 1])
+    return first << 8 | second if big_endian else second << 8 | first
+
+
+@inlined
 def _word(block: NDArray[np.uint8], at: int, big_endian: bool) -> int:
     if big_endian:
         word = (
@@ -132,8 +138,7 @@ def scan(
             break
         if at + size > n_bytes:
             break
-        high, low = (0, 1) if big else (1, 0)
-        pdu_nbytes = (np.int64(block[at + pdu_len_at + high]) << 8) | np.int64(block[at + pdu_len_at + low])
+        pdu_nbytes = _half(block, at + pdu_len_at, big)
         if at + size + pdu_nbytes > n_bytes:
             break
         n_records += 1

@@ -122,12 +122,12 @@ def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
 def _apart(events: BlockEvents, disks: dict[int, int]) -> tuple[Accesses, Completions]:
     if len(disks) == 1 and (events.device == next(iter(disks))).all():
         disk = np.zeros(len(events.device), np.int32)
-        is_known = np.True_
+        is_known: NDArray[np.bool_] = np.ones(len(disk), bool)
     else:
         known = np.array(sorted(disks), np.int64)
         index = np.array([disks[int(d)] for d in known] or [0], np.int32)
         place = np.minimum(np.searchsorted(known, events.device), max(len(known) - 1, 0))
-        is_known = known[place] == events.device if len(known) else np.zeros(len(events.device), bool)
+        is_known = np.asarray(known[place] == events.device) if len(known) else np.zeros(len(place), bool)
         disk = index[place]
     a = np.flatnonzero(~events.is_completion)
     c = np.flatnonzero(events.is_completion & is_known)
@@ -139,8 +139,13 @@ def _apart(events: BlockEvents, disks: dict[int, int]) -> tuple[Accesses, Comple
         disk[a],
         np.full(len(a), PENDING, np.int64),
     )
+    position = np.cumsum(~events.is_completion, dtype=np.int64)[c]
     return accesses, Completions(
-        events.time_ns[c], events.lbn[c], events.nbytes[c], disk[c], np.cumsum(~events.is_completion)[c]
+        events.time_ns[c],
+        events.lbn[c],
+        events.nbytes[c],
+        disk[c],
+        position,
     )
 
 

@@ -16,10 +16,13 @@ _R = TypeVar("_R")
 
 def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """The function as machine code; it must be plain arithmetic on numbers and NumPy arrays."""
-    return cast(Callable[_P, _R], numba.njit(cache=True, nogil=True)(function))
+    try:
+        return cast(Callable[_P, _R], numba.njit(cache=True, nogil=True)(function))
+    except RuntimeError:  # no place to keep it that this user may write to: it is compiled in every process
+        return cast(Callable[_P, _R], numba.njit(nogil=True)(function))
 
 
 def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """As ``compiled``, for what is called for every access: its body is put into the calling loop, because
-    handing arrays over costs more than the work itself."""
-    return cast(Callable[_P, _R], numba.njit(cache=True, nogil=True, inline="always")(function))
+    """For what is called for every access: its body is put into the calling loop, because handing arrays over
+    costs more than the work itself."""
+    return cast(Callable[_P, _R], numba.njit(nogil=True, inline="always")(function))

@@ -81,6 +81,7 @@ def profile_of(
         **_summary(total, duration_ns),
         "histograms": histograms_of(total),
         "percentiles": _percentiles(total),
+        "random_by_threshold": _random_by_threshold(total),
         "disks": {d: _disk(partial.disks[d]) for d in kept[:_DISKS_LISTED]},
         "n_disks": len(kept),
         "left_out": {d: {"accesses": partial.disks[d].n, "why": why} for d, why in sorted(left_out.items())},
@@ -139,6 +140,19 @@ def _shares(tally: Tally) -> tuple[dict[Op, dict[str, int]], dict[Op, float], di
         random[op] = float(n_random.sum() / judged.sum()) if judged.any() else 0.0
         by_bin[op] = {b.name: float(r / j) for b, r, j in zip(SIZE_BINS, n_random, judged, strict=True) if j}
     return accesses, random, by_bin
+
+
+def _random_by_threshold(tally: Tally) -> dict[str, dict[str, float]]:
+    """The share of random accesses if the threshold were another one: op, then LBN, then share."""
+    table: dict[str, dict[str, float]] = {}
+    for i, op in enumerate(Op):
+        counts = tally.counts.span[i]
+        if counts.any():
+            beyond = counts.sum() - np.cumsum(counts)[:-1]
+            table[op.value] = {
+                str(t): float(n / counts.sum()) for t, n in zip(limits.SPAN_LBN, beyond, strict=True)
+            }
+    return table
 
 
 def _summary(tally: Tally, duration_ns: int) -> dict[str, Any]:

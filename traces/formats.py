@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 from cephfit.errors import InputError
-from cephfit.traces import vscsi_histogram
+from cephfit.traces import delimited_formats, vscsi_histogram
 from cephfit.traces.blkparse_text import BlkparseTextReader
 from cephfit.traces.blktrace import BlktraceReader
 from cephfit.traces.block_layer import Action
+from cephfit.traces.delimited import DelimitedReader
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.stream import TraceStream
 from cephfit.traces.vscsi_binary import VscsiBinaryReader
@@ -22,6 +23,7 @@ def readers(action: Action = Action.QUEUE) -> tuple[StreamReader, ...]:
         BlktraceReader(action),
         BlkparseTextReader(action),
         VscsiCsvReader(),
+        *(DelimitedReader(layout) for layout in delimited_formats.FORMATS),
         VscsiBinaryReader(),
     )
 
@@ -50,7 +52,7 @@ def format_of(stream: TraceStream) -> str:
     raise InputError(
         f"no known trace format; it {looks_like(head)}",
         where=stream.name,
-        remedy=f"known are: {'; '.join(f'{name} ({title})' for name, title in titles().items())}",
+        remedy=f"known are {', '.join(titles())}; --format FORMAT reads it as one of them",
     )
 
 
@@ -63,7 +65,6 @@ def looks_like(head: bytes) -> str:
         first = head.lstrip().splitlines()[:1] or [b""]
         return f"looks like text that begins with {first[0][:60].decode('utf-8', 'replace')!r}"
     for magic, what in (
-        (b"\xfd7zXZ", "is compressed with xz: decompress it first"),
         (b"\x28\xb5\x2f\xfd", "is compressed with zstd: decompress it first"),
         (b"BZh", "is compressed with bzip2: decompress it first"),
         (b"\x7fELF", "is a program"),

@@ -26,6 +26,9 @@ TIME_US = np.array([1, 10, 100, 500, 1000, 5000, 15000, 30000, 50000, 100000], d
 OUTSTANDING = np.array([1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 64], dtype=np.int64)
 """Accesses in flight when one is issued, itself counted (vscsiStats' smallest value is 1)."""
 
+SPAN_LBN = np.array([1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384], dtype=np.int64)
+"""Absolute distances: other thresholds at which the share of random accesses is told as well."""
+
 
 def bucket_table(limits: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Bucket of every value from the first limit to one above the last, the table's place being the value less

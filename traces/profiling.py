@@ -13,6 +13,8 @@ from cephfit.profile import Profile
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
 from cephfit.traces import capture_record, formats, vscsi_histogram
+from cephfit.traces.blkparse_text import BlkparseTextReader
+from cephfit.traces.blktrace import BlktraceReader
 from cephfit.traces.block_layer import Action
 from cephfit.traces.describe import profile_of
 from cephfit.traces.recording import PartialProfile
@@ -157,7 +159,7 @@ def _from_accesses(
     progress.start("reading the trace", _total_nbytes(recordings))
     total = PartialProfile()
     sources: list[dict[str, Any]] = []
-    notes: list[str] = []
+    notes: list[str] = [reader.note] if reader.note else []
     durations: list[int] = []
     for recording, streams in zip(recordings, opened, strict=True):
         partial = PartialProfile()
@@ -192,7 +194,7 @@ def _from_accesses(
     return profile_of(
         total,
         name=name,
-        action=action.value if reader.names_disks else "",
+        action=action.value if isinstance(reader, BlktraceReader | BlkparseTextReader) else "",
         sources=sources,
         duration_ns=sum(durations) if parts else max(durations),
         keep_upper=action is Action.QUEUE,

@@ -19,6 +19,8 @@ class StreamReader(ABC):
     """Whether events that the tracer lost can be seen in the file."""
     names_disks: bool = False
     """Whether the file says which disk an access is on; else a file is one disk."""
+    note: str = ""
+    """What a reader of a profile from this format must know."""
 
     @abstractmethod
     def sniff(self, head: bytes) -> bool:

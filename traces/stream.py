@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import lzma
 import sys
 import zlib
 from pathlib import Path
@@ -15,6 +16,7 @@ HEAD_NBYTES = 64 * 1024
 STANDARD_INPUT = Path("-")
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_XZ_MAGIC = b"\xfd7zXZ\0"
 
 
 class TraceStream:
@@ -41,12 +43,13 @@ class TraceStream:
                 where=self.name,
                 remedy="name an existing file that you may read",
             ) from None
-        self._source = self._raw
-        start = self._read_fully(len(_GZIP_MAGIC))
-        if start == _GZIP_MAGIC:
-            self._source = cast(BinaryIO, gzip.GzipFile(fileobj=io.BufferedReader(_Rejoined(start, self._raw))))
-            start = b""
-        self._ahead = start
+        self._source: BinaryIO = self._raw
+        start = self._read_fully(len(_XZ_MAGIC))
+        decompressed = _decompressed(start, self._raw)
+        if decompressed is None:
+            self._ahead = start
+        else:
+            self._source = decompressed
 
     def __enter__(self) -> "TraceStream":
         return self
@@ -84,12 +87,12 @@ class TraceStream:
         while nbytes > 0:
             try:
                 part = self._source.read(nbytes)
-            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
                 place = self.offset + len(self._ahead) + sum(map(len, parts))
                 raise InputError(
                     f"the compressed trace is damaged or cut off: {error}",
                     where=f"{self.name}, decompressed byte {place}",
-                    remedy="copy the file again, or decompress what is left of it with `gzip -dc`",
+                    remedy="copy the file again, or decompress what is left of it with `gzip -dc` or `xz -dc`",
                 ) from None
             except OSError as error:
                 raise InputError(f"the trace cannot be read: {error.strerror or error}", where=self.name) from None
@@ -98,6 +101,16 @@ class TraceStream:
             parts.append(part)
             nbytes -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _decompressed(start: bytes, rest: BinaryIO) -> BinaryIO | None:
+    """What the file that begins with ``start`` holds, if it is compressed."""
+    whole = io.BufferedReader(_Rejoined(start, rest))
+    if start.startswith(_GZIP_MAGIC):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=whole))
+    if start == _XZ_MAGIC:
+        return cast(BinaryIO, lzma.open(whole))
+    return None
 
 
 class _Rejoined(io.RawIOBase):

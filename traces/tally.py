@@ -47,8 +47,13 @@ _BUCKETS = Buckets(
     distance=limits.bucket_table(limits.DISTANCE_LBN),
     time_us=limits.bucket_table(limits.TIME_US),
     outstanding=limits.bucket_table(limits.OUTSTANDING),
+    span=limits.bucket_table(limits.SPAN_LBN),
     lowest=np.array(
-        [x[0] for x in (limits.SIZE_NBYTES, limits.DISTANCE_LBN, limits.TIME_US, limits.OUTSTANDING)], np.int64
+        [
+            x[0]
+            for x in (limits.SIZE_NBYTES, limits.DISTANCE_LBN, limits.TIME_US, limits.OUTSTANDING, limits.SPAN_LBN)
+        ],
+        np.int64,
     ),
 )
 
@@ -66,6 +71,7 @@ def _empty_counts() -> Counts:
         nbytes=zeros(2),
         size=zeros(3, len(limits.SIZE_NBYTES) + 1),
         distance=zeros(3, len(limits.DISTANCE_LBN) + 1),
+        span=zeros(2, len(limits.SPAN_LBN) + 1),
         interarrival=zeros(3, len(limits.TIME_US) + 1),
         latency=zeros(3, len(limits.TIME_US) + 1),
         outstanding=zeros(3, len(limits.OUTSTANDING) + 1),
@@ -85,6 +91,7 @@ class Tally:
             accesses, judged, random (2, 5): by size bin;
             nbytes (2,);
             size, distance, interarrival, latency, outstanding (3, limits + 1): in vscsiStats' limits;
+            span (2, limits + 1): absolute distances of the judged ones, in ``limits.SPAN_LBN``;
             fine_interarrival, fine_latency (3, buckets): for percentiles;
             clock_steps_back (3,): accesses with a time before that of the one before; they have no inter-arrival;
             extent_ns (2,): earliest and latest time.
@@ -171,6 +178,7 @@ class Tally:
         if kind != ALL:
             self.counts.judged[op] += pair.judged[op]
             self.counts.random[op] += pair.random[op]
+            self.counts.span[op] += pair.span[op]
 
     def _summed(self, other: "Tally") -> "Tally":
         summed = Counts(*(a + b for a, b in zip(self.counts, other.counts, strict=True)))

@@ -22,8 +22,8 @@ class Buckets(NamedTuple):
         edges: int64, inclusive upper bounds of the size bins but the last.
         threshold: LBN beyond which an access is random.
         per_octave: fine buckets, a power of two, between any power of two and the next.
-        size, distance, time_us, outstanding: uint8 tables.
-        lowest: int64 (4,), where each of these tables begins, in this order.
+        size, distance, time_us, outstanding, span: uint8 tables.
+        lowest: int64 (5,), where each of these tables begins, in this order.
     """
 
     edges: NDArray[np.int64]
@@ -33,6 +33,7 @@ class Buckets(NamedTuple):
     distance: NDArray[np.uint8]
     time_us: NDArray[np.uint8]
     outstanding: NDArray[np.uint8]
+    span: NDArray[np.uint8]
     lowest: NDArray[np.int64]
 
 
@@ -46,6 +47,7 @@ class Counts(NamedTuple):
     nbytes: NDArray[np.int64]
     size: NDArray[np.int64]
     distance: NDArray[np.int64]
+    span: NDArray[np.int64]
     interarrival: NDArray[np.int64]
     latency: NDArray[np.int64]
     outstanding: NDArray[np.int64]
@@ -98,12 +100,13 @@ def count_accesses(
     # Arrays are taken out of their tuples once: taking them out for each access costs ten times the counting.
     edges, threshold, per_octave = buckets.edges, buckets.threshold, buckets.per_octave
     size_table, distance_table, us_table = buckets.size, buckets.distance, buckets.time_us
-    depth_table = buckets.outstanding
-    size_lowest, distance_lowest, us_lowest, depth_lowest = buckets.lowest
+    depth_table, span_table = buckets.outstanding, buckets.span
+    size_lowest, distance_lowest, us_lowest, depth_lowest, span_lowest = buckets.lowest
     boundary, accesses, judged, random = counts.boundary, counts.accesses, counts.judged, counts.random
     total_nbytes, size, distances = counts.nbytes, counts.size, counts.distance
     interarrival, fine_interarrival = counts.interarrival, counts.fine_interarrival
     latencies, fine_latency, depths = counts.latency, counts.fine_latency, counts.outstanding
+    spans = counts.span
     steps_back, n_fine = counts.clock_steps_back, counts.fine_latency.shape[1]
     earliest, latest = counts.extent_ns
     timed, counted = len(latency_ns) > 0, len(outstanding) > 0
@@ -128,6 +131,7 @@ def count_accesses(
                 if stream != ALL:
                     judged[what, size_bin] += 1
                     random[what, size_bin] += distance > threshold or distance < -threshold
+                    spans[what, span_table[_place(abs(distance), span_table, span_lowest)]] += 1
             else:
                 boundary[stream, FIRST_LBN] = first
                 boundary[stream, FIRST_NBYTES] = length

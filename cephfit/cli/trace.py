@@ -47,11 +47,13 @@ def profile(
 ) -> None:
     """Read traces and count accesses per size bin, op and randomness.
 
-    FILE is a trace (gzip or not), - for standard input, a folder with blktrace's files, or their base name. Files
-    of several disks are counted beside each other; those of one recording (blktrace: one for each CPU) are merged.
+    FILE is a trace (also compressed with gzip or xz), - for standard input, a folder with blktrace's files, or
+    their base name. Files of several disks are counted beside each other; those of one recording (blktrace: one
+    for each CPU) are merged.
 
     Formats: blktrace (raw files, blkparse -d dumps), blkparse (default text), vscsi-csv and vscsi-binary
-    (vscsiStats command traces), vscsi-histogram (vscsiStats -p all -c).
+    (vscsiStats command traces), vscsi-histogram (vscsiStats -p all -c), and the published traces' own: msr, spc,
+    alibaba, tencent, systor17, fiu, mqsim, disksim, blkreplay.
     """
     from cephfit.errors import InputError
     from cephfit.traces import profile_files
@@ -115,6 +117,7 @@ def print_summary(found: Profile) -> None:
             shown = ", ".join(f"{p[1:]} % {v:g} us" for p, v in row_of.items() if p != "n")
             click.echo(f"\n{title} of {row_of['n']} accesses, at most: {shown}", nl=False)
     click.echo()
+    _print_thresholds(found)
     for disk, why in about.get("left_out", {}).items():
         click.echo(f"not counted: {why['accesses']} accesses of disk {disk}: {why['why']}")
     skipped = about.get("skipped", {})
@@ -122,6 +125,16 @@ def print_summary(found: Profile) -> None:
         click.echo("no accesses, skipped: " + ", ".join(f"{n} {reason}" for reason, n in skipped.items()))
     for note in about.get("notes", []):
         click.echo(f"note: {note}")
+
+
+def _print_thresholds(found: Profile) -> None:
+    """How much hangs on the threshold: the random share at half, double ... of it."""
+    from cephfit.cells import RANDOM_THRESHOLD_LBN
+
+    for op, table in found.description.get("random_by_threshold", {}).items():
+        near = {t: s for t, s in table.items() if 1 / 8 <= int(t) / RANDOM_THRESHOLD_LBN <= 8}
+        shown = ", ".join(f"{t}: {100 * share:.1f} %" for t, share in near.items())
+        click.echo(f"random {op}s by threshold in LBN ({RANDOM_THRESHOLD_LBN} counts): {shown}")
 
 
 def _pace(found: Profile) -> str:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_blkparse_text import TEXT
+from test_delimited import DELIMITED
 from test_vscsi import CSV, TWO, histogram_csv, record_1, record_2
 from trace_maker import Event, mixed_workload, packed, write
 
@@ -21,6 +22,7 @@ WHOLE = {
     "vscsi-binary": b"".join(record_1(0x28 + 2 * (i % 2), 8 * i) for i in range(20)),
     "vscsi-binary-2": b"".join(record_2(0x28 + 2 * (i % 2), 8 * i) for i in range(20)),
     "vscsi-histogram": histogram_csv(TWO).encode(),
+    **{name: text.encode() for name, text in DELIMITED.items()},
 }
 
 
@@ -29,7 +31,7 @@ def test_content_tells_the_format(tmp_path: Path, name: str) -> None:
     path = tmp_path / "a name that tells nothing"
     path.write_bytes(WHOLE[name])
     found = profile_files([path])
-    assert found.description["sources"][0]["format"] in name
+    assert found.description["sources"][0]["format"] == name.removesuffix("-8").removesuffix("-2")
     assert found.n_accesses > 0
 
 
@@ -40,7 +42,8 @@ def test_content_tells_the_format(tmp_path: Path, name: str) -> None:
         (b"hello\nworld\n" * 99, "looks like text that begins with 'hello'"),
         (b"\x7fELF" + bytes(range(256)), "is a program"),
         (bytes(range(256)) * 3, "looks like binary data that begins with 00 01 02"),
-        (b"\xfd7zXZ\0\1\2", "compressed with xz"),
+        (b"\x28\xb5\x2f\xfd\0\1\2", "compressed with zstd"),
+        (b"\xfd7zXZ\0\1\2", "damaged or cut off"),
     ],
 )
 def test_what_is_no_trace_is_described(tmp_path: Path, content: bytes, looks: str) -> None:

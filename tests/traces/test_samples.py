@@ -29,3 +29,17 @@ def test_the_histogram_csv(samples: Path) -> None:
     assert sum(found.accesses[Op.READ].values()) == 4
     assert found.random[Op.READ] == 0.75  # distances of 4 reads: -215, 1, up to 500, and one far jump
     assert found.description["histograms"]["outstanding"]["all"]["counts"][0] == 551
+
+
+def test_the_mqsim_trace(samples: Path) -> None:
+    """Counted by awk: 2,618 rows of type 0 (writes), 4,381 of type 1."""
+    found = profile_files([samples / "other" / "mqsim-tpcc-small.trace"])
+    assert sum(found.accesses[Op.READ].values()) == 4_381
+    assert sum(found.accesses[Op.WRITE].values()) == 2_618
+
+
+def test_the_compressed_blkreplay_load_behind_its_notice(samples: Path) -> None:
+    found = profile_files([samples / "other" / "windows-shared-server.load.gz"])
+    assert sum(found.accesses[Op.WRITE].values()) == 1_371
+    assert found.n_accesses == 1_371
+    assert "latency_us" not in found.description["percentiles"]

@@ -174,3 +174,21 @@ def test_histograms_agree_with_a_binary_search_in_their_limits(whole: AccessBatc
         expected = np.bincount(np.searchsorted(bounds, values), minlength=len(bounds) + 1)
         if len(values):
             assert found[name]["all"]["counts"] == expected.tolist()
+
+
+@given(traces())
+def test_the_share_at_another_threshold_is_what_that_threshold_would_have_given(whole: AccessBatch) -> None:
+    found = profile(PartialProfile.of(whole))
+    distances: dict[str, list[int]] = {"read": [], "write": []}
+    last: dict[tuple[int, int], int] = {}
+    for op, lbn, nbytes, disk in zip(whole.op, whole.lbn, whole.nbytes, whole.disk, strict=True):
+        if (disk, op) in last:
+            distances[("read", "write")[op]].append(abs(int(lbn - last[disk, op])))
+        last[disk, op] = int(lbn) + -(-int(nbytes) // 512) - 1
+    for op, spans in distances.items():
+        table = found.description["random_by_threshold"].get(op, {})
+        assert bool(table) == bool(spans)
+        for threshold, share in table.items():
+            assert share == pytest.approx(np.mean([d > int(threshold) for d in spans]))
+        if table:
+            assert table["128"] == pytest.approx(found.random[Op(op)])

@@ -1,0 +1,169 @@
+"""Traces of one access a line with separated fields: one reader, the formats declared as data."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy as np
+
+from cephfit.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.errors import InputError
+from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
+from cephfit.traces.latency import InFlight
+from cephfit.traces.reader import StreamReader
+from cephfit.traces.stream import TraceStream
+from cephfit.traces.text import TextBlock, bad_line, text_blocks
+from cephfit.units import LBN_NBYTES
+
+_LBN_MAX = 1 << 54
+_NBYTES_MAX = 1 << 40
+_TIME_NS_MAX = 1 << 62
+_HEADERS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DelimitedFormat:
+    """Where the columns of a format are and in which units; negative columns count from the right.
+
+    Attributes:
+        name, title: as a reader's.
+        row: matches a whole line of it, and tells the format by it.
+        separator: between fields; None: white space.
+        time, op, offset, length: columns.
+        time_unit_ns: ns of one unit of time; a time may have a fraction.
+        time_origin: whole units taken off, so that ns since then fit into 63 bits.
+        offset_unit, length_unit: bytes of one unit.
+        reads, writes: what the op's column says, in lower case; an empty op is counted as skipped.
+        disk: columns that name the disk together; none: a file is one disk.
+        latency: column, or None.
+        header: matches lines that may stand before the rows (and stand there again where files were put together).
+        note: what a reader of the profile must know.
+    """
+
+    name: str
+    title: str
+    row: re.Pattern[bytes]
+    separator: bytes | None
+    time: int
+    op: int
+    offset: int
+    length: int
+    time_unit_ns: int
+    offset_unit: int
+    length_unit: int
+    reads: frozenset[bytes]
+    writes: frozenset[bytes]
+    time_origin: int = 0
+    disk: tuple[int, ...] = ()
+    latency: int | None = None
+    header: re.Pattern[bytes] = re.compile(rb"^\s*(#.*)?$")
+    note: str = ""
+
+
+class DelimitedReader(StreamReader):
+    """Reads every format that a ``DelimitedFormat`` declares."""
+
+    def __init__(self, layout: DelimitedFormat) -> None:
+        self.layout = layout
+        self.name = layout.name
+        self.title = layout.title
+        self.note = layout.note
+        self.names_disks = bool(layout.disk)
+
+    def sniff(self, head: bytes) -> bool:
+        lines = head.splitlines()
+        if len(lines) > 1 and not head.endswith(b"\n"):
+            del lines[-1]  # cut off by the end of the head
+        first = next((line for line in lines if not self.layout.header.match(line)), b"")
+        return self.layout.row.match(first) is not None
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        disks: dict[bytes, int] = {}
+        headers: set[bytes] = set()
+        in_flight = InFlight()
+        timed = self.layout.latency is not None
+        started = False
+        for block in text_blocks(stream):
+            rows, skipped, started = self._rows(stream, block, disks, headers, started)
+            names = tuple(name.decode("utf-8", "replace") for name in disks) or (PurePath(stream.name).name,)
+            yield AccessBatch(
+                rows.time_ns,
+                rows.op,
+                rows.lbn,
+                rows.nbytes,
+                rows.disk,
+                names,
+                latency_ns=rows.latency_ns if timed else None,
+                outstanding=in_flight.count(rows) if timed else None,
+                skipped=skipped,
+            )
+
+    def _rows(
+        self, stream: TraceStream, block: TextBlock, disks: dict[bytes, int], headers: set[bytes], started: bool
+    ) -> tuple[Accesses, dict[str, int], bool]:
+        """Accesses of a block, counts of what is none, and whether the rows have begun."""
+        layout = self.layout
+        rows: list[tuple[int, int, int, int, int, int]] = []
+        skipped: dict[str, int] = {}
+        for number, line in enumerate(block.lines, block.first):
+            cut_off = block.cut_off and line is block.lines[-1]
+            if not layout.row.match(line):
+                if not line.strip() or line in headers:
+                    continue
+                if not started and layout.header.match(line):
+                    if len(headers) < _HEADERS_MAX:
+                        headers.add(line)
+                    continue
+                raise bad_line(stream, number, line, f"a row of {layout.title}", cut_off=cut_off)
+            started = True
+            fields = line.split(layout.separator)
+            try:
+                op = fields[layout.op].strip().lower()
+                nbytes = int(fields[layout.length]) * layout.length_unit
+                lbn = int(fields[layout.offset]) * layout.offset_unit // LBN_NBYTES
+                time_ns = _scaled(fields[layout.time], layout) - layout.time_origin * layout.time_unit_ns
+                latency_ns = 0 if layout.latency is None else _scaled(fields[layout.latency], layout)
+            except (ValueError, IndexError):
+                raise bad_line(stream, number, line, f"a row of {layout.title}", cut_off=cut_off) from None
+            reason = _unfit(op, nbytes, layout)
+            if reason:
+                skipped[reason] = skipped.get(reason, 0) + 1
+                continue
+            if not lbn < _LBN_MAX or nbytes >= _NBYTES_MAX or not abs(time_ns) < _TIME_NS_MAX:
+                raise InputError(
+                    f"a number is impossible: {line[:80].decode('utf-8', 'replace')!r}",
+                    where=f"{stream.name}, line {number}",
+                )
+            # No device answers in no time: a zero stands for a latency that is not known.
+            latency_ns = min(latency_ns, _TIME_NS_MAX) or UNKNOWN_LATENCY
+            disk = b"/".join(fields[i].strip() for i in layout.disk)
+            index = disks.setdefault(disk, len(disks)) if layout.disk else 0
+            rows.append((time_ns, OP_READ if op in layout.reads else OP_WRITE, lbn, nbytes, index, latency_ns))
+        columns = np.array(rows, np.int64).reshape(-1, 6).T.copy()
+        return (
+            Accesses(
+                columns[0],
+                columns[1].astype(np.uint8),
+                columns[2],
+                columns[3],
+                columns[4].astype(np.int32),
+                columns[5],
+            ),
+            skipped,
+            started,
+        )
+
+
+def _unfit(op: bytes, nbytes: int, layout: DelimitedFormat) -> str:
+    if op not in layout.reads and op not in layout.writes:
+        return f"op {op.decode('utf-8', 'replace')}" if op else "no op"
+    return "" if nbytes > 0 else "zero length"
+
+
+def _scaled(text: bytes, layout: DelimitedFormat) -> int:
+    """A decimal number of time units as ns, exact: 9-digit fractions of large seconds do not fit a float. Nothing
+    is 0."""
+    whole, _, fraction = text.strip().partition(b".")
+    unit = layout.time_unit_ns
+    return int(whole or b"0") * unit + (int(fraction) * unit // 10 ** len(fraction) if fraction else 0)
