@@ -21,7 +21,12 @@ from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.ceph_health import CephHealth, is_getting_full
 from cephfit.sweep.ceph_settings import CephSettings
-from cephfit.sweep.client_conf import read_back_clients, render_client_conf, write_client_conf
+from cephfit.sweep.client_conf import (
+    read_back_clients,
+    read_back_new_client,
+    render_client_conf,
+    write_client_conf,
+)
 from cephfit.sweep.disk_queues import DiskQueues
 from cephfit.sweep.filling import fill as fill_volumes
 from cephfit.sweep.journal import Journal
@@ -47,14 +52,18 @@ class LabTarget:
         lab: running.
         for_change: take the lab's lock; needed by all but ``facts``, ``health`` and ``unsupported``.
         progress: hears what takes long.
+        librbd: the clients are images that fio opens by itself (``ioengine=rbd``) instead of block devices.
 
     Raises:
         ClusterError: the cluster does not answer, or another process changes this lab.
     """
 
-    def __init__(self, lab: Lab, *, for_change: bool = True, progress: Progress | None = None) -> None:
+    def __init__(
+        self, lab: Lab, *, for_change: bool = True, progress: Progress | None = None, librbd: bool = False
+    ) -> None:
         self.name = f"lab:{lab.name}"
         self._lab = lab
+        self._librbd = librbd
         self._progress = progress or Silence()
         self._folder = lab.folder / "target"
         self._folder.mkdir(exist_ok=True)
@@ -145,7 +154,7 @@ class LabTarget:
         ceph = self._settings.read_back(configuration)
         parts = [
             (ceph.values, ceph.mismatches),
-            read_back_clients(configuration, self._catalogue, self._sockets),
+            self._read_back_clients(configuration),
             self._pools.read_back(configuration),
             self._volumes.read_back(configuration, volumes),
             self._queues.read_back(queue_settings),
@@ -154,6 +163,11 @@ class LabTarget:
         for found, _ in parts:
             values.update(found)
         return outcome([sentence for _, sentences in parts for sentence in sentences], values, restarted)
+
+    def _read_back_clients(self, configuration: Configuration) -> tuple[dict[str, dict[str, Any]], list[str]]:
+        if self._librbd:  # nobody has the images open between the runs of fio
+            return read_back_new_client(configuration, self._catalogue, self._client_conf)
+        return read_back_clients(configuration, self._catalogue, self._sockets)
 
     def clients(self) -> Sequence[Client]:
         return self._clients
@@ -250,6 +264,9 @@ class LabTarget:
     def _attach(self, volumes: Mapping[str, Volume]) -> None:
         clients = []
         for name, volume in volumes.items():
+            if self._librbd:
+                clients.append(Client(name, self._librbd_options(volume), volume.nbytes))
+                continue
             device = export.attach(
                 volume.image,
                 pool=volume.pool,
@@ -260,6 +277,10 @@ class LabTarget:
             clients.append(Client(name, {"filename": str(device)}, volume.nbytes, device))
         self._clients = tuple(clients)
         self._volume_of = dict(volumes)
+
+    def _librbd_options(self, volume: Volume) -> dict[str, str]:
+        image = {"pool": volume.pool, "rbdname": volume.image, "clientname": "admin"}
+        return {"ioengine": "rbd", **image, "conf": str(self._client_conf)}
 
     def _detach(self) -> None:
         for client in self._clients:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import rados
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.protocols import CephAdmin
@@ -78,6 +79,28 @@ def read_back_clients(
                 mismatches.append(f"client {number} runs {setting.key} = {got}, not {setting.value}")
     if settings and not clients:
         mismatches.append("no running client could be asked for " + ", ".join(s.key for s in settings))
+    return values, mismatches
+
+
+def read_back_new_client(
+    configuration: Configuration, catalogue: Catalogue, conf: Path
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Start a client on ``conf`` in this process and ask it: for clients that live only while fio runs.
+
+    Returns:
+        As ``read_back_clients``.
+    """
+    settings = client_settings(configuration)
+    if not settings:
+        return {}, []
+    values: dict[str, dict[str, Any]] = {}
+    mismatches = []
+    with rados.Rados(conffile=str(conf), name="client.admin") as client:
+        for setting in settings:
+            got = client.conf_get(setting.key)
+            values[str(setting)] = {"a new client": got}
+            if not same_value(catalogue.option(setting.key).type, setting.value, str(got)):
+                mismatches.append(f"a new client runs {setting.key} = {got}, not {setting.value}")
     return values, mismatches
 
 

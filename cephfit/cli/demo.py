@@ -53,7 +53,8 @@ def command(
     trial = ("--workload", "pgbench", "--seconds", str(workload_seconds))
     with _only_demo(), _lab(keep=keep_lab):
         _run("sweep", "run", sweep_file, "--target", target, "--store", str(store))
-        _run("trace", "workload", "--target", target, *trial, "-o", f"{trace}/")
+        trace.mkdir()
+        _run("trace", "workload", "--target", target, *trial, "-o", str(trace))
         _run("trace", "profile", *map(str, _trace_files(trace)), "--name", "pgbench", "-o", str(profile))
         _run("map", str(profile), "--baselines", str(store))
         _run(

@@ -114,7 +114,8 @@ def run(
 
     sweep = read_sweep(find_sweep(file))
     with Store.open(store, create=True) as results, progress_display() as progress:
-        target = open_target(target_text, for_change=True, progress=progress)
+        ioengine = sweep.measurement.ioengine
+        target = open_target(target_text, for_change=True, progress=progress, ioengine=ioengine)
         try:
             engine = engine_of(target)
             resume = None if new else results.unfinished_run(sweep_digest=sweep.digest, target=target.name)

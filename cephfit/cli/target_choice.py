@@ -8,7 +8,7 @@ from cephfit.protocols import Progress, Target
 KINDS = ("lab", "sim", "local")
 
 
-def open_target(text: str, *, for_change: bool, progress: Progress | None = None) -> Target:
+def open_target(text: str, *, for_change: bool, progress: Progress | None = None, ioengine: str = "") -> Target:
     """Open a target by its name.
 
     Args:
@@ -16,6 +16,7 @@ def open_target(text: str, *, for_change: bool, progress: Progress | None = None
             ``sim:noise=0.05,...``, ``local:/path/of/file``.
         for_change: whether the caller will apply configurations or reset; takes the target's lock.
         progress: hears what takes long.
+        ioengine: fio's engine, if one will run: ``rbd`` opens images by itself, all others need block devices.
 
     Raises:
         InputError: no such kind of target, or no such lab.
@@ -27,7 +28,7 @@ def open_target(text: str, *, for_change: bool, progress: Progress | None = None
         from cephfit.lab.target import LabTarget
 
         lab = Lab.open(folder=Path(which)) if which.startswith("/") else Lab.open(which or "default")
-        return LabTarget(lab, for_change=for_change, progress=progress)
+        return LabTarget(lab, for_change=for_change, progress=progress, librbd=ioengine == "rbd")
     if kind == "sim":
         from cephfit.sweep.targets.simulated import simulated_target
 
