@@ -8,6 +8,7 @@ from cephfit.traces.blkparse_text import BlkparseTextReader
 from cephfit.traces.blktrace import BlktraceReader
 from cephfit.traces.block_layer import Action
 from cephfit.traces.delimited import DelimitedReader
+from cephfit.traces.fio_iolog import FioIologReader
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.stream import TraceStream
 from cephfit.traces.vscsi_binary import VscsiBinaryReader
@@ -23,6 +24,7 @@ def readers(action: Action = Action.QUEUE) -> tuple[StreamReader, ...]:
         BlktraceReader(action),
         BlkparseTextReader(action),
         VscsiCsvReader(),
+        FioIologReader(),
         *(DelimitedReader(layout) for layout in delimited_formats.FORMATS),
         VscsiBinaryReader(),
     )

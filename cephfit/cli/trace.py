@@ -52,8 +52,8 @@ def profile(
     for each CPU) are merged.
 
     Formats: blktrace (raw files, blkparse -d dumps), blkparse (default text), vscsi-csv and vscsi-binary
-    (vscsiStats command traces), vscsi-histogram (vscsiStats -p all -c), and the published traces' own: msr, spc,
-    alibaba, tencent, systor17, fiu, mqsim, disksim, blkreplay.
+    (vscsiStats command traces), vscsi-histogram (vscsiStats -p all -c), fio-iolog, and those of published traces:
+    msr, spc, alibaba, tencent, systor17, fiu, mqsim, disksim, blkreplay.
     """
     from cephfit.errors import InputError
     from cephfit.traces import profile_files

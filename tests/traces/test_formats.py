@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_blkparse_text import TEXT
 from test_delimited import DELIMITED
+from test_fio_iolog import VERSION_3
 from test_vscsi import CSV, TWO, histogram_csv, record_1, record_2
 from trace_maker import Event, mixed_workload, packed, write
 
@@ -22,6 +23,7 @@ WHOLE = {
     "vscsi-binary": b"".join(record_1(0x28 + 2 * (i % 2), 8 * i) for i in range(20)),
     "vscsi-binary-2": b"".join(record_2(0x28 + 2 * (i % 2), 8 * i) for i in range(20)),
     "vscsi-histogram": histogram_csv(TWO).encode(),
+    "fio-iolog": VERSION_3.encode(),
     **{name: text.encode() for name, text in DELIMITED.items()},
 }
 
