@@ -175,8 +175,14 @@ class Workload(Protocol):
     def prepare(self, client: Client) -> None:
         """Put the workload's data on the volume, replacing all that is there."""
 
-    def run(self, client: Client, seconds: float) -> tuple[float, Mapping[str, Any]]:
+    def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
         """Run for about ``seconds``; the metric's value and the program's own output as JSON values.
+
+        Args:
+            client: whose volume was prepared.
+            seconds: of the measured part.
+            seed: of the workload's random choices, 0 to 2**31 - 1: the same on every configuration within a
+                round, another one in every round, because rows or files touched before are not where they were.
 
         Raises:
             CephfitError: it gave no result.

@@ -30,7 +30,6 @@ class PgBenchSpec:
     Attributes:
         scale: database size in units of 100,000 accounts, about 15 MiB each.
         clients: connections.
-        seed: of pgbench's random numbers; the same in every run, so that runs compare.
         warmup_seconds: run before the measured run, from the same cold start, as fio's ramp time.
         memory_limit_nbytes: of the server with all the page cache it fills; less than the database, so that the
             disk is measured and not the memory.
@@ -42,7 +41,6 @@ class PgBenchSpec:
 
     scale: int = 30
     clients: int = 8
-    seed: int = 2017
     warmup_seconds: float = 4.0
     memory_limit_nbytes: int = 256 * MIB
     shared_buffers_nbytes: int = 16 * MIB
@@ -95,7 +93,7 @@ class PgBench:
     """Implements ``protocols.Workload``.
 
     Every run starts alike: server started anew (its buffers empty), a checkpoint with everything on the disk,
-    page cache without the database, a warm-up with the same seed, then the measured run. Nothing runs and
+    page cache without the database, a warm-up, then the measured run. Nothing runs and
     nothing is mounted between runs.
 
     Args:
@@ -150,7 +148,7 @@ class PgBench:
             finally:
                 server.remove()
 
-    def run(self, client: Client, seconds: float) -> tuple[float, Mapping[str, Any]]:
+    def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
         spec, server = self.spec, PostgresServer(_device(client))
         server.remove()
         try:
@@ -159,10 +157,10 @@ class PgBench:
                 server.start(spec.server_settings())
                 server.query("CHECKPOINT")
                 server.drop_page_cache()
-            warmup = self._bench(server, spec.warmup_seconds, spec.seed) if spec.warmup_seconds > 0 else ""
+            warmup = self._bench(server, spec.warmup_seconds, seed) if spec.warmup_seconds > 0 else ""
             with self._observe(_device(client)):
                 started_ns = time.time_ns()
-                output = self._bench(server, seconds, spec.seed + 1)
+                output = self._bench(server, seconds, seed + 1)
                 finished_ns = time.time_ns()
             database_nbytes = int(server.query("SELECT pg_database_size('postgres')"))
             with self._unmeasured():
@@ -174,6 +172,7 @@ class PgBench:
             "spec": {**asdict(spec), "settings": spec.server_settings()},
             "server_version": server_version(),
             "database_nbytes": database_nbytes,
+            "seed": seed,
             "started_ns": started_ns,
             "finished_ns": finished_ns,
             "warmup_output": warmup,

@@ -17,6 +17,8 @@ _MAX_ATTEMPTS = 3
 """How often an invalid or failed run of the workload is tried in all; as for the sweep's samples."""
 _HEALTHY_SECONDS = 120.0
 _PREPARED = "prepared"
+_NOT_A_ROUND = 1_000_000
+"""Repeat of a run outside a verification: it makes other random choices than any round of one."""
 
 
 @runtime_checkable
@@ -41,7 +43,7 @@ class Trial:
         volume_nbytes: size of its volume.
         repeats: runs per configuration.
         seconds: of each run.
-        seed: of the order of configurations within each round.
+        seed: of the order of configurations within each round, and of the workload's random choices.
     """
 
     workload: Workload
@@ -109,7 +111,7 @@ def run_once(target: Target, configuration: Configuration, trial: Trial, *, prog
     """
     stage = _Stage(target, trial, progress)
     try:
-        return stage.attempt(0, 0, configuration)
+        return stage.attempt(_NOT_A_ROUND, 0, configuration)
     finally:
         stage.leave()
 
@@ -172,7 +174,9 @@ class _Stage:
             self._target.drop_caches()
             before = health_now(self._target)
             with HealthWatch(self._target) as watch:
-                value, evidence["output"] = workload.run(client, self.trial.seconds)
+                value, evidence["output"] = workload.run(
+                    client, self.trial.seconds, seed=self._workload_seed(repeat, attempt)
+                )
         except CephfitError as error:
             return sample(State.FAILED, None, str(error))
         after = health_now(self._target)
@@ -205,6 +209,9 @@ class _Stage:
         self._prepared_here.add(configuration)
         if isinstance(self._target, KeepsNotes):
             self._target.set_note(client, _PREPARED, description)
+
+    def _workload_seed(self, repeat: int, attempt: int) -> int:
+        return random.Random(f"{self.trial.seed}/{self.trial.workload.name}/{repeat}/{attempt}").randrange(1 << 30)
 
     def _await_health(self) -> None:
         wait_until_healthy(self._target, limit_seconds=_HEALTHY_SECONDS, note=self.progress.note)

@@ -85,7 +85,7 @@ class Work:
     def prepare(self, client: Client) -> None:
         self.prepared.append(self.bench.applied)
 
-    def run(self, client: Client, seconds: float) -> tuple[float, Mapping[str, Any]]:
+    def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
         self.ran.append(self.bench.applied)
         if len(self.ran) == self.die_at_run:
             raise KeyboardInterrupt

@@ -254,7 +254,7 @@ def test_pgbench_runs_on_an_image_and_leaves_no_trace(lab_cluster: Lab, image: C
     workload = PgBench(spec)
     with lab_cluster.full_speed():
         workload.prepare(client)
-        tps, evidence = workload.run(client, 2)
+        tps, evidence = workload.run(client, 2, seed=1)
     assert tps > 0
     assert "number of failed transactions: 0" in evidence["output"]
     assert evidence["database_nbytes"] > 2 * 12 * (1 << 20)
@@ -274,7 +274,7 @@ def test_postgres_dies_with_cephfit_and_is_cleaned_up_after(
         "from cephfit.lab.pgbench import PgBench, PgBenchSpec; from cephfit.protocols import Client\n"
         "client = Client('c0', {}, 400 << 20, Path(sys.argv[1]))\n"
         "work = PgBench(PgBenchSpec(scale=1, warmup_seconds=0, max_wal_nbytes=64 << 20))\n"
-        "work.prepare(client); print('prepared', flush=True); work.run(client, 60)"
+        "work.prepare(client); print('prepared', flush=True); work.run(client, 60, seed=1)"
     )
     place = Path(f"/run/cephfit/pgbench-{device.name}")
     with lab_cluster.full_speed():
