@@ -111,7 +111,10 @@ def _only_demo() -> Iterator[None]:
 @contextmanager
 def _lab(*, keep: bool) -> Iterator[None]:
     """The demo's lab, after what a killed demo left of it is gone; removed at the end, also after an error."""
-    _run("lab", "down", "--name", _LAB)
+    from cephfit.lab.registry import lab_names
+
+    if _LAB in lab_names():
+        _run("lab", "down", "--name", _LAB)
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         _run("lab", "up", "--name", _LAB)
