@@ -25,6 +25,10 @@ _LOSS_NOTE = re.compile(rb"CPU:\d+ \[LOST (?:(\d+) )?EVENTS\]\n")
 _LOSS_NOTE_BEGINS = b"CPU:"
 _LOSS_NOTE_NBYTES = 64
 
+UNNUMBERED = "unnumbered"
+"""Counts, among the events, records without a sequence number (the kernel's blk tracer gives none): their losses
+do not show."""
+
 _WHAT = {Action.QUEUE: record.QUEUE, Action.ISSUE: record.ISSUE}
 
 
@@ -128,13 +132,16 @@ def _nothing_found() -> Found:
         actions=np.zeros(blktrace_loop.N_ACTIONS, np.int64),
         last_sequence=np.zeros(blktrace_loop.MAX_CPUS, np.int64),
         pairs=np.zeros((blktrace_loop.MAX_PAIRS, 2), np.int64),
-        numbers=np.zeros(3, np.int64),
+        numbers=np.zeros(4, np.int64),
     )
 
 
 def _stretch(columns: Columns, n: int, found: Found, *, lost: int) -> Stretch:
     """The first ``n`` rows; what was counted beside them is taken out of ``found``."""
     n_pairs, n_lost = int(found.numbers[blktrace_loop.N_PAIRS]), int(found.numbers[blktrace_loop.N_LOST])
+    seen = {name: int(found.actions[i]) for i, name in record.ACTION_NAMES.items() if found.actions[i]}
+    if n_unnumbered := int(found.numbers[blktrace_loop.N_UNNUMBERED]):
+        seen[UNNUMBERED] = n_unnumbered
     events = BlockEvents(
         is_completion=columns.is_completion[:n],
         time_ns=columns.time_ns[:n],
@@ -143,13 +150,13 @@ def _stretch(columns: Columns, n: int, found: Found, *, lost: int) -> Stretch:
         nbytes=columns.nbytes[:n],
         device=columns.device[:n],
         skipped={r: int(k) for r, k in zip(blktrace_loop.REASONS, found.skipped, strict=True) if k},
-        events={name: int(found.actions[i]) for i, name in record.ACTION_NAMES.items() if found.actions[i]},
+        events=seen,
         stacked=frozenset((int(a), int(b)) for a, b in found.pairs[:n_pairs]),
         lost=n_lost + lost,
     )
     found.skipped[:] = 0
     found.actions[:] = 0
-    found.numbers[blktrace_loop.N_LOST] = 0
+    found.numbers[[blktrace_loop.N_LOST, blktrace_loop.N_UNNUMBERED]] = 0
     return Stretch(events, columns.key_ns[:n])
 
 

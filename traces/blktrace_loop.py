@@ -62,7 +62,7 @@ class Found(NamedTuple):
         actions: int64 (N_ACTIONS,), records by action.
         last_sequence: int64 (MAX_CPUS,), of each CPU; 0 where it had none.
         pairs: int64 (MAX_PAIRS, 2), devices that remaps came from and went to.
-        numbers: int64 (3,): pairs found, events lost, latest time.
+        numbers: int64 (4,): pairs found, events lost, latest time, records without a sequence number.
     """
 
     skipped: NDArray[np.int64]
@@ -72,13 +72,13 @@ class Found(NamedTuple):
     numbers: NDArray[np.int64]
 
 
-N_PAIRS, N_LOST, LATEST_NS = range(3)
+N_PAIRS, N_LOST, LATEST_NS, N_UNNUMBERED = range(4)
 
 
 @inlined
 def _half(block: NDArray[np.uint8], at: int, big_endian: bool) -> int:
     first, second = np.int64(block[at]), np.int64(block[at + 1])
-    return first << 8 | second if big_endian else second << 8 | first
+    return first << 8 | second if big_endian else second << 8 | first  # type: ignore[return-value]
 
 
 @inlined
@@ -127,7 +127,7 @@ def scan(
     is_completion, time_ns, key_ns, op = columns.is_completion, columns.time_ns, columns.key_ns, columns.op
     lbns, lengths, devices = columns.lbn, columns.nbytes, columns.device
     skipped, actions, last_sequence, pairs = found.skipped, found.actions, found.last_sequence, found.pairs
-    n_pairs, n_lost, latest = found.numbers
+    n_pairs, n_lost, latest, n_unnumbered = found.numbers
     magic, action_at, action_nbytes = layout.magic, layout.action, layout.action_nbytes
     device_at, cpu_at, pdu_len_at = layout.device, layout.cpu, layout.pdu_len
     at = n = n_records = 0
@@ -158,6 +158,8 @@ def scan(
             if before and sequence > before + 1:
                 n_lost += sequence - before - 1
             last_sequence[cpu] = sequence
+        else:
+            n_unnumbered += 1
         if not category & _NOTIFY:
             if what < N_ACTIONS:
                 actions[what] += 1
@@ -196,5 +198,6 @@ def scan(
                         pairs[i, 0], pairs[i, 1] = origin, target
                         n_pairs += 1
         at += size + pdu_nbytes
-    found.numbers[N_PAIRS], found.numbers[N_LOST], found.numbers[LATEST_NS] = n_pairs, n_lost, latest
+    found.numbers[N_PAIRS], found.numbers[N_LOST] = n_pairs, n_lost
+    found.numbers[LATEST_NS], found.numbers[N_UNNUMBERED] = latest, n_unnumbered
     return n, at, state, n_records

@@ -55,22 +55,20 @@ def capturing(device: Path, output: Path) -> Iterator[CaptureReport]:
         raise HostError("tracing a block device needs root", where=str(device), remedy="run it with sudo")
     folder, stem = _place(output, name)
     report = CaptureReport(device=str(device))
-    with ExitStack() as stack:
-        stack.enter_context(_sigterm_as_interrupt())
+    with _sigterm_as_interrupt(), ExitStack() as afterwards, ExitStack() as tracer:
+        try:
+            lost = tracer.enter_context(blktrace_program.tracing(name, folder, stem))
+            report.method = "blktrace"
+        except blktrace_program.BlktraceUnavailableError as error:
+            lost = tracer.enter_context(blk_tracer.tracing(name, folder, stem))
+            report.method, report.why_method = "tracefs", error.what
+        # Also after an interrupt: what was recorded is kept, and what was lost must be known with it.
+        afterwards.callback(_fill_in, report, folder, stem, lost)
         begun = time.monotonic()
-        with ExitStack() as tracer:
-            try:
-                lost = tracer.enter_context(blktrace_program.tracing(name, folder, stem))
-                report.method = "blktrace"
-            except blktrace_program.BlktraceUnavailableError as error:
-                lost = tracer.enter_context(blk_tracer.tracing(name, folder, stem))
-                report.method, report.why_method = "tracefs", error.what
-            begun = time.monotonic()
-            try:
-                yield report
-            finally:
-                report.seconds = time.monotonic() - begun
-        _fill_in(report, folder, stem, lost)
+        try:
+            yield report
+        finally:
+            report.seconds = time.monotonic() - begun
 
 
 def _fill_in(report: CaptureReport, folder: Path, stem: str, lost: list[int]) -> None:

@@ -14,7 +14,7 @@ from cephfit.protocols import Progress
 from cephfit.silence import Silence
 from cephfit.traces import capture_record, formats, vscsi_histogram
 from cephfit.traces.blkparse_text import BlkparseTextReader
-from cephfit.traces.blktrace import BlktraceReader
+from cephfit.traces.blktrace import UNNUMBERED, BlktraceReader
 from cephfit.traces.block_layer import Action
 from cephfit.traces.describe import profile_of
 from cephfit.traces.recording import PartialProfile
@@ -161,11 +161,14 @@ def _from_accesses(
     sources: list[dict[str, Any]] = []
     notes: list[str] = [reader.note] if reader.note else []
     durations: list[int] = []
+    losses_known = True
     for recording, streams in zip(recordings, opened, strict=True):
         partial = PartialProfile()
         for counted in _counted(reader.read_together(streams), streams, progress):
             partial = partial.followed_by(counted)
         captured = capture_record.of_files(recording.files)
+        n_unnumbered = partial.events.pop(UNNUMBERED, 0)
+        losses_known &= reader.tells_losses and (captured is not None or not n_unnumbered)
         if captured is not None:
             partial = PartialProfile(
                 partial.disks, partial.skipped, partial.events, partial.stacked, partial.lost + captured.lost
@@ -199,7 +202,7 @@ def _from_accesses(
         duration_ns=sum(durations) if parts else max(durations),
         keep_upper=action is Action.QUEUE,
         disks=disks,
-        losses_known=reader.tells_losses,
+        losses_known=losses_known,
         notes=notes,
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cephfit.errors import InputError
 from cephfit.traces.stream import HEAD_NBYTES, TraceStream
 
-_BLOCK_NBYTES = 4 << 20
+_BLOCK_NBYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

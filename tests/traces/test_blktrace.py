@@ -186,6 +186,16 @@ def test_missing_sequence_numbers_are_lost_events(tmp_path: Path) -> None:
     assert "lost 2 events" in found.description["notes"][0]
 
 
+def test_records_without_numbers_do_not_tell_what_was_lost(tmp_path: Path) -> None:
+    """The kernel's blk tracer leaves the number out; without a capture's own report nothing is known."""
+    (tmp_path / "t.blktrace.0").write_bytes(b"".join(Event(i, 8 * i).packed(0) for i in range(3)))
+    assert profile_files([tmp_path]).description["lost_events"] is None
+    (tmp_path / "t.capture.json").write_text('{"method": "tracefs", "lost_events": 5}')
+    found = profile_files([tmp_path])
+    assert found.description["lost_events"] == 5
+    assert found.description["events"] == {"Q": 3}
+
+
 def test_the_kernels_note_on_lost_events_between_records_is_counted(tmp_path: Path) -> None:
     events = [Event(i, 8 * i) for i in range(4)]
     content = packed(events[:2]) + b"CPU:1 [LOST 37 EVENTS]\n" + b"".join(e.packed(3) for e in events[2:])

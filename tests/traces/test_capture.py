@@ -139,6 +139,7 @@ def test_what_was_changed_is_put_back_after_a_signal(disk: Path, tmp_path: Path,
         process.send_signal(signal_number)
         process.wait(timeout=30)
     assert (kernel_settings(), is_mounted()) == (before, mounted)
+    assert json.loads((tmp_path / "run.capture.json").read_text())["lost_events"] == 0
 
 
 def test_a_killed_capture_is_undone_by_the_next_one(disk: Path, tmp_path: Path) -> None:
