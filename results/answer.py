@@ -1,6 +1,8 @@
 """The answer in plain words, and what must be known beside it."""
 
-from cephfit.assessment import AssessmentRow
+from itertools import pairwise
+
+from cephfit.assessment import Assessment, AssessmentRow
 from cephfit.prediction import Prediction, PredictionSet, Verdict
 from cephfit.results import words
 from cephfit.results.report_model import Answer, Findings
@@ -24,13 +26,25 @@ def answer_of(findings: Findings) -> Answer:
     predictions = findings.predictions
     if predictions is None:
         return Answer(_sweep_alone(findings), ("No workload was held against these figures yet.",), warning)
-    sentences = [*_worst(findings, predictions), *_indistinguishable(predictions), _verified(findings)]
+    sentences = [
+        *_worst(findings, predictions),
+        *_indistinguishable(predictions),
+        _verified(findings, predictions),
+    ]
     return Answer(_headline(findings, predictions), tuple(sentences), warning)
 
 
 def is_simulated(findings: Findings) -> bool:
     """Whether the figures come from a simulated cluster."""
     return findings.run.target.startswith("simulated") or bool(findings.run.facts.get("simulated"))
+
+
+def is_about(assessment: Assessment, predictions: PredictionSet) -> bool:
+    """Whether these are the predictions that the runs were held against, not those of another map or profile."""
+    relatives = {p.configuration: p.relative for p in predictions.predictions}
+    return assessment.model == predictions.model and all(
+        relatives.get(row.configuration) == row.predicted_relative for row in assessment.rows
+    )
 
 
 def caveats_of(findings: Findings, troubles: int) -> tuple[str, ...]:
@@ -54,6 +68,11 @@ def caveats_of(findings: Findings, troubles: int) -> tuple[str, ...]:
             "the scatter is pooled over all configurations, which takes them to scatter alike."
         )
     if assessment is not None:
+        if predictions is not None and not is_about(assessment, predictions):
+            caveats.append(
+                "The real workload was held against an earlier prediction than the one above; the figures of "
+                "predicted beside measured are of that one. `cephfit verify` judges this one."
+            )
         fewest = min((row.n for row in assessment.rows), default=0)
         if fewest < 3:
             caveats.append(
@@ -96,9 +115,11 @@ def _times(prediction: Prediction, confidence: float) -> str:
 
 
 def _measured(findings: Findings, configuration: str) -> str:
-    assessment = findings.assessment
-    row = assessment.of(configuration) if assessment is not None else None
-    if assessment is None or row is None or row.measured_relative is None:
+    assessment, predictions = findings.assessment, findings.predictions
+    if assessment is None or predictions is None or not is_about(assessment, predictions):
+        return ""
+    row = assessment.of(configuration)
+    if row is None or row.measured_relative is None:
         return ""
     return f", and measured {words.times(row.measured_relative)} times ({_ends(row)})"
 
@@ -115,19 +136,34 @@ def _indistinguishable(predictions: PredictionSet) -> list[str]:
     return [f"Not distinguishable from the default: {words.names(same)}."] if same else []
 
 
-def _verified(findings: Findings) -> str:
+def _verified(findings: Findings, predictions: PredictionSet) -> str:
     assessment = findings.assessment
     if assessment is None:
         return "The real workload was not run on these configurations yet: this is a prediction only."
     ran = f"{assessment.workload} was run on {words.count(len(assessment.rows), 'configuration')}"
-    if assessment.order_held is None or assessment.regret_pct is None:
+    if not is_about(assessment, predictions):
+        return f"{ran} to judge an earlier prediction; this one has not been verified yet."
+    if len(assessment.rows) < 2:
+        return f"{ran} only: there was nothing to compare."
+    measured = [row.measured_relative for row in assessment.rows if row.measured_relative is not None]
+    if assessment.regret_pct is None or len(measured) < 2:
         return f"{ran}, but gave too few values to judge the prediction."
-    order = "in the order predicted" if assessment.order_held else "NOT in the order predicted"
     if assessment.regret_pct <= 0:
         cost = "the predicted best was the best of those run"
     else:
         cost = f"following the prediction costs {assessment.regret_pct:.1f} % against the best of those run"
-    return f"{ran} and came out {order}; {cost}."
+    return f"{ran}{_order(assessment, measured)}; {cost}."
+
+
+def _order(assessment: Assessment, measured: list[float]) -> str:
+    """What the runs say of the order; ``measured`` is in the predicted one."""
+    if assessment.order_held is None:
+        return ", whose predicted intervals overlap, so that no order was predicted"
+    if not assessment.order_held:
+        return " and came out NOT in the order predicted"
+    if all(ahead > behind for ahead, behind in pairwise(measured)):
+        return " and came out in the order predicted"
+    return " and came out in no order that contradicts the prediction: where it differs, the intervals overlap"
 
 
 def _sweep_alone(findings: Findings) -> str:

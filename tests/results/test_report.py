@@ -173,6 +173,28 @@ def test_a_prediction_that_failed_is_told_as_loudly(findings: Findings) -> None:
     assert "NOT in the order predicted; following the prediction costs 12.3 %" in sentences[-1]
 
 
+def test_an_order_is_claimed_only_where_the_runs_show_it(findings: Findings) -> None:
+    def told(**changes: object) -> str:
+        changed = replace(example_assessment(), **changes)  # type: ignore[arg-type]
+        return report_of(replace(findings, assessment=changed), made_ns=0).answer.sentences[-1]
+
+    assert "came out in the order predicted" in told()
+    best, default, worst = example_assessment().rows
+    tied = (best, default, replace(worst, measured_relative=101.0, measured_low=90.0, measured_high=113.0))
+    assert "no order that contradicts the prediction" in told(rows=tied)
+    assert "no order was predicted" in told(order_held=None)
+    assert "too few values" not in told(order_held=None)
+    assert "nothing to compare" in told(rows=(default,), order_held=None)
+
+
+def test_runs_that_judged_another_prediction_do_not_vouch_for_this_one(findings: Findings) -> None:
+    predictions = replace(example_predictions(), model="meyer")
+    report = report_of(replace(findings, predictions=predictions), made_ns=0)
+    assert "measured" not in report.answer.headline
+    assert "this one has not been verified yet" in report.answer.sentences[-1]
+    assert any("an earlier prediction" in caveat for caveat in report.caveats)
+
+
 @pytest.mark.parametrize(
     "missing",
     [
