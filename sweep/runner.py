@@ -21,6 +21,7 @@ from cephfit.sweep.beforehand import unsupported_by
 from cephfit.sweep.engine import BringsEngine, CellRun, Engine
 from cephfit.sweep.fio import FioEngine
 from cephfit.sweep.health_watch import HealthWatch, wait_until_healthy
+from cephfit.sweep.identity import CLUSTER, is_another_cluster
 from cephfit.sweep.judgement import Circumstances, judge
 from cephfit.sweep.model import CacheCondition, Sweep
 from cephfit.sweep.plan import ASSUMED_TIMES, Step, StepTimes, io_seed, plan_of, run_seconds
@@ -65,7 +66,7 @@ def run_sweep(
         ClusterError: the target is unhealthy for too long, or refuses. What was measured is in the store.
         HostError: this machine lacks something, such as fio or room on a disk. Likewise.
         StoreError: the store does not take samples. Likewise.
-        InputError: an option that no Ceph has, or ``resume`` is of another sweep or target.
+        InputError: an option that no Ceph has, or ``resume`` is of another sweep, target or cluster.
     """
     engine = engine or engine_of(target)
     facts = _facts(target, engine)
@@ -79,6 +80,12 @@ def run_sweep(
             raise InputError(
                 f"run {run.run_id} is of another sweep or target ({run.sweep_name} on {run.target})",
                 remedy="begin a new run: --new",
+            )
+        if is_another_cluster(run.facts, facts):
+            raise InputError(
+                f"run {run.run_id} was begun on another cluster that was called {run.target}",
+                where=f"fsid {run.facts[CLUSTER]}, now {facts[CLUSTER]}",
+                remedy="figures of two clusters are no sweep of one; begin a new run: --new",
             )
         for change in _changed(run.facts, facts):
             progress.note(f"since run {run.run_id} began, {change}")

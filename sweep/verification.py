@@ -12,6 +12,7 @@ from cephfit.protocols import Applied, Client, Health, Progress, Target, Workloa
 from cephfit.results.store import Store
 from cephfit.sample import State, WorkloadSample
 from cephfit.sweep.health_watch import HealthWatch, health_now, wait_until_healthy
+from cephfit.sweep.identity import CLUSTER
 
 _MAX_ATTEMPTS = 3
 """How often an invalid or failed run of the workload is tried in all; as for the sweep's samples."""
@@ -88,8 +89,8 @@ def verify(
     if not configurations:
         raise InputError("no configuration is to be verified")
     name = trial.workload.name
-    _refuse_another_trial(trial, store, run_id)
     stage = _Stage(target, trial, progress)
+    _refuse_another_trial(stage.conditions, trial, store, run_id)
     order = order_of(configurations, trial)
     progress.start(f"verify with {name}", len(order))
     try:
@@ -141,6 +142,7 @@ class _Stage:
     def __init__(self, target: Target, trial: Trial, progress: Progress) -> None:
         self.trial = trial
         self.progress = progress
+        self.conditions = _conditions(target, trial)
         self._target = target
         self._applied: Applied | None = None
         self._prepared_here: set[str] = set()
@@ -154,7 +156,7 @@ class _Stage:
 
     def attempt(self, repeat: int, attempt: int, configuration: Configuration) -> WorkloadSample:
         workload, started_ns = self.trial.workload, time.time_ns()
-        evidence: dict[str, Any] = {"trial": _trial_as_json(self.trial)}
+        evidence: dict[str, Any] = {"trial": self.conditions}
 
         def sample(state: State, value: float | None, reason: str = "") -> WorkloadSample:
             return WorkloadSample(
@@ -217,17 +219,23 @@ class _Stage:
         wait_until_healthy(self._target, limit_seconds=_HEALTHY_SECONDS, note=self.progress.note)
 
 
-def _trial_as_json(trial: Trial) -> dict[str, Any]:
-    """What must be alike for two runs to be compared."""
-    return {"workload": trial.description, "seconds": trial.seconds, "volume_nbytes": trial.volume_nbytes}
+def _conditions(target: Target, trial: Trial) -> dict[str, Any]:
+    """What must be alike for two runs to be compared: the workload and the cluster that it ran on."""
+    return {
+        "workload": trial.description,
+        "seconds": trial.seconds,
+        "volume_nbytes": trial.volume_nbytes,
+        "target": target.name,
+        "cluster": target.facts().get(CLUSTER),
+    }
 
 
-def _refuse_another_trial(trial: Trial, store: Store, run_id: str) -> None:
+def _refuse_another_trial(conditions: Mapping[str, Any], trial: Trial, store: Store, run_id: str) -> None:
     for workload, sample in store.workload_samples(run_id):
         earlier = sample.evidence.get("trial")
-        if workload == trial.workload.name and earlier != _trial_as_json(trial):
+        if workload == trial.workload.name and earlier != conditions:
             raise InputError(
-                f"this run has been verified with {workload} under other options: {earlier}",
+                f"this run has been verified with {workload} under other options or on another cluster: {earlier}",
                 where=f"run {run_id}",
                 remedy="give the same options (repeats may grow), or verify another run of the sweep",
             )

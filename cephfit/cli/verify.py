@@ -82,6 +82,7 @@ def command(
     from cephfit.mapper.accuracy import assess
     from cephfit.results.store import Store
     from cephfit.sweep.file import find_sweep, read_sweep
+    from cephfit.sweep.identity import CLUSTER, is_another_cluster
     from cephfit.sweep.verification import verify
 
     sweep = read_sweep(find_sweep(sweep_text))
@@ -93,8 +94,10 @@ def command(
             progress.note(note)
         target = open_target(target_text, for_change=True, progress=progress)
         try:
-            if target.name != run.target:
-                progress.note(f"the prediction is from {run.target}; the workload runs on {target.name}")
+            if target.name != run.target or is_another_cluster(run.facts, target.facts()):
+                progress.note(
+                    f"the prediction is from another cluster: {run.target}, fsid {run.facts.get(CLUSTER)}"
+                )
             trial = trial_of(target, scale=scale, repeats=repeats, seconds=seconds, seed=run.seed)
             samples = verify(target, chosen, trial, store=store, run_id=run.run_id, progress=progress)
             if not keep:
@@ -110,10 +113,19 @@ def command(
 
 
 def _run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
-    from cephfit.errors import StoreError
+    from cephfit.errors import InputError, StoreError
+    from cephfit.sweep.file import parse_sweep
 
     if run_id is not None:
-        return store.run(run_id)
+        run = store.run(run_id)
+        measured = parse_sweep(run.sweep_text, file=f"run {run_id}").configurations
+        if {c.name: c.settings for c in measured} != {c.name: c.settings for c in sweep.configurations}:
+            raise InputError(
+                f"the configurations of sweep {sweep.name} are not those that run {run_id} measured",
+                where=store.name,
+                remedy="give the sweep file as it was, or name a run of this one",
+            )
+        return run
     for run in store.runs():
         if run.sweep_digest == sweep.digest:
             return run

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from cephfit.cli.verify import command
 from cephfit.configuration import Configuration
 from cephfit.errors import HostError, InputError
 from cephfit.protocols import Applied, Client, Health
@@ -25,14 +27,15 @@ class Bench:
 
     name = "bench"
 
-    def __init__(self, disks: dict[str, dict[str, str]]) -> None:
+    def __init__(self, disks: dict[str, dict[str, str]], *, fsid: str = "made once") -> None:
         self.disks = disks
+        self.fsid = fsid
         self.applied = ""
         self.sick = False
         self.refused: set[str] = set()
 
     def facts(self) -> Mapping[str, Any]:
-        return {}
+        return {"fsid": self.fsid}
 
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
@@ -191,6 +194,48 @@ def test_runs_under_other_options_are_not_mixed(store: Store) -> None:
     run(bench, Work(bench), store, repeats=1)
     with pytest.raises(InputError, match="under other options"):
         run(bench, Work(bench), store, seconds=2.0)
+
+
+def test_runs_on_two_clusters_are_not_mixed(store: Store) -> None:
+    bench = Bench({})
+    run(bench, Work(bench), store, repeats=1)
+    bench.name = "another bench"
+    with pytest.raises(InputError, match="another cluster"):
+        run(bench, Work(bench), store, repeats=2)
+    again = Bench({}, fsid="made anew under the old name")
+    with pytest.raises(InputError, match="another cluster"):
+        run(again, Work(again), store, repeats=2)
+
+
+def test_configurations_that_the_run_did_not_measure_cannot_be_verified_in_its_name(tmp_path: Path) -> None:
+    text = """
+schema_version: 1
+name: small
+description: one cell
+configurations:
+  fast: {ceph: {osd: {osd_max_backfills: 3}}}
+measurement:
+  sizes: [4K]
+  patterns: [read]
+  clients: 1
+  volume_size: 32M
+  repeats: 2
+  ramp_seconds: 0
+  run_seconds: 1
+  ioengine: libaio
+  iodepth: 1
+  direct: true
+  cache: cold
+  seed: 1
+"""
+    location, file = tmp_path / "results.sqlite", tmp_path / "small.yaml"
+    with Store.open(location, create=True) as store:
+        store.add_run(Run("r1", "small", text, "0" * 64, "sim", 1, 1))
+    file.write_text(text.replace("backfills: 3", "backfills: 4"))
+    arguments = ["--sweep", str(file), "--store", str(location), "--run", "r1", "--target", "sim"]
+    refused = CliRunner().invoke(command, arguments).exception
+    assert isinstance(refused, InputError)
+    assert "not those that run r1 measured" in str(refused)
 
 
 def test_data_of_another_scale_is_prepared_anew(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """The loop: every run once, what went wrong is taken again, and it goes on after any end."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,6 +174,27 @@ def test_a_run_of_another_sweep_is_not_gone_on_with(small_sweep: Sweep, small_te
     other = parse_sweep(small_text.replace("seed: 7", "seed: 8"), file="f")
     with pytest.raises(InputError, match="another sweep"):
         measure(other, SimulatedTarget(), store, resume=run)
+
+
+class Cluster(SimulatedTarget):
+    """Has an identifier, as a real one."""
+
+    def __init__(self, fsid: str) -> None:
+        super().__init__()
+        self.fsid = fsid
+
+    def facts(self) -> Mapping[str, Any]:
+        return {**super().facts(), "fsid": self.fsid}
+
+
+def test_a_run_is_not_gone_on_with_on_another_cluster_of_the_same_name(small_sweep: Sweep, store: Store) -> None:
+    target = Cluster("one")
+    with pytest.raises(EndOfProgramError):
+        run_sweep(small_sweep, target, store, Silence(), resume=None, engine=StopsAfter(target, 3))
+    begun = store.run()
+    with pytest.raises(InputError, match="another cluster"):
+        measure(small_sweep, Cluster("two"), store, resume=begun)
+    assert measure(small_sweep, Cluster("one"), store, resume=begun).finished
 
 
 class DeadCluster(SimulatedTarget):
