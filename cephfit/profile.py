@@ -66,7 +66,7 @@ class Profile:
         document: dict[str, Any] = {
             "schema_version": PROFILE_SCHEMA_VERSION,
             "name": self.name,
-            "random_threshold_lbn": RANDOM_THRESHOLD_LBN,
+            "random_threshold_lbn": self.description.get("random_threshold_lbn", RANDOM_THRESHOLD_LBN),
             "accesses": {op.value: dict(self.accesses[op]) for op in Op},
             "random": {op.value: self.random[op] for op in Op},
         }

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
 from cephfit.errors import InputError
 from cephfit.profile import Profile
-from cephfit.traces import limits
+from cephfit.traces import behaviour, limits
+from cephfit.traces.portraits import MAX_DISKS
 from cephfit.traces.recording import PartialProfile, disks_of_one_level
 from cephfit.traces.tally import KINDS, Tally, percentile_ns
 from cephfit.units import NS_PER_S, NS_PER_US
@@ -40,6 +41,7 @@ def profile_of(
     disks: Sequence[str] = (),
     losses_known: bool = False,
     notes: Sequence[str] = (),
+    with_behaviour: bool = False,
 ) -> Profile:
     """The profile of all accesses that were counted.
 
@@ -53,11 +55,13 @@ def profile_of(
         disks: count only these; empty: all of one level.
         losses_known: whether the source would show lost events.
         notes: sentences that a reader must know.
+        with_behaviour: the trace has portraits of its disks, unless there were too many.
 
     Raises:
         InputError: no access was counted, or there is no such disk.
     """
     kept, left_out = disks_of_one_level(partial, keep_upper=keep_upper)
+    kept.sort()  # the order in which disks were met depends on how the trace was cut into parts
     if disks:
         unknown = [d for d in disks if d not in partial.disks]
         if unknown:
@@ -66,7 +70,7 @@ def profile_of(
                 where=str(sources[0]["files"][0]),
                 remedy=f"its disks are {', '.join(list(partial.disks)[:_DISKS_LISTED])}",
             )
-        kept = list(disks)
+        kept = sorted(set(disks))
         left_out = {d: "another disk was asked for" for d in partial.disks if d not in disks}
     total = Tally()
     for disk in kept:
@@ -91,7 +95,31 @@ def profile_of(
         "notes": list(notes),
     }
     accesses, random, by_bin = _shares(total)
+    if with_behaviour:
+        random, by_bin = _with_behaviour(partial, kept, description) or (random, by_bin)
     return Profile(name, accesses, random, by_bin, description)
+
+
+def _with_behaviour(
+    partial: PartialProfile, kept: Sequence[str], description: dict[str, Any]
+) -> tuple[dict[Op, float], dict[Op, dict[str, float]]] | None:
+    """Add the behaviour to a description; return the random shares at the threshold that was asked for.
+
+    Raises:
+        InputError: there are too many disks.
+    """
+    if partial.portraits.too_many:
+        raise InputError(
+            f"the full description, and any random threshold but {RANDOM_THRESHOLD_LBN}, is kept for at most "
+            f"{MAX_DISKS} disks; the trace has {len(partial.disks)}",
+            where="--describe",
+            remedy="leave it out, or cut the trace down to fewer disks",
+        )
+    portraits = {name: partial.portraits.disks[name].whole() for name in kept}
+    description["behaviour"], windowed = behaviour.behaviour_of(portraits)
+    description["histograms"]["distance_windowed"] = windowed
+    description["random_threshold_lbn"] = description["behaviour"]["random_threshold_lbn"]
+    return behaviour.shares_at_threshold(portraits)
 
 
 def _no_accesses(partial: PartialProfile, action: str, sources: Sequence[Mapping[str, Any]]) -> InputError:

@@ -1,4 +1,4 @@
-"""How much of a disk is touched, how often again, and how unevenly: distinct blocks and regions, in bounded memory.
+"""How much of a disk is touched, how often again, and how unevenly: distinct blocks and regions, memory bounded.
 
 Both accumulators hold a set with counts that never grows beyond a limit. When it would, blocks are thinned to
 those with one more leading zero bit in their hash (adaptive sampling: Wegman 1984, Flajolet 1990), and regions

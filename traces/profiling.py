@@ -4,10 +4,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cephfit.access import AccessBatch
+from cephfit.cells import RANDOM_THRESHOLD_LBN
 from cephfit.errors import InputError
 from cephfit.profile import Profile
 from cephfit.protocols import Progress
@@ -17,6 +19,7 @@ from cephfit.traces.blkparse_text import BlkparseTextReader
 from cephfit.traces.blktrace import UNNUMBERED, BlktraceReader
 from cephfit.traces.block_layer import Action
 from cephfit.traces.describe import profile_of
+from cephfit.traces.portraits import Portraits
 from cephfit.traces.recording import PartialProfile
 from cephfit.traces.stream import STANDARD_INPUT, TraceStream
 
@@ -85,6 +88,8 @@ def profile_files(
     name: str | None = None,
     disks: Sequence[str] = (),
     parts: bool = False,
+    full: bool = False,
+    threshold: int = RANDOM_THRESHOLD_LBN,
     progress: Progress | None = None,
 ) -> Profile:
     """Read trace files as one profile.
@@ -97,6 +102,8 @@ def profile_files(
         disks: count only these; empty: all, but never a disk and the one below it.
         parts: the files are consecutive parts of one trace, in this order; else they are recordings beside
             each other, of different disks.
+        full: describe the behaviour over time and place, too; it takes many times as long.
+        threshold: LBN beyond which an access is random; another one than the default implies ``full``.
         progress: told how many bytes were read.
 
     Raises:
@@ -112,7 +119,10 @@ def profile_files(
         format_name = _one_format([s for streams in opened for s in streams], format_name)
         if format_name == formats.HISTOGRAM:
             return vscsi_histogram.profile_of_histograms([s for streams in opened for s in streams], name=name)
-        return _from_accesses(recordings, opened, format_name, action, name, disks, parts, progress)
+        full = full or threshold != RANDOM_THRESHOLD_LBN
+        return _from_accesses(
+            recordings, opened, format_name, action, name, disks, parts, progress, threshold if full else None
+        )
 
 
 def _one_format(streams: Sequence[TraceStream], asked: str | None) -> str:
@@ -154,6 +164,7 @@ def _from_accesses(
     disks: Sequence[str],
     parts: bool,
     progress: Progress,
+    threshold: int | None,
 ) -> Profile:
     reader = next(r for r in formats.readers(action) if r.name == format_name)
     progress.start("reading the trace", _total_nbytes(recordings))
@@ -164,15 +175,13 @@ def _from_accesses(
     losses_known = True
     for recording, streams in zip(recordings, opened, strict=True):
         partial = PartialProfile()
-        for counted in _counted(reader.read_together(streams), streams, progress):
+        for counted in _counted(reader.read_together(streams), streams, progress, threshold):
             partial = partial.followed_by(counted)
         captured = capture_record.of_files(recording.files)
         n_unnumbered = partial.events.pop(UNNUMBERED, 0)
         losses_known &= reader.tells_losses and (captured is not None or not n_unnumbered)
         if captured is not None:
-            partial = PartialProfile(
-                partial.disks, partial.skipped, partial.events, partial.stacked, partial.lost + captured.lost
-            )
+            partial = replace(partial, lost=partial.lost + captured.lost)
         durations.append(partial.duration_ns)
         sources.append(
             {
@@ -204,15 +213,19 @@ def _from_accesses(
         disks=disks,
         losses_known=losses_known,
         notes=notes,
+        with_behaviour=threshold is not None,
     )
 
 
 def _counted(
-    batches: Iterator[Any], streams: Sequence[TraceStream], progress: Progress
+    batches: Iterator[AccessBatch], streams: Sequence[TraceStream], progress: Progress, threshold: int | None
 ) -> Iterator[PartialProfile]:
     shown = 0
     for batch in batches:
-        yield PartialProfile.of(batch)
+        counted = PartialProfile.of(batch)
+        if threshold is not None:
+            counted = replace(counted, portraits=Portraits.of(batch, threshold=threshold))
+        yield counted
         consumed = sum(s.consumed() for s in streams)
         progress.advance(consumed - shown)
         shown = consumed
@@ -221,7 +234,7 @@ def _counted(
 def _renamed(partial: PartialProfile, disk: str) -> PartialProfile:
     """The same with its only disk called ``disk``, where the file does not name it."""
     tallies = dict.fromkeys([disk], next(iter(partial.disks.values()))) if partial.disks else {}
-    return PartialProfile(tallies, partial.skipped, partial.events, partial.stacked, partial.lost)
+    return replace(partial, disks=tallies, portraits=partial.portraits.renamed(only_disk=disk))
 
 
 def _total_nbytes(recordings: Sequence[Recording]) -> float | None:

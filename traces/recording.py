@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cephfit.access import AccessBatch
+from cephfit.traces.portraits import Portraits
 from cephfit.traces.tally import Tally
 
 
@@ -18,6 +19,7 @@ class PartialProfile:
         skipped, events: as in AccessBatch.
         stacked: (upper, lower) pairs of disk names.
         lost: events that the tracer lost.
+        portraits: the full description, where it was asked for.
     """
 
     disks: dict[str, Tally] = field(default_factory=dict)
@@ -25,6 +27,7 @@ class PartialProfile:
     events: Counter[str] = field(default_factory=Counter)
     stacked: frozenset[tuple[str, str]] = frozenset()
     lost: int = 0
+    portraits: Portraits = field(default_factory=Portraits)
 
     @classmethod
     def of(cls, batch: AccessBatch) -> "PartialProfile":
@@ -48,6 +51,7 @@ class PartialProfile:
             self.events + later.events,
             self.stacked | later.stacked,
             self.lost + later.lost,
+            self.portraits.followed_by(later.portraits),
         )
 
     def beside(self, other: "PartialProfile", *, prefix: str) -> "PartialProfile":
@@ -58,6 +62,7 @@ class PartialProfile:
             other.events,
             frozenset((f"{prefix}{a}", f"{prefix}{b}") for a, b in other.stacked),
             other.lost,
+            other.portraits.renamed(prefix=prefix),
         )
         return self.followed_by(renamed)
 

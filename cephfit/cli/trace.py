@@ -32,6 +32,23 @@ command.add_command(trace_workload.command)
 )
 @click.option("--disk", "disks", multiple=True, help="Count this disk only (several: give it again).")
 @click.option("--parts", is_flag=True, help="The files are consecutive parts of one trace, in this order.")
+@click.option(
+    "--describe",
+    type=click.Choice(["fast", "full"]),
+    default="fast",
+    show_default=True,
+    help="full adds windowed distance, behaviour over time, phases, heat map, hot spots, footprint, busy share, "
+    "burstiness and exact sizes. It takes 20 to 50 times as long per access, and works for up to 32 disks.",
+)
+@click.option(
+    "--threshold",
+    type=click.IntRange(0, 1 << 30),
+    default=128,
+    show_default=True,
+    metavar="LBN",
+    help="Distance in 512-byte blocks beyond which an access is random; another one than 128 implies "
+    "--describe full. Sweeps measure random accesses anywhere, so keep 128 to map.",
+)
 @click.option("--name", help="Name of the profile [default: from the first file].")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the profile here.")
 @json_option
@@ -41,6 +58,8 @@ def profile(
     action: str,
     disks: tuple[str, ...],
     parts: bool,
+    describe: str,
+    threshold: int,
     name: str | None,
     output: Path | None,
     as_json: bool,
@@ -67,6 +86,8 @@ def profile(
             name=name,
             disks=disks,
             parts=parts,
+            full=describe == "full",
+            threshold=threshold,
             progress=progress,
         )
     if output is not None:
