@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,9 @@ class Journal:
 
         Returns:
             True if this is the first entry of the place.
+
+        Raises:
+            StoreError: there is no room for it; the place must not be changed.
         """
         if (kind, place) in self._entries:
             return False
@@ -89,10 +93,22 @@ class Journal:
         if self._read_only:
             raise ValueError("this journal was opened for reading only")
         is_new = not self.path.exists()
-        with self.path.open("ab") as file:
-            file.write(json.dumps(line).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with self.path.open("ab", buffering=0) as file:
+            end = file.tell()
+            try:
+                left = json.dumps(line).encode() + b"\n"
+                while left:
+                    left = left[file.write(left) :]
+                os.fsync(file.fileno())
+            except OSError as error:
+                # Half a line would swallow the next one that this process writes, and with it an original.
+                with suppress(OSError):
+                    file.truncate(end)
+                raise StoreError(
+                    f"the journal cannot be written, so nothing more is changed: {error.strerror}",
+                    where=str(self.path),
+                    remedy="make room, then start again or restore: what was changed before is in the journal",
+                ) from None
         if is_new:
             folder = os.open(self.path.parent, os.O_RDONLY)
             try:

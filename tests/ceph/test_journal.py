@@ -1,6 +1,7 @@
 """The journal keeps what was, in the face of kills at any byte."""
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,21 @@ def test_looking_on_neither_mends_nor_writes(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="reading only"):
         journal.note("pool", "q", None)
     assert path.read_bytes() == torn
+
+
+def test_without_room_nothing_is_half_written_and_the_next_line_is_whole(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    journal.note("config", "osd a", "1")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (journal.path.stat().st_size + 20, hard))
+    try:
+        with pytest.raises(StoreError, match="cannot be written"):
+            journal.note("config", "osd b", "2")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert journal.get("config", "osd b") is None
+    journal.note("config", "osd c", "3")
+    assert [e.place for e in Journal(journal.path).entries()] == ["osd a", "osd c"]
 
 
 @given(
