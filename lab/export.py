@@ -58,9 +58,15 @@ class _Record:
         return ImageAddress(self.pool, self.image, Path(self.conf), self.client_id, self.nbytes)
 
 
-def export_path() -> str:
-    """The way that this machine's kernel allows: ``krbd``, ``rbd-nbd`` or ``fuse``."""
-    return next(name for name, path in _PATHS.items() if path.usable())
+def export_path(*, librbd: bool = False) -> str:
+    """The way that this machine's kernel allows: ``krbd``, ``rbd-nbd`` or ``fuse``.
+
+    Args:
+        librbd: only the ways that have librbd in them, as a virtual machine has: client options take effect, and
+            images of all features can be attached.
+    """
+    ways = (path for path in _PATHS.values() if path.reads_client_options or not librbd)
+    return next(path.name for path in ways if path.usable())
 
 
 def _home(folder: Path, pool: str, image: str) -> Path:
@@ -119,6 +125,13 @@ def attach(
         detach(image, pool=pool, folder=folder)
         raise
     return device
+
+
+def device_of(image: str, *, pool: str, folder: Path) -> Path | None:
+    """The block device of an attached image if everything behind it lives; None otherwise."""
+    home = _home(folder, pool, image)
+    record = _read_record(home)
+    return None if record is None else _PATHS[record.path](home, record.address).device()
 
 
 def detach(image: str, *, pool: str, folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
-from cephfit.errors import ClusterError
+from cephfit.errors import ClusterError, HostError
 from cephfit.lab import export
 from cephfit.lab.cluster import Lab
 from cephfit.lab.target_facts import facts_of
@@ -22,6 +22,7 @@ from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.ceph_health import CephHealth, is_getting_full
 from cephfit.sweep.ceph_settings import CephSettings
 from cephfit.sweep.client_conf import (
+    drop_client_caches,
     read_back_clients,
     read_back_new_client,
     render_client_conf,
@@ -173,11 +174,14 @@ class LabTarget:
         return self._clients
 
     def drop_caches(self) -> None:
-        for osd in self._lab.osd_ids():
-            self._admin.tell(f"osd.{osd}", "cache drop")
+        # From the client down: what one cache writes out goes into the next one.
         for client in self._clients:
             if client.device is not None:
+                self._require_served(client)
                 _drop_page_cache(client.device)
+        drop_client_caches(self._sockets)
+        for osd in self._lab.osd_ids():
+            self._admin.tell(f"osd.{osd}", "cache drop")
 
     def health(self) -> Health:
         return self._health.check()
@@ -273,6 +277,8 @@ class LabTarget:
                 conf=self._client_conf,
                 folder=self._folder,
                 nbytes=volume.nbytes,
+                # All configurations are measured through one path, and it must be one that each of them can use.
+                path=export.export_path(librbd=True),
             )
             clients.append(Client(name, {"filename": str(device)}, volume.nbytes, device))
         self._clients = tuple(clients)
@@ -306,6 +312,15 @@ class LabTarget:
                     remedy="`cephfit lab status` names dead daemons; their logs are in the lab's folder",
                 )
             time.sleep(0.1)
+
+    def _require_served(self, client: Client) -> None:
+        volume = self._volume_of[client.name]
+        if export.device_of(volume.image, pool=volume.pool, folder=self._folder) is None:
+            raise HostError(
+                f"the program behind {client.device} of client {client.name} has died",
+                where=self.name,
+                remedy="run the same command again: the volume is attached anew and the run goes on",
+            )
 
     def _must_hold_lock(self) -> None:
         if self._lock is None:

@@ -13,11 +13,14 @@ import jinja2
 import rados
 
 from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.errors import ClusterError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.catalogue import Catalogue
 from cephfit.sweep.option_value import as_ceph_writes, same_value
 
 _SOCKET_SECONDS = 5.0
+_FLUSH_SECONDS = 60.0
+"""Writing out librbd's cache, 32 MiB by default, to slow disks."""
 
 
 def client_settings(configuration: Configuration) -> tuple[Setting, ...]:
@@ -104,6 +107,22 @@ def read_back_new_client(
     return values, mismatches
 
 
+def drop_client_caches(socket_folder: Path) -> None:
+    """Make running clients write out and forget what they hold of their images (``rbd_cache = true``).
+
+    Raises:
+        ClusterError: a client does not do it.
+    """
+    for path in live_sockets(socket_folder):
+        try:
+            commands = sorted(ask(path, "help"))
+            for verb in ("rbd cache flush ", "rbd cache invalidate "):
+                for command in (c for c in commands if c.startswith(verb)):
+                    ask(path, command, seconds=_FLUSH_SECONDS)
+        except OSError as error:
+            raise ClusterError(f"a client did not drop its cache: {error}", where=path.name) from None
+
+
 def live_sockets(folder: Path) -> Sequence[Path]:
     """Admin sockets of clients that still run; those that the killed left behind are removed."""
     alive = []
@@ -118,14 +137,14 @@ def live_sockets(folder: Path) -> Sequence[Path]:
     return alive
 
 
-def ask(path: Path, prefix: str, **arguments: str) -> Any:
-    """One command over a Ceph admin socket: JSON and a zero byte there, a length and JSON back.
+def ask(path: Path, prefix: str, *, seconds: float = _SOCKET_SECONDS, **arguments: str) -> Any:
+    """One command over a Ceph admin socket: JSON and a zero byte there, a length and JSON (or nothing) back.
 
     Raises:
         OSError: nobody listens, or the answer breaks off.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-        link.settimeout(_SOCKET_SECONDS)
+        link.settimeout(seconds)
         # Paths of Unix sockets end at 107 bytes; one's own folder of open files is a short way there.
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
         try:
@@ -134,7 +153,8 @@ def ask(path: Path, prefix: str, **arguments: str) -> Any:
             os.close(folder)
         link.sendall(json.dumps({"prefix": prefix, **arguments, "format": "json"}).encode() + b"\0")
         (length,) = struct.unpack(">I", _receive(link, 4))
-        return json.loads(_receive(link, length))
+        answer = _receive(link, length)
+        return json.loads(answer) if answer else None
 
 
 def _receive(link: socket.socket, n_bytes: int) -> bytes:

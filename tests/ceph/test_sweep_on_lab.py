@@ -1,5 +1,6 @@
 """The sweep's runner on the real lab: fio straight through librbd, and an OSD that dies in the middle."""
 
+import mmap
 import os
 import signal
 import threading
@@ -8,13 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.errors import ClusterError
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.errors import ClusterError, HostError
+from cephfit.lab import export, processes
 from cephfit.lab.cluster import Lab
+from cephfit.lab.export_kernel import KrbdExport
 from cephfit.lab.target import LabTarget
 from cephfit.results.store import Store
 from cephfit.sample import Sample, State
 from cephfit.silence import Silence
+from cephfit.sweep.client_conf import ask, live_sockets
+from cephfit.sweep.engine import CellOutcome, CellRun
 from cephfit.sweep.file import read_sweep
+from cephfit.sweep.fio import FioEngine
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.runner import run_sweep
 
@@ -65,6 +72,89 @@ def test_fio_reaches_the_images_through_librbd_by_itself(lab_cluster: Lab, tmp_p
     assert all(s.metrics is not None and s.metrics.iops > 20 for s in samples)
     assert text is not None
     assert '"ioengine" : "rbd"' in text, "the figures are librbd's, not a block device's"
+
+
+def test_a_volume_is_cold_after_its_client_cached_it(lab_cluster: Lab) -> None:
+    """With ``rbd_cache_policy = writeback`` librbd keeps what was read, beside the kernel."""
+    cached = (("rbd_cache", True), ("rbd_cache_policy", "writeback"))
+    configuration = Configuration("wb", tuple(Setting(Partition.CEPH, "client", key, v) for key, v in cached))
+    target = LabTarget(lab_cluster)
+
+    def missed_nbytes() -> int:
+        (socket,) = live_sockets(lab_cluster.folder / "target" / "sockets")
+        return sum(part.get("cache_bytes_miss", 0) for part in ask(socket, "perf dump").values())
+
+    try:
+        assert target.apply(configuration, n_clients=1, volume_nbytes=32 << 20).ok
+        (client,) = target.clients()
+        assert client.device is not None
+        read_first_mib(client.device)
+        read_first_mib(client.device)
+        assert missed_nbytes() == 1 << 20, "the second time it came from the cache"
+        target.drop_caches()
+        read_first_mib(client.device)
+        assert missed_nbytes() == 2 << 20
+    finally:
+        target.reset()
+        target.close()
+
+
+def read_first_mib(device: Path) -> None:
+    descriptor = os.open(device, os.O_RDONLY | os.O_DIRECT)
+    try:
+        assert os.preadv(descriptor, [mmap.mmap(-1, 1 << 20)], 0) == 1 << 20
+    finally:
+        os.close(descriptor)
+
+
+def test_a_client_whose_export_died_ends_the_sweep_and_the_next_start_goes_on(
+    lab_cluster: Lab, tmp_path: Path
+) -> None:
+    sweep = sweep_of(tmp_path, patterns="randread, randwrite", repeats=1, seconds=0.3, ioengine="libaio")
+    target = LabTarget(lab_cluster)
+    engine = FioEngine()
+
+    class Killer:
+        """The real fio; after its first run somebody kills the programs behind the volumes."""
+
+        def __init__(self) -> None:
+            self.facts, self.warm = engine.facts, engine.warm
+
+        def run(self, run: CellRun) -> CellOutcome:
+            outcome = engine.run(run)
+            exports = lab_cluster.folder / "target" / "exports"
+            processes.kill([int(file.read_text()) for file in exports.glob("*/pid")])
+            return outcome
+
+    try:
+        with Store.open(tmp_path / "s.sqlite", create=True) as store:
+            with pytest.raises(HostError, match="has died"):
+                run_sweep(sweep, target, store, Silence(), resume=None, engine=Killer())
+            (begun,) = store.runs()
+            run_sweep(sweep, target, store, Silence(), resume=begun)
+            samples = store.samples(begun.run_id)
+    finally:
+        target.reset()
+        target.close()
+    assert [s.state for s in samples] == [State.OK] * 8, "two cells of two configurations on two clients"
+
+
+def test_the_lab_measures_every_configuration_through_librbd(
+    lab_cluster: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel with an rbd client of its own would take it: without client options and without journaling."""
+    monkeypatch.setattr(KrbdExport, "usable", classmethod(lambda _: True))
+    assert export.export_path() == "krbd"
+    configuration = Configuration(
+        "payload", (Setting(Partition.CEPH, "client", "rbd_journal_max_payload_bytes", "4M"),)
+    )
+    target = LabTarget(lab_cluster)
+    try:
+        applied = target.apply(configuration, n_clients=1, volume_nbytes=32 << 20)
+        assert applied.ok, applied.mismatches
+    finally:
+        target.reset()
+        target.close()
 
 
 def test_an_osd_killed_in_the_middle_makes_samples_invalid_and_they_are_taken_again(
