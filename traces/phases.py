@@ -1,8 +1,9 @@
 """Phases: the places in time where a workload changes its behaviour.
 
 Bins over time are cut where the sum of squared deviations from each phase's own means, in units of the noise, plus
-a penalty for each phase is smallest. The minimum is exact: optimal partitioning by dynamic programming (Jackson et
-al. 2005, doi:10.1109/LSP.2001.838216) over at most 512 bins, which needs no library and takes milliseconds.
+a penalty for each phase is smallest; then neighbours whose medians differ by less than the noise are one. The
+minimum is exact: optimal partitioning by dynamic programming (Jackson et al. 2005, doi:10.1109/LSP.2001.838216)
+over at most 512 bins, which needs no library and takes milliseconds.
 """
 
 import itertools
@@ -16,7 +17,7 @@ MAX_PHASES = 12
 """More are no description any more: the penalty is doubled until so many are left."""
 
 MIN_SHARE = 1 / 32
-"""Of the bins that a phase has at least: so many that the one bin in which a change falls is no phase of its own."""
+"""Of the bins that a phase has at least."""
 
 ENOUGH_ACCESSES = 20
 """On average in a bin; bins are joined in pairs until they hold so many, lest chance counts look like changes."""
@@ -80,6 +81,7 @@ def change_points(features: NDArray[np.float64], smallest: NDArray[np.float64]) 
     penalty = 2.0 * (d + 1) * np.log(max(n, 2))
     while True:
         borders = _partition(sums, squares, shortest, penalty)
+        borders = _told_apart(features, borders, smallest)
         if len(borders) < MAX_PHASES:
             return borders
         penalty *= 2
@@ -92,6 +94,28 @@ def _noise(features: NDArray[np.float64]) -> NDArray[np.float64]:
     steps = np.sort(np.abs(np.diff(features, axis=0)), axis=0)
     kept = steps[: max(int(len(steps) * 0.95), 1)]
     return np.asarray(np.sqrt((kept**2).mean(axis=0) / 2))
+
+
+def _told_apart(features: NDArray[np.float64], borders: list[int], smallest: NDArray[np.float64]) -> list[int]:
+    """The borders at which the medians of both sides differ by more than the noise of a bin on either side.
+
+    The bin in which a change falls is a mixture of both sides: its deviation alone would make a phase of it. And
+    the noise of a count depends on the count, so that it differs between phases.
+    """
+    kept: list[int] = []
+    ends = [*borders[1:], len(features)][: len(borders)]
+    for border, end in zip(borders, ends, strict=True):
+        start = kept[-1] if kept else 0
+        before, after = features[start:border], features[border:end]
+        noise = np.maximum(np.maximum(_spread(before), _spread(after)), smallest)
+        if (np.abs(np.median(before, axis=0) - np.median(after, axis=0)) > noise).any():
+            kept.append(border)
+    return kept
+
+
+def _spread(features: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Standard deviation by the median absolute deviation, which single bins do not move (Gaussian: 1.4826)."""
+    return np.asarray(1.4826 * np.median(np.abs(features - np.median(features, axis=0)), axis=0))
 
 
 def _partition(
