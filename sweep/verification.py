@@ -89,7 +89,7 @@ def verify(
     if not configurations:
         raise InputError("no configuration is to be verified")
     name = trial.workload.name
-    stage = _Stage(target, trial, progress)
+    stage = _Stage(target, trial, progress, purpose=f"verification of {run_id}")
     _refuse_another_trial(stage.conditions, trial, store, run_id)
     order = order_of(configurations, trial)
     progress.start(f"verify with {name}", len(order))
@@ -110,7 +110,7 @@ def run_once(target: Target, configuration: Configuration, trial: Trial, *, prog
     Raises:
         ClusterError: the target is unhealthy for longer than a limit.
     """
-    stage = _Stage(target, trial, progress)
+    stage = _Stage(target, trial, progress, purpose="one run")
     try:
         return stage.attempt(_NOT_A_ROUND, 0, configuration)
     finally:
@@ -137,11 +137,16 @@ def _run_until_ok(
 
 
 class _Stage:
-    """The target with the workload on it: which configuration is applied, and what is prepared and mounted."""
+    """The target with the workload on it: which configuration is applied, and what is prepared and mounted.
 
-    def __init__(self, target: Target, trial: Trial, progress: Progress) -> None:
+    A database changes with every run on it. What is compared must have been through the same runs, so volumes
+    that were prepared for another purpose, or run on for it, are prepared anew.
+    """
+
+    def __init__(self, target: Target, trial: Trial, progress: Progress, *, purpose: str) -> None:
         self.trial = trial
         self.progress = progress
+        self._contents = f"{trial.description} for {purpose}"
         self.conditions = _conditions(target, trial)
         self._target = target
         self._applied: Applied | None = None
@@ -198,9 +203,9 @@ class _Stage:
 
     def _prepare(self, client: Client) -> None:
         """Put the workload's data on the volume, unless a preparation of it came to its end before."""
-        description, configuration = self.trial.description, self._applied.configuration if self._applied else ""
+        contents, configuration = self._contents, self._applied.configuration if self._applied else ""
         if isinstance(self._target, KeepsNotes):
-            if self._target.note_on(client, _PREPARED) == description:
+            if self._target.note_on(client, _PREPARED) == contents:
                 return
             self._target.set_note(client, _PREPARED, None)
         elif configuration in self._prepared_here:
@@ -210,7 +215,7 @@ class _Stage:
         self.trial.workload.cleanup(client)  # all of it on the disk before the note says so
         self._prepared_here.add(configuration)
         if isinstance(self._target, KeepsNotes):
-            self._target.set_note(client, _PREPARED, description)
+            self._target.set_note(client, _PREPARED, contents)
 
     def _workload_seed(self, repeat: int, attempt: int) -> int:
         return random.Random(f"{self.trial.seed}/{self.trial.workload.name}/{repeat}/{attempt}").randrange(1 << 30)

@@ -16,7 +16,7 @@ from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import State
 from cephfit.silence import Silence
-from cephfit.sweep.verification import Trial, order_of, verify
+from cephfit.sweep.verification import Trial, order_of, run_once, verify
 
 CONFIGURATIONS = (Configuration("A"), Configuration("fast"), Configuration("slow"))
 SPEED = {"A": 100.0, "fast": 150.0, "slow": 50.0}
@@ -158,6 +158,14 @@ def test_killed_and_started_again_it_goes_on(store: Store) -> None:
     assert len({(s.configuration, s.repeat) for s in samples}) == 9
     assert len(again.ran) == 5
     assert not set(again.prepared) & set(work.prepared), "the volumes were prepared already"
+
+
+def test_a_volume_that_was_run_on_before_is_prepared_anew_so_that_all_are_of_one_age(store: Store) -> None:
+    bench = Bench({})
+    traced, verified = Work(bench), Work(bench)
+    assert run_once(bench, CONFIGURATIONS[0], trial_of(traced), progress=Silence()).state is State.OK
+    run(bench, verified, store)
+    assert sorted(verified.prepared) == ["A", "fast", "slow"]
 
 
 def test_an_unhealthy_moment_in_the_middle_makes_the_run_invalid_and_it_is_taken_again(store: Store) -> None:
