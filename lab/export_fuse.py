@@ -6,10 +6,11 @@ from pathlib import Path
 
 from cephfit.errors import ClusterError, HostError
 from cephfit.lab import processes
-from cephfit.lab.disks import attach_loop, detach_loop, loops_of
+from cephfit.lab.disks import attach_loop, detach_loop, device_number, loops_of
 from cephfit.lab.export_path import ExportPath
 from cephfit.lab.machine import require_programs, run
 from cephfit.lab.mounts import unmount_under
+from cephfit.lab.throttle import clear_forgotten_limit
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 
 _APPEAR_SECONDS = 10.0
@@ -83,7 +84,9 @@ class FuseExport(ExportPath):
                 "image and its pool exist and the cluster is healthy",
             ) from None
         self._await_size(point)
-        return attach_loop(point)
+        device = attach_loop(point)
+        clear_forgotten_limit(device_number(device))
+        return device
 
     def _await_size(self, point: Path) -> None:
         until = time.monotonic() + _APPEAR_SECONDS

@@ -13,8 +13,11 @@ from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError, HostError
 from cephfit.lab import export, processes
 from cephfit.lab.cluster import Lab
+from cephfit.lab.disks import device_number
 from cephfit.lab.export_kernel import KrbdExport
+from cephfit.lab.spec import DiskLimits
 from cephfit.lab.target import LabTarget
+from cephfit.lab.throttle import find_throttle
 from cephfit.results.store import Store
 from cephfit.sample import Sample, State
 from cephfit.silence import Silence
@@ -137,6 +140,23 @@ def test_a_client_whose_export_died_ends_the_sweep_and_the_next_start_goes_on(
         target.reset()
         target.close()
     assert [s.state for s in samples] == [State.OK] * 8, "two cells of two configurations on two clients"
+
+
+def test_a_volume_has_no_limit_that_another_lab_left_on_its_device_number(lab_cluster: Lab) -> None:
+    """The kernel's limit belongs to the number: a lab whose disk somebody detached by hand leaves it there."""
+    throttle = find_throttle(lab_cluster.name)
+    target = LabTarget(lab_cluster)
+    try:
+        for _ in range(2):
+            target.apply(Configuration("A"), n_clients=1, volume_nbytes=32 << 20, fill=False)
+            (client,) = target.clients()
+            assert client.device is not None
+            assert throttle.limits(device_number(client.device)) is None
+            throttle.set(device_number(client.device), DiskLimits(iops=7, nbytes_per_s=1 << 20))
+    finally:
+        target.reset()
+        target.close()
+        throttle.clear(device_number(client.device))
 
 
 def test_the_lab_measures_every_configuration_through_librbd(
