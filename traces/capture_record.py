@@ -9,6 +9,7 @@ from typing import Any
 from cephfit.errors import InputError
 
 SCHEMA_VERSION = 1
+SUFFIX = ".capture.json"
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ class Captured:
 
 def record_path(folder: Path, stem: str) -> Path:
     """The file beside the trace files ``STEM.blktrace.N``."""
-    return folder / f"{stem}.capture.json"
+    return folder / f"{stem}{SUFFIX}"
 
 
 def of_files(files: Sequence[Path]) -> Captured | None:

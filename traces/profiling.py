@@ -38,12 +38,13 @@ def recordings_of(paths: Sequence[Path]) -> list[Recording]:
     """Which files belong together.
 
     A folder stands for the blktrace files in it, a name without an own file (``sda``) for ``sda.blktrace.*``.
+    What a capture wrote about itself is no trace and may be named with it, as ``trace/*`` does.
 
     Raises:
         InputError: a folder without blktrace files.
     """
     files: list[Path] = []
-    for path in paths:
+    for path in [p for p in paths if not p.name.endswith(capture_record.SUFFIX)] or paths:
         files.extend(_expanded(path))
     groups: dict[tuple[Path, str], list[Path]] = {}
     for file in dict.fromkeys(files):

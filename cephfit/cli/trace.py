@@ -6,6 +6,7 @@ import click
 
 from cephfit.cli import trace_workload
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
+from cephfit.cli.trace_place import trace_place
 from cephfit.profile import Profile
 from cephfit.units import format_nbytes, format_seconds
 
@@ -135,7 +136,7 @@ def print_summary(found: Profile) -> None:
     for quantity, title in (("latency_us", "latency"), ("interarrival_us", "inter-arrival")):
         row_of = about.get("percentiles", {}).get(quantity, {}).get("all")
         if row_of:
-            shown = ", ".join(f"{p[1:]} % {v:g} us" for p, v in row_of.items() if p != "n")
+            shown = ", ".join(f"{p[1:]} % {_time(v)}" for p, v in row_of.items() if p != "n")
             click.echo(f"\n{title} of {row_of['n']} accesses, at most: {shown}", nl=False)
     click.echo()
     _print_thresholds(found)
@@ -169,30 +170,38 @@ def _pace(found: Profile) -> str:
     return text
 
 
+def _time(microseconds: float) -> str:
+    """Three significant digits in the unit that suits: ``565 us``, ``24.9 ms``, ``1.99 s``."""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= size:
+            return f"{microseconds / size:.3g} {unit}"
+    return f"{microseconds:.3g} us"
+
+
 def _share(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
 @command.command("capture", short_help="Record what a block device is asked to do.")
-@click.argument("device", type=click.Path(path_type=Path))
+@click.argument("device", type=click.Path(path_type=Path, readable=False))
 @click.option("--seconds", type=click.FloatRange(min=0.1), required=True, help="How long to record.")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     required=True,
-    help="A folder, or the base name of the files (OUTPUT.blktrace.N).",
+    help="A folder (a new one: with / at its end), or the base name of the files (OUTPUT.blktrace.N).",
 )
 @json_option
-def capture(device: Path, seconds: float, output: Path, as_json: bool) -> None:
+def capture(device: Path, seconds: float, output: str, as_json: bool) -> None:
     """Record DEVICE's accesses as raw blktrace files. Needs root.
 
     By blktrace, or by the kernel's own blk tracer where blktrace cannot work (a locked-down kernel).
     """
     from cephfit.traces.capture import capture as record
 
-    with progress_display() as progress:
-        report = record(device, seconds, output, progress=progress)
+    with trace_place(output) as place, progress_display() as progress:
+        report = record(device, seconds, place, progress=progress)
     if as_json:
         print_json(report.to_json())
         return
@@ -205,5 +214,5 @@ def capture(device: Path, seconds: float, output: Path, as_json: bool) -> None:
         click.echo(f"{report.lost_events} events were lost: the device was faster than the trace could be read")
     else:
         click.echo("no events were lost")
-    place = output if output.is_dir() else report.files[0] if len(report.files) == 1 else output
-    click.echo(f"next: cephfit trace profile {place} -o profile.json")
+    source = output if place.is_dir() or len(report.files) != 1 else report.files[0]
+    click.echo(f"next: cephfit trace profile {source} -o profile.json")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
+from cephfit.cli.trace_place import trace_place
 from cephfit.cli.workload_choice import WORKLOADS
 
 
@@ -19,9 +20,9 @@ from cephfit.cli.workload_choice import WORKLOADS
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     required=True,
-    help="Folder or base name of the trace files.",
+    help="A folder (a new one: with / at its end), or the base name of the files.",
 )
 @json_option
 def command(
@@ -30,7 +31,7 @@ def command(
     scale: int | None,
     seconds: float,
     seed: int,
-    output: Path,
+    output: str,
     as_json: bool,
 ) -> None:
     """Run the workload once on the default configuration and record what its block device is asked to do.
@@ -53,7 +54,7 @@ def command(
 
     @contextmanager
     def observe(device: Path) -> Iterator[None]:
-        with capturing(device, output) as report:
+        with trace_place(output) as place, capturing(device, place) as report:
             yield
         captured.append(report)
 

@@ -41,6 +41,15 @@ def test_standard_input(tmp_path: Path) -> None:
     assert sum(document["accesses"]["read"].values()) + sum(document["accesses"]["write"].values()) == 10
 
 
+def test_all_files_of_a_capture_may_be_named(tmp_path: Path) -> None:
+    """`trace/*` also names what the capture wrote about itself."""
+    write(tmp_path / "t.blktrace.0", mixed_workload(10))
+    (tmp_path / "t.capture.json").write_text('{"method": "tracefs", "lost_events": 0}')
+    done = run("profile", *sorted(tmp_path.iterdir()))
+    assert done.returncode == 0, done.stderr
+    assert "t: 10 accesses" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
