@@ -4,6 +4,8 @@ set -eu
 bin=$(realpath "$1")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# Setuptools packs whatever an earlier build left there, also modules that have since been deleted.
+rm -rf build/lib
 "$bin/python" -m build --wheel --outdir "$work/dist" . >"$work/build.log" 2>&1 || { tail -n 30 "$work/build.log" >&2; exit 1; }
 "$bin/python" -m zipfile -e "$work"/dist/*.whl "$work/package"
 config=$(realpath pyproject.toml)
