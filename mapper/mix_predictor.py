@@ -31,8 +31,9 @@ class MixPredictor:
     def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
         """Rank every configuration that has all the cells the workload uses.
 
-        The rate of a cell is the mean IOPS over its repeats. A configuration that lacks a cell is left out with
-        a note that names it and says why. The intervals are described in docs/method.md.
+        The rate of a cell is the mean IOPS over its repeats. A configuration that lacks a cell, or was measured
+        with another number of clients, is left out with a note that names it and says why. The intervals are
+        described in docs/method.md.
 
         Raises:
             InputError: the profile has no accesses, or the default lacks a cell that it uses.
@@ -99,7 +100,10 @@ def _rates(baselines: Baselines, configuration: str, cells: Sequence[Cell]) -> N
 
 
 def _complete(baselines: Baselines, cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
-    """The configurations besides the default that have every cell, and a note on each one that has not."""
+    """The configurations besides the default that can be compared with it, and a note on each one that cannot.
+
+    They have every cell, of as many clients as the default's: two clients move more than one, whatever is set.
+    """
     tried = dict.fromkeys([*baselines.configurations, *(name for name, _ in baselines.missing)])
     complete: list[str] = []
     notes: list[str] = []
@@ -108,7 +112,16 @@ def _complete(baselines: Baselines, cells: Sequence[Cell]) -> tuple[list[str], l
             continue
         lacking = [cell for cell in cells if (name, cell) not in baselines.cells]
         if not lacking:
-            complete.append(name)
+            unlike = [
+                c for c in cells if _n_clients(baselines, name, c) != _n_clients(baselines, baselines.default, c)
+            ]
+            if unlike:
+                notes.append(
+                    f"configuration {name} is left out: measured with another number of clients than "
+                    f"{baselines.default} in {', '.join(map(str, unlike))}"
+                )
+            else:
+                complete.append(name)
             continue
         reasons = dict.fromkeys(baselines.missing.get((name, cell), "it was not measured") for cell in lacking)
         notes.append(
@@ -116,6 +129,10 @@ def _complete(baselines: Baselines, cells: Sequence[Cell]) -> tuple[list[str], l
             f"({'; '.join(reasons)})"
         )
     return complete, notes
+
+
+def _n_clients(baselines: Baselines, configuration: str, cell: Cell) -> int:
+    return baselines.of(configuration, cell).n_clients
 
 
 def _no_spread(anything_compared: bool) -> str:

@@ -64,8 +64,8 @@ def caveats_of(findings: Findings, troubles: int) -> tuple[str, ...]:
     repeats = {sample.key.repeat for sample in findings.samples}
     if findings.samples and len(repeats) < 3:
         caveats.append(
-            f"Each cell was measured in {words.count(len(repeats), 'repeat')} only. Its own spread says little, so "
-            "the intervals borrow from the scatter of the same cell under the other configurations."
+            f"Each cell was measured in {words.count(len(repeats), 'repeat')} only. Its own spread says little, "
+            "so the intervals borrow from the scatter of the same cell under the other configurations."
         )
     if assessment is not None:
         if predictions is not None and not is_about(assessment, predictions):

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -114,6 +115,18 @@ def test_a_cell_the_default_lacks_is_an_error_that_names_it() -> None:
     table = {"A": {SMALL_READ: (100.0, 101.0)}, "B": {SMALL_READ: (100.0, 101.0), LARGE_READ: (10.0, 10.1)}}
     with pytest.raises(InputError, match="1M-read under configuration A"):
         predictor("time").predict(workload(), baselines(table))
+
+
+def test_a_configuration_measured_with_another_number_of_clients_is_left_out_by_name() -> None:
+    """Two clients of the default against one of B would make B look half as fast."""
+    measured = sweep(B=0.5, C=1.2)
+    cells = {
+        place: replace(baseline, n_clients=1 if place[0] == "B" else 2)
+        for place, baseline in measured.cells.items()
+    }
+    answer = predictor("time").predict(workload(), replace(measured, cells=cells))
+    assert [p.configuration for p in answer.predictions] == ["C", "A"]
+    assert any("B is left out: measured with another number of clients" in note for note in answer.notes)
 
 
 def test_a_configuration_that_lacks_a_cell_is_left_out_by_name_with_the_reason() -> None:
