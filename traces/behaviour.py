@@ -206,7 +206,7 @@ def _phases(series: NDArray[np.int64], grid: Grid, origin_ns: int) -> list[dict[
         seconds = (after - first) * width
         rows.append(
             {
-                "start_seconds": start + first * width,
+                "start_seconds": max(start + first * width, 0.0),
                 "seconds": seconds,
                 "share_of_accesses": float(accesses.sum() / n_all),
                 "iops": float(accesses.sum() / seconds),

@@ -1,0 +1,122 @@
+"""`cephfit trace plot`: the pictures of a workload."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cephfit.cli.output import json_option, print_json, progress_display
+from cephfit.cli.trace_input import profile_of_path, trace_options
+
+if TYPE_CHECKING:
+    from cephfit.profile import Profile
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>body{{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:1200px;padding:0 1rem;color:#222;
+background:#fff}} main{{display:grid;gap:1.5rem;grid-template-columns:
+repeat(auto-fit,minmax(min(100%,480px),1fr))}}
+figure{{margin:0}} svg{{width:100%;height:auto}}</style></head>
+<body><h1>{title}</h1><p>{summary}</p><main>
+{figures}
+</main></body></html>
+"""
+
+
+@click.command("plot", short_help="Draw a workload as PNG, SVG or HTML.")
+@click.argument("path", metavar="PROFILE_OR_TRACE", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to; its ending says what: .png, .svg, .pdf, or .html with one picture below the other.",
+)
+@click.option("--only", "only", multiple=True, help="Draw this picture (several: give it again) [default: all].")
+@trace_options
+@json_option
+def command(
+    path: Path,
+    output: Path,
+    only: tuple[str, ...],
+    format_name: str | None,
+    action: str,
+    describe: str,
+    as_json: bool,
+) -> None:
+    """Draw size bins, sizes, distances, outstanding, latency, inter-arrival, and behaviour over time and place.
+
+    Needs matplotlib: pip install 'cephfit[plot]'.
+    """
+    from cephfit.errors import HostError, InputError
+
+    kind = output.suffix.lower().lstrip(".")
+    if kind not in ("png", "svg", "pdf", "html"):
+        raise InputError(
+            f"no pictures are written as {output.suffix or 'a file without an ending'}",
+            where=str(output),
+            remedy="let it end with .png, .svg, .pdf or .html",
+        )
+    try:
+        import matplotlib
+    except ImportError:
+        raise HostError(
+            "pictures need matplotlib, which is not installed", remedy="pip install 'cephfit[plot]'"
+        ) from None
+    from cephfit.traces.figures import drawings, figure_of
+
+    with progress_display() as progress:
+        found = profile_of_path(path, format_name=format_name, action=action, describe=describe, progress=progress)
+    known = list(drawings(found))
+    for name in only:
+        if name not in known:
+            raise InputError(
+                f"there is no picture {name!r} of it", where="--only", remedy=f"there are {', '.join(known)}"
+            )
+    names = list(only) or known
+    style = {"svg.hashsalt": "cephfit", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
+    with matplotlib.rc_context(style):
+        try:
+            if kind == "html":
+                output.write_text(_page(found, names), encoding="utf-8")
+            else:
+                figure_of(found, names).savefig(
+                    output, dpi=120, metadata={"Date": None} if kind == "svg" else None
+                )
+        except OSError as error:
+            raise InputError(
+                f"the pictures cannot be written: {error.strerror}",
+                where=str(output),
+                remedy="choose another place",
+            ) from None
+    if as_json:
+        print_json({"file": str(output), "pictures": names})
+    else:
+        click.echo(f"{output}: {', '.join(names)}")
+
+
+def _page(found: Profile, names: list[str]) -> str:
+    """One page with every picture in it; it fetches nothing."""
+    from html import escape
+
+    from cephfit.traces.figures import figure_of
+
+    figures = []
+    for name in names:
+        buffer = io.StringIO()
+        figure_of(found, [name]).savefig(buffer, format="svg", metadata={"Date": None})
+        svg = buffer.getvalue()
+        figures.append(f"<figure>{_own_ids(svg[svg.index('<svg') :], name)}</figure>")
+    summary = f"{found.n_accesses:,} accesses, {100 * found.description.get('read_share', 0):.1f} % reads"
+    return _PAGE.format(title=escape(found.name), summary=summary, figures="\n".join(figures))
+
+
+def _own_ids(svg: str, name: str) -> str:
+    """The pictures of one page must not share the ids by which their parts refer to each other."""
+    import re
+
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)

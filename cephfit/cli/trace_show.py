@@ -1,0 +1,200 @@
+"""`cephfit trace show`: what a workload does, in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cephfit.cli.output import json_option, print_json, progress_display
+from cephfit.cli.trace_input import profile_of_path, trace_options
+from cephfit.profile import Profile
+from cephfit.units import format_nbytes, format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_BAR = 32
+_LEVELS = " ░▒▓█"
+_SPARKS = " ▁▂▃▄▅▆▇█"
+
+
+@click.command("show", short_help="What a workload does, in the terminal.")
+@click.argument("path", metavar="PROFILE_OR_TRACE", type=click.Path(path_type=Path))
+@trace_options
+@json_option
+def command(path: Path, format_name: str | None, action: str, describe: str, as_json: bool) -> None:
+    """Show a workload: cells, histograms, behaviour over time, phases, heat map, hot spots."""
+    with progress_display() as progress:
+        found = profile_of_path(path, format_name=format_name, action=action, describe=describe, progress=progress)
+    if as_json:
+        print_json(found.to_json())
+        return
+    from rich.console import Console
+
+    from cephfit.cli.trace import print_summary
+
+    print_summary(found)
+    console = Console(highlight=False)
+    for name, title, unit in (
+        ("size", "Size", "bytes"),
+        ("distance", "Distance to the previous access", "LBN"),
+        ("distance_windowed", "Distance to the closest of the previous 16", "LBN"),
+        ("outstanding", "Outstanding when one is issued", "accesses"),
+        ("interarrival_us", "Inter-arrival", "us"),
+        ("latency_us", "Latency", "us"),
+    ):
+        histogram = found.description.get("histograms", {}).get(name)
+        if histogram and "all" in histogram:
+            _print_histogram(console, title, unit, histogram)
+    behaviour = found.description.get("behaviour")
+    if behaviour is None:
+        click.echo("\nFor behaviour over time and place: cephfit trace profile TRACE --describe full")
+        return
+    _print_behaviour(console, found, behaviour)
+
+
+def _print_histogram(console: Console, title: str, unit: str, histogram: dict[str, Any]) -> None:
+    """Rows that hold nothing in any kind are left out."""
+    kinds = [k for k in ("all", "read", "write") if k in histogram]
+    limits = histogram["all"]["limits"]
+    labels = [f"≤ {_number(v)}" for v in limits] + [f"> {_number(limits[-1])}"]
+    totals = [max(sum(histogram[k]["counts"]), 1) for k in kinds]
+    shares = [
+        [histogram[k]["counts"][i] / total for k, total in zip(kinds, totals, strict=True)]
+        for i in range(len(labels))
+    ]
+    table = _table(f"{title} [{unit}]", ["up to", *(f"{k} %" for k in kinds)], "")
+    for label, row in zip(labels, shares, strict=True):
+        if any(row):
+            table.add_row(label, *(f"{100 * s:.1f}" for s in row), "█" * round(row[0] * _BAR) or "▏")
+    console.print(table)
+
+
+def _table(title: str, headers: Sequence[str], last: str) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for header in headers:
+        table.add_column(Text(header), justify="right")
+    table.add_column(last)
+    return table
+
+
+def _number(value: float) -> str:
+    return f"{value:,}".replace(",", "\u202f")
+
+
+def _print_behaviour(console: Console, found: Profile, behaviour: dict[str, Any]) -> None:
+    over = behaviour["over_time"]
+    console.print("\nOver time", style="bold")
+    width = max(console.width - 34, 20)
+    n_bins = len(over["reads"])
+    for label, series, scale, unit in (
+        ("read IOPS", over["reads"], 1.0, ""),
+        ("write IOPS", over["writes"], 1.0, ""),
+        ("read MiB/s", over["read_nbytes"], 1 / (1 << 20), ""),
+        ("write MiB/s", over["write_nbytes"], 1 / (1 << 20), ""),
+    ):
+        line, peak = _spark(series, width, over["bin_seconds"])
+        console.print(f"{label:>11} │{line}│ at most {peak * scale:,.0f}{unit}", markup=False, soft_wrap=True)
+    console.print(f"{'':>11}  {format_seconds(n_bins * over['bin_seconds'])} in all", markup=False)
+    _print_phases(console, behaviour["phases"])
+    _print_threshold_table(console, behaviour["sensitivity"])
+    _print_facts(behaviour)
+    for name, disk in behaviour["disks"].items():
+        _print_map(console, name, disk["heat_map"])
+
+
+def _spark(counts: Sequence[int], width: int, bin_seconds: float) -> tuple[str, float]:
+    """A line of blocks, bins joined where there are more than ``width``, and the largest rate in a second."""
+    per = -(-len(counts) // width)
+    joined = [sum(counts[i : i + per]) for i in range(0, len(counts), per)]
+    peak = max(joined)
+    line = "".join(_SPARKS[-(-n * (len(_SPARKS) - 1) // peak) if peak else 0] for n in joined)
+    return line, peak / (per * bin_seconds)
+
+
+def _print_phases(console: Console, phases: Sequence[dict[str, Any]]) -> None:
+    headers = ["from s", "seconds", "accesses %", "IOPS", "MiB/s", "reads %", "random reads %", "random writes %"]
+    table = _table("Phases", headers, "")
+    for p in phases:
+        n_reads, n_writes = (sum(p["accesses"][op].values()) for op in ("read", "write"))
+        table.add_row(
+            f"{p['start_seconds']:.1f}",
+            f"{p['seconds']:.1f}",
+            f"{100 * p['share_of_accesses']:.1f}",
+            f"{p['iops']:,.0f}",
+            f"{p['bytes_per_second'] / (1 << 20):,.1f}",
+            f"{100 * n_reads / max(n_reads + n_writes, 1):.1f}",
+            f"{100 * p['random']['read']:.1f}" if n_reads else "-",
+            f"{100 * p['random']['write']:.1f}" if n_writes else "-",
+            "",
+        )
+    console.print(table)
+
+
+def _print_threshold_table(console: Console, table: dict[str, Any]) -> None:
+    thresholds = table["thresholds_lbn"]
+    shown = _table("Random accesses in %, by threshold in LBN", ["", *map(str, thresholds)], "")
+    for op in ("read", "write"):
+        for measure, label in (("previous", "from the previous"), ("closest_of_16", "from the closest of 16")):
+            if table[op][measure] is not None:
+                shown.add_row(f"{op}s {label}", *(f"{100 * s:.1f}" for s in table[op][measure]), "")
+    console.print(shown)
+
+
+def _print_facts(behaviour: dict[str, Any]) -> None:
+    footprint, hot = behaviour["footprint"], behaviour["hot_spots"]
+    kind = "" if footprint["exact"] else f" (estimate, ±{200 * footprint['relative_standard_error']:.1f} %)"
+    click.echo(
+        f"footprint: {footprint['nbytes'] / (1 << 30):.2f} GiB in {footprint['blocks_of_4k']} blocks of 4K{kind}; "
+        f"{100 * footprint['reaccess_share']:.1f} % of block accesses find theirs accessed before"
+    )
+    shares = ", ".join(f"{k} in {100 * v:.1f} %" for k, v in hot["share_of_regions"]["accesses"].items())
+    click.echo(
+        f"hot spots: of the accesses {shares} of the {hot['regions_touched']} regions of "
+        f"{format_nbytes(hot['region_nbytes'])}iB that were touched"
+    )
+    sizes = ", ".join(
+        f"{r['op']} {r['nbytes']} B {100 * r['share']:.1f} %" for r in behaviour["sizes"]["dominant"][:6]
+    )
+    click.echo(f"commonest sizes: {sizes}")
+    for row in behaviour["burstiness"]:
+        click.echo(
+            f"burstiness at {row['window_seconds']:g} s: peak {row['peak_to_mean']:.1f} x mean, "
+            f"index of dispersion {row['index_of_dispersion']:.1f} (Poisson: 1)"
+        )
+    for name, disk in behaviour["disks"].items():
+        if disk["busy_share"] is not None:
+            click.echo(
+                f"disk {name}: accesses outstanding {100 * disk['busy_share']:.1f} % of the time, "
+                f"{disk['mean_outstanding']:.2f} on average"
+            )
+
+
+def _print_map(console: Console, name: str, heat_map: dict[str, Any]) -> None:
+    """LBN upwards, time to the right; the shade is the logarithm of the count."""
+    from math import ceil, log1p
+
+    rows = [[int(n) for n in row.split()] for row in heat_map["rows"]]
+    per_time = -(-len(rows) // max(console.width - 16, 20))
+    per_place = -(-len(rows[0]) // 16)
+    cells = [
+        [sum(sum(row[y : y + per_place]) for row in rows[x : x + per_time]) for x in range(0, len(rows), per_time)]
+        for y in range(0, len(rows[0]), per_place)
+    ]
+    peak = max(max(row) for row in cells)
+    console.print(f"\nHeat map of disk {name}", style="bold", markup=False)
+    place_gib = heat_map["region_nbytes"] * per_place / (1 << 30)
+    base_gib = heat_map["first_lbn"] * 512 / (1 << 30)
+    for y in reversed(range(len(cells))):
+        line = "".join(_LEVELS[ceil((len(_LEVELS) - 1) * log1p(n) / log1p(peak))] for n in cells[y])
+        console.print(f"{base_gib + y * place_gib:9.2f} GiB│{line}│", markup=False, soft_wrap=True)
+    seconds = per_time * heat_map["bin_seconds"]
+    legend = f"a column is {seconds:g} s; █ is {peak} accesses, shades are logarithmic"
+    console.print(f"{'':14}{legend}", markup=False)
