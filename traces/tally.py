@@ -11,82 +11,23 @@ counted in its size bin but not judged, and shares of random accesses are over t
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES, SIZE_BINS
-from cephfit.traces import limits, tally_loop
-from cephfit.traces.tally_loop import (
-    ALL,
-    FIRST_LBN,
-    FIRST_NBYTES,
-    FIRST_NS,
-    LAST_LBN,
-    LAST_NS,
-    READ,
-    Buckets,
-    Counts,
-    N,
-)
+from cephfit.traces import tally_loop
+from cephfit.traces.tally_buckets import BUCKETS, FINE_PER_OCTAVE, Counts, counts_of, empty_joint
+from cephfit.traces.tally_loop import ALL, FIRST_LBN, FIRST_NBYTES, FIRST_NS, LAST_LBN, LAST_NS, READ, Joint, N
 
 KINDS = ("all", "read", "write")
 """Streams that are counted side by side: "all" is every access against the one before it, of whatever op."""
 
-FINE_PER_OCTAVE = 32
-"""Buckets per doubling in the fine histograms behind percentiles: their relative error is below 1/32."""
-
-FINE_OCTAVES = 44
-"""Up to 2^44 ns, about five hours."""
-
 _NO_TIMES = np.empty(0, np.int64)
 _NO_DEPTHS = np.empty(0, np.int32)
-_NEVER = np.iinfo(np.int64).max
-
-_BUCKETS = Buckets(
-    edges=np.array(SIZE_BIN_EDGES, np.int64),
-    threshold=RANDOM_THRESHOLD_LBN,
-    per_octave=FINE_PER_OCTAVE,
-    size=limits.bucket_table(limits.SIZE_NBYTES),
-    distance=limits.bucket_table(limits.DISTANCE_LBN),
-    time_us=limits.bucket_table(limits.TIME_US),
-    outstanding=limits.bucket_table(limits.OUTSTANDING),
-    span=limits.bucket_table(limits.SPAN_LBN),
-    lowest=np.array(
-        [
-            x[0]
-            for x in (limits.SIZE_NBYTES, limits.DISTANCE_LBN, limits.TIME_US, limits.OUTSTANDING, limits.SPAN_LBN)
-        ],
-        np.int64,
-    ),
-)
-
-
-def _empty_counts() -> Counts:
-    def zeros(*shape: int) -> NDArray[np.int64]:
-        return np.zeros(shape, np.int64)
-
-    n_fine = FINE_OCTAVES * FINE_PER_OCTAVE
-    return Counts(
-        boundary=zeros(3, 6),
-        accesses=zeros(2, len(SIZE_BINS)),
-        judged=zeros(2, len(SIZE_BINS)),
-        random=zeros(2, len(SIZE_BINS)),
-        nbytes=zeros(2),
-        size=zeros(3, len(limits.SIZE_NBYTES) + 1),
-        distance=zeros(3, len(limits.DISTANCE_LBN) + 1),
-        span=zeros(2, len(limits.SPAN_LBN) + 1),
-        interarrival=zeros(3, len(limits.TIME_US) + 1),
-        latency=zeros(3, len(limits.TIME_US) + 1),
-        outstanding=zeros(3, len(limits.OUTSTANDING) + 1),
-        fine_interarrival=zeros(3, n_fine),
-        fine_latency=zeros(3, n_fine),
-        clock_steps_back=zeros(3),
-        extent_ns=np.array([_NEVER, -_NEVER], np.int64),
-    )
 
 
 class Tally:
     """Counts over consecutive accesses of one disk; never changed once it is made.
 
     Attributes:
-        counts: arrays, int64; rows of 3 are ``KINDS``, rows of 2 read and write:
+        joint: what the loop counted.
+        counts: the histograms that it adds up to, int64; rows of 3 are ``KINDS``, rows of 2 read and write:
             boundary (3, 6): see ``tally_loop``;
             accesses, judged, random (2, 5): by size bin;
             nbytes (2,);
@@ -97,10 +38,17 @@ class Tally:
             extent_ns (2,): earliest and latest time.
     """
 
-    __slots__ = ("counts",)
+    __slots__ = ("_counts", "joint")
 
-    def __init__(self, counts: Counts | None = None) -> None:
-        self.counts = _empty_counts() if counts is None else counts
+    def __init__(self, joint: Joint | None = None) -> None:
+        self.joint = empty_joint() if joint is None else joint
+        self._counts: Counts | None = None
+
+    @property
+    def counts(self) -> Counts:
+        if self._counts is None:
+            self._counts = counts_of(self.joint)
+        return self._counts
 
     @classmethod
     def of(
@@ -114,7 +62,6 @@ class Tally:
     ) -> "Tally":
         """Count consecutive accesses of one disk, columns as in AccessBatch."""
         tally = cls()
-        counts = tally.counts
         tally_loop.count_accesses(
             np.ascontiguousarray(time_ns),
             np.ascontiguousarray(op),
@@ -122,34 +69,32 @@ class Tally:
             np.ascontiguousarray(nbytes),
             _NO_TIMES if latency_ns is None else np.ascontiguousarray(latency_ns),
             _NO_DEPTHS if outstanding is None else np.ascontiguousarray(outstanding),
-            _BUCKETS,
-            counts,
+            BUCKETS,
+            tally.joint,
         )
-        for by_kind in (counts.size, counts.latency, counts.fine_latency, counts.outstanding):
-            by_kind[ALL] = by_kind[1:].sum(axis=0)
         return tally
 
     @property
     def n(self) -> int:
         """Accesses counted."""
-        return int(self.counts.boundary[0, N])
+        return int(self.joint.boundary[0, N])
 
     @property
     def earliest_ns(self) -> int:
-        return int(self.counts.extent_ns[0])
+        return int(self.joint.extent_ns[0])
 
     @property
     def latest_ns(self) -> int:
-        return int(self.counts.extent_ns[1])
+        return int(self.joint.extent_ns[1])
 
     def followed_by(self, later: "Tally") -> "Tally":
         """The tally of this stretch and the one that comes right after it on the same disk."""
         if not later.n or not self.n:
             return self if self.n else later
         joined = self._summed(later)
-        for kind, (a, b) in enumerate(zip(self.counts.boundary, later.counts.boundary, strict=True)):
+        for kind, (a, b) in enumerate(zip(self.joint.boundary, later.joint.boundary, strict=True)):
             first, last = (a if a[N] else b), (b if b[N] else a)
-            row = joined.counts.boundary[kind]
+            row = joined.joint.boundary[kind]
             row[[FIRST_LBN, FIRST_NBYTES, FIRST_NS]] = first[[FIRST_LBN, FIRST_NBYTES, FIRST_NS]]
             row[[LAST_LBN, LAST_NS]] = last[[LAST_LBN, LAST_NS]]
             if a[N] and b[N]:
@@ -163,26 +108,27 @@ class Tally:
 
     def _add_step(self, kind: int, before: NDArray[np.int64], after: NDArray[np.int64]) -> None:
         """Count the first access after a boundary against the last one before it."""
-        pair = _empty_counts()
+        pair = empty_joint()
         pair.boundary[kind] = before
         op = max(kind, READ) - READ
         first = [np.array([after[i]], np.int64) for i in (FIRST_NS, FIRST_LBN, FIRST_NBYTES)]
         tally_loop.count_accesses(
-            first[0], np.array([op], np.uint8), first[1], first[2], _NO_TIMES, _NO_DEPTHS, _BUCKETS, pair
+            first[0], np.array([op], np.uint8), first[1], first[2], _NO_TIMES, _NO_DEPTHS, BUCKETS, pair
         )
         # Everything about the access alone was counted with its own stretch.
-        self.counts.distance[kind] += pair.distance[kind]
-        self.counts.interarrival[kind] += pair.interarrival[kind]
-        self.counts.fine_interarrival[kind] += pair.fine_interarrival[kind]
-        self.counts.clock_steps_back[kind] += pair.clock_steps_back[kind]
-        if kind != ALL:
-            self.counts.judged[op] += pair.judged[op]
-            self.counts.random[op] += pair.random[op]
-            self.counts.span[op] += pair.span[op]
+        self.joint.gap[kind] += pair.gap[kind]
+        self.joint.clock_steps_back[kind] += pair.clock_steps_back[kind]
+        if kind == ALL:
+            self.joint.step_of_all[:] += pair.step_of_all
+        else:
+            self.joint.step[op] += pair.step[op]
+            # It is no first access any more: it has a distance now.
+            size = int(pair.step[op].any(axis=1).argmax())
+            self.joint.step[op, size, -1] -= 1
 
     def _summed(self, other: "Tally") -> "Tally":
-        summed = Counts(*(a + b for a, b in zip(self.counts, other.counts, strict=True)))
-        a, b = self.counts.extent_ns, other.counts.extent_ns
+        summed = Joint(*(a + b for a, b in zip(self.joint, other.joint, strict=True)))
+        a, b = self.joint.extent_ns, other.joint.extent_ns
         return Tally(summed._replace(extent_ns=np.array([min(a[0], b[0]), max(a[1], b[1])], np.int64)))
 
 

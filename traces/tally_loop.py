@@ -1,10 +1,15 @@
-"""The loop that counts accesses: one pass, every histogram at once."""
+"""The loop that counts accesses: one pass, every histogram at once.
+
+It counts into few and small joint histograms, from which ``tally`` adds up the ones that are kept: a count in
+memory is what costs, and one of (op, size, distance) tells sizes, distances, randomness and the other thresholds.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cephfit.traces.buckets import Steps, key_of
 from cephfit.traces.compiled import compiled, inlined
 
 ALL, READ, WRITE = range(3)
@@ -16,73 +21,52 @@ the last one touched, and its time."""
 
 
 class Buckets(NamedTuple):
-    """What the buckets are: tables from a value, less the lowest one, to its bucket (``limits.bucket_table``).
+    """What the joint histograms' buckets are.
 
     Attributes:
-        edges: int64, inclusive upper bounds of the size bins but the last.
-        threshold: LBN beyond which an access is random.
-        per_octave: fine buckets, a power of two, between any power of two and the next.
-        size, distance, time_us, outstanding, span: uint8 tables.
-        lowest: int64 (5,), where each of these tables begins, in this order.
+        size: of bytes.
+        distance: of the absolute distance; the keys of distances forward, then those of distances backward.
+        time: of ns; a place is the key plus the number of limits below the value, which tells both.
+        outstanding: uint8, bucket of each number of accesses in flight; the last one stands for all above.
+        n_distances: places for a distance; the last one is for a first access, which has none.
     """
 
-    edges: NDArray[np.int64]
-    threshold: int
-    per_octave: int
-    size: NDArray[np.uint8]
-    distance: NDArray[np.uint8]
-    time_us: NDArray[np.uint8]
+    size: Steps
+    distance: Steps
+    time: Steps
     outstanding: NDArray[np.uint8]
-    span: NDArray[np.uint8]
-    lowest: NDArray[np.int64]
+    n_distances: int
 
 
-class Counts(NamedTuple):
-    """The arrays of a ``tally.Tally``, int64; what they hold is said there."""
+class Joint(NamedTuple):
+    """What the loop counts, int64.
+
+    Attributes:
+        boundary: (3, 6).
+        step: (2 ops, sizes, n_distances).
+        step_of_all: (n_distances,), distances from the access before, of whatever op.
+        gap: (3, time places), inter-arrival.
+        latency: (2 ops, time places).
+        outstanding: (2 ops, limits + 1).
+        nbytes, clock_steps_back: (2,), (3,).
+        extent_ns: (2,), earliest and latest time.
+    """
 
     boundary: NDArray[np.int64]
-    accesses: NDArray[np.int64]
-    judged: NDArray[np.int64]
-    random: NDArray[np.int64]
-    nbytes: NDArray[np.int64]
-    size: NDArray[np.int64]
-    distance: NDArray[np.int64]
-    span: NDArray[np.int64]
-    interarrival: NDArray[np.int64]
+    step: NDArray[np.int64]
+    step_of_all: NDArray[np.int64]
+    gap: NDArray[np.int64]
     latency: NDArray[np.int64]
     outstanding: NDArray[np.int64]
-    fine_interarrival: NDArray[np.int64]
-    fine_latency: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
     clock_steps_back: NDArray[np.int64]
     extent_ns: NDArray[np.int64]
 
 
 @inlined
-def fine_bucket(time_ns: int, per_octave: int, n_buckets: int) -> int:
-    """``per_octave`` equal buckets between any power of two and the next; 0 counts as 1."""
-    value = max(time_ns, 1)
-    octave = 0
-    for shift in (32, 16, 8, 4, 2, 1):
-        if value >> (octave + shift):
-            octave += shift
-    if octave < 50:
-        within = ((value - (1 << octave)) * per_octave) >> octave
-        bucket = min(octave * per_octave + within, n_buckets - 1)
-    else:
-        bucket = n_buckets - 1
-    return bucket
-
-
-@inlined
-def _place(value: int, table: NDArray[np.uint8], lowest: int) -> int:
-    """Place in a table; values beyond its ends belong to its ends."""
-    return min(max(value - lowest, 0), len(table) - 1)
-
-
-@inlined
-def _rounded_up_us(time_ns: int) -> int:
-    """A time that is a little above a limit in microseconds belongs to the next bucket."""
-    return (time_ns + 999) // 1000
+def _time_place(time_ns: int, base: NDArray[np.int64], limit: NDArray[np.int64]) -> int:
+    key = np.uintp(key_of(time_ns, len(limit)))
+    return base[key] + (time_ns > limit[key])  # type: ignore[return-value,unused-ignore]
 
 
 @compiled
@@ -94,60 +78,75 @@ def count_accesses(
     latency_ns: NDArray[np.int64],
     outstanding: NDArray[np.int32],
     buckets: Buckets,
-    counts: Counts,
+    joint: Joint,
 ) -> None:
     """Count accesses of one disk, columns as in AccessBatch; latency and outstanding empty where not known."""
     # Arrays are taken out of their tuples once: taking them out for each access costs ten times the counting.
-    edges, threshold, per_octave = buckets.edges, buckets.threshold, buckets.per_octave
-    size_table, distance_table, us_table = buckets.size, buckets.distance, buckets.time_us
-    depth_table, span_table = buckets.outstanding, buckets.span
-    size_lowest, distance_lowest, us_lowest, depth_lowest, span_lowest = buckets.lowest
-    boundary, accesses, judged, random = counts.boundary, counts.accesses, counts.judged, counts.random
-    total_nbytes, size, distances = counts.nbytes, counts.size, counts.distance
-    interarrival, fine_interarrival = counts.interarrival, counts.fine_interarrival
-    latencies, fine_latency, depths = counts.latency, counts.fine_latency, counts.outstanding
-    spans = counts.span
-    steps_back, n_fine = counts.clock_steps_back, counts.fine_latency.shape[1]
-    earliest, latest = counts.extent_ns
+    size_base, size_limit = buckets.size
+    step_base, step_limit = buckets.distance
+    time_base, time_limit = buckets.time
+    depth_table = buckets.outstanding
+    n_sizes, n_steps = len(size_base), len(step_base) // 2
+    n_distances, n_depths = buckets.n_distances, len(depth_table)
+    boundary, step, step_of_all = joint.boundary, joint.step, joint.step_of_all
+    gaps, latencies, depths = joint.gap, joint.latency, joint.outstanding
+    steps_back = joint.clock_steps_back
+    earliest, latest = joint.extent_ns
+    n_all = boundary[ALL, N]
+    last_lbn, last_ns = boundary[ALL, LAST_LBN], boundary[ALL, LAST_NS]
+    n_of = boundary[READ:, N].copy()
+    last_lbn_of, last_ns_of = boundary[READ:, LAST_LBN].copy(), boundary[READ:, LAST_NS].copy()
+    nbytes_of = np.zeros(2, np.int64)
     timed, counted = len(latency_ns) > 0, len(outstanding) > 0
     for i in range(len(time_ns)):
         when, first, length = time_ns[i], lbn[i], nbytes[i]
-        what = np.int64(op[i])
-        kind = what + READ
-        last = first + ((length + 511) >> 9) - 1
-        size_bin = 0
-        while size_bin < len(edges) and length > edges[size_bin]:
-            size_bin += 1
-        for stream in (ALL, kind):
-            if boundary[stream, N]:
-                distance = first - boundary[stream, LAST_LBN]
-                distances[stream, distance_table[_place(distance, distance_table, distance_lowest)]] += 1
-                gap = when - boundary[stream, LAST_NS]
-                if gap >= 0:
-                    interarrival[stream, us_table[_place(_rounded_up_us(gap), us_table, us_lowest)]] += 1
-                    fine_interarrival[stream, fine_bucket(gap, per_octave, n_fine)] += 1
-                else:
-                    steps_back[stream] += 1
-                if stream != ALL:
-                    judged[what, size_bin] += 1
-                    random[what, size_bin] += distance > threshold or distance < -threshold
-                    spans[what, span_table[_place(abs(distance), span_table, span_lowest)]] += 1
+        what = np.uintp(op[i])
+        size_key = np.uintp(key_of(length, n_sizes))
+        size = np.uintp(size_base[size_key] + (length > size_limit[size_key]))
+        if n_all:
+            distance = first - last_lbn
+            size_of = abs(distance)
+            # Which way a disk seeks cannot be foreseen by the processor: so no branch on it.
+            key = np.uintp(key_of(size_of, n_steps) + n_steps * (distance < 0))
+            place = step_base[key] + (size_of > step_limit[key])
+            step_of_all[np.uintp(place)] += 1
+            gap = when - last_ns
+            if gap >= 0:
+                gaps[ALL, np.uintp(_time_place(gap, time_base, time_limit))] += 1
             else:
-                boundary[stream, FIRST_LBN] = first
-                boundary[stream, FIRST_NBYTES] = length
-                boundary[stream, FIRST_NS] = when
-            boundary[stream, N] += 1
-            boundary[stream, LAST_LBN] = last
-            boundary[stream, LAST_NS] = when
+                steps_back[ALL] += 1
+        else:
+            boundary[ALL, FIRST_LBN], boundary[ALL, FIRST_NBYTES], boundary[ALL, FIRST_NS] = first, length, when
+        if n_of[what]:
+            distance = first - last_lbn_of[what]
+            size_of = abs(distance)
+            key = np.uintp(key_of(size_of, n_steps) + n_steps * (distance < 0))
+            place = step_base[key] + (size_of > step_limit[key])
+            step[what, size, np.uintp(place)] += 1
+            gap = when - last_ns_of[what]
+            if gap >= 0:
+                gaps[READ + what, np.uintp(_time_place(gap, time_base, time_limit))] += 1
+            else:
+                steps_back[READ + what] += 1
+        else:
+            kind = READ + what
+            boundary[kind, FIRST_LBN], boundary[kind, FIRST_NBYTES], boundary[kind, FIRST_NS] = first, length, when
+            step[what, size, np.uintp(n_distances - 1)] += 1
+        last_lbn, last_ns = first + ((length + 511) >> 9) - 1, when
+        last_lbn_of[what], last_ns_of[what] = last_lbn, when
+        n_all += 1
+        n_of[what] += 1
+        nbytes_of[what] += length
         earliest, latest = min(earliest, when), max(latest, when)
-        accesses[what, size_bin] += 1
-        total_nbytes[what] += length
-        size[kind, size_table[_place(length, size_table, size_lowest)]] += 1
         if timed and latency_ns[i] >= 0:
-            took = latency_ns[i]
-            latencies[kind, us_table[_place(_rounded_up_us(took), us_table, us_lowest)]] += 1
-            fine_latency[kind, fine_bucket(took, per_octave, n_fine)] += 1
+            latencies[what, np.uintp(_time_place(latency_ns[i], time_base, time_limit))] += 1
         if counted and outstanding[i] >= 0:
             # vscsiStats counts the new access, too.
-            depths[kind, depth_table[_place(outstanding[i] + 1, depth_table, depth_lowest)]] += 1
-    counts.extent_ns[0], counts.extent_ns[1] = earliest, latest
+            depths[what, np.uintp(depth_table[np.uintp(min(outstanding[i] + 1, n_depths - 1))])] += 1
+    joint.extent_ns[0], joint.extent_ns[1] = earliest, latest
+    boundary[ALL, N], boundary[ALL, LAST_LBN], boundary[ALL, LAST_NS] = n_all, last_lbn, last_ns
+    for what in range(2):
+        kind = READ + what
+        boundary[kind, N] = n_of[what]
+        boundary[kind, LAST_LBN], boundary[kind, LAST_NS] = last_lbn_of[what], last_ns_of[what]
+        joint.nbytes[what] += nbytes_of[what]

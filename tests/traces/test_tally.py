@@ -12,10 +12,12 @@ from cephfit.access import AccessBatch
 from cephfit.cells import Op
 from cephfit.profile import Profile
 from cephfit.traces import limits
+from cephfit.traces.buckets import key_of
+from cephfit.traces.compiled import compiled
 from cephfit.traces.describe import profile_of
 from cephfit.traces.recording import PartialProfile
-from cephfit.traces.tally import FINE_OCTAVES, FINE_PER_OCTAVE, fine_value_ns, percentile_ns
-from cephfit.traces.tally_loop import fine_bucket
+from cephfit.traces.tally import fine_value_ns, percentile_ns
+from cephfit.traces.tally_buckets import FINE_PER_OCTAVE, N_FINE, fine_bucket
 
 SOURCE = [{"files": ["made"]}]
 
@@ -140,22 +142,24 @@ def test_counts_agree_with_counting_one_access_after_the_other(whole: AccessBatc
         assert found.random[op] == pytest.approx(random[kind] / judged[kind] if judged[kind] else 0.0)
 
 
-N_FINE = FINE_OCTAVES * FINE_PER_OCTAVE
+@compiled
+def key(time_ns: int) -> int:
+    return key_of(time_ns, N_FINE + 1)
 
 
 @given(st.integers(1, (1 << 44) - 1))
 def test_a_fine_bucket_is_off_by_less_than_its_width(time_ns: int) -> None:
-    value = fine_value_ns(fine_bucket(time_ns, FINE_PER_OCTAVE, N_FINE))
+    value = fine_value_ns(fine_bucket(key(time_ns)))
     assert abs(value - time_ns) <= time_ns / FINE_PER_OCTAVE + 1
 
 
 @given(st.integers(1 << 44, (1 << 63) - 1))
 def test_longer_times_belong_to_the_last_fine_bucket(time_ns: int) -> None:
-    assert fine_bucket(time_ns, FINE_PER_OCTAVE, N_FINE) == N_FINE - 1
+    assert fine_bucket(key(time_ns)) == N_FINE - 1
 
 
 def test_a_percentile_is_the_value_that_so_many_do_not_exceed() -> None:
-    places = [fine_bucket(t, FINE_PER_OCTAVE, N_FINE) for t in [1000] * 99 + [10**6]]
+    places = [fine_bucket(key(t)) for t in [1000] * 99 + [10**6]]
     fine = np.bincount(places, minlength=N_FINE)
     assert percentile_ns(fine, 0.99) == pytest.approx(1000, rel=1 / FINE_PER_OCTAVE)
     assert percentile_ns(fine, 1.0) == pytest.approx(10**6, rel=1 / FINE_PER_OCTAVE)
