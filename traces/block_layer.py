@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.access import AccessBatch
-from cephfit.traces.columns import PENDING, Accesses
-from cephfit.traces.latency import CompletionMatcher, Completions, InFlight
+from cephfit.traces.columns import Accesses
+from cephfit.traces.latency import CompletionMatcher, InFlight
 
 
 class Action(StrEnum):
@@ -104,12 +104,10 @@ def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
     matcher, in_flight = CompletionMatcher(), InFlight()
     names: tuple[str, ...] = ()
     for events in stretches:
-        if not (len(disks) == 1 and (events.device == next(iter(disks))).all()):
-            for number in np.unique(events.device[~events.is_completion]).tolist():
-                disks.setdefault(number, len(disks))
+        disk = _disk_numbers(events, disks)
         if len(disks) != len(names):
             names = tuple(device_name(d) for d in disks)
-        rows = matcher.push(*_apart(events, disks))
+        rows = matcher.push(events.is_completion, events.time_ns, events.op, events.lbn, events.nbytes, disk)
         stacked = tuple((device_name(a), device_name(b)) for a, b in sorted(events.stacked))
         yield _batch(
             rows, names, matcher, in_flight, events.skipped, events.events, stacked=stacked, lost=events.lost
@@ -119,34 +117,19 @@ def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
         yield _batch(rows, names, matcher, in_flight, {}, {})
 
 
-def _apart(events: BlockEvents, disks: dict[int, int]) -> tuple[Accesses, Completions]:
+def _disk_numbers(events: BlockEvents, disks: dict[int, int]) -> NDArray[np.int32]:
+    """int32, shape (n,): number of each event's disk, -1 for a completion on one without accesses; disks that are
+    new get the next numbers."""
     if len(disks) == 1 and (events.device == next(iter(disks))).all():
-        disk = np.zeros(len(events.device), np.int32)
-        is_known: NDArray[np.bool_] = np.ones(len(disk), bool)
-    else:
-        known = np.array(sorted(disks), np.int64)
-        index = np.array([disks[int(d)] for d in known] or [0], np.int32)
-        place = np.minimum(np.searchsorted(known, events.device), max(len(known) - 1, 0))
-        is_known = np.asarray(known[place] == events.device) if len(known) else np.zeros(len(place), bool)
-        disk = index[place]
-    a = np.flatnonzero(~events.is_completion)
-    c = np.flatnonzero(events.is_completion & is_known)
-    accesses = Accesses(
-        events.time_ns[a],
-        events.op[a],
-        events.lbn[a],
-        events.nbytes[a],
-        disk[a],
-        np.full(len(a), PENDING, np.int64),
-    )
-    position = np.cumsum(~events.is_completion, dtype=np.int64)[c]
-    return accesses, Completions(
-        events.time_ns[c],
-        events.lbn[c],
-        events.nbytes[c],
-        disk[c],
-        position,
-    )
+        return np.zeros(len(events.device), np.int32)
+    for number in np.unique(events.device[~events.is_completion]).tolist():
+        disks.setdefault(number, len(disks))
+    if not disks:
+        return np.full(len(events.device), -1, np.int32)
+    known = np.array(sorted(disks), np.int64)
+    index = np.array([disks[int(d)] for d in known], np.int32)
+    place = np.minimum(np.searchsorted(known, events.device), len(known) - 1)
+    return np.where(known[place] == events.device, index[place], -1).astype(np.int32)
 
 
 def _batch(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,24 @@ class Accesses:
             self.nbytes[part],
             self.disk[part],
             self.latency_ns[part],
+        )
+
+    def with_room(self, n: int) -> "Accesses":
+        """A copy with ``n`` more rows that hold anything."""
+        first = len(self)
+
+        def longer(column: NDArray[Any]) -> NDArray[Any]:
+            copy = np.empty(first + n, column.dtype)
+            copy[:first] = column
+            return copy
+
+        return Accesses(
+            longer(self.time_ns),
+            longer(self.op),
+            longer(self.lbn),
+            longer(self.nbytes),
+            longer(self.disk),
+            longer(self.latency_ns),
         )
 
     @classmethod
