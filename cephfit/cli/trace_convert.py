@@ -1,0 +1,70 @@
+"""`cephfit trace convert`: a trace as Parquet or as fio's I/O log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cephfit.cli.output import json_option, print_json
+
+
+@click.command("convert", short_help="Write a trace as Parquet or as fio's I/O log.")
+@click.argument("files", metavar="TRACE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to; its ending says what: .parquet or .iolog.",
+)
+@click.option(
+    "--iolog-version",
+    type=click.Choice(["2", "3"]),
+    default="3",
+    show_default=True,
+    help="3 has a time in every line and needs fio 3.31; 2 has waits between the accesses.",
+)
+@click.option("--disk", help="Write this disk only.")
+@click.option("--action", type=click.Choice(["Q", "D"]), default="Q", show_default=True, help="Event that counts.")
+@click.option("--format", "format_name", metavar="FORMAT", help="Of the trace [default: by content].")
+@json_option
+def command(
+    files: tuple[Path, ...],
+    output: Path,
+    iolog_version: str,
+    disk: str | None,
+    action: str,
+    format_name: str | None,
+    as_json: bool,
+) -> None:
+    """Write one recording as another format, in constant memory.
+
+    Parquet (needs pip install 'cephfit[parquet]') keeps every column and is read by every command that reads
+    traces. fio's I/O log holds times, sizes and places only; fio replays it with read_iolog.
+    """
+    from cephfit.errors import InputError
+    from cephfit.traces.access_source import accesses
+    from cephfit.traces.block_layer import Action
+    from cephfit.traces.iolog_writer import open_output, write_iolog
+    from cephfit.traces.parquet import write_parquet
+
+    if output.suffix not in (".parquet", ".iolog"):
+        raise InputError(
+            f"nothing is written as {output.suffix or 'a file without an ending'}",
+            where=str(output),
+            remedy="let it end with .parquet or .iolog",
+        )
+    if any(output.exists() and f.exists() and output.samefile(f) for f in files):
+        raise InputError("a trace cannot be written over itself", where=str(output), remedy="choose another name")
+    batches = accesses(files, format_name=format_name, action=Action(action), disk=disk)
+    if output.suffix == ".parquet":
+        n = write_parquet(batches, output)
+    else:
+        with open_output(output) as log:
+            n = write_iolog(batches, log, version=int(iolog_version))
+    nbytes = output.stat().st_size
+    if as_json:
+        print_json({"file": str(output), "accesses": n, "nbytes": nbytes})
+    else:
+        click.echo(f"{output}: {n} accesses, {nbytes} bytes ({nbytes / n:.1f} for each)")
