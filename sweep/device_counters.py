@@ -10,7 +10,9 @@ which the counter shows, and it says how long it took. So the counter is sampled
 
 What can differ for known reasons, all of it at the start (at the end nothing is in flight):
 
-- fio counts an I/O when it is whole, the kernel each part of it as it completes: up to ``iodepth`` I/Os;
+- fio counts an I/O when it is whole, the kernel each part of it as it completes. The measured time begins when an
+  I/O is back, with the other ``iodepth`` - 1 under way: none at depth 1, where a run of few large I/Os would
+  otherwise be allowed to be wrong by as much as it moved;
 - ``start`` is known only as well as the counter is sampled (and fio's milliseconds allow). Whatever moved within
   that uncertainty around ``start`` may belong to either side. On a device that the kernel throttles in slices
   of 100 ms this can be one slice's worth.
@@ -137,6 +139,11 @@ class DeviceWatch:
             times, values = self._series[device]
             times.append(time.monotonic())
             values.append(value)
+
+
+def in_flight_nbytes(iodepth: int, block_nbytes: int) -> int:
+    """Bytes that may be under way, partly counted by the kernel already, when fio's measured time begins."""
+    return (iodepth - 1) * block_nbytes
 
 
 def window_count(

@@ -10,7 +10,7 @@ from typing import Any
 
 from cephfit.errors import ClusterError, HostError
 from cephfit.protocols import Client
-from cephfit.sweep.device_counters import DeviceWatch, why_uncounted
+from cephfit.sweep.device_counters import DeviceWatch, in_flight_nbytes, why_uncounted
 from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.sweep.fio_job import ceph_conf, render_job, render_warming
 from cephfit.sweep.fio_output import UnusableOutputError, error_of, jobs_by_client, metrics_of, read_output
@@ -159,7 +159,7 @@ def _outcome(
     }
     if uncounted or client.device is None:
         return ClientOutcome(metrics, uncounted=uncounted, evidence=evidence)
-    in_flight = measurement.iodepth * run.cell.size.benchmark_nbytes
+    in_flight = in_flight_nbytes(measurement.iodepth, run.cell.size.benchmark_nbytes)
     count = watch.count(client.device, runtime_ns=metrics.runtime_ns, in_flight_nbytes=in_flight)
     return ClientOutcome(metrics, count=count, evidence=evidence)
 

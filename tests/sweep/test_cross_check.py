@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from cephfit.cells import Cell
 from cephfit.protocols import Client
 from cephfit.sample import Metrics, State
-from cephfit.sweep.device_counters import window_count
+from cephfit.sweep.device_counters import in_flight_nbytes, window_count
 from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome, IndependentCount, disagreement
 from cephfit.sweep.file import parse_sweep
 from cephfit.sweep.judgement import Circumstances, judge
-from cephfit.units import NS_PER_S
+from cephfit.units import MIB, NS_PER_S
 
 
 def metrics(nbytes: float, seconds: float = 2.0) -> Metrics:
@@ -33,6 +33,22 @@ def test_a_steady_device_is_counted_to_within_what_is_allowed(
     assert abs(count.window_nbytes - rate * run) <= count.allowed_nbytes + 1
     assert count.total_nbytes == values[-1]
     assert count.allowed_nbytes <= 0.2 * rate
+
+
+def test_a_run_of_two_large_blocks_cannot_be_wrong_by_one_of_them() -> None:
+    """At 32 MiB/s and depth 1 fio claims two blocks of 32M in 2 s; a device that moved one meanwhile denies it."""
+    block, times = 32 * MIB, [i * 0.02 for i in range(201)]
+    in_flight = in_flight_nbytes(1, block)
+
+    def why(nbytes_per_s: float) -> str:
+        values = [int(nbytes_per_s * t) for t in times]
+        count = window_count(times, values, source="k", runtime_ns=2 * NS_PER_S, in_flight_nbytes=in_flight)
+        claimed = Metrics(1.0, float(block), 2, 2 * NS_PER_S, 1e9)
+        return disagreement(claimed, count)
+
+    assert why(block) == ""
+    assert "are explained" in why(block / 2)
+    assert in_flight_nbytes(4, block) == 3 * block
 
 
 def test_a_counter_that_never_moves_counts_nothing() -> None:
