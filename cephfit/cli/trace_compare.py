@@ -1,0 +1,56 @@
+"""`cephfit trace compare`: how two workloads differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cephfit.cli.output import json_option, print_json, print_table, progress_display
+from cephfit.cli.trace_input import profile_of_path, trace_options
+
+
+@click.command("compare", short_help="How two workloads differ, cell by cell.")
+@click.argument("a", metavar="A", type=click.Path(path_type=Path))
+@click.argument("b", metavar="B", type=click.Path(path_type=Path))
+@trace_options
+@json_option
+def command(a: Path, b: Path, format_name: str | None, action: str, describe: str, as_json: bool) -> None:
+    """Compare two profiles or traces.
+
+    The distance is the share of accesses that would have to be of another size bin, op or randomness for the two
+    to be equal (total variation): 0 % the same, 100 % nothing in common.
+    """
+    from cephfit.traces.comparison import compared
+
+    with progress_display() as progress:
+        first, second = (
+            profile_of_path(path, format_name=format_name, action=action, describe=describe, progress=progress)
+            for path in (a, b)
+        )
+    found = compared(first, second)
+    if as_json:
+        print_json({"a": first.name, "b": second.name, **found.to_json()})
+        return
+    click.echo(f"A {first.name}: {first.n_accesses} accesses; B {second.name}: {second.n_accesses} accesses")
+    click.echo(f"distance: {100 * found.total_variation:.1f} % of the accesses are of another cell\n")
+    rows = [
+        [str(cell), f"{100 * x:.1f}", f"{100 * y:.1f}", f"{100 * (y - x):+.1f}"]
+        for cell, (x, y) in found.shares.items()
+        if x or y
+    ]
+    print_table(["cell", "A %", "B %", "B - A"], rows, right=range(1, 4))
+    click.echo()
+    for op, (x, y) in found.random.items():
+        shown = [f"{100 * s:.1f} %" if s is not None else "-" for s in (x, y)]
+        click.echo(f"random {op}s: {shown[0]} in A, {shown[1]} in B")
+    for name, (x, y) in found.rates.items():
+        unit, scale = ("IOPS", 1.0) if name == "iops" else ("MiB/s", 1 / (1 << 20))
+        click.echo(f"{unit}: {x * scale:.1f} in A, {y * scale:.1f} in B ({y / x:.2f} times)")
+    if found.histograms:
+        click.echo("\nHistograms: total variation, and largest difference of the cumulated shares\n")
+        table = [
+            [h.name, h.kind, f"{100 * h.total_variation:.1f} %", f"{100 * h.kolmogorov_smirnov:.1f} %"]
+            for h in found.histograms
+        ]
+        print_table(["histogram", "kind", "total variation", "cumulated"], table, right=(2, 3))
