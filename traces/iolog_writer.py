@@ -21,7 +21,7 @@ def write_iolog(
 ) -> int:
     """Write accesses as an I/O log that fio replays with ``read_iolog``.
 
-    Times count from the first access. A time before that of the access before is written as the same time: fio
+    The first access has the time 1 us: fio takes 0 for no time, and would lose the gap after it. A time before that of the access before is written as the same time: fio
     issues in the order of the lines.
 
     Args:
@@ -40,7 +40,7 @@ def write_iolog(
     output.write(f"fio version {version} iolog\n")
     known: set[str] = set()
     origin_ns: int | None = None
-    now_us = written = 0
+    now_us, written = 1, 0
     for batch in batches:
         _refuse_stacked(batch, known)
         names = [file or _without_blanks(name) for name in batch.disks]
@@ -55,7 +55,7 @@ def write_iolog(
         )
         for time_ns, op, lbn, nbytes, disk in rows:
             origin_ns = time_ns if origin_ns is None else origin_ns
-            then_us = max((time_ns - origin_ns) // NS_PER_US, now_us)
+            then_us = max((time_ns - origin_ns) // NS_PER_US + 1, now_us)
             offset = lbn * LBN_NBYTES
             if wrap_nbytes is not None:
                 offset = offset % wrap_nbytes if offset % wrap_nbytes + nbytes <= wrap_nbytes else 0

@@ -1,0 +1,86 @@
+"""`cephfit trace replay`: do on a device what a trace recorded, and say how punctual that was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cephfit.cli.output import json_option, print_json, progress_display
+from cephfit.units import format_seconds
+
+
+@click.command("replay", short_help="Replay a trace on a device or file; it WRITES there.")
+@click.argument("files", metavar="TRACE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--device", type=click.Path(path_type=Path, readable=False), help="Block device to replay on.")
+@click.option("--file", "file", type=click.Path(path_type=Path, readable=False), help="Or a file, as large.")
+@click.option("--i-know-it-writes", "consent", is_flag=True, help="The target's content may be overwritten.")
+@click.option("--iodepth", type=click.IntRange(1, 4096), default=256, show_default=True, help="In flight at most.")
+@click.option("--wrap", is_flag=True, help="Places beyond the target's end begin again at its start.")
+@click.option("--full-speed", is_flag=True, help="Without the recorded times.")
+@click.option("--disk", help="Replay this disk of the trace only.")
+@click.option("--action", type=click.Choice(["Q", "D"]), default="Q", show_default=True, help="Event that counts.")
+@click.option("--format", "format_name", metavar="FORMAT", help="Of the trace [default: by content].")
+@json_option
+def command(
+    files: tuple[Path, ...],
+    device: Path | None,
+    file: Path | None,
+    consent: bool,
+    iodepth: int,
+    wrap: bool,
+    full_speed: bool,
+    disk: str | None,
+    action: str,
+    format_name: str | None,
+    as_json: bool,
+) -> None:
+    """Issue a trace's reads and WRITES at their recorded times, through fio.
+
+    A device that is mounted or otherwise in use is refused. Lateness is that of the issue of each access against
+    the trace, both counted from the first one, as far as fio's log tells it: to within 1 ms.
+    """
+    from cephfit.errors import InputError
+    from cephfit.traces.access_source import accesses
+    from cephfit.traces.block_layer import Action
+    from cephfit.traces.fio_replay import replay
+
+    if (device is None) == (file is None):
+        raise InputError(
+            "nowhere to replay" if device is None else "two targets", remedy="give --device DEVICE or --file FILE"
+        )
+    target = device or file
+    assert target is not None
+    if target.is_block_device() != (device is not None) and target.exists():
+        raise InputError(
+            f"this is {'a' if file else 'no'} block device",
+            where=str(target),
+            remedy="--device takes block devices, --file files",
+        )
+    if not consent:
+        raise InputError(
+            "replaying a trace overwrites the target's content",
+            where=str(target),
+            remedy="say that this is wanted: --i-know-it-writes",
+        )
+    batches = accesses(files, format_name=format_name, action=Action(action), disk=disk)
+    with progress_display() as progress:
+        progress.note(f"replaying on {target}")
+        report = replay(batches, target, iodepth=iodepth, wrap=wrap, paced=not full_speed)
+    if as_json:
+        print_json(report.to_json())
+        return
+    click.echo(
+        f"{report.replayed} of {report.accesses} accesses replayed by {report.fio} in "
+        f"{format_seconds(report.actual_seconds)}, recorded in {format_seconds(report.planned_seconds)}"
+    )
+    if report.late_ms and report.gap_error_ms and report.late_share is not None:
+        click.echo(
+            f"issued late by at most: {_shown(report.late_ms)}; {100 * report.late_share:.1f} % by more than 2 ms"
+        )
+        click.echo(f"error of single gaps at most: {_shown(report.gap_error_ms)} (both told to 1 ms)")
+    click.echo("latency at most: " + ", ".join(f"{p[1:]} % {v:.0f} us" for p, v in report.latency_us.items()))
+
+
+def _shown(percentiles: dict[str, float]) -> str:
+    return ", ".join(f"{p[1:]} % {v:.1f} ms" for p, v in percentiles.items())
