@@ -9,6 +9,7 @@ from cephfit.traces.blktrace import BlktraceReader
 from cephfit.traces.block_layer import Action
 from cephfit.traces.delimited import DelimitedReader
 from cephfit.traces.fio_iolog import FioIologReader
+from cephfit.traces.parquet import ParquetReader
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.stream import TraceStream
 from cephfit.traces.vscsi_binary import VscsiBinaryReader
@@ -22,6 +23,7 @@ def readers(action: Action = Action.QUEUE) -> tuple[StreamReader, ...]:
     """One reader of each format with accesses, surest signs first."""
     return (
         BlktraceReader(action),
+        ParquetReader(),
         BlkparseTextReader(action),
         VscsiCsvReader(),
         FioIologReader(),

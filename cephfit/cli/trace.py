@@ -4,7 +4,15 @@ from pathlib import Path
 
 import click
 
-from cephfit.cli import trace_workload
+from cephfit.cli import (
+    trace_compare,
+    trace_convert,
+    trace_jobs,
+    trace_plot,
+    trace_replay,
+    trace_show,
+    trace_workload,
+)
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.cli.trace_place import trace_place
 from cephfit.profile import Profile
@@ -13,10 +21,19 @@ from cephfit.units import format_nbytes, format_seconds
 
 @click.group("trace")
 def command() -> None:
-    """Read workload traces: profile, capture."""
+    """Read workload traces: profile, show, plot, compare, convert, jobs, replay, capture."""
 
 
-command.add_command(trace_workload.command)
+for _module in (
+    trace_show,
+    trace_plot,
+    trace_compare,
+    trace_convert,
+    trace_jobs,
+    trace_replay,
+    trace_workload,
+):
+    command.add_command(_module.command)
 
 
 @command.command("profile", short_help="What a workload does, from its trace.")
