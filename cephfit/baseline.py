@@ -59,6 +59,13 @@ class Baselines:
         try:
             return self.cells[configuration, cell]
         except KeyError:
+            names = dict.fromkeys(name for name, _ in (*self.cells, *self.missing))
+            if configuration == self.default and configuration not in names:
+                raise InputError(
+                    f"there are no figures of {configuration}, the default that all others are held against",
+                    where=self.source,
+                    remedy=f"there are {', '.join(names)}: give the default the name {configuration}",
+                ) from None
             why = self.missing.get((configuration, cell), "it was not measured")
             raise InputError(
                 f"no baseline for {cell} under configuration {configuration}: {why}",

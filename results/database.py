@@ -1,6 +1,7 @@
 """Opening the database behind a store: where it is, whether it is one of ours, and what its errors mean."""
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,9 @@ from cephfit.results.schema import SCHEMA_VERSION, TABLES, schema_version
 
 WRITING = "cephfit_writing"
 """Execution option of a connection whose transaction will write."""
+
+_ROOM_NBYTES = 64 << 10
+"""An SQLite store needs this much for the index of its log and a few pages of it."""
 
 
 def location_of(location: str | Path) -> URL:
@@ -131,7 +135,7 @@ def _explained(error: DatabaseError | InterfaceError, name: str) -> StoreError:
             where=name,
             remedy="wait until it is done, or end it; nothing was written and nothing is lost",
         )
-    if "disk is full" in said or "No space left" in said:
+    if "disk is full" in said or "No space left" in said or ("disk I/O error" in said and _no_room(name)):
         return StoreError(
             "no room left on the disk of the store",
             where=name,
@@ -144,6 +148,15 @@ def _explained(error: DatabaseError | InterfaceError, name: str) -> StoreError:
             remedy="check that the folder exists and that you may write in it, also for reading: the log is there",
         )
     return StoreError(f"the database said: {said}", where=name, remedy="check the location and the server")
+
+
+def _no_room(name: str) -> bool:
+    """Whether the disk of an SQLite file is full, which SQLite may call no more than a disk I/O error."""
+    try:
+        room = os.statvfs(Path(name).parent)
+    except (OSError, ValueError):
+        return False
+    return room.f_bavail * room.f_frsize < _ROOM_NBYTES
 
 
 def prepare(engine: Engine, url: URL, *, create: bool) -> None:
@@ -164,7 +177,14 @@ def prepare(engine: Engine, url: URL, *, create: bool) -> None:
                 remedy="`cephfit sweep run` makes one; --store says where it is",
             )
         if create:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StoreError(
+                    f"the folder of the store cannot be made: {error.strerror}",
+                    where=name,
+                    remedy="give another place with --store",
+                ) from None
     with transaction(engine, name, writing=create) as connection:
         tables = set(inspect(connection).get_table_names())
         if schema_version.name not in tables:

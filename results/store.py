@@ -48,11 +48,16 @@ class Store:
         try:
             try:
                 database.prepare(engine, url, create=create)
-            except (IntegrityError, StoreError):
+            except (IntegrityError, StoreError) as refused:
                 if not create:
                     raise
                 # Another process may have made the tables in this very moment; then they are there now.
-                database.prepare(engine, url, create=False)
+                try:
+                    database.prepare(engine, url, create=False)
+                except StoreError:
+                    if isinstance(refused, StoreError):
+                        raise refused from None
+                    raise
         except BaseException:
             engine.dispose()
             raise

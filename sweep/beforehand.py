@@ -31,7 +31,7 @@ def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]
                     what, _, hint = reason.partition("; ")
                     raise InputError(
                         what,
-                        where=f"{sweep.name}:{_line_of(key, sweep.text)}, configuration {name}",
+                        where=f"sweep {sweep.name}, line {_line_of(key, sweep.text)}, configuration {name}",
                         remedy=hint or "see `ceph config ls` for the options there are",
                     )
     return found

@@ -50,7 +50,9 @@ def bundled_sweep(name: str) -> Path:
     """
     names = tuple(bundled_sweeps())
     if name not in names:
-        raise InputError(f"there is no bundled sweep {name!r}", remedy=nearest(name, names))
+        raise InputError(
+            f"there is no file {name!r}, and no bundled sweep of this name", remedy=nearest(name, names)
+        )
     return Path(str(sweeps.__file__)).parent / f"{name}.yaml"
 
 
@@ -62,6 +64,8 @@ def find_sweep(text: str) -> Path:
     """
     if Path(text).is_file():
         return Path(text)
+    if Path(text).is_dir() and text not in bundled_sweeps():
+        raise InputError("this is a folder", where=text, remedy="name a sweep file in it")
     if "/" not in text and not text.endswith((".yaml", ".yml")):
         return bundled_sweep(text)
     raise InputError(f"there is no sweep file {text}", remedy="`cephfit sweep list` shows the ready ones")

@@ -210,7 +210,12 @@ def read_yaml(text: str, *, file: str) -> Located:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{file}:{mark.line + 1}" if mark else file
-        raise InputError(f"not YAML: {error.problem or error.context}", where=where) from None
+        raise InputError(
+            f"not YAML: {error.problem or error.context}",
+            where=where,
+            remedy="look at this line and the one above: words of one level begin in one column, indented by "
+            "spaces and never by tabs; every bracket and quotation mark is closed",
+        ) from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise InputError(f"not YAML: {error}", where=file) from None
     finally:

@@ -1,5 +1,6 @@
 """Entry point of the `cephfit` command."""
 
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,9 @@ _COMMANDS = {
     "completion": ("cephfit.cli.completion", "Print the shell completion script."),
 }
 """Command to (module, help line). A module is imported when its command runs, so that help stays fast."""
+
+_SURROUNDINGS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+"""What no command can foresee at every place where it writes, and a person can mend: rights and room."""
 
 
 class _LazyGroup(click.Group):
@@ -65,6 +69,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:
+        if error.errno not in _SURROUNDINGS:
+            raise
+        click.echo(f"cephfit: {error.filename or 'a file'}: {error.strerror}", err=True)
+        sys.exit(2)
     sys.exit(status if isinstance(status, int) else 0)
 
 

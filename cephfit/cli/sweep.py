@@ -1,5 +1,7 @@
 """`cephfit sweep`: plan, run, status, list."""
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import click
@@ -113,11 +115,15 @@ def run(
     from cephfit.sweep.step_times import times_of
 
     sweep = read_sweep(find_sweep(file))
-    with Store.open(store, create=True) as results, progress_display() as progress:
-        ioengine = sweep.measurement.ioengine
+    ioengine = sweep.measurement.ioengine
+    with ExitStack() as stack:
+        stack.push(_say_how_to_go_on(target_text))
+        progress = stack.enter_context(progress_display())
+        # Before the store: a target that is not there leaves no empty store behind.
         target = open_target(target_text, for_change=True, progress=progress, ioengine=ioengine)
-        try:
-            engine = engine_of(target)
+        stack.callback(target.close)
+        engine = engine_of(target)
+        with Store.open(store, create=True) as results:
             resume = None if new else results.unfinished_run(sweep_digest=sweep.digest, target=target.name)
             if resume is not None:
                 progress.note(f"going on with run {resume.run_id}")
@@ -133,13 +139,26 @@ def run(
             )
             if not keep:
                 target.reset()
-        finally:
-            target.close()
-        document = status_document(results, finished)
+            document = status_document(results, finished)
     if as_json:
         print_json(document)
     else:
         print_status(document)
+
+
+def _say_how_to_go_on(target_text: str) -> Callable[[type[BaseException] | None, object, object], bool]:
+    """What a person wants to know after Ctrl-C; to be pushed on an exit stack."""
+
+    def say(kind: type[BaseException] | None, _error: object, _traceback: object) -> bool:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            click.echo(
+                "\nthe same command goes on from here; the target stays as it is now until then, or until "
+                f"`cephfit restore --target {target_text}`",
+                err=True,
+            )
+        return False
+
+    return say
 
 
 @command.command()

@@ -1,5 +1,6 @@
 """What `cephfit sweep` prints: documents for machines, and the same as text for people."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,11 +10,15 @@ from cephfit.cli.output import print_table
 from cephfit.configuration import Partition
 from cephfit.results.store import Store
 from cephfit.run import Run
+from cephfit.sample import State
 from cephfit.sweep.file import parse_sweep
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import StepTimes, expected_seconds, plan_of
 from cephfit.sweep.standing import Standing
 from cephfit.units import format_nbytes, format_seconds
+
+_SHOWN_REASONS = 12
+"""Lines of reasons that a person reads; a cluster that broke gives a new one for every fio run."""
 
 
 def plan_document(
@@ -39,7 +44,7 @@ def plan_document(
                     for p in Partition
                 },
                 "unsupported": None if unsupported is None else list(unsupported.get(c.name, ())),
-                "without_effect": list(without_effect.get(c.name, ())),
+                "without_effect": [] if c.name in (unsupported or ()) else list(without_effect.get(c.name, ())),
             }
             for c in sweep.configurations
         ],
@@ -106,7 +111,9 @@ def print_plan(document: Mapping[str, Any]) -> None:
 def status_document(store: Store, run: Run) -> dict[str, Any]:
     """How far a run is."""
     sweep = parse_sweep(run.sweep_text, file=run.run_id)
-    standings = Standing(sweep, store.samples(run.run_id)).all()
+    samples = store.samples(run.run_id)
+    standings = Standing(sweep, samples).all()
+    reasons = Counter((s.key.configuration, s.state.value, s.reason) for s in samples if s.state is not State.OK)
     return {
         "run": run.run_id,
         "sweep": run.sweep_name,
@@ -115,6 +122,10 @@ def status_document(store: Store, run: Run) -> dict[str, Any]:
         "simulated": bool(run.facts.get("simulated")),
         "configurations": [s.as_json() for s in standings],
         "left": sum(s.left for s in standings),
+        "not_ok": [
+            {"configuration": c, "state": state, "reason": reason, "samples": n}
+            for (c, state, reason), n in reasons.most_common()
+        ],
     }
 
 
@@ -127,6 +138,11 @@ def print_status(document: Mapping[str, Any]) -> None:
     words = ("configuration", "planned", "ok", "failed", "invalid", "skipped", "left")
     rows = [tuple(str(c[word]) for word in words) for c in document["configurations"]]
     print_table(words, rows, right=range(1, len(words)))
+    for row in document["not_ok"][:_SHOWN_REASONS]:
+        samples = "1 sample" if row["samples"] == 1 else f"{row['samples']} samples"
+        click.echo(f"{row['configuration']}, {samples} {row['state']}: {row['reason']}")
+    if len(document["not_ok"]) > _SHOWN_REASONS:
+        click.echo(f"{len(document['not_ok']) - _SHOWN_REASONS} more reasons: --json shows all")
 
 
 def _setting(setting: Mapping[str, Any]) -> str:

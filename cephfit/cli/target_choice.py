@@ -20,14 +20,17 @@ def open_target(text: str, *, for_change: bool, progress: Progress | None = None
 
     Raises:
         InputError: no such kind of target, or no such lab.
+        HostError: a lab, and no root.
         ClusterError: it does not answer, or another process changes it.
     """
     kind, _, which = text.partition(":")
     if kind == "lab":
         from cephfit.lab.cluster import Lab
+        from cephfit.lab.machine import require_root
         from cephfit.lab.target import LabTarget
 
         lab = Lab.open(folder=Path(which)) if which.startswith("/") else Lab.open(which or "default")
+        require_root("a lab")
         return LabTarget(lab, for_change=for_change, progress=progress, librbd=ioengine == "rbd")
     if kind == "sim":
         from cephfit.sweep.targets.simulated import simulated_target

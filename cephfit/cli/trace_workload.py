@@ -77,3 +77,4 @@ def command(
         return
     click.echo(f"{workload}: {sample.value:.1f} {sample.metric} while it was traced by {report.method}")
     click.echo(f"trace of {report.seconds:.1f} s: {', '.join(report.files)}; {report.lost_events} events lost")
+    click.echo(f"next: cephfit trace profile {output} --name {workload} -o profile.json")

@@ -1,9 +1,13 @@
 """The command line as a person meets it."""
 
+import errno
+import os
 import subprocess
 import sys
 
 import pytest
+
+from cephfit.cli import main as command_line
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -67,3 +71,26 @@ def test_completion_completes_commands() -> None:
         check=False,
     )
     assert "plain,sweep" in answer.stdout
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.ENOSPC, errno.EROFS])
+def test_no_right_and_no_room_are_messages_wherever_they_happen(
+    code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(**_: object) -> None:
+        raise OSError(code, os.strerror(code), "/some/file")
+
+    monkeypatch.setattr(command_line.cephfit, "main", refused)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main([])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"cephfit: /some/file: {os.strerror(code)}\n"
+
+
+def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(**_: object) -> None:
+        raise OSError(errno.EBADF, "bad file descriptor")
+
+    monkeypatch.setattr(command_line.cephfit, "main", broken)
+    with pytest.raises(OSError, match="bad file descriptor"):
+        command_line.main([])

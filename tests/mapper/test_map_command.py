@@ -91,6 +91,15 @@ def test_a_csv_cannot_keep_predictions() -> None:
     assert "--save needs a store" in answer.output
 
 
+def test_figures_without_the_default_are_refused_by_its_name(tmp_path: Path) -> None:
+    text = (EXAMPLES / "ranks-differ.csv").read_text()
+    (tmp_path / "b.csv").write_text(text.replace("\nA,", "\nbase,"))
+    result = call(str(EXAMPLES / "half-and-half.json"), "--baselines", str(tmp_path / "b.csv"))
+    assert isinstance(result.exception, InputError)
+    assert "no figures of A, the default" in str(result.exception)
+    assert "base" in str(result.exception), "it names those that are there"
+
+
 def test_a_cell_without_baseline_is_named() -> None:
     answer = call(PGBENCH, "--baselines", str(EXAMPLES / "ranks-differ.csv"))
     assert isinstance(answer.exception, InputError)

@@ -2,13 +2,16 @@
 
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from example_run import FIO_JSON, RUN_ID, example_profile, example_run, example_samples
+from sqlalchemy.exc import OperationalError
 
 from cephfit.cells import Cell
 from cephfit.errors import StoreError
 from cephfit.protocols import Applied
+from cephfit.results import database
 from cephfit.results.schema import SCHEMA_VERSION
 from cephfit.results.store import Store
 from cephfit.sample import Metrics, Sample, SampleKey, State, WorkloadSample
@@ -182,3 +185,28 @@ def test_the_example_run_is_whole(finished_store: Path) -> None:
     with Store.open(finished_store) as store:
         expected = [s for group in example_samples() for s in group]
         assert store.samples(RUN_ID) == expected
+
+
+def test_a_store_that_cannot_be_made_says_why_not_that_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be opened or written"):
+        Store.open("/proc/none.sqlite", create=True)
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="folder of the store cannot be made"):
+        Store.open(tmp_path / "file" / "none.sqlite", create=True)
+
+
+def test_an_io_error_on_a_full_disk_is_called_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.sqlite"
+    Store.open(path, create=True).close()
+    engine = database.engine_for(database.location_of(path), patience_seconds=1)
+
+    def fail() -> None:
+        with database.transaction(engine, str(path), writing=False):
+            raise OperationalError("SELECT 1", {}, sqlite3.OperationalError("disk I/O error"))
+
+    with pytest.raises(StoreError, match="disk I/O error"):
+        fail()
+    full = SimpleNamespace(f_bavail=3, f_frsize=4096)
+    monkeypatch.setattr(database.os, "statvfs", lambda _: full)
+    with pytest.raises(StoreError, match="no room left"):
+        fail()

@@ -102,7 +102,9 @@ accept_risk: [size]
         ("  blob:\n", "  A:\n", "small.yaml:8", "is the default", "another name"),
         ("schema_version: 1", "schema_version: 9", "small.yaml:1", "9", "reads schema_version 1"),
         ("  seed: 7\n", "", "small.yaml:10", "lacks 'seed'", "seed"),
-        ("name: small", "name: [small", "small.yaml", "not YAML", ""),
+        ("name: small", "name: [small", "small.yaml", "not YAML", "every bracket"),
+        ("clients: 2", " clients: 2", "small.yaml:1", "not YAML", "begin in one column"),
+        ("  clients: 2", "\tclients: 2", "small.yaml:12", "not YAML", "never by tabs"),
         (
             "ceph: {osd: {bluestore_max_blob_size_hdd: 512K}}",
             "pool: {size: 1}",
@@ -170,3 +172,5 @@ def test_a_name_that_is_no_sweep_brings_the_nearest(tmp_path: Path) -> None:
         find_sweep("quik")
     with pytest.raises(InputError, match="no sweep file"):
         find_sweep(str(tmp_path / "none.yaml"))
+    with pytest.raises(InputError, match="this is a folder"):
+        find_sweep(str(tmp_path))
