@@ -182,6 +182,9 @@ def test_an_order_is_claimed_only_where_the_runs_show_it(findings: Findings) -> 
     best, default, worst = example_assessment().rows
     tied = (best, default, replace(worst, measured_relative=101.0, measured_low=90.0, measured_high=113.0))
     assert "no order that contradicts the prediction" in told(rows=tied)
+    near = (best, default, replace(worst, measured_relative=95.0, measured_low=80.0, measured_high=113.0))
+    assert "though these runs cannot tell all of them apart" in told(rows=near)
+    assert "cannot tell" not in told()
     assert "no order was predicted" in told(order_held=None)
     assert "too few values" not in told(order_held=None)
     assert "nothing to compare" in told(rows=(default,), order_held=None)
