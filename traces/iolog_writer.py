@@ -21,8 +21,8 @@ def write_iolog(
 ) -> int:
     """Write accesses as an I/O log that fio replays with ``read_iolog``.
 
-    The first access has the time 1 us: fio takes 0 for no time, and would lose the gap after it. A time before that
-    of the access before is written as the same time: fio issues in the order of the lines.
+    The first access has the time 1 us: fio takes 0 for no time, and would lose the gap after it. A time before
+    that of the access before is written as the same time: fio issues in the order of the lines.
 
     Args:
         batches: in order of issue.
