@@ -23,11 +23,11 @@ def readers(action: Action = Action.QUEUE) -> tuple[StreamReader, ...]:
     """One reader of each format with accesses, surest signs first."""
     return (
         BlktraceReader(action),
-        ParquetReader(),
         BlkparseTextReader(action),
         VscsiCsvReader(),
         FioIologReader(),
         *(DelimitedReader(layout) for layout in delimited_formats.FORMATS),
+        ParquetReader(),
         VscsiBinaryReader(),
     )
 
