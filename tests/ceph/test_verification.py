@@ -1,6 +1,7 @@
 """Verification: interleaved, stored at once, resumed; by a workload and a target made for the test."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,7 @@ def test_killed_and_started_again_it_goes_on(store: Store) -> None:
     disks: dict[str, dict[str, str]] = {}
     bench = Bench(disks)
     work = Work(bench)
-    work.die_at_run = 5
+    work.die_at_run = 8  # three volumes are new: six runs make the first round
     with pytest.raises(KeyboardInterrupt):
         run(bench, work, store)
     assert len(store.workload_samples("r1")) == 4
@@ -166,6 +167,7 @@ def test_a_volume_that_was_run_on_before_is_prepared_anew_so_that_all_are_of_one
     assert run_once(bench, CONFIGURATIONS[0], trial_of(traced), progress=Silence()).state is State.OK
     run(bench, verified, store)
     assert sorted(verified.prepared) == ["A", "fast", "slow"]
+    assert Counter(verified.ran) == {"A": 4, "fast": 4, "slow": 4}, "the first run on new data is not counted"
 
 
 def test_an_unhealthy_moment_in_the_middle_makes_the_run_invalid_and_it_is_taken_again(store: Store) -> None:
