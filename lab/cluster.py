@@ -20,6 +20,7 @@ from cephfit.lab.throttle import Throttle, find_throttle
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
 from cephfit.sweep.admin.rados_admin import RadosAdmin
+from cephfit.sweep.target_lock import TargetLock
 
 _PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "monmaptool", "losetup")
 
@@ -136,6 +137,7 @@ class Lab:
         Raises:
             InputError: there is none of this name.
             HostError: another process is working on it, or holds one of its devices open.
+            ClusterError: a sweep or a workload is running on it.
         """
         require_root("a lab")
         place = folder.resolve() if folder else registry.folder_of(name)
@@ -155,6 +157,8 @@ class Lab:
         with ExitStack() as stack:
             if place.is_dir():
                 stack.enter_context(registry.working_on(place))
+            if (place / "target").is_dir():
+                stack.callback(TargetLock(place / "target" / "lock", f"lab:{name}").release)
             if throttle is not None and record is not None:
                 remains.clear_forgotten([Path(device) for device in record.devices.values()], throttle)
             remains.remove_all(place, throttle)

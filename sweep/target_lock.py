@@ -24,7 +24,7 @@ class TargetLock:
             raise ClusterError(
                 f"another cephfit{f' (process {holder})' if holder else ''} is at work on this target",
                 where=target,
-                remedy="two sweeps at once would measure each other; wait for it or stop it",
+                remedy="wait for it, or stop it with Ctrl-C: two at once would measure each other",
             ) from None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)

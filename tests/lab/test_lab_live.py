@@ -24,6 +24,7 @@ from cephfit.lab.spec import DiskLimits, LabSpec
 from cephfit.lab.throttle import find_throttle
 from cephfit.protocols import Client
 from cephfit.sweep.admin.rados_admin import RadosAdmin
+from cephfit.sweep.target_lock import TargetLock
 
 pytestmark = [pytest.mark.root, pytest.mark.ceph]
 
@@ -329,6 +330,12 @@ def test_a_second_lab_its_accidents_and_its_end(
     (tmp_path / "mnt").mkdir()
     subprocess.run(["mount", str(device), str(tmp_path / "mnt")], check=True)
     processes.kill(processes.of_folder(folder))  # everything at once, the volume mounted
+    (folder / "target").mkdir(exist_ok=True)
+    sweeping = TargetLock(folder / "target" / "lock", "lab:second")
+    held = cephfit("lab", "down", "--name", "second")
+    assert (held.returncode, f"process {os.getpid()}" in held.stderr) == (2, True), "a sweep is at work on it"
+    assert folder.exists()
+    sweeping.release()
     gone = cephfit("lab", "down", "--name", "second", "--json")
     assert gone.returncode == 0, gone.stderr
     assert traces_of(folder) == []
