@@ -122,8 +122,10 @@ class ParquetReader(StreamReader):
                 "Parquet is read from its end, so not from a stream", where=stream.name, remedy="name a local file"
             )
         try:
+            with pq.ParquetFile(stream.path) as file:
+                columns = _columns(pa, file.schema_arrow, stream.name)
             with pq.ParquetFile(stream.path, read_dictionary=["op", "disk"]) as file:
-                yield from _batches(pa, file, stream.name)
+                yield from _batches(pa, file, columns, stream.name)
         except (pa.ArrowException, OSError) as error:
             raise InputError(
                 f"the Parquet file is damaged: {str(error).splitlines()[0]}",
@@ -132,8 +134,9 @@ class ParquetReader(StreamReader):
             ) from None
 
 
-def _batches(pa: Any, file: Any, where: str) -> Iterator[AccessBatch]:
-    kinds = {field.name: field.type for field in file.schema_arrow}
+def _columns(pa: Any, schema: Any, where: str) -> list[str]:
+    """The columns to read. Raises: InputError: one that is needed is not there."""
+    kinds = {field.name: field.type for field in schema}
     for name, kind in _NEEDED.items():
         found = kinds.get(name)
         if found is not None and pa.types.is_dictionary(found):
@@ -145,18 +148,16 @@ def _batches(pa: Any, file: Any, where: str) -> Iterator[AccessBatch]:
                 where=where,
                 remedy="write it with `cephfit trace convert`",
             )
-    columns = [c for c in (*_NEEDED, "latency_ns", "outstanding") if c in kinds]
-    aside = json.loads((file.schema_arrow.metadata or {}).get(_ASIDE.encode()) or _footer(file) or "{}")
+    return [c for c in (*_NEEDED, "latency_ns", "outstanding") if c in kinds]
+
+
+def _batches(pa: Any, file: Any, columns: list[str], where: str) -> Iterator[AccessBatch]:
+    aside = json.loads((file.metadata.metadata or {}).get(_ASIDE.encode(), b"{}"))
     numbers: dict[str, int] = {}
     for rows in file.iter_batches(batch_size=_ROWS, columns=columns):
         batch = _accesses(pa, rows, numbers, where, aside)
         aside = {}
         yield batch
-
-
-def _footer(file: Any) -> bytes | None:
-    metadata: dict[bytes, bytes] = file.metadata.metadata or {}
-    return metadata.get(_ASIDE.encode())
 
 
 def _accesses(pa: Any, rows: Any, numbers: dict[str, int], where: str, aside: dict[str, Any]) -> AccessBatch:
