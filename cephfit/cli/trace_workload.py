@@ -36,7 +36,7 @@ def command(
 ) -> None:
     """Run the workload once on the default configuration and record what its block device is asked to do.
 
-    Loading the data and starting up are not recorded. The volume stays prepared for `cephfit verify`.
+    Loading the data and starting up are not recorded. The volume stays, for the next run of this command.
     """
     from collections.abc import Iterator
     from contextlib import contextmanager
