@@ -3,6 +3,17 @@
 import re
 
 from cephfit.traces.delimited import DelimitedFormat
+from cephfit.traces.plain_lines import (
+    DECIMAL,
+    DECIMAL_OR_NOTHING,
+    DECIMAL_OR_WHOLE,
+    DIGITS,
+    HEXADECIMAL,
+    OP,
+    TEXT,
+    Field,
+    PlainLine,
+)
 from cephfit.units import LBN_NBYTES, NS_PER_MS, NS_PER_S, NS_PER_US
 
 _R, _W = frozenset({b"r"}), frozenset({b"w"})
@@ -27,6 +38,9 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         disk=(1, 2),
         latency=6,
         header=re.compile(rb"^\s*$|^Timestamp,", re.IGNORECASE),
+        plain=PlainLine(
+            (Field(DIGITS.kind, 16, 18), TEXT, DIGITS, OP, DIGITS, DIGITS, DIGITS), (b"Read",), (b"Write",)
+        ),
     ),
     DelimitedFormat(
         name="spc",
@@ -43,6 +57,7 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         reads=_R,
         writes=_W,
         disk=(0,),
+        plain=PlainLine((DIGITS, DIGITS, DIGITS, OP, DECIMAL_OR_WHOLE), (b"r", b"R"), (b"w", b"W"), padded=True),
     ),
     DelimitedFormat(
         name="alibaba",
@@ -61,6 +76,7 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         writes=_W,
         disk=(0,),
         header=re.compile(rb"^\s*$|^device_id,"),
+        plain=PlainLine((DIGITS, OP, DIGITS, DIGITS, DIGITS), (b"R",), (b"W",)),
     ),
     DelimitedFormat(
         name="tencent",
@@ -80,6 +96,8 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         disk=(4,),
         header=re.compile(rb"^\s*$|^Timestamp,", re.IGNORECASE),
         note="times are whole seconds: inter-arrival times below a second cannot be told",
+        plain=PlainLine((Field(DIGITS.kind, 9, 11), DIGITS, DIGITS, OP, DIGITS), (b"0",), (b"1",)),
+        lacks=("time: whole seconds; inter-arrival below a second and bursts cannot be told", "latency"),
     ),
     DelimitedFormat(
         name="systor17",
@@ -99,6 +117,7 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         disk=(3,),
         latency=1,
         header=re.compile(rb"^\s*$|^Timestamp,", re.IGNORECASE),
+        plain=PlainLine((DECIMAL, DECIMAL_OR_NOTHING, OP, DIGITS, DIGITS, DIGITS), (b"R",), (b"W",)),
     ),
     DelimitedFormat(
         name="fiu",
@@ -116,6 +135,7 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         reads=_R,
         writes=_W,
         disk=(-3, -2),
+        plain=PlainLine((DIGITS, DIGITS, TEXT, DIGITS, DIGITS, OP, DIGITS, DIGITS, HEXADECIMAL), (b"R",), (b"W",)),
     ),
     DelimitedFormat(
         name="mqsim",
@@ -133,6 +153,7 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         reads=frozenset({b"1"}),
         writes=frozenset({b"0"}),
         disk=(1,),
+        plain=PlainLine((DIGITS, DIGITS, DIGITS, DIGITS, OP), (b"1",), (b"0",)),
     ),
     DelimitedFormat(
         name="disksim",
@@ -149,6 +170,7 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         reads=frozenset({b"1"}),
         writes=frozenset({b"0"}),
         disk=(1,),
+        plain=PlainLine((DECIMAL, DIGITS, DIGITS, DIGITS, OP), (b"1",), (b"0",)),
     ),
     DelimitedFormat(
         name="blkreplay",
@@ -167,5 +189,11 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         writes=frozenset({b"w", b"ws", b"wm", b"wf"}),
         latency=5,
         header=re.compile(rb"^(?!\s*\d+\.\d+\s*;)"),
+        plain=PlainLine(
+            (DECIMAL, DIGITS, DIGITS, OP, DECIMAL_OR_WHOLE, DECIMAL_OR_WHOLE),
+            (b"R", b"RA", b"RS", b"RM"),
+            (b"W", b"WS", b"WM", b"WF"),
+            padded=True,
+        ),
     ),
 )

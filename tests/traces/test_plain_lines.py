@@ -1,0 +1,98 @@
+"""What the compiled loop reads from text is exactly what the line by line reader reads."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cephfit.errors import InputError
+from cephfit.traces import delimited
+from cephfit.traces.delimited import DelimitedFormat, DelimitedReader
+from cephfit.traces.delimited_formats import FORMATS
+
+PLAIN = [f for f in FORMATS if f.plain is not None]
+
+EXAMPLES = {
+    "msr": b"128166372003061629,usr,0,Read,7014609920,24576,41286",
+    "spc": b"0,303567,3584,w,0.026214",
+    "alibaba": b"3,W,126703644672,4096,1577808000000062",
+    "tencent": b"1538323200,12910952,128,0,1063",
+    "systor17": b"1456095600.000097,0.000241,R,0,36208607744,8192",
+    "fiu": b"4892441340987 4253 nfsd 508084552 8 W 6 0 3b1f3a6e8a1e4d1b",
+    "mqsim": b"4802 0 1310720 8 1",
+    "disksim": b"1.125000 0 1310720 8 1",
+    "blkreplay": b"0.000006521 ; 25704 ; 8 ; R ; 0.0 ; 0.000241",
+}
+
+
+def read(text: bytes, layout: DelimitedFormat, path: Path) -> Any:
+    """All rows and counts, or the error's text."""
+    path.write_bytes(text)
+    try:
+        batches = list(DelimitedReader(layout).batches(path))
+    except InputError as error:
+        return str(error)
+    columns = [
+        [getattr(b, name) for b in batches]
+        for name in ("time_ns", "op", "lbn", "nbytes", "disk", "latency_ns", "outstanding")
+    ]
+    rows = [
+        None if any(c is None for c in parts) else np.concatenate(parts).tolist() for parts in columns if parts
+    ]
+    return rows, [b.skipped for b in batches], [b.disks for b in batches][-1:]
+
+
+@st.composite
+def lines(draw: st.DrawFn, example: bytes) -> bytes:
+    """The example with a few of its bytes changed: digits mostly, sometimes anything."""
+    line = bytearray(example)
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(line) - 1))
+        if chr(line[at]).isdigit() and draw(st.integers(0, 3)):
+            line[at] = draw(st.sampled_from(b"0123456789"))
+        else:
+            line[at : at + draw(st.integers(0, 2))] = draw(
+                st.sampled_from([b"", b" ", b",", b".", b"9" * 12, b"\r", b"x"])
+            )
+    return bytes(line)
+
+
+@pytest.mark.parametrize("layout", PLAIN, ids=lambda f: f.name)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_both_ways_read_the_same(layout: DelimitedFormat, data: st.DataObject, tmp_path: Path) -> None:
+    example = EXAMPLES[layout.name]
+    found = data.draw(st.lists(st.one_of(st.just(example), lines(example)), min_size=1, max_size=12))
+    end = data.draw(st.sampled_from([b"\n", b"\r\n"]))
+    text = end.join(found) + data.draw(st.sampled_from([end, b""]))
+    plainly = read(text, layout, tmp_path / "trace")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delimited.DelimitedReader, "_fields", lambda _: None)
+        assert plainly == read(text, layout, tmp_path / "trace")
+
+
+@pytest.mark.parametrize("layout", PLAIN, ids=lambda f: f.name)
+def test_the_usual_line_is_plain(layout: DelimitedFormat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the loop would be of no use: only what names a new disk is looked at by Python."""
+    looked_at = []
+    slow = DelimitedReader._rows
+
+    def counted(reader: DelimitedReader, stream: Any, block: Any, *more: Any) -> Any:
+        looked_at.extend(block.lines)
+        return slow(reader, stream, block, *more)
+
+    monkeypatch.setattr(DelimitedReader, "_rows", counted)
+    read((EXAMPLES[layout.name] + b"\n") * 1000, layout, tmp_path / "trace")
+    assert len(looked_at) == (2 if layout.disk else 0)
+
+
+def test_thousands_of_disks_keep_their_numbers(tmp_path: Path) -> None:
+    layout = next(f for f in FORMATS if f.name == "alibaba")
+    text = b"".join(b"%d,W,%d,4096,%d\n" % (i * i % 3001, 4096 * i, 1577808000000062 + i) for i in range(20_000))
+    plainly = read(text, layout, tmp_path / "trace")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delimited.DelimitedReader, "_fields", lambda _: None)
+        assert plainly == read(text, layout, tmp_path / "trace")

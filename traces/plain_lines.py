@@ -1,0 +1,96 @@
+"""What the plain lines of a delimited format are: those that ``delimited_loop`` may read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces import delimited_loop as loop
+from cephfit.traces.columns import Accesses
+from cephfit.traces.delimited_loop import Fields
+from cephfit.traces.disk_table import DiskTable
+
+LBN_MAX = 1 << 54
+NBYTES_MAX = 1 << 40
+TIME_NS_MAX = 1 << 62
+
+_LINE_NBYTES = 16
+"""Room is made for lines of this length; where they are shorter, they are read in two goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field: a kind of ``delimited_loop`` and, of a number, its digits before the point."""
+
+    kind: int
+    least: int = 1
+    most: int = 18
+
+
+TEXT, OP, HEXADECIMAL = Field(loop.TEXT), Field(loop.OP), Field(loop.HEXADECIMAL)
+DIGITS, DECIMAL = Field(loop.DIGITS), Field(loop.DECIMAL)
+DECIMAL_OR_WHOLE = Field(loop.DECIMAL_OR_NOTHING)
+DECIMAL_OR_NOTHING = Field(loop.DECIMAL_OR_NOTHING, least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainLine:
+    """A line that needs no second look; every such line must be a row of its format.
+
+    Attributes:
+        fields: exactly these.
+        reads, writes: spellings of the op, up to 8 bytes each.
+        padded: white space may stand around fields.
+    """
+
+    fields: tuple[Field, ...]
+    reads: tuple[bytes, ...]
+    writes: tuple[bytes, ...]
+    padded: bool = False
+
+
+def fields_of(
+    plain: PlainLine,
+    *,
+    separator: bytes | None,
+    columns: Sequence[int | None],
+    disk: Sequence[int],
+    time_unit_ns: int,
+    time_origin: int = 0,
+    offset_unit: int,
+    length_unit: int,
+    time_max_ns: int = TIME_NS_MAX,
+) -> Fields:
+    """For the loop; ``columns`` are those of time, op, offset, length and latency."""
+    n = len(plain.fields)
+    m = max(len(plain.reads), len(plain.writes))
+    ops = np.zeros((2, m), np.int64)
+    for row, spellings in zip(ops, (plain.reads, plain.writes), strict=True):
+        row[: len(spellings)] = [loop.packed(s) for s in spellings]
+    return Fields(
+        separator=separator[0] if separator else 0,
+        padded=plain.padded,
+        kinds=np.array([f.kind for f in plain.fields], np.int64),
+        least_digits=np.array([f.least for f in plain.fields], np.int64),
+        most_digits=np.array([f.most for f in plain.fields], np.int64),
+        column=np.array([loop.NO_COLUMN if c is None else c % n for c in columns], np.int64),
+        disk=np.array([c % n for c in disk], np.int64),
+        ops=ops,
+        time_unit_ns=time_unit_ns,
+        time_origin=time_origin,
+        offset_unit=offset_unit,
+        length_unit=length_unit,
+        lbn_max=LBN_MAX,
+        nbytes_max=NBYTES_MAX,
+        time_max_ns=time_max_ns,
+    )
+
+
+def parse(fields: Fields, disks: DiskTable, block: NDArray[np.uint8], at: int) -> tuple[int, int, Accesses]:
+    """Read plain lines from byte ``at`` on: how many, the first byte after them, the rows."""
+    rows = Accesses.none().with_room((len(block) - at) // _LINE_NBYTES + 1)
+    n, end = loop.parse(
+        block, at, fields, disks.known, rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.disk, rows.latency_ns
+    )
+    return n, end, rows.cut(0, n)
