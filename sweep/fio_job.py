@@ -8,9 +8,14 @@ from cephfit import templates
 from cephfit.errors import InputError
 from cephfit.protocols import Client
 from cephfit.sweep.engine import CellRun
+from cephfit.units import MIB
 
 CONF_OPTION = "conf"
 """Not fio's own: path of the ceph.conf for ``ioengine=rbd``. fio has no option for it, librados a variable."""
+
+
+_OBJECT_NBYTES = 4 * MIB
+"""RBD's default object size."""
 
 
 def render_job(run: CellRun) -> str:
@@ -32,6 +37,21 @@ def render_warming(run: CellRun) -> str:
         InputError: as ``render_job``.
     """
     return _render("fio_warm.j2", run)
+
+
+def region_of(run: CellRun, client: Client) -> tuple[int, int]:
+    """Offset and size, in bytes, of the part of a client's volume that a measurement uses.
+
+    A short sequential run stays within an RBD object or two, and so on an OSD or two: which ones is luck that no
+    repeat would show if every repeat began at the same place. So each begins at a place of its own in the first
+    half of the volume, the same for all configurations of a round. Random runs use the whole volume.
+    """
+    base = int(client.fio_options.get("offset", 0))
+    if run.cell.pattern.is_random:
+        return base, client.nbytes
+    unit = max(run.cell.size.benchmark_nbytes, _OBJECT_NBYTES)
+    start = run.seeds[client.name] % (client.nbytes // 2 // unit + 1) * unit
+    return base + start, client.nbytes - start
 
 
 def ceph_conf(run: CellRun) -> str | None:
@@ -66,7 +86,8 @@ def _render(template: str, run: CellRun) -> str:
         cell=run.cell,
         clients=run.clients,
         seeds=run.seeds,
-        conf=CONF_OPTION,
+        own_options=(CONF_OPTION, "offset"),
+        regions={client.name: region_of(run, client) for client in run.clients},
         milliseconds=lambda seconds: round(seconds * 1000),
     )
 
