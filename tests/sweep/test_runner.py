@@ -283,7 +283,7 @@ def test_a_mistyped_option_ends_the_sweep_before_it_begins(small_text: str, stor
     sweep = parse_sweep(small_text.replace("bluestore_max_blob_size_hdd", "bluestore_max_blob_siez"), file="f")
     with pytest.raises(InputError) as caught:
         measure(sweep, TypingError(), store)
-    assert caught.value.where == "small:8, configuration blob"
+    assert caught.value.where == "sweep small, line 8, configuration blob"
     assert "did you mean bluestore_max_blob_size" in caught.value.remedy
     assert store.runs() == []
 
