@@ -124,7 +124,8 @@ class Footprint:
 
 
 def _has_level(blocks: NDArray[np.int64], level: int) -> NDArray[np.bool_]:
-    return (hashed(blocks) >> np.uint64(64 - level)) == 0
+    is_kept: NDArray[np.bool_] = (hashed(blocks) >> np.uint64(64 - level)) == 0
+    return is_kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ int64 and outstanding int32. What a trace tells beside its accesses is JSON in t
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,11 @@ _NEEDED = {"time_ns": "int64", "op": "string", "lbn": "int64", "nbytes": "int64"
 
 def _pyarrow() -> tuple[Any, Any]:
     try:
-        import pyarrow
-        import pyarrow.parquet
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
         raise HostError(
             "Parquet needs pyarrow, which is not installed", remedy="pip install 'cephfit[parquet]'"
         ) from None
-    return pyarrow, pyarrow.parquet
 
 
 def write_parquet(batches: Iterable[AccessBatch], path: Path) -> int:

@@ -136,7 +136,6 @@ class Portrait:
             Regions.of(lbn, nbytes),
             Scatter.of(time_ns, op, lbn, nbytes),
         )
-        grids = (time, fine_time, map_time, place)
         portrait_loop.count_over_time(
             unit,
             np.ascontiguousarray(op),
@@ -144,8 +143,8 @@ class Portrait:
             np.ascontiguousarray(nbytes),
             size_bins,
             _NO_TIMES if latency_ns is None else np.ascontiguousarray(latency_ns),
-            tuple(g.shift for g in grids),
-            tuple(g.origin for g in grids),
+            (time.shift, fine_time.shift, map_time.shift, place.shift),
+            (time.origin, fine_time.origin, map_time.origin, place.origin),
             found.series,
             found.fine,
             found.heat,

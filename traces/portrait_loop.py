@@ -49,8 +49,7 @@ def count_distances(
     n_before = len(before)
     for i in range(start, len(rows)):
         first = rows[i, FIRST]
-        closest = np.int64(0)
-        previous = np.int64(0)
+        closest = previous = 0
         for back in range(1, min(WINDOW, i + n_before) + 1):
             place = i - back
             last = rows[place, LAST] if place >= 0 else before[n_before + place]
@@ -59,7 +58,8 @@ def count_distances(
                 previous = distance
             if back == 1 or abs(distance) < abs(closest):
                 closest = distance
-        windowed[distance_table[min(max(closest - lowest, 0), len(distance_table) - 1)]] += 1
+        entry = int(min(max(closest - lowest, 0), len(distance_table) - 1))
+        windowed[distance_table[entry]] += 1
         if op >= 0:
             size_bin = size_bins[i]
             for measure in range(2):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -78,7 +78,7 @@ def command(
                 f"there is no picture {name!r} of it", where="--only", remedy=f"there are {', '.join(known)}"
             )
     names = list(only) or known
-    style = {"svg.hashsalt": "cephfit", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
+    style: Any = {"svg.hashsalt": "cephfit", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
     with matplotlib.rc_context(style):
         try:
             if kind == "html":
