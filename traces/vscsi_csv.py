@@ -5,19 +5,36 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.errors import InputError
+from cephfit.traces import plain_lines
+from cephfit.traces.disk_table import DiskTable
+from cephfit.traces.fast_lines import read_by_turns
+from cephfit.traces.plain_lines import DIGITS, OP, TEXT, PlainLine
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.stream import TraceStream
-from cephfit.traces.text import TextBlock, bad_line, text_blocks
-from cephfit.units import NS_PER_US
+from cephfit.traces.text import TextBlock, bad_line
+from cephfit.units import LBN_NBYTES, NS_PER_US
 
 _HEADER = re.compile(rb"^#?\s*(Vscsi Cmd Trace|Serial Number\s*,\s*IO Data Length)", re.IGNORECASE)
 _ROW = re.compile(rb"^\s*\d+\s*,\s*\d+\s*,\s*\d+\s*,\s*[A-Za-z][\w ()-]*,\s*\d+\s*,\s*\d+\s*$")
 _EXPECTED = "a vscsiStats command (serial number, bytes, SG entries, read or write, LBN, time in microseconds)"
 _LBN_MAX = 1 << 54
 _TIME_US_MAX = 1 << 52
+_SPELLINGS = ((b"read", b"READ", b"Read"), (b"write", b"WRITE", b"Write"))
+_FIELDS = plain_lines.fields_of(
+    PlainLine((TEXT, DIGITS, TEXT, OP, DIGITS, DIGITS), *_SPELLINGS, padded=True),
+    separator=b",",
+    columns=(5, 3, 4, 1, None),
+    disk=(),
+    time_unit_ns=NS_PER_US,
+    offset_unit=LBN_NBYTES,
+    length_unit=1,
+    time_max_ns=_TIME_US_MAX * NS_PER_US,
+)
+"""Lines that a compiled loop reads."""
 
 
 class VscsiCsvReader(StreamReader):
@@ -32,12 +49,25 @@ class VscsiCsvReader(StreamReader):
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         disks = (PurePath(stream.name).name,)
+        no_names = DiskTable()
         latest_us = 0
-        for block in text_blocks(stream):
+
+        def plain(block: NDArray[np.uint8], at: int) -> tuple[int, int, AccessBatch]:
+            nonlocal latest_us
+            n, end, rows = plain_lines.parse(_FIELDS, no_names, block, at)
+            if n:
+                latest_us = int(rows.time_ns[-1]) // NS_PER_US
+            return n, end, AccessBatch(rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.disk, disks)
+
+        def any_line(block: TextBlock) -> AccessBatch:
+            nonlocal latest_us
             batch = _batch(stream, block, disks, latest_us)
             if len(batch):
                 latest_us = int(batch.time_ns[-1]) // NS_PER_US
-            yield batch
+            return batch
+
+        for batches in read_by_turns(stream, plain, any_line):
+            yield from batches
 
 
 def _batch(stream: TraceStream, block: TextBlock, disks: tuple[str, ...], latest_us: int) -> AccessBatch:
