@@ -18,7 +18,7 @@ from cephfit.traces.text import TextBlock, bad_line, text_blocks
 from cephfit.units import LBN_NBYTES, NS_PER_S
 
 _EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
-_SUMMARY = re.compile(
+SUMMARY = re.compile(
     rb"^\s*$|^(CPU\s*\d+ \(|Total \(|Throughput|Events \(|Skips:|Input file |"
     rb"\s*(Reads|Read|Writes|Write|PC|IO|Timer|Allocation) [A-Za-z. ]*:)"
 )
@@ -40,7 +40,7 @@ class BlkparseTextReader(StreamReader):
         self.action = action
 
     def sniff(self, head: bytes) -> bool:
-        told = [line for line in head.splitlines()[:40] if not _SUMMARY.match(line)]
+        told = [line for line in head.splitlines()[:40] if not SUMMARY.match(line)]
         return bool(told) and _EVENT.match(told[0]) is not None
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
@@ -61,7 +61,7 @@ def _events(stream: TraceStream, block: TextBlock, action: bytes) -> BlockEvents
     for number, line in enumerate(block.lines, block.first):
         words = line.split(None, 11)
         if len(words) < 6 or b"," not in words[0] or not _EVENT.match(line):
-            if _SUMMARY.match(line):
+            if SUMMARY.match(line):
                 continue
             raise bad_line(stream, number, line, _EXPECTED, cut_off=block.cut_off and line is block.lines[-1])
         what = words[5]

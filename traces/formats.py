@@ -4,31 +4,57 @@ from collections.abc import Mapping
 
 from cephfit.errors import InputError
 from cephfit.traces import delimited_formats, vscsi_histogram
+from cephfit.traces.biosnoop import BiosnoopReader
+from cephfit.traces.blkparse_format import BlkparseFormatReader
 from cephfit.traces.blkparse_text import BlkparseTextReader
 from cephfit.traces.blktrace import BlktraceReader
+from cephfit.traces.block_events_text import BlockEventsTextReader
 from cephfit.traces.block_layer import Action
 from cephfit.traces.delimited import DelimitedReader
 from cephfit.traces.fio_iolog import FioIologReader
+from cephfit.traces.named_columns import NamedColumnsReader, layout_of
+from cephfit.traces.oracle_general import OracleGeneralReader
 from cephfit.traces.parquet import ParquetReader
+from cephfit.traces.qemu_events import QemuEventsReader
+from cephfit.traces.rbd_replay import RbdReplayReader
+from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.reader import StreamReader
+from cephfit.traces.strace import StraceReader
 from cephfit.traces.stream import TraceStream
 from cephfit.traces.vscsi_binary import VscsiBinaryReader
 from cephfit.traces.vscsi_csv import VscsiCsvReader
+from cephfit.traces.xperf import XperfReader
 
 HISTOGRAM = vscsi_histogram.NAME
 """The one format that has histograms instead of accesses."""
 
 
-def readers(action: Action = Action.QUEUE) -> tuple[StreamReader, ...]:
-    """One reader of each format with accesses, surest signs first."""
+def readers(
+    action: Action = Action.QUEUE,
+    options: ReadOptions = ReadOptions(),  # noqa: B008 - it is frozen
+) -> tuple[StreamReader, ...]:
+    """One reader of each format with accesses, surest signs first.
+
+    Raises:
+        InputError: an option is wrong.
+    """
     return (
         BlktraceReader(action),
         BlkparseTextReader(action),
         VscsiCsvReader(),
         FioIologReader(),
+        RbdReplayReader(),
         *(DelimitedReader(layout) for layout in delimited_formats.FORMATS),
+        BiosnoopReader(),
+        BlockEventsTextReader(action),
+        XperfReader(),
+        QemuEventsReader(),
+        StraceReader(),
         ParquetReader(),
         VscsiBinaryReader(),
+        OracleGeneralReader(options.assume_op),
+        NamedColumnsReader(layout_of(options.columns, options.assume_op) if options.columns else None),
+        BlkparseFormatReader(options.blkparse_format, action),
     )
 
 
@@ -69,8 +95,8 @@ def looks_like(head: bytes) -> str:
         first = head.lstrip().splitlines()[:1] or [b""]
         return f"looks like text that begins with {first[0][:60].decode('utf-8', 'replace')!r}"
     for magic, what in (
-        (b"\x28\xb5\x2f\xfd", "is compressed with zstd: decompress it first"),
-        (b"BZh", "is compressed with bzip2: decompress it first"),
+        (b"\x04\x22\x4d\x18", "is compressed with lz4: decompress it first"),
+        (b"PK\x03\x04", "is a zip archive: unpack it first"),
         (b"\x7fELF", "is a program"),
         (b"SQLite format", "is an SQLite database"),
     ):

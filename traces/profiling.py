@@ -14,14 +14,21 @@ from cephfit.errors import InputError
 from cephfit.profile import Profile
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
-from cephfit.traces import capture_record, formats, vscsi_histogram
+from cephfit.traces import capture_record, formats, remote, vscsi_histogram
+from cephfit.traces.blkparse_format import BlkparseFormatReader
 from cephfit.traces.blkparse_text import BlkparseTextReader
 from cephfit.traces.blktrace import UNNUMBERED, BlktraceReader
+from cephfit.traces.block_events_text import BlockEventsTextReader
 from cephfit.traces.block_layer import Action
 from cephfit.traces.describe import profile_of
 from cephfit.traces.portraits import Portraits
+from cephfit.traces.read_options import ReadOptions
+from cephfit.traces.reader import StreamReader
 from cephfit.traces.recording import PartialProfile
 from cephfit.traces.stream import STANDARD_INPUT, TraceStream
+
+_BLOCK_LAYER = (BlktraceReader, BlkparseTextReader, BlkparseFormatReader, BlockEventsTextReader)
+"""Readers of formats in which an access is several events, of which one counts."""
 
 _PER_CPU = re.compile(r"(?P<stem>.*)\.blktrace\.(?P<number>\d+)(?:\.gz)?")
 
@@ -91,12 +98,13 @@ def profile_files(
     parts: bool = False,
     full: bool = False,
     threshold: int = RANDOM_THRESHOLD_LBN,
+    options: ReadOptions | None = None,
     progress: Progress | None = None,
 ) -> Profile:
     """Read trace files as one profile.
 
     Args:
-        paths: files, folders of blktrace files, or ``-`` for standard input.
+        paths: files, folders of blktrace files, URLs, or ``-`` for standard input.
         format_name: as ``formats.titles`` names it; None: told by the content.
         action: which event of the block layer counts as an access.
         name: of the profile; None: from the first file.
@@ -105,24 +113,28 @@ def profile_files(
             each other, of different disks.
         full: describe the behaviour over time and place, too; it takes many times as long.
         threshold: LBN beyond which an access is random; another one than the default implies ``full``.
+        options: what the person says about the files.
         progress: told how many bytes were read.
 
     Raises:
         InputError: naming the file and the place in it.
+        HostError: a file is a URL, and what opens it is not installed.
     """
     progress = progress or Silence()
+    options = options or ReadOptions()
     recordings = recordings_of(paths)
     if not recordings:
         raise InputError("no trace was named", remedy="name one or more files")
     name = name or ("workload" if recordings[0].files[0] == STANDARD_INPUT else recordings[0].name)
     with ExitStack() as stack:
         opened = [[stack.enter_context(TraceStream(f)) for f in r.files] for r in recordings]
-        format_name = _one_format([s for streams in opened for s in streams], format_name)
+        format_name = _one_format([s for streams in opened for s in streams], options.format_name or format_name)
         if format_name == formats.HISTOGRAM:
             return vscsi_histogram.profile_of_histograms([s for streams in opened for s in streams], name=name)
         full = full or threshold != RANDOM_THRESHOLD_LBN
+        reader = next(r for r in formats.readers(action, options) if r.name == format_name)
         return _from_accesses(
-            recordings, opened, format_name, action, name, disks, parts, progress, threshold if full else None
+            recordings, opened, reader, action, name, disks, parts, progress, threshold if full else None
         )
 
 
@@ -159,7 +171,7 @@ def _one_format(streams: Sequence[TraceStream], asked: str | None) -> str:
 def _from_accesses(
     recordings: Sequence[Recording],
     opened: Sequence[Sequence[TraceStream]],
-    format_name: str,
+    reader: StreamReader,
     action: Action,
     name: str,
     disks: Sequence[str],
@@ -167,17 +179,18 @@ def _from_accesses(
     progress: Progress,
     threshold: int | None,
 ) -> Profile:
-    reader = next(r for r in formats.readers(action) if r.name == format_name)
     progress.start("reading the trace", _total_nbytes(recordings))
     total = PartialProfile()
     sources: list[dict[str, Any]] = []
-    notes: list[str] = [reader.note] if reader.note else []
+    notes: list[str] = []
+    lacks: dict[str, None] = {}
     durations: list[int] = []
     losses_known = True
     for recording, streams in zip(recordings, opened, strict=True):
         partial = PartialProfile()
         for counted in _counted(reader.read_together(streams), streams, progress, threshold):
             partial = partial.followed_by(counted)
+        lacks.update(dict.fromkeys(reader.lacks))
         captured = capture_record.of_files(recording.files)
         n_unnumbered = partial.events.pop(UNNUMBERED, 0)
         losses_known &= reader.tells_losses and (captured is not None or not n_unnumbered)
@@ -187,7 +200,7 @@ def _from_accesses(
         sources.append(
             {
                 "files": [str(f) for f in recording.files],
-                "format": format_name,
+                "format": reader.name,
                 "accesses": partial.n_accesses,
                 "duration_seconds": partial.duration_ns / 1e9,
             }
@@ -202,12 +215,14 @@ def _from_accesses(
         else:
             total = total.beside(partial, prefix=f"{recording.name}/")
     progress.done()
+    if reader.note:
+        notes.insert(0, reader.note)
     if total.lost:
         notes.append(f"the tracer lost {total.lost} events: all counts are too low")
-    return profile_of(
+    found = profile_of(
         total,
         name=name,
-        action=action.value if isinstance(reader, BlktraceReader | BlkparseTextReader) else "",
+        action=action.value if isinstance(reader, _BLOCK_LAYER) else "",
         sources=sources,
         duration_ns=sum(durations) if parts else max(durations),
         keep_upper=action is Action.QUEUE,
@@ -216,6 +231,7 @@ def _from_accesses(
         notes=notes,
         with_behaviour=threshold is not None,
     )
+    return replace(found, description={**found.description, "lacks": list(lacks)})
 
 
 def _counted(
@@ -240,7 +256,7 @@ def _renamed(partial: PartialProfile, disk: str) -> PartialProfile:
 
 def _total_nbytes(recordings: Sequence[Recording]) -> float | None:
     files = [f for r in recordings for f in r.files]
-    if STANDARD_INPUT in files:
+    if STANDARD_INPUT in files or any(remote.url_of(f) for f in files):
         return None
     return float(sum(f.stat().st_size for f in files))
 

@@ -1,22 +1,16 @@
 """Trace files as streams of bytes: decompressed on the way, with the place known for every error."""
 
-import gzip
-import io
-import lzma
 import sys
-import zlib
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 
 from cephfit.errors import InputError
+from cephfit.traces import compression, remote
 
 HEAD_NBYTES = 64 * 1024
 """How much of a file a format is told by."""
 
 STANDARD_INPUT = Path("-")
-
-_GZIP_MAGIC = b"\x1f\x8b"
-_XZ_MAGIC = b"\xfd7zXZ\0"
 
 
 class TraceStream:
@@ -30,13 +24,18 @@ class TraceStream:
     def __init__(self, path: Path) -> None:
         """Raises:
         InputError: the file cannot be opened.
+        HostError: it is a URL, and what opens it is not installed.
         """
         self.path = path
-        self.name = "standard input" if path == STANDARD_INPUT else str(path)
+        url = None if path == STANDARD_INPUT else remote.url_of(path)
+        self.name = remote.shown(url) if url else "standard input" if path == STANDARD_INPUT else str(path)
         self.offset = 0
         self._ahead = b""
+        self._is_compressed = False
         try:
-            self._raw: BinaryIO = sys.stdin.buffer if path == STANDARD_INPUT else path.open("rb")
+            self._raw: BinaryIO = (
+                remote.open_url(url) if url else sys.stdin.buffer if path == STANDARD_INPUT else path.open("rb")
+            )
         except OSError as error:
             raise InputError(
                 f"the trace cannot be read: {error.strerror}",
@@ -44,8 +43,9 @@ class TraceStream:
                 remedy="name an existing file that you may read",
             ) from None
         self._source: BinaryIO = self._raw
-        start = self._read_fully(len(_XZ_MAGIC))
-        decompressed = _decompressed(start, self._raw)
+        start = self._read_fully(compression.MAGIC_NBYTES)
+        decompressed = compression.decompressed(start, self._raw)
+        self._is_compressed = decompressed is not None
         if decompressed is None:
             self._ahead = start
         else:
@@ -78,6 +78,27 @@ class TraceStream:
         self.offset += len(block)
         return block
 
+    def readinto(self, buffer: memoryview) -> int:
+        """As ``read``, into a buffer that may be used again and again; returns how many bytes it got.
+
+        Raises:
+            InputError: as ``read``.
+        """
+        if self._is_compressed:
+            block = self.read(len(buffer))
+            buffer[: len(block)] = block
+            return len(block)
+        n = min(len(self._ahead), len(buffer))
+        buffer[:n] = self._ahead[:n]
+        self._ahead = self._ahead[n:]
+        try:
+            while n < len(buffer) and (more := self._raw.readinto(buffer[n:])):  # type: ignore[attr-defined]
+                n += more
+        except OSError as error:
+            raise InputError(f"the trace cannot be read: {error.strerror or error}", where=self.name) from None
+        self.offset += n
+        return n
+
     def consumed(self) -> int:
         """Bytes of the file itself that were read, for a progress display."""
         return self._raw.tell() if self._raw.seekable() else self.offset
@@ -87,44 +108,23 @@ class TraceStream:
         while nbytes > 0:
             try:
                 part = self._source.read(nbytes)
-            except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+            except compression.DAMAGED as error:
                 place = self.offset + len(self._ahead) + sum(map(len, parts))
                 raise InputError(
                     f"the compressed trace is damaged or cut off: {error}",
                     where=f"{self.name}, decompressed byte {place}",
-                    remedy="copy the file again, or decompress what is left of it with `gzip -dc` or `xz -dc`",
+                    remedy="copy the file again, or decompress what is left of it with `gzip -dc`, `xz -dc` ...",
                 ) from None
             except OSError as error:
+                if error.errno is None and self._is_compressed:  # bz2's way to say it
+                    raise InputError(
+                        f"the compressed trace is damaged: {error}",
+                        where=f"{self.name}, decompressed byte {self.offset + len(self._ahead)}",
+                        remedy="copy the file again",
+                    ) from None
                 raise InputError(f"the trace cannot be read: {error.strerror or error}", where=self.name) from None
             if not part:
                 break
             parts.append(part)
             nbytes -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _decompressed(start: bytes, rest: BinaryIO) -> BinaryIO | None:
-    """What the file that begins with ``start`` holds, if it is compressed."""
-    whole = io.BufferedReader(_Rejoined(start, rest))
-    if start.startswith(_GZIP_MAGIC):
-        return cast(BinaryIO, gzip.GzipFile(fileobj=whole))
-    if start == _XZ_MAGIC:
-        return cast(BinaryIO, lzma.open(whole))
-    return None
-
-
-class _Rejoined(io.RawIOBase):
-    """A file whose first bytes were read already."""
-
-    def __init__(self, start: bytes, rest: BinaryIO) -> None:
-        self._start = start
-        self._rest = rest
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        block = self._start[: len(buffer)] or self._rest.read(len(buffer))
-        self._start = self._start[len(buffer) :]
-        buffer[: len(block)] = block
-        return len(block)

@@ -15,6 +15,7 @@ from cephfit.cli import (
 )
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.cli.trace_place import trace_place
+from cephfit.cli.trace_reading import read_options, reading_options
 from cephfit.profile import Profile
 from cephfit.units import format_nbytes, format_seconds
 
@@ -48,6 +49,7 @@ for _module in (
     show_default=True,
     help="Block layer event that counts as an access: Q as the application queued it, D as the device got it.",
 )
+@reading_options
 @click.option("--disk", "disks", multiple=True, help="Count this disk only (several: give it again).")
 @click.option("--parts", is_flag=True, help="The files are consecutive parts of one trace, in this order.")
 @click.option(
@@ -74,6 +76,9 @@ def profile(
     files: tuple[Path, ...],
     format_name: str | None,
     action: str,
+    assume_op: str | None,
+    columns: str | None,
+    blkparse_format: str | None,
     disks: tuple[str, ...],
     parts: bool,
     describe: str,
@@ -84,13 +89,17 @@ def profile(
 ) -> None:
     """Read traces and count accesses per size bin, op and randomness.
 
-    FILE is a trace (also compressed with gzip or xz), - for standard input, a folder with blktrace's files, or
-    their base name. Files of several disks are counted beside each other; those of one recording (blktrace: one
-    for each CPU) are merged.
+    FILE is a trace (also compressed with gzip, xz, bzip2 or zstd), a URL (s3://, http:// ...: install
+    cephfit[remote]), - for standard input, a folder with blktrace's files, or their base name. Files of several
+    disks are counted beside each other; those of one recording (blktrace: one for each CPU) are merged.
 
-    Formats: blktrace (raw files, blkparse -d dumps), blkparse (default text), vscsi-csv and vscsi-binary
-    (vscsiStats command traces), vscsi-histogram (vscsiStats -p all -c), fio-iolog, and those of published traces:
-    msr, spc, alibaba, tencent, systor17, fiu, mqsim, disksim, blkreplay.
+    Formats, told by content: blktrace (raw files, blkparse -d dumps), blkparse (default text), block-events
+    (perf script, trace-cmd), biosnoop, vscsi-csv and vscsi-binary (vscsiStats command traces), vscsi-histogram
+    (vscsiStats -p all -c), fio-iolog, strace, qemu, rbd-replay, xperf, and those of published traces: msr, spc,
+    alibaba, tencent, systor17, fiu, mqsim, disksim, blkreplay, oracle-general. What a format does not say is
+    told with the profile.
+
+    A file of another layout is read with --columns, the text of blkparse -f with --blkparse-format.
     """
     from cephfit.errors import InputError
     from cephfit.traces import profile_files
@@ -106,6 +115,7 @@ def profile(
             parts=parts,
             full=describe == "full",
             threshold=threshold,
+            options=read_options(assume_op, columns, blkparse_format),
             progress=progress,
         )
     if output is not None:
@@ -162,6 +172,8 @@ def print_summary(found: Profile) -> None:
     skipped = about.get("skipped", {})
     if skipped:
         click.echo("no accesses, skipped: " + ", ".join(f"{n} {reason}" for reason, n in skipped.items()))
+    for missing in about.get("lacks", []):
+        click.echo(f"the trace does not say: {missing}")
     for note in about.get("notes", []):
         click.echo(f"note: {note}")
 

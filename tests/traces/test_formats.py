@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 from test_blkparse_text import TEXT
 from test_delimited import DELIMITED
 from test_fio_iolog import VERSION_3
+from test_more_formats import BIOSNOOP, QEMU_LOG, STRACE, TRACE_CMD, XPERF, rbd_replay
 from test_vscsi import CSV, TWO, histogram_csv, record_1, record_2
 from trace_maker import Event, mixed_workload, packed, write
 
 from cephfit.errors import InputError
 from cephfit.traces import formats, profile_files
+
+BLOCK_EVENTS = TRACE_CMD.replace("block_rq_issue:  ", "block_bio_queue: ")
+BLOCK_EVENTS = BLOCK_EVENTS.replace(" 4096 ()", "").replace(" 8192 ()", "")
 
 WHOLE = {
     "blktrace": packed(mixed_workload(20)),
@@ -24,6 +28,12 @@ WHOLE = {
     "vscsi-binary-2": b"".join(record_2(0x28 + 2 * (i % 2), 8 * i) for i in range(20)),
     "vscsi-histogram": histogram_csv(TWO).encode(),
     "fio-iolog": VERSION_3.encode(),
+    "biosnoop": BIOSNOOP.encode(),
+    "block-events": BLOCK_EVENTS.encode(),
+    "qemu": QEMU_LOG.encode(),
+    "strace": STRACE.encode(),
+    "xperf": XPERF.encode(),
+    "rbd-replay": rbd_replay(),
     **{name: text.encode() for name, text in DELIMITED.items()},
 }
 
@@ -44,7 +54,7 @@ def test_content_tells_the_format(tmp_path: Path, name: str) -> None:
         (b"hello\nworld\n" * 99, "looks like text that begins with 'hello'"),
         (b"\x7fELF" + bytes(range(256)), "is a program"),
         (bytes(range(256)) * 3, "looks like binary data that begins with 00 01 02"),
-        (b"\x28\xb5\x2f\xfd\0\1\2", "compressed with zstd"),
+        (b"\x28\xb5\x2f\xfd\0\1\2", "damaged or cut off"),
         (b"\xfd7zXZ\0\1\2", "damaged or cut off"),
     ],
 )

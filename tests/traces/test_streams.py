@@ -1,0 +1,105 @@
+"""Where traces come from: compressed, through HTTP, from any store that fsspec knows."""
+
+import bz2
+import gzip
+import http.server
+import lzma
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from cephfit.errors import InputError
+from cephfit.traces import profile_files
+
+ROWS = "".join(f"{i},{'RW'[i % 2]},{4096 * i},4096,{1000 * i}\n" for i in range(5000)).encode()
+
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "xz": lzma.compress,
+    "bzip2": bz2.compress,
+    "zstd": zstandard.compress,
+    "zstd-frames": lambda b: zstandard.compress(b[:999]) + zstandard.compress(b[999:]),
+}
+
+
+@pytest.mark.parametrize("name", COMPRESSIONS)
+def test_compressed(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "no telling name"
+    path.write_bytes(COMPRESSIONS[name](ROWS))
+    assert profile_files([path]).n_accesses == 5000
+
+
+@pytest.mark.parametrize("name", COMPRESSIONS)
+def test_compressed_and_cut_off(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(COMPRESSIONS[name](ROWS)[:-20])
+    with pytest.raises(InputError, match="damaged") as caught:
+        profile_files([path])
+    assert "decompressed byte" in caught.value.where
+
+
+def test_a_zstd_file_made_to_fill_the_memory_is_read_block_by_block(tmp_path: Path) -> None:
+    """1 GiB of blanks in some 30 KB: refused as no trace without being held."""
+    import resource
+
+    packer = zstandard.ZstdCompressor(level=1).compressobj()
+    path = tmp_path / "t"
+    with path.open("wb") as file:
+        for _ in range(1 << 10):
+            file.write(packer.compress(b" " * (1 << 20)))
+        file.write(packer.flush())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError):
+        profile_files([path])
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    pytest.importorskip("fsspec")
+    pytest.importorskip("aiohttp")
+    (tmp_path / "plain").write_bytes(ROWS)
+    (tmp_path / "packed").write_bytes(zstandard.compress(ROWS))
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("name", ["plain", "packed"])
+def test_through_http(server: str, name: str) -> None:
+    found = profile_files([Path(f"{server}/{name}")])
+    assert found.n_accesses == 5000
+    assert found.name == name
+
+
+def test_what_the_server_does_not_have(server: str) -> None:
+    with pytest.raises(InputError, match="cannot be read") as caught:
+        profile_files([Path(f"{server}/none")])
+    assert caught.value.where == f"{server}/none"
+
+
+def test_a_password_in_the_address_is_not_shown(server: str) -> None:
+    with pytest.raises(InputError) as caught:
+        profile_files([Path(f"{server.replace('//', '//me:secret@')}/none")])
+    assert "secret" not in str(caught.value)
+
+
+def test_any_store_of_fsspec() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    with fsspec.open("memory://cephfit-test/trace.gz", "wb") as file:
+        file.write(gzip.compress(ROWS))
+    assert profile_files([Path("memory://cephfit-test/trace.gz")]).n_accesses == 5000
+
+
+def test_an_unknown_kind_of_address() -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(InputError, match="cannot be read"):
+        profile_files([Path("nosuchstore://bucket/trace")])
