@@ -153,10 +153,11 @@ def _columns(pa: Any, schema: Any, where: str) -> list[str]:
 def _batches(pa: Any, file: Any, columns: list[str], where: str) -> Iterator[AccessBatch]:
     aside = json.loads((file.metadata.metadata or {}).get(_ASIDE.encode(), b"{}"))
     numbers: dict[str, int] = {}
-    for rows in file.iter_batches(batch_size=_ROWS, columns=columns):
-        batch = _accesses(pa, rows, numbers, where, aside)
-        aside = {}
-        yield batch
+    for group in range(file.num_row_groups):  # all at once would hold more the larger the file is
+        for rows in file.iter_batches(batch_size=_ROWS, row_groups=[group], columns=columns, use_threads=False):
+            batch = _accesses(pa, rows, numbers, where, aside)
+            aside = {}
+            yield batch
 
 
 def _accesses(pa: Any, rows: Any, numbers: dict[str, int], where: str, aside: dict[str, Any]) -> AccessBatch:
