@@ -84,16 +84,6 @@ def size_bin(name: str, *, where: str = "") -> SizeBin:
     raise InputError(f"{name!r} is not a size bin", where=where, remedy=f"the size bins are {names}")
 
 
-def size_bin_of(nbytes: int) -> SizeBin:
-    """The bin that an access of ``nbytes`` (> 0) belongs to."""
-    if nbytes <= 0:
-        raise ValueError(f"an access has a positive size, not {nbytes}")
-    for candidate in SIZE_BINS:
-        if candidate.upper_inclusive is None or nbytes <= candidate.upper_inclusive:
-            return candidate
-    raise AssertionError("the last bin has no upper bound")
-
-
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One of the 20 baselines: a size bin and a pattern."""

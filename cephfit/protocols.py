@@ -165,6 +165,17 @@ class JudgesConfigurations(Protocol):
         """
 
 
+@runtime_checkable
+class WarnsOfSettings(Protocol):
+    """What a Target can do besides: say which settings it takes but never reads."""
+
+    def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """Name of each configuration with such settings, one sentence per setting; changes nothing.
+
+        They are measured all the same; the run keeps the sentences, and reports show them.
+        """
+
+
 class Workload(Protocol):
     """A real workload, run on a client's volume to verify a prediction."""
 

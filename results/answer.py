@@ -80,6 +80,8 @@ def caveats_of(findings: Findings, troubles: int) -> tuple[str, ...]:
                 "measured figures with care."
             )
         caveats += assessment.notes
+    for name, sentences in findings.run.facts.get("without_effect", {}).items():
+        caveats.append(f"Configuration {name} has settings that nothing here reads: {'; '.join(sentences)}.")
     if troubles:
         caveats.append(f"{words.count(troubles, 'sample')} did not count; the list below says which and why.")
     if not findings.run.finished:

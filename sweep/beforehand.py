@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from cephfit.configuration import Partition
 from cephfit.errors import InputError
-from cephfit.protocols import JudgesConfigurations, Target
+from cephfit.protocols import JudgesConfigurations, Target, WarnsOfSettings
 from cephfit.sweep.catalogue import unknown_option
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.removed_options import FILESTORE_PREFIXES, REMOVED_OPTIONS
@@ -35,6 +35,11 @@ def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]
                         remedy=hint or "see `ceph config ls` for the options there are",
                     )
     return found
+
+
+def without_effect_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
+    """Configurations with settings that the target takes but never reads, such as FileStore's on BlueStore."""
+    return target.without_effect(sweep.configurations) if isinstance(target, WarnsOfSettings) else {}
 
 
 def _line_of(key: str, text: str) -> int:

@@ -17,7 +17,7 @@ from cephfit.protocols import Progress, Target
 from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample, SampleKey, State
-from cephfit.sweep.beforehand import unsupported_by
+from cephfit.sweep.beforehand import unsupported_by, without_effect_by
 from cephfit.sweep.engine import BringsEngine, CellRun, Engine
 from cephfit.sweep.fio import FioEngine
 from cephfit.sweep.health_watch import HealthWatch, wait_until_healthy
@@ -71,6 +71,10 @@ def run_sweep(
     engine = engine or engine_of(target)
     facts = _facts(target, engine)
     unsupported = unsupported_by(target, sweep)
+    if idle := without_effect_by(target, sweep):
+        facts["without_effect"] = {name: list(sentences) for name, sentences in idle.items()}
+        for name, sentences in idle.items():
+            progress.note(f"configuration {name}: {'; '.join(sentences)}")
     if resume is None:
         run = _new_run(sweep, target, facts)
         store.add_run(run)

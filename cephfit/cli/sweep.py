@@ -55,7 +55,7 @@ def plan(file: str, target_text: str | None, store: str | None, as_json: bool) -
     """Show what a sweep would do, and how long it would take."""
     from cephfit.cli.sweep_text import plan_document, print_plan
     from cephfit.results.store import Store
-    from cephfit.sweep.beforehand import unsupported_by
+    from cephfit.sweep.beforehand import unsupported_by, without_effect_by
     from cephfit.sweep.file import find_sweep, read_sweep
     from cephfit.sweep.plan import ASSUMED_TIMES
     from cephfit.sweep.step_times import times_of
@@ -69,7 +69,7 @@ def plan(file: str, target_text: str | None, store: str | None, as_json: bool) -
         target = open_target(target_text, for_change=False)
         try:
             unsupported = unsupported_by(target, sweep)
-            warnings = target.without_effect(sweep.configurations) if hasattr(target, "without_effect") else {}
+            warnings = without_effect_by(target, sweep)
             name = target.name
         finally:
             target.close()

@@ -244,6 +244,16 @@ def test_an_unfinished_run_says_so(findings: Findings) -> None:
     assert any("not finished" in caveat for caveat in report.caveats)
 
 
+def test_settings_that_nothing_reads_are_told(findings: Findings) -> None:
+    """Else a FileStore option on BlueStore would pass for one that was tried and did not matter."""
+    facts = {**findings.run.facts, "without_effect": {"one-copy": ["filestore_op_threads is FileStore's"]}}
+    report = report_of(replace(findings, run=replace(findings.run, facts=facts)), made_ns=0)
+    assert (
+        "Configuration one-copy has settings that nothing here reads: filestore_op_threads is FileStore's."
+        in report.caveats
+    )
+
+
 def test_markdown_tables_are_tables(findings: Findings) -> None:
     text = to_markdown(report_of(findings, made_ns=0))
     assert text.splitlines()[2].startswith("**For the workload pgbench, configuration hybrid is predicted")
