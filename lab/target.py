@@ -309,7 +309,7 @@ class LabTarget:
                 raise ClusterError(
                     f"not healthy {when}, for {_HEALTHY_SECONDS:.0f} s: {'; '.join(health.reasons)}",
                     where=self.name,
-                    remedy=f"`cephfit lab status --name {self._lab.name}` names dead daemons; their logs are in the lab's folder",
+                    remedy=f"see `cephfit lab status --name {self._lab.name}`, and the logs in the lab's folder",
                 )
             time.sleep(0.1)
 
