@@ -8,13 +8,16 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.errors import InputError
+from cephfit.traces import blkparse_loop
 from cephfit.traces.block_layer import Action, BlockEvents, accesses_of, device_number
+from cephfit.traces.fast_lines import read_by_turns
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.stream import TraceStream
-from cephfit.traces.text import TextBlock, bad_line, text_blocks
+from cephfit.traces.text import TextBlock, bad_line
 from cephfit.units import LBN_NBYTES, NS_PER_S
 
 _EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
@@ -26,6 +29,8 @@ SUMMARY = re.compile(
 
 _SECTORS_MAX = 1 << 54
 _NBYTES_MAX = 1 << 40
+_LINE_NBYTES = 40
+"""Room is made for lines of this length; where they are shorter, they are read in two goes."""
 _EXPECTED = "a line of blkparse's default format"
 
 
@@ -44,7 +49,45 @@ class BlkparseTextReader(StreamReader):
         return bool(told) and _EVENT.match(told[0]) is not None
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        return accesses_of(_events(stream, block, self.action.encode()) for block in text_blocks(stream))
+        action = self.action.encode()
+
+        def plain(block: NDArray[np.uint8], at: int) -> tuple[int, int, BlockEvents]:
+            return _plain_events(block, at, action[0])
+
+        def any_line(block: TextBlock) -> BlockEvents:
+            return _events(stream, block, action)
+
+        return accesses_of(_joined(parts) for parts in read_by_turns(stream, plain, any_line))
+
+
+def _joined(parts: list[BlockEvents]) -> BlockEvents:
+    if len(parts) == 1:
+        return parts[0]
+    return BlockEvents.joined(parts, np.arange(sum(len(p.time_ns) for p in parts)))
+
+
+def _plain_events(block: NDArray[np.uint8], at: int, action: int) -> tuple[int, int, BlockEvents]:
+    """Read plain lines from byte ``at`` on: how many, the first byte after them, and what they held."""
+    room = (len(block) - at) // _LINE_NBYTES + 1
+    numbers = np.empty((4, room), np.int64)
+    rows = blkparse_loop.Rows(np.empty(room, bool), numbers[0], np.empty(room, np.uint8), *numbers[1:])
+    names = np.zeros(blkparse_loop.N_NAMES, np.int64)
+    skipped = np.zeros(len(blkparse_loop.REASONS), np.int64)
+    pairs = np.zeros((blkparse_loop.MAX_PAIRS, 2), np.int64)
+    n, n_lines, end, n_pairs = blkparse_loop.parse(block, at, action, rows, names, skipped, pairs)
+    seen = {
+        bytes(x for x in (int(i) % 128, int(i) // 128) if x).decode(): int(names[i]) for i in names.nonzero()[0]
+    }
+    return (
+        n_lines,
+        end,
+        BlockEvents(
+            *(column[:n] for column in rows),
+            skipped={r: int(k) for r, k in zip(blkparse_loop.REASONS, skipped, strict=True) if k},
+            events=seen,
+            stacked=frozenset((int(a), int(b)) for a, b in pairs[:n_pairs]),
+        ),
+    )
 
 
 def _events(stream: TraceStream, block: TextBlock, action: bytes) -> BlockEvents:

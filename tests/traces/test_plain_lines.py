@@ -9,11 +9,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cephfit.errors import InputError
-from cephfit.traces import delimited
+from cephfit.traces import blkparse_text, delimited
+from cephfit.traces.blkparse_text import BlkparseTextReader
+from cephfit.traces.block_layer import BlockEvents
 from cephfit.traces.delimited import DelimitedFormat, DelimitedReader
 from cephfit.traces.delimited_formats import FORMATS
 
 PLAIN = [f for f in FORMATS if f.plain is not None]
+
+NO_NUMBERS = np.empty(0, np.int64)
+NO_EVENTS = BlockEvents(
+    NO_NUMBERS.astype(bool), NO_NUMBERS, NO_NUMBERS.astype(np.uint8), NO_NUMBERS, NO_NUMBERS, NO_NUMBERS
+)
 
 EXAMPLES = {
     "msr": b"128166372003061629,usr,0,Read,7014609920,24576,41286",
@@ -96,3 +103,51 @@ def test_thousands_of_disks_keep_their_numbers(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delimited.DelimitedReader, "_fields", lambda _: None)
         assert plainly == read(text, layout, tmp_path / "trace")
+
+
+BLKPARSE = [
+    b"  8,0    3        1     0.000000000   697  Q  WS 223490 + 8 [kjournald]",
+    b"  8,0    3        2     0.000001829   697  G   R 223490 + 8 [a b]",
+    b"253,1    0       12     1.000004000     0  C   W 223490 + 8 [0]",
+    b"  8,0    3        3     0.000003000   697  A   W 223490 + 8 <- (253,1) 1024",
+    b"  8,0    3        4     0.000003100   697  Q  FN [kworker/1:1]",
+    b"  8,0    3        5     0.000003200   697  Q  DS 2048 + 64 [fstrim]",
+    b"  8,0    3        6     0.000003300   697  Q   R 36 (12 00 00 00 24 00 ..) [udevd]",
+    b"  8,0    3        7     0.000003400   697  C   R (12 00 00) [0]",
+    b"  8,0    3        8     0.000003500   697  U   N [x] 1",
+    b"  8,0    3        9     0.000003600     0  m   N cfq697 insert",
+    b"  8,0    3       10     0.000003700   697 UT   N [x] 1",
+    b"  8,0    3       11     0.000003800   697  C  WS 223490 [0]",
+    b"  8,0    3       12     0.000003900   697  Q   W 223490 + 0 [x]",
+]
+
+
+def read_blkparse(path: Path) -> Any:
+    try:
+        found = list(BlkparseTextReader().batches(path))
+    except InputError as error:
+        return str(error)
+    rows = [
+        np.concatenate([np.empty(0), *(getattr(b, name) for b in found)]).tolist()
+        for name in ("time_ns", "op", "lbn", "nbytes", "disk")
+    ]
+    return rows, [(b.skipped, b.events, b.stacked, b.disks) for b in found]
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_blkparse_both_ways(data: st.DataObject, tmp_path: Path) -> None:
+    usual = st.sampled_from(BLKPARSE)
+    found = data.draw(st.lists(st.one_of(usual, usual.flatmap(lines)), min_size=1, max_size=12))
+    path = tmp_path / "trace"
+    path.write_bytes(b"\n".join(found) + data.draw(st.sampled_from([b"\n", b""])))
+    plainly = read_blkparse(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blkparse_text, "_plain_events", lambda block, at, action: (0, at, NO_EVENTS))
+        assert plainly == read_blkparse(path)
+
+
+def test_usual_lines_of_blkparse_are_plain() -> None:
+    text = np.frombuffer(b"".join(line + b"\n" for line in BLKPARSE), np.uint8)
+    n_lines, end, _ = blkparse_text._plain_events(text, 0, ord("Q"))
+    assert (n_lines, end) == (len(BLKPARSE), len(text))
