@@ -16,7 +16,7 @@ from cephfit.traces.block_layer import Action, BlockEvents, accesses_of
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.stream import TraceStream
 
-_BLOCK_NBYTES = 8 << 20
+_BLOCK_NBYTES = 4 << 20
 """Bytes held of all files of one recording together."""
 _MAX_PAYLOAD = 1 << 16
 
@@ -89,26 +89,30 @@ def _stretches(stream: TraceStream, block_nbytes: int, wanted: int) -> Iterator[
             raise _no_record(stream, 0)
         return
     found = _nothing_found()
-    rest = b""
-    while fresh := stream.read(block_nbytes):
-        rest = rest + fresh if rest else fresh
-        while rest:
-            columns = _columns(len(rest) // layout.nbytes + 1)
-            n, end, state, _ = blktrace_loop.scan(np.frombuffer(rest, np.uint8), layout, wanted, columns, found)
+    block = np.empty(_MAX_PAYLOAD + layout.nbytes + block_nbytes, np.uint8)
+    view = memoryview(block)
+    end = 0  # of what is in the block and not read as records yet
+    while fresh := stream.readinto(view[end : end + block_nbytes]):
+        at, end = 0, end + fresh
+        while at < end:
+            columns = _columns((end - at) // layout.nbytes + 1)
+            n, nbytes, state, _ = blktrace_loop.scan(block[at:end], layout, wanted, columns, found)
+            at += nbytes
             broken = state == blktrace_loop.BROKEN
-            note = _LOSS_NOTE.match(rest, end) if broken else None
+            note = _LOSS_NOTE.match(view[at:end]) if broken else None
             yield _stretch(columns, n, found, lost=int(note[1] or 1) if note else 0)
             if note:
-                rest = rest[note.end() :]
+                at += note.end()
                 continue
-            rest = rest[end:]
-            if broken and not (rest.startswith(_LOSS_NOTE_BEGINS) and len(rest) < _LOSS_NOTE_NBYTES):
-                raise _no_record(stream, stream.offset - len(rest))
+            if broken and not (bytes(view[at : at + 4]) == _LOSS_NOTE_BEGINS and end - at < _LOSS_NOTE_NBYTES):
+                raise _no_record(stream, stream.offset - (end - at))
             break
-    if rest:
+        block[: end - at] = block[at:end]
+        end -= at
+    if end:
         raise InputError(
-            f"the trace is cut off within a record ({len(rest)} bytes of it are there)",
-            where=f"{stream.name}, byte {stream.offset - len(rest)}",
+            f"the trace is cut off within a record ({end} bytes of it are there)",
+            where=f"{stream.name}, byte {stream.offset - end}",
             remedy="copy the file again, or cut it at this byte and profile what is there",
         )
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.compiled import compiled
+from cephfit.traces.unaligned import half, long, word
 
 WHOLE, BROKEN = range(2)
 """How a block ended: with a whole record or within one, or with something that is no record."""
@@ -75,38 +76,6 @@ class Found(NamedTuple):
 N_PAIRS, N_LOST, LATEST_NS, N_UNNUMBERED = range(4)
 
 
-@inlined
-def _half(block: NDArray[np.uint8], at: int, big_endian: bool) -> int:
-    first, second = np.int64(block[at]), np.int64(block[at + 1])
-    return first << 8 | second if big_endian else second << 8 | first  # type: ignore[return-value]
-
-
-@inlined
-def _word(block: NDArray[np.uint8], at: int, big_endian: bool) -> int:
-    if big_endian:
-        word = (
-            np.int64(block[at]) << 24
-            | np.int64(block[at + 1]) << 16
-            | np.int64(block[at + 2]) << 8
-            | np.int64(block[at + 3])
-        )
-    else:
-        word = (
-            np.int64(block[at])
-            | np.int64(block[at + 1]) << 8
-            | np.int64(block[at + 2]) << 16
-            | np.int64(block[at + 3]) << 24
-        )
-    return word  # type: ignore[return-value]
-
-
-@inlined
-def _long(block: NDArray[np.uint8], at: int, big_endian: bool) -> int:
-    """64 bits as a signed number: what does not fit becomes negative."""
-    first, second = _word(block, at, big_endian), _word(block, at + 4, big_endian)
-    return first << 32 | second if big_endian else second << 32 | first
-
-
 @compiled
 def scan(
     block: NDArray[np.uint8], layout: Layout, wanted: int, columns: Columns, found: Found
@@ -133,26 +102,26 @@ def scan(
     at = n = n_records = 0
     state = WHOLE
     while at + 4 <= n_bytes:
-        if _word(block, at, big) != magic:
+        if word(block, at, big) != magic:
             state = BROKEN
             break
         if at + size > n_bytes:
             break
-        pdu_nbytes = _half(block, at + pdu_len_at, big)
+        pdu_nbytes = half(block, at + pdu_len_at, big)
         if at + size + pdu_nbytes > n_bytes:
             break
         n_records += 1
-        action = _word(block, at + action_at, big)
+        action = word(block, at + action_at, big)
         if action_nbytes == 8:
-            action = _long(block, at + action_at, big)
+            action = long(block, at + action_at, big)
         category = action >> _CATEGORY_SHIFT
         what = action & 0xFFFF & ~_CGROUP_TAG
-        when = _long(block, at + 8, big)
+        when = long(block, at + 8, big)
         when = TIME_MAX if when < 0 or when > TIME_MAX else when
         latest = max(latest, when)
-        sequence = _word(block, at + 4, big)
+        sequence = word(block, at + 4, big)
         if sequence:
-            cpu = _word(block, at + cpu_at, big) % MAX_CPUS
+            cpu = np.uintp(word(block, at + cpu_at, big) % MAX_CPUS)
             before = last_sequence[cpu]
             # A step back is another recording or a numbering of its own, not a loss.
             if before and sequence > before + 1:
@@ -162,35 +131,35 @@ def scan(
             n_unnumbered += 1
         if not category & _NOTIFY:
             if what < N_ACTIONS:
-                actions[what] += 1
-            if what in (wanted, _COMPLETE):
-                sector, length = _long(block, at + 16, big), _word(block, at + 24, big)
-                reason = -1
-                if category & _PASSTHROUGH:
-                    reason = PASSTHROUGH
-                elif category & _DISCARD:
-                    reason = DISCARD
-                elif length == 0:
-                    reason = FLUSH if category & _FLUSH else ZERO_LENGTH
-                elif sector < 0 or sector >= SECTORS_MAX:
-                    reason = NO_SECTOR
-                if reason < 0:
-                    is_completion[n] = what == _COMPLETE
-                    time_ns[n] = when
-                    key_ns[n] = latest
-                    op[n] = 1 if category & _WRITE else 0
-                    lbns[n] = sector
-                    lengths[n] = length
-                    devices[n] = _word(block, at + device_at, big)
-                    n += 1
-                elif what == wanted:
-                    skipped[reason] += 1
-            elif what == _REMAP:
+                actions[np.uintp(what)] += 1
+            # Which action comes next cannot be foreseen by the processor, so every record is written to the next
+            # row, and the row is kept or not without a branch.
+            sector, length = long(block, at + 16, big), word(block, at + 24, big)
+            row = np.uintp(n)
+            is_completion[row] = what == _COMPLETE
+            time_ns[row], key_ns[row] = when, latest
+            op[row] = (category & _WRITE) >> 1
+            lbns[row], lengths[row] = sector, length
+            devices[row] = word(block, at + device_at, big)
+            is_wanted = what == wanted
+            if category & (_PASSTHROUGH | _DISCARD) or length == 0 or sector < 0 or sector >= SECTORS_MAX:
+                if is_wanted:
+                    if category & _PASSTHROUGH:
+                        skipped[PASSTHROUGH] += 1
+                    elif category & _DISCARD:
+                        skipped[DISCARD] += 1
+                    elif length == 0:
+                        skipped[FLUSH if category & _FLUSH else ZERO_LENGTH] += 1
+                    else:
+                        skipped[NO_SECTOR] += 1
+            else:
+                n += is_wanted | (what == _COMPLETE)
+            if what == _REMAP:
                 tag_nbytes = 8 if action & _CGROUP_TAG else 0
                 if pdu_nbytes >= tag_nbytes + 8:
                     # always big-endian: struct blk_io_trace_remap holds __be32
-                    origin = _word(block, at + size + tag_nbytes, True)
-                    target = _word(block, at + device_at, big)
+                    origin = word(block, at + size + tag_nbytes, True)
+                    target = word(block, at + device_at, big)
                     i = 0
                     while i < n_pairs and (pairs[i, 0] != origin or pairs[i, 1] != target):
                         i += 1
