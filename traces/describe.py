@@ -117,8 +117,13 @@ def _with_behaviour(
         )
     portraits = {name: partial.portraits.disks[name].whole() for name in kept}
     description["behaviour"], windowed = behaviour.behaviour_of(portraits)
-    description["histograms"]["distance_windowed"] = windowed
-    description["random_threshold_lbn"] = description["behaviour"]["random_threshold_lbn"]
+    if any(windowed["all"]["counts"]):
+        description["histograms"]["distance_windowed"] = windowed
+    threshold = description["random_threshold_lbn"] = description["behaviour"]["random_threshold_lbn"]
+    if threshold != RANDOM_THRESHOLD_LBN:
+        description["notes"].append(
+            f"random means more than {threshold} LBN away; Meyer's method means {RANDOM_THRESHOLD_LBN}"
+        )
     return behaviour.shares_at_threshold(portraits)
 
 

@@ -22,6 +22,9 @@ READ_COLOUR, WRITE_COLOUR, ALL_COLOUR = "#0072B2", "#D55E00", "#6b6b6b"
 _KINDS = {"read": (READ_COLOUR, ""), "write": (WRITE_COLOUR, "///")}
 _GIB_LBN = 1 << 21
 
+_BURSTY = 30
+"""A rate whose peak is so many times its median is drawn on a logarithmic axis (linear below 1)."""
+
 Drawing = Callable[["Axes"], None]
 
 
@@ -155,6 +158,7 @@ def _rates(axes: "Axes", behaviour: Mapping[str, Any], suffix: str, scale: float
     over = behaviour["over_time"]
     width = over["bin_seconds"]
     edges = over["start_seconds"] + width * np.arange(len(over["reads"]) + 1)
+    bursty = False
     for op in Op:
         values = np.array(over[f"{op.value}{suffix}"], float) * scale / width
         if values.any():
@@ -162,7 +166,12 @@ def _rates(axes: "Axes", behaviour: Mapping[str, Any], suffix: str, scale: float
             axes.stairs(
                 values, edges, color=colour, label=f"{op.value}s", linewidth=1.2, ls="-" if op is Op.READ else "--"
             )
+        typical, largest = (float(np.median(values[values > 0])) if values.any() else 0.0), float(values.max())
+        bursty = bursty or (0 < typical < largest / _BURSTY)
     _phase_lines(axes, behaviour)
+    if bursty:
+        axes.set_yscale("symlog", linthresh=1)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_ylim(bottom=0)
     axes.set_xlim(edges[0], edges[-1])
     axes.grid(axis="y", color="#e5e5e5", linewidth=0.6)
