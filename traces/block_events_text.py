@@ -72,12 +72,12 @@ def _events(stream: TraceStream, block: TextBlock, action: str) -> BlockEvents:
         body = _BODY.match(match["rest"])
         if body is None or (cut_off and not body["tail"].rstrip().endswith(b"]")):
             raise bad_line(stream, number, line, f"a {match['event'].decode()} event", cut_off=cut_off)
-        reason = _unfit(body)
-        if reason:
-            if name == action:
-                skipped[reason] = skipped.get(reason, 0) + 1
-            continue
         try:
+            reason = _unfit(body)
+            if reason:
+                if name == action:
+                    skipped[reason] = skipped.get(reason, 0) + 1
+                continue
             row = (
                 name == "C",
                 decimal_ns(match["time"], NS_PER_S),

@@ -95,7 +95,10 @@ def device_name(device: int) -> str:
 def device_number(text: bytes) -> int:
     """The reverse of ``device_name``. Raises ValueError."""
     major, _, minor = text.partition(b",")
-    return int(major) << 20 | int(minor)
+    number = int(major) << 20 | int(minor)
+    if not 0 <= number < 1 << 40:
+        raise ValueError("no device has this number")
+    return number
 
 
 def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:

@@ -16,7 +16,7 @@ from cephfit.traces.stream import TraceStream
 from cephfit.traces.text import TextBlock, bad_line, text_blocks
 from cephfit.units import LBN_NBYTES, NS_PER_US
 
-_HEADER = re.compile(rb"^fio version (\d+) iolog\s*$")
+_HEADER = re.compile(rb"^fio version (\d{1,9}) iolog\s*$")
 _FILE_ACTIONS = frozenset({b"add", b"open", b"close"})
 _OPS = {b"read": OP_READ, b"write": OP_WRITE}
 _OTHERS = {b"trim": "discard", b"sync": "flush", b"datasync": "flush"}

@@ -9,7 +9,7 @@ from cephfit.cells import Op
 from cephfit.errors import InputError
 from cephfit.traces.delimited import DelimitedFormat, DelimitedReader
 from cephfit.traces.reader import StreamReader
-from cephfit.traces.stream import TraceStream
+from cephfit.traces.stream import HEAD_NBYTES, TraceStream
 from cephfit.units import LBN_NBYTES, NS_PER_MS, NS_PER_S, NS_PER_US
 
 NAME = "columns"
@@ -202,18 +202,31 @@ class _WithConstants(TraceStream):
     def __init__(self, inner: TraceStream, constants: bytes) -> None:
         self.path, self.name, self.offset = inner.path, inner.name, 0
         self._inner = inner
+        self._added = re.compile(rb"(?<=[^\r\n])(?=\r?\n)")
         self._constants = constants
         self._ready = b""
+        self._begun = b""
 
     def read(self, nbytes: int) -> bytes:
-        while len(self._ready) < nbytes and (block := self._inner.read(nbytes)):
-            self._ready += block.replace(b"\r", b"").replace(b"\n", self._constants + b"\n")
-            self._open = not block.endswith(b"\n")
-            if len(block) < nbytes and self._open:  # the last line has no end
-                self._ready += self._constants
-        block, self._ready = self._ready[:nbytes], self._ready[nbytes:]
+        while len(self._ready) < nbytes:
+            block = self._inner.read(nbytes)
+            if not block:
+                self._ready += self._begun + (self._constants if self._begun.strip() else b"")
+                self._begun = b""
+                break
+            text = self._begun + block
+            # a line longer than all that is read as text goes on unchanged, and is refused
+            end = text.rfind(b"\n") + 1 or (len(text) if len(text) > HEAD_NBYTES else 0)
+            self._ready += self._added.sub(lambda _: self._constants, text[:end])
+            self._begun = text[end:]
+        part, self._ready = self._ready[:nbytes], self._ready[nbytes:]
         self.offset = self._inner.offset
-        return block
+        return part
 
     def head(self) -> bytes:
         return self._inner.head()
+
+    def readinto(self, buffer: memoryview) -> int:
+        block = self.read(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)

@@ -68,6 +68,11 @@ class _Remote:
         except Exception as error:  # as above
             raise OSError(errno.EIO, _words(error)) from None
 
+    def readinto(self, buffer: memoryview) -> int:
+        block = self.read(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
+
     def seekable(self) -> bool:
         return False
 

@@ -325,7 +325,13 @@ def test_named_columns(tmp_path: Path, columns: str, text: str) -> None:
     assert distance["counts"][distance["limits"].index(1)] == 1
 
 
-@pytest.mark.parametrize("end", ["\n", ""])
+def test_what_is_added_is_added_to_every_line_of_a_large_file(tmp_path: Path) -> None:
+    text = "\n".join(f"{8 * i}" + "\n" * (i % 7 == 0) for i in range(400_000))
+    found = profiled(tmp_path, text, options=ReadOptions(columns="offset:lbn,op=write,length=4096"))
+    assert counts(found) == (0, 400_000)
+
+
+@pytest.mark.parametrize("end", ["\n", "", "\r\n"])
 def test_what_a_file_does_not_say_can_be_said(tmp_path: Path, end: str) -> None:
     found = profiled(tmp_path, "8\n16\n24" + end, options=ReadOptions(columns="offset:lbn,op=write,length=4096"))
     assert counts(found) == (0, 3)

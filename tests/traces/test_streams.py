@@ -103,3 +103,10 @@ def test_an_unknown_kind_of_address() -> None:
     pytest.importorskip("fsspec")
     with pytest.raises(InputError, match="cannot be read"):
         profile_files([Path("nosuchstore://bucket/trace")])
+
+
+def test_a_binary_trace_through_http(server: str, tmp_path: Path) -> None:
+    from trace_maker import mixed_workload, packed
+
+    (tmp_path / "sda.blktrace.0").write_bytes(packed(mixed_workload(500)))
+    assert profile_files([Path(f"{server}/sda.blktrace.0")]).n_accesses == 500

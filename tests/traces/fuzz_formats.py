@@ -1,0 +1,299 @@
+"""Fuzzing of every trace format: no traceback but CephfitError, no hang, no memory blow-up.
+
+    python tests/traces/fuzz_formats.py [--inputs N] [--seconds S] [--seed N] [FAMILY ...]
+    python tests/traces/fuzz_formats.py --atheris FAMILY [libFuzzer's own options]
+
+Without ``--atheris``, inputs are damaged whole traces: bytes and numbers changed, parts cut out, repeated, moved,
+other formats glued to them. With it, atheris (coverage-guided) makes them. Inputs are read as the family's format,
+and one in eight by what their content tells. ``test_fuzz_formats.py`` runs a little of it.
+"""
+
+import argparse
+import random
+import re
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from test_formats import WHOLE
+from test_more_formats import BIOSNOOP_LIBBPF, GOLDEN, ORACLE, QEMU_SIMPLE, TRACE_CMD, rbd_replay
+
+from cephfit.cells import Op
+from cephfit.errors import CephfitError, InputError
+from cephfit.traces import formats, vscsi_histogram
+from cephfit.traces.block_layer import Action
+from cephfit.traces.read_options import ReadOptions
+from cephfit.traces.recording import PartialProfile
+from cephfit.traces.stream import HEAD_NBYTES, TraceStream
+
+NO_OPTIONS = ReadOptions()
+
+HANG_SECONDS = 20.0
+"""An input of some KB takes milliseconds; this machine may be busy with other things."""
+
+COLUMNS = {
+    "columns": ("time:us,disk,op,offset:bytes,length:bytes,latency:us", b"1,a,R,0,4096,5\n2,b,W,4096,512,\n"),
+    "columns-space": ("time,op:0/1,offset:lbn,length=4096,sep=space", b"1.5 0 8\n2.5 1 16\n"),
+}
+BLKPARSE = {"blkparse-f": ("%T.%t,%d,%a,%S,%n,%C\\n", b"0.5,R,Q,8,16,a\n0.7,R,C,8,16,\n1.5,W,Q,24,128,b,c\n")}
+
+_NUMBER = re.compile(rb"\d+")
+_NUMBERS = [
+    b"0",
+    b"-1",
+    b"1",
+    b"65536",
+    b"4294967295",
+    b"4294967296",
+    b"9223372036854775807",
+    b"18446744073709551615",
+]
+_NUMBERS += [b"9" * 30, b"9" * 5000, b"1e9", b"0x7fffffffffffffff", b"3.5", b"", b"nan", b"\xc2\xb2"]
+_WORDS = [
+    b"\n",
+    b"\r\n",
+    b" ",
+    b" " * 3000,
+    b",",
+    b",,,,",
+    b"\0",
+    b"\xff",
+    b'"',
+    b"(",
+    b")",
+    b"<",
+    b"W",
+    b"R",
+    b"FN",
+    b"-",
+]
+_WORDS += [
+    b" = ",
+    b" <unfinished ...>",
+    b"<... read resumed>",
+    b"[1]",
+    b"x" * 3000,
+    b"\n" * 50,
+    b"(" * 500,
+    b"[1] " * 300,
+]
+
+
+class HangError(Exception):
+    """An input took too long."""
+
+
+class MemoryStream(TraceStream):
+    """A trace that is already in memory, so that a fuzzer needs no files."""
+
+    def __init__(self, content: bytes) -> None:
+        self.path, self.name, self.offset = Path("fuzzed"), "fuzzed", 0
+        self._ahead = content
+
+    def close(self) -> None:
+        return
+
+    def head(self) -> bytes:
+        return self._ahead[:HEAD_NBYTES]
+
+    def consumed(self) -> int:
+        return self.offset
+
+    def readinto(self, buffer: memoryview) -> int:
+        block = self.read(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
+
+    def _read_fully(self, nbytes: int) -> bytes:
+        return b""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A format and whole traces of it."""
+
+    name: str
+    seeds: tuple[bytes, ...]
+    format_name: str
+    options: ReadOptions = NO_OPTIONS
+
+
+def families() -> dict[str, Family]:
+    seeds: dict[str, list[bytes]] = {}
+    for name, content in WHOLE.items():
+        seeds.setdefault(name.removesuffix("-8").removesuffix("-2"), []).append(content)
+    seeds["biosnoop"].append(BIOSNOOP_LIBBPF.encode())
+    seeds["block-events"].append(TRACE_CMD.encode())
+    seeds["qemu"] += [QEMU_SIMPLE.encode(), (GOLDEN / "qemu-io.txt").read_bytes()]
+    seeds["rbd-replay"].append(rbd_replay(">"))
+    seeds["strace"] += [(GOLDEN / name).read_bytes()[-3000:] for name in ("st_tt.txt", "st_ttt.txt", "st_y.txt")]
+    found = {name: Family(name, tuple(contents), name) for name, contents in seeds.items()}
+    op = ReadOptions(assume_op=Op.READ)
+    found["oracle-general"] = Family("oracle-general", (ORACLE,), "oracle-general", op)
+    for name, (columns, content) in COLUMNS.items():
+        found[name] = Family(name, (content,), "columns", ReadOptions(columns=columns))
+    for name, (layout, content) in BLKPARSE.items():
+        found[name] = Family(name, (content,), "blkparse-f", ReadOptions(blkparse_format=layout))
+    return found
+
+
+class Target:
+    """Reads inputs as one family's format."""
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        self.n_read = self.n_refused = 0
+        self._n = 0
+
+    def __call__(self, content: bytes) -> None:
+        """Raises: whatever should not have been raised."""
+        self._n += 1
+        self.n_read += 1
+        action = Action.ISSUE if self._n % 2 else Action.QUEUE
+        try:
+            stream = MemoryStream(content)
+            name = self.family.format_name
+            if self._n % 8 == 0:
+                name = formats.format_of(stream)
+            if name == formats.HISTOGRAM:
+                vscsi_histogram.profile_of_histograms([stream], name="fuzzed")
+                return
+            reader = next(r for r in formats.readers(action, self.family.options) if r.name == name)
+            total = PartialProfile()
+            for batch in reader.read_together([stream]):
+                total = total.followed_by(PartialProfile.of(batch)) if len(batch) else total
+        except CephfitError as error:
+            assert isinstance(error, InputError), error
+            assert "fuzzed" in error.where, f"it does not say where: {error}"
+            self.n_refused += 1
+
+
+def damaged(seeds: tuple[bytes, ...], others: list[bytes], rng: random.Random) -> bytes:
+    """A whole trace with some damage."""
+    content = bytearray(rng.choice(seeds))
+    for _ in range(rng.choice((0, 1, 1, 2, 3, 6))):
+        if not content:
+            break
+        i = rng.randrange(len(content))
+        j = min(len(content), i + rng.choice((1, 2, 4, 8, 30, 200)))
+        match rng.randrange(9):
+            case 0:
+                content[i] = rng.randrange(256)
+            case 1:
+                content[i] ^= 1 << rng.randrange(8)
+            case 2:
+                del content[i:j]
+            case 3:
+                content[i:i] = content[i:j] * rng.choice((1, 2, 20))
+            case 4:
+                content[i:i] = rng.choice(_WORDS)
+            case 5:
+                content[i:j] = rng.randbytes(j - i)
+            case 6:
+                numbers = list(_NUMBER.finditer(bytes(content[i : i + 400])))
+                if numbers:
+                    chosen = rng.choice(numbers)
+                    content[i + chosen.start() : i + chosen.end()] = rng.choice(_NUMBERS)
+            case 7:
+                content = content[:i]
+            case _:
+                k = rng.randrange(len(content))
+                content[i:j] = content[k : k + j - i]
+    if rng.random() < 0.08:
+        other = rng.choice(others)
+        content += other[rng.randrange(len(other)) if rng.random() < 0.5 else 0 :]
+    return bytes(content)
+
+
+def inputs(family: Family, seed: int) -> Iterator[bytes]:
+    """Damaged traces without end; the same for the same seed."""
+    rng = random.Random(f"{family.name} {seed}")
+    others = list(WHOLE.values())
+    while True:
+        yield damaged(family.seeds, others, rng)
+
+
+def fuzz(family: Family, *, n: int, seconds: float, seed: int) -> tuple[Target, float]:
+    """Read up to ``n`` inputs in up to ``seconds``; return what was read, and the slowest input's seconds.
+
+    Raises:
+        AssertionError: naming the input that was not refused clearly.
+    """
+    target, slowest, until = Target(family), 0.0, time.monotonic() + seconds
+
+    def too_long(_signal: int, _frame: FrameType | None) -> None:
+        raise HangError(f"longer than {HANG_SECONDS:g} s")
+
+    before = signal.signal(signal.SIGALRM, too_long)
+    try:
+        for content in inputs(family, seed):
+            begun = time.monotonic()
+            if target.n_read >= n or begun >= until:
+                break
+            signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
+            try:
+                target(content)
+            except Exception as error:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                place = Path(f"fuzz-{family.name}-{target.n_read}")
+                place.write_bytes(content)
+                raise AssertionError(
+                    f"{family.name}: {type(error).__name__}: {error}; input in {place}"
+                ) from error
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            slowest = max(slowest, time.monotonic() - begun)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    return target, slowest
+
+
+def _with_atheris(family: Family, arguments: list[str]) -> None:
+    import atheris  # type: ignore[import-not-found]
+
+    atheris.instrument_all()
+    atheris.Setup([sys.argv[0], *arguments], Target(family))
+    atheris.Fuzz()
+
+
+def main() -> int:
+    known = families()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("family", nargs="*", help=f"of: {', '.join(known)} [default: all]")
+    parser.add_argument("--inputs", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="for each family")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--atheris", action="store_true")
+    asked, rest = parser.parse_known_args()
+    if asked.atheris:
+        _with_atheris(known[asked.family[0]], rest)
+        return 0
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+    failed = 0
+    for name in asked.family or known:
+        begun: Any = time.monotonic()
+        try:
+            target, slowest = fuzz(known[name], n=asked.inputs, seconds=asked.seconds, seed=asked.seed)
+        except AssertionError as error:
+            print(f"{name:16} FAILED {error}", flush=True)
+            failed += 1
+            continue
+        rate = target.n_read / (time.monotonic() - begun)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        print(
+            f"{name:16} {target.n_read:9} inputs, {target.n_refused:9} refused, slowest {slowest:6.3f} s, "
+            f"{rate:6.0f} a second, peak of the process {peak} MiB",
+            flush=True,
+        )
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
