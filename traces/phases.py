@@ -22,6 +22,9 @@ MIN_SHARE = 1 / 32
 ENOUGH_ACCESSES = 20
 """On average in a bin; bins are joined in pairs until they hold so many, lest chance counts look like changes."""
 
+TELLING_ACCESSES = 5
+"""A bin with fewer tells nothing of their mean size and random share."""
+
 SMALLEST_CHANGE = np.array([0.15, 0.15, 0.15, 0.05, 0.05])
 """Noise is taken to be at least so much in each feature: 10 % in a rate or in the mean size, 5 % in a share."""
 
@@ -45,16 +48,16 @@ def phases_of(series: NDArray[np.int64]) -> list[tuple[int, int]]:
 def features_of(series: NDArray[np.int64]) -> NDArray[np.float64]:
     """(bins, 5): log2 of 1 + reads and of 1 + writes, log2 of the mean size, random shares of reads and writes.
 
-    What an empty bin does not tell is as in the bin before.
+    What a bin with fewer than TELLING_ACCESSES does not tell is as in the bin before.
     """
     reads, writes = (series[:, ACCESSES + 5 * op : ACCESSES + 5 * op + 5].sum(axis=1) for op in (0, 1))
     n, nbytes = reads + writes, series[:, TOTAL_NBYTES : TOTAL_NBYTES + 2].sum(axis=1)
     columns = [np.log2(1.0 + reads), np.log2(1.0 + writes)]
-    columns.append(_carried(np.log2(np.maximum(nbytes, 1) / np.maximum(n, 1)), n > 0))
+    columns.append(_carried(np.log2(np.maximum(nbytes, 1) / np.maximum(n, 1)), n >= TELLING_ACCESSES))
     for op in (0, 1):
         judged = series[:, JUDGED + 5 * op : JUDGED + 5 * op + 5].sum(axis=1)
         random = series[:, RANDOM + 5 * op : RANDOM + 5 * op + 5].sum(axis=1)
-        columns.append(_carried(random / np.maximum(judged, 1), judged > 0))
+        columns.append(_carried(random / np.maximum(judged, 1), judged >= TELLING_ACCESSES))
     return np.stack(columns, axis=1)
 
 
