@@ -265,9 +265,10 @@ def test_replay_does_the_trace_on_a_file_and_says_how_late(tmp_path: Path) -> No
     data.write_bytes(bytes(32 << 20))
     found = json.loads(run("replay", source, "--file", data, "--i-know-it-writes", "--json").stdout)
     assert found["replayed"] == found["accesses"] == 300
-    # fio never issues early; how late it is depends on what else this machine does.
-    assert 0.95 * found["planned_seconds"] < found["actual_seconds"] < 3 * found["planned_seconds"]
-    assert found["gap_error_ms"]["p50"] < 10
+    # fio never issues early; how late it is depends on what else this machine does, and the report must tell.
+    behind_ms = 1e3 * (found["actual_seconds"] - found["planned_seconds"])
+    assert behind_ms > -50
+    assert found["late_ms"]["p100"] >= behind_ms - 5
     assert data.read_bytes() != bytes(32 << 20)
 
 
