@@ -11,6 +11,7 @@ from cephfit.access import AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces import blktrace_loop
 from cephfit.traces import blktrace_record as record
+from cephfit.traces.ahead import read_ahead
 from cephfit.traces.blktrace_loop import Columns, Found
 from cephfit.traces.block_layer import Action, BlockEvents, accesses_of
 from cephfit.traces.reader import StreamReader
@@ -57,7 +58,8 @@ class BlktraceReader(StreamReader):
         """
         block_nbytes = max(_BLOCK_NBYTES // len(streams), _MAX_PAYLOAD)
         files = [_stretches(stream, block_nbytes, _WHAT[self.action]) for stream in streams]
-        return accesses_of(stretch.events for stretch in merged(files))
+        events = read_ahead(stretch.events for stretch in merged(files))
+        return accesses_of(events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class Stretch:
 
 def _stretches(stream: TraceStream, block_nbytes: int, wanted: int) -> Iterator[Stretch]:
     """Raises: InputError: a record is cut off, or what stands there is no record."""
-    layout = record.layout_of(stream.head()[:4])
+    layout = record.layout_of(stream.head()[:4], where=stream.name)
     if layout is None:
         if stream.head():
             raise _no_record(stream, 0)

@@ -5,26 +5,26 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from cephfit.access import AccessBatch
 from cephfit.cells import RANDOM_THRESHOLD_LBN
 from cephfit.errors import InputError
 from cephfit.profile import Profile
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
-from cephfit.traces import capture_record, formats, remote, vscsi_histogram
+from cephfit.traces import capture_record, formats, remote, scheduling, vscsi_histogram
 from cephfit.traces.blkparse_format import BlkparseFormatReader
 from cephfit.traces.blkparse_text import BlkparseTextReader
 from cephfit.traces.blktrace import UNNUMBERED, BlktraceReader
 from cephfit.traces.block_events_text import BlockEventsTextReader
 from cephfit.traces.block_layer import Action
 from cephfit.traces.describe import profile_of
-from cephfit.traces.portraits import Portraits
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.recording import PartialProfile
+from cephfit.traces.shares import Counted, Share, counts_of, parts_of
 from cephfit.traces.stream import STANDARD_INPUT, TraceStream
 
 _BLOCK_LAYER = (BlktraceReader, BlkparseTextReader, BlkparseFormatReader, BlockEventsTextReader)
@@ -99,6 +99,7 @@ def profile_files(
     full: bool = False,
     threshold: int = RANDOM_THRESHOLD_LBN,
     options: ReadOptions | None = None,
+    scheduler: str | None = None,
     progress: Progress | None = None,
 ) -> Profile:
     """Read trace files as one profile.
@@ -114,6 +115,7 @@ def profile_files(
         full: describe the behaviour over time and place, too; it takes many times as long.
         threshold: LBN beyond which an access is random; another one than the default implies ``full``.
         options: what the person says about the files.
+        scheduler: where the files are read, as ``scheduling.counted`` takes it; the profile is the same.
         progress: told how many bytes were read.
 
     Raises:
@@ -133,9 +135,15 @@ def profile_files(
             return vscsi_histogram.profile_of_histograms([s for streams in opened for s in streams], name=name)
         full = full or threshold != RANDOM_THRESHOLD_LBN
         reader = next(r for r in formats.readers(action, options) if r.name == format_name)
-        return _from_accesses(
-            recordings, opened, reader, action, name, disks, parts, progress, threshold if full else None
-        )
+        shares = [
+            Share(tuple(_absolute(f) for f in r.files), reader.name, action, options, threshold if full else None)
+            for r in recordings
+        ]
+        progress.start("reading the trace", _total_nbytes(recordings))
+        counted = _counted(shares, opened, reader, scheduler, progress)
+        found = _from_accesses(recordings, counted, reader, action, name, disks, parts, full)
+        progress.done()
+        return found
 
 
 def _one_format(streams: Sequence[TraceStream], asked: str | None) -> str:
@@ -170,27 +178,23 @@ def _one_format(streams: Sequence[TraceStream], asked: str | None) -> str:
 
 def _from_accesses(
     recordings: Sequence[Recording],
-    opened: Sequence[Sequence[TraceStream]],
+    counts: Iterator[Counted],
     reader: StreamReader,
     action: Action,
     name: str,
     disks: Sequence[str],
     parts: bool,
-    progress: Progress,
-    threshold: int | None,
+    full: bool,
 ) -> Profile:
-    progress.start("reading the trace", _total_nbytes(recordings))
     total = PartialProfile()
     sources: list[dict[str, Any]] = []
     notes: list[str] = []
     lacks: dict[str, None] = {}
     durations: list[int] = []
     losses_known = True
-    for recording, streams in zip(recordings, opened, strict=True):
-        partial = PartialProfile()
-        for counted in _counted(reader.read_together(streams), streams, progress, threshold):
-            partial = partial.followed_by(counted)
-        lacks.update(dict.fromkeys(reader.lacks))
+    for recording, counted in zip(recordings, counts, strict=True):
+        partial = counted.partial
+        lacks.update(dict.fromkeys(counted.lacks))
         captured = capture_record.of_files(recording.files)
         n_unnumbered = partial.events.pop(UNNUMBERED, 0)
         losses_known &= reader.tells_losses and (captured is not None or not n_unnumbered)
@@ -214,7 +218,6 @@ def _from_accesses(
             total = total.followed_by(partial)
         else:
             total = total.beside(partial, prefix=f"{recording.name}/")
-    progress.done()
     if reader.note:
         notes.insert(0, reader.note)
     if total.lost:
@@ -229,23 +232,61 @@ def _from_accesses(
         disks=disks,
         losses_known=losses_known,
         notes=notes,
-        with_behaviour=threshold is not None,
+        with_behaviour=full,
     )
     return replace(found, description={**found.description, "lacks": list(lacks)})
 
 
 def _counted(
-    batches: Iterator[AccessBatch], streams: Sequence[TraceStream], progress: Progress, threshold: int | None
-) -> Iterator[PartialProfile]:
-    shown = 0
-    for batch in batches:
-        counted = PartialProfile.of(batch)
-        if threshold is not None:
-            counted = replace(counted, portraits=Portraits.of(batch, threshold=threshold))
-        yield counted
+    shares: Sequence[Share],
+    opened: Sequence[Sequence[TraceStream]],
+    reader: StreamReader,
+    scheduler: str | None,
+    progress: Progress,
+) -> Iterator[Counted]:
+    """The counts of each recording.
+
+    Raises:
+        InputError: also where standard input is to be read elsewhere.
+    """
+    cut = [parts_of(share, reader, streams[0]) for share, streams in zip(shares, opened, strict=True)]
+    if scheduler is None and all(len(parts) == 1 for parts in cut):
+        for share, streams in zip(shares, opened, strict=True):
+            yield _read_here(share, streams, reader, progress)
+        return
+    if scheduler is not None and any(STANDARD_INPUT in share.files for share in shares):
+        raise InputError(
+            "standard input cannot be read by other processes",
+            where=f"--scheduler {scheduler}",
+            remedy="write it into a file first, or leave --scheduler out",
+        )
+    results = scheduling.counted([part for parts in cut for part in parts], scheduler)
+    for share, streams, parts in zip(shares, opened, cut, strict=True):
+        partial, lacks = PartialProfile(), reader.lacks
+        try:
+            for result in islice(results, len(parts)):
+                partial, lacks = partial.followed_by(result.partial), result.lacks
+                progress.advance(sum(f.stat().st_size for f in share.files if f.is_file()) / len(parts))
+        except InputError:
+            if len(parts) > 1:  # the place that it names counts from a part's beginning: find it in the file
+                _read_here(share, streams, reader, progress)
+            raise
+        yield Counted(partial, lacks)
+
+
+def _read_here(share: Share, streams: Sequence[TraceStream], reader: StreamReader, progress: Progress) -> Counted:
+    partial, shown = PartialProfile(), 0
+    for counts in counts_of(reader.read_together(streams), share.threshold):
+        partial = partial.followed_by(counts)
         consumed = sum(s.consumed() for s in streams)
         progress.advance(consumed - shown)
         shown = consumed
+    return Counted(partial, reader.lacks)
+
+
+def _absolute(file: Path) -> Path:
+    """As other processes find it."""
+    return file if file == STANDARD_INPUT or remote.url_of(file) else file.absolute()
 
 
 def _renamed(partial: PartialProfile, disk: str) -> PartialProfile:

@@ -99,6 +99,10 @@ class TraceStream:
         self.offset += n
         return n
 
+    def is_plain_file(self) -> bool:
+        """Whether it is a regular file of this machine that is not compressed, so that parts of it can be read."""
+        return not self._is_compressed and self.path != STANDARD_INPUT and self.path.is_file()
+
     def consumed(self) -> int:
         """Bytes of the file itself that were read, for a progress display."""
         return self._raw.tell() if self._raw.seekable() else self.offset

@@ -80,6 +80,13 @@ class VscsiBinaryReader(StreamReader):
             yield _batch(rows, disks, in_flight)
 
 
+def record_nbytes(head: bytes, *, without_latency: bool = False) -> int:
+    """Bytes of a record of the file that begins with ``head``; 0 where it is no such file, or has latencies and
+    must not."""
+    dtype = _dtype_of(head)
+    return 0 if dtype is None or (without_latency and dtype is VERSION_2) else dtype.itemsize
+
+
 def _version(dtype: np.dtype[np.void]) -> int:
     return 1 if dtype is VERSION_1 else 2
 

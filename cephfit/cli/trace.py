@@ -69,6 +69,12 @@ for _module in (
     help="Distance in 512-byte blocks beyond which an access is random; another one than 128 implies "
     "--describe full. Sweeps measure random accesses anywhere, so keep 128 to map.",
 )
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Let a Dask cluster read the files (tcp://HOST:8786; its workers see them under the same paths), or "
+    "`processes`: one for each core. The profile is the same.",
+)
 @click.option("--name", help="Name of the profile [default: from the first file].")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the profile here.")
 @json_option
@@ -83,6 +89,7 @@ def profile(
     parts: bool,
     describe: str,
     threshold: int,
+    scheduler: str | None,
     name: str | None,
     output: Path | None,
     as_json: bool,
@@ -116,6 +123,7 @@ def profile(
             full=describe == "full",
             threshold=threshold,
             options=read_options(assume_op, columns, blkparse_format),
+            scheduler=scheduler,
             progress=progress,
         )
     if output is not None:

@@ -1,0 +1,110 @@
+"""Wherever the parts of a trace are counted, the profile is the same."""
+
+import io
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from trace_maker import mixed_workload, write
+
+from cephfit.errors import InputError
+from cephfit.traces import ahead, profile_files, scheduling, shares
+
+
+def alibaba(n: int, seed: int = 1) -> bytes:
+    rng = random.Random(seed)
+    rows = [
+        (rng.randrange(5), rng.choice("RW"), 512 * rng.randrange(1 << 20), 512 << rng.randrange(9))
+        for _ in range(n)
+    ]
+    return b"".join(
+        f"{d},{op},{at},{size},{10**15 + 37 * i}\n".encode() for i, (d, op, at, size) in enumerate(rows)
+    )
+
+
+@pytest.fixture
+def several_files(tmp_path: Path) -> list[Path]:
+    """Two recordings of blktrace, each of one disk, that take different paths to the same profile."""
+    return [write(tmp_path / f"{name}.blktrace.0", mixed_workload(400, seed)) for seed, name in enumerate("ab")]
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(part_nbytes=st.integers(200, 40_000), n=st.integers(1, 700))
+def test_any_cut_gives_the_identical_profile(part_nbytes: int, n: int, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_bytes(alibaba(n))
+    whole = profile_files([trace]).dumps()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shares, "PART_NBYTES", part_nbytes)
+        assert profile_files([trace]).dumps() == whole
+        assert profile_files([trace], full=True).n_accesses == n
+
+
+def test_an_error_in_a_part_names_the_line_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = alibaba(500).splitlines(keepends=True)
+    lines[400] = b"nonsense\n"
+    trace = tmp_path / "trace.csv"
+    trace.write_bytes(b"".join(lines))
+    monkeypatch.setattr(shares, "PART_NBYTES", 1000)
+    with pytest.raises(InputError, match="line 401"):
+        profile_files([trace])
+
+
+def test_local_processes(several_files: list[Path]) -> None:
+    found = profile_files(several_files, scheduler=scheduling.PROCESSES)
+    assert found.dumps() == profile_files(several_files).dumps()
+
+
+def test_a_dask_cluster_of_two_workers(
+    several_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    text = tmp_path / "trace.csv"
+    text.write_bytes(alibaba(2000))
+    here = [profile_files(several_files).dumps(), profile_files([text]).dumps()]
+    monkeypatch.setattr(shares, "PART_NBYTES", 10_000)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=tmp_path / "dask"
+    ) as cluster:
+        address = cluster.scheduler_address
+        there = [profile_files(f, scheduler=address).dumps() for f in (several_files, [text])]
+    assert there == here
+
+
+def test_an_address_where_no_scheduler_is(several_files: list[Path]) -> None:
+    pytest.importorskip("distributed")
+    with pytest.raises(InputError, match="no Dask scheduler answers"):
+        profile_files(several_files, scheduler="tcp://127.0.0.1:1")
+
+
+def test_standard_input_stays_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(alibaba(5))))
+    with pytest.raises(InputError, match="standard input cannot be read by other processes"):
+        profile_files([Path("-")], scheduler=scheduling.PROCESSES)
+
+
+def test_what_is_read_ahead_comes_in_order_and_so_does_the_error() -> None:
+    def items() -> Iterator[int]:
+        yield from range(20)
+        raise InputError("the file ends here")
+
+    seen = []
+    with pytest.raises(InputError, match="ends here"):
+        seen += [0]
+        for item in ahead._from_thread(items()):
+            seen.append(item)
+    assert seen == [0, *range(20)]
+
+
+def test_a_reader_that_is_left_leaves_no_thread() -> None:
+    before = threading.active_count()
+    items = ahead._from_thread(iter(range(10**9)))
+    assert next(items) == 0
+    items.close()
+    time.sleep(0.01)
+    assert threading.active_count() == before

@@ -1,0 +1,61 @@
+"""An iterator that a thread runs ahead of, so that two steps of reading a trace keep two cores busy."""
+
+import os
+import threading
+from collections.abc import Generator, Iterator
+from queue import Full, Queue
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+_DEPTH = 2
+"""Items that wait at most: what they hold is memory."""
+_WAIT_SECONDS = 0.05
+
+
+def read_ahead(items: Iterator[_T]) -> Iterator[_T]:
+    """The same items in the same order, made by a thread while those before them are used; what ``items`` raises
+    is raised here, in its place. The compiled loops let go of Python's lock, so both sides really run at once.
+
+    On a single core there is no thread.
+    """
+    if len(os.sched_getaffinity(0)) < 2:
+        return items
+    return _from_thread(items)
+
+
+def _from_thread(items: Iterator[_T]) -> Generator[_T, None, None]:
+    made: Queue[tuple[str, Any]] = Queue(_DEPTH)
+    stopped = threading.Event()
+
+    def put(what: str, value: Any = None) -> None:
+        while not stopped.is_set():
+            try:
+                made.put((what, value), timeout=_WAIT_SECONDS)
+                break
+            except Full:
+                continue
+
+    def run() -> None:
+        try:
+            for item in items:
+                put("item", item)
+                if stopped.is_set():
+                    return
+            put("end")
+        except BaseException as error:  # whatever it is, it belongs to who asked for the items
+            put("error", error)
+
+    thread = threading.Thread(target=run, name="read ahead", daemon=True)
+    thread.start()
+    try:
+        while True:
+            what, value = made.get()
+            if what == "error":
+                raise value
+            if what == "end":
+                return
+            yield value
+    finally:
+        stopped.set()
+        thread.join()

@@ -1,0 +1,78 @@
+"""Where shares are counted: in this process, in local processes, or by the workers of a Dask cluster."""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+
+from cephfit.errors import HostError, InputError
+from cephfit.traces.shares import Counted, Share, count
+
+PROCESSES = "processes"
+"""The scheduler that is a process for each core."""
+
+
+def counted(shares: Sequence[Share], scheduler: str | None) -> Iterator[Counted]:
+    """What the shares give, in their order.
+
+    Args:
+        shares: to be counted.
+        scheduler: None: threads of this process, one for each core (the compiled loops let go of Python's lock);
+            ``processes``; or the address of a Dask scheduler (``tcp://HOST:8786``) whose workers see the files
+            under the same paths.
+
+    Raises:
+        InputError: from a share; or no scheduler answers at the address.
+        HostError: Dask is not installed.
+    """
+    if scheduler is None or (len(shares) == 1 and scheduler == PROCESSES):
+        return _by_threads(shares)
+    return _by_processes(shares) if scheduler == PROCESSES else _by_dask(shares, scheduler)
+
+
+def _n_cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _by_threads(shares: Sequence[Share]) -> Iterator[Counted]:
+    if len(shares) == 1 or _n_cores() == 1:
+        yield from map(count, shares)
+        return
+    with ThreadPoolExecutor(_n_cores()) as pool:
+        try:
+            yield from pool.map(count, shares)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _by_processes(shares: Sequence[Share]) -> Iterator[Counted]:
+    # Not forked: a fork copies the locks of threads that it does not have.
+    with ProcessPoolExecutor(min(_n_cores(), len(shares)), mp_context=get_context("spawn")) as pool:
+        try:
+            yield from pool.map(count, shares)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _by_dask(shares: Sequence[Share], address: str) -> Iterator[Counted]:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise HostError(
+            "Dask is not installed", where="--scheduler", remedy="install it with `pip install 'cephfit[dask]'`"
+        ) from None
+    try:
+        client = Client(address, timeout=10, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise InputError(
+            f"no Dask scheduler answers there: {error}",
+            where=f"--scheduler {address}",
+            remedy="start one with `dask scheduler`, and `dask worker ADDRESS` where the traces can be read",
+        ) from None
+    with client:
+        futures = client.map(count, list(shares), pure=False)
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            client.cancel(futures)

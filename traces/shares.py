@@ -1,0 +1,121 @@
+"""Shares of the work of reading traces: each is counted on its own, on whatever machine, and the counts join."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cephfit.access import AccessBatch
+from cephfit.traces import formats
+from cephfit.traces.block_layer import Action
+from cephfit.traces.delimited import DelimitedReader
+from cephfit.traces.part_stream import PartStream
+from cephfit.traces.portraits import Portraits
+from cephfit.traces.read_options import ReadOptions
+from cephfit.traces.reader import StreamReader
+from cephfit.traces.recording import PartialProfile
+from cephfit.traces.stream import STANDARD_INPUT, TraceStream
+from cephfit.traces.vscsi_binary import VscsiBinaryReader, record_nbytes
+from cephfit.traces.vscsi_csv import VscsiCsvReader
+
+PART_NBYTES = 64 << 20
+"""Files are cut into parts of about this length: seconds of work at most, and little of it lost at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Files that are read together, or a part of one file.
+
+    Attributes:
+        files: absolute paths or URLs.
+        format_name, action, options: as in ``profile_files``.
+        threshold: LBN beyond which an access is random, for a full description; None: without one.
+        begin, end: bytes of the only file; end None: its end.
+    """
+
+    files: tuple[Path, ...]
+    format_name: str
+    action: Action
+    options: ReadOptions
+    threshold: int | None
+    begin: int = 0
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a share gave.
+
+    Attributes:
+        partial: the counts.
+        lacks: as of the reader after reading.
+    """
+
+    partial: PartialProfile
+    lacks: tuple[str, ...]
+
+
+def counts_of(batches: Iterator[AccessBatch], threshold: int | None) -> Iterator[PartialProfile]:
+    """The counts of each batch."""
+    for batch in batches:
+        counted = PartialProfile.of(batch)
+        if threshold is not None:
+            counted = replace(counted, portraits=Portraits.of(batch, threshold=threshold))
+        yield counted
+
+
+def count(share: Share) -> Counted:
+    """Count one share; runs in another process or on another machine, too.
+
+    Raises:
+        InputError: naming the file and the place in it; in a part, places count from its beginning.
+    """
+    reader = next(r for r in formats.readers(share.action, share.options) if r.name == share.format_name)
+    if share.begin or share.end is not None:
+        streams: list[TraceStream] = [PartStream(share.files[0], share.begin, share.end)]
+    else:
+        streams = [TraceStream(f) for f in share.files]
+    partial = PartialProfile()
+    try:
+        for counted in counts_of(reader.read_together(streams), share.threshold):
+            partial = partial.followed_by(counted)
+    finally:
+        for stream in streams:
+            stream.close()
+    return Counted(partial, reader.lacks)
+
+
+def parts_of(share: Share, reader: StreamReader, stream: TraceStream) -> list[Share]:
+    """The share cut into parts whose counts join into its own; itself where the format or the file allows no cut.
+
+    Where latencies are known, what is in flight at a cut would be forgotten, so such files stay whole.
+    """
+    if len(share.files) != 1 or share.files[0] == STANDARD_INPUT or not stream.is_plain_file():
+        return [share]
+    if isinstance(reader, VscsiBinaryReader):
+        step = record_nbytes(stream.head(), without_latency=True)
+    elif isinstance(reader, VscsiCsvReader) or (
+        isinstance(reader, DelimitedReader) and reader.layout.latency is None and reader.layout.plain is not None
+    ):
+        step = 1
+    else:
+        return [share]
+    if not step:
+        return [share]
+    cuts = _cuts(share.files[0], step)
+    ends = [*cuts[1:], None]
+    return [replace(share, begin=a, end=b) for a, b in zip(cuts, ends, strict=True)] if len(cuts) > 1 else [share]
+
+
+def _cuts(path: Path, step: int) -> list[int]:
+    """Where parts begin: at records of ``step`` bytes, or at lines where it is 1."""
+    cuts, nbytes = [0], path.stat().st_size
+    with path.open("rb") as file:
+        for at in range(PART_NBYTES, nbytes - PART_NBYTES // 2, PART_NBYTES):
+            at = at // step * step
+            if step == 1:
+                file.seek(at)
+                file.readline()
+                at = file.tell()
+            if cuts[-1] < at < nbytes:
+                cuts.append(at)
+    return cuts
