@@ -36,8 +36,12 @@ ACTION_NAMES = {
 """What a record says, in blkparse's letters."""
 
 
-def layout_of(head: bytes) -> Layout | None:
+def layout_of(head: bytes, *, where: str = "") -> Layout | None:
     """The layout told by the first word of a file, or None where it is no blktrace record.
+
+    Args:
+        head: the first bytes.
+        where: named in the error.
 
     Raises:
         InputError: records of a version that is not known.
@@ -49,6 +53,7 @@ def layout_of(head: bytes) -> Layout | None:
             if dtype is None or dtype.fields is None:
                 raise InputError(
                     f"blktrace records of version {version}; versions 7 and 8 are known",
+                    where=where,
                     remedy="record it again with `cephfit trace capture` or blktrace 1.x",
                 )
             at = {name: offset for name, (_, offset, *_) in dtype.fields.items()}

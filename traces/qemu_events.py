@@ -39,10 +39,14 @@ class QemuEventsReader(StreamReader):
     name = "qemu"
     title = "QEMU's block trace events (log or simple backend, as text)"
     names_disks = True
+    note = (
+        "one level is counted: blk_ events (what a guest asked of each of its disks), or where the trace has none, "
+        "bdrv_ events of every node but those that only got the same offsets from another; for a format as "
+        "qcow2, choose the node with --disk"
+    )
 
     def __init__(self) -> None:
         self.lacks: tuple[str, ...] = ()
-        self.note = ""
 
     def sniff(self, head: bytes) -> bool:
         return any(_is_access(line) for line in head.splitlines()[:500])
@@ -50,12 +54,6 @@ class QemuEventsReader(StreamReader):
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         matches = (_LINE.match(line) for line in stream.head().splitlines())
         level = b"blk" if any(m and m["event"].startswith(b"blk_co_p") for m in matches) else b"bdrv"
-        self.note = "counted are blk_ events: what the guest asked of each of its disks"
-        if level == b"bdrv":
-            self.note = (
-                "the trace has no blk_ events: counted are bdrv_ events of every node. Nodes that only pass the "
-                "same offsets on are left out; for a format such as qcow2, choose the node with --disk"
-            )
         events = _Events(level)
         yield from batches_of(self._stretches(stream, events))
         lacks = ["latency and outstanding: QEMU traces only the beginning", "names: disks are addresses in QEMU"]
