@@ -41,8 +41,8 @@ class QemuEventsReader(StreamReader):
     names_disks = True
     note = (
         "one level is counted: blk_ events (what a guest asked of each of its disks), or where the trace has none, "
-        "bdrv_ events of every node but those that only got the same offsets from another; for a format as "
-        "qcow2, choose the node with --disk"
+        "bdrv_ events of every node but those that only got the same offsets from another; for qcow2 "
+        "and the like, choose the node with --disk"
     )
 
     def __init__(self) -> None:
