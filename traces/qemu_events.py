@@ -40,9 +40,9 @@ class QemuEventsReader(StreamReader):
     title = "QEMU's block trace events (log or simple backend, as text)"
     names_disks = True
     note = (
-        "one level is counted: blk_ events (what a guest asked of each of its disks), or where the trace has none, "
-        "bdrv_ events of every node but those that only got the same offsets from another; for qcow2 "
-        "and the like, choose the node with --disk"
+        "one level is counted: blk_ events (what a guest asked of each of its disks), or where there is none, "
+        "bdrv_ events of every node but those that only got the same offsets from another; "
+        "for qcow2 and the like, choose the node with --disk"
     )
 
     def __init__(self) -> None:

@@ -178,7 +178,7 @@ def test_perf_script_of_a_real_loop_device_agrees_with_fio() -> None:
 @pytest.mark.parametrize("action", Action)
 def test_the_tracing_folders_text_of_a_real_loop_device_agrees_with_fio(action: Action) -> None:
     """golden/ftrace.txt: Linux 6.18's own text. fio said: 20 writes of 614,400 bytes; and 17 of the 65 reads are
-    its own, the others udev's. blkdiscard sent one discard."""
+    its own, the others those of blkdiscard, which sent one discard."""
     found = profile_files([GOLDEN / "ftrace.txt"], action=action)
     assert counts(found) == (65, 20)
     assert nbytes(found)[1] == 614_400
