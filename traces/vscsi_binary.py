@@ -4,6 +4,7 @@ Layout: libCacheSim (traceReader/customizedReader/vscsi.h) and PyMimircache (vsc
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import PurePath
 
 import numpy as np
@@ -11,11 +12,12 @@ from numpy.typing import NDArray
 
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.errors import InputError
-from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
+from cephfit.traces import vscsi_loop
+from cephfit.traces.columns import Accesses
 from cephfit.traces.latency import InFlight
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.stream import TraceStream
-from cephfit.units import NS_PER_US
+from cephfit.traces.vscsi_loop import Record
 
 VERSION_1 = np.dtype(
     [("sn", "<u4"), ("len", "<u4"), ("nsg", "<u4"), ("cmd", "<u2"), ("ver", "<u2"), ("lbn", "<u8"), ("ts", "<u8")]
@@ -44,8 +46,8 @@ _OTHERS = {
 }
 """SCSI operation codes: READ(6), (10), (12), (16); WRITE(6), (10), (12), (16) and WRITE AND VERIFY; the rest."""
 
-_IS_READ = np.isin(np.arange(256), _READS)
-_IS_WRITE = np.isin(np.arange(256), _WRITES)
+_OP_OF = np.full(256, -1, np.int8)
+_OP_OF[list(_READS)], _OP_OF[list(_WRITES)] = OP_READ, OP_WRITE
 
 
 class VscsiBinaryReader(StreamReader):
@@ -61,23 +63,39 @@ class VscsiBinaryReader(StreamReader):
         dtype = _dtype_of(stream.head())
         if dtype is None:
             raise _not_a_record(stream, 0)
-        size = dtype.itemsize
+        record, size = _record(dtype), dtype.itemsize
         in_flight = InFlight()
         disks = (PurePath(stream.name).name,)
-        while block := stream.read(_RECORDS_AT_ONCE * size):
-            start = stream.offset - len(block)
-            whole = len(block) // size * size
-            if whole < len(block):
+        block = np.empty(_RECORDS_AT_ONCE * size, np.uint8)
+        while nbytes := stream.readinto(memoryview(block)):
+            start = stream.offset - nbytes
+            whole = nbytes // size * size
+            if whole < nbytes:
                 raise InputError(
-                    f"the trace is cut off within a record ({len(block) - whole} of its {size} bytes are there)",
+                    f"the trace is cut off within a record ({nbytes - whole} of its {size} bytes are there)",
                     where=f"{stream.name}, byte {start + whole}",
                     remedy="copy the file again, or cut it at this byte and profile what is there",
                 )
-            rows = np.frombuffer(block, dtype)
-            wrong = np.flatnonzero((rows["ver"] >> 8 != _version(dtype)) | (rows["cmd"] > 0xFF))
-            if len(wrong):
-                raise _not_a_record(stream, start + int(wrong[0]) * size)
-            yield _batch(rows, disks, in_flight)
+            end, batch = _batch(block[:nbytes], record, disks, in_flight)
+            if end < nbytes:
+                raise _not_a_record(stream, start + end)
+            yield batch
+
+
+def _record(dtype: np.dtype[np.void]) -> Record:
+    at = {name: offset for name, (_, offset, *_) in (dtype.fields or {}).items()}
+    return Record(
+        version=_version(dtype),
+        nbytes=dtype.itemsize,
+        command=at["cmd"],
+        ver=at["ver"],
+        length=at["len"],
+        lbn=at["lbn"],
+        time=at["ts"],
+        response=at.get("rt", -1),
+        lbn_max=_LBN_MAX,
+        time_us_max=_TIME_US_MAX,
+    )
 
 
 def record_nbytes(head: bytes, *, without_latency: bool = False) -> int:
@@ -109,46 +127,30 @@ def _not_a_record(stream: TraceStream, offset: int) -> InputError:
     )
 
 
-def _batch(rows: NDArray[np.void], disks: tuple[str, ...], in_flight: InFlight) -> AccessBatch:
-    command = rows["cmd"]
-    counts = np.bincount(command, minlength=256)
-    is_read, is_write = _IS_READ[command], _IS_WRITE[command]
-    skipped: dict[str, int] = {}
-    for code in np.flatnonzero(counts * ~(_IS_READ | _IS_WRITE)):
-        n = counts[code]
-        reason = _OTHERS.get(int(code), f"SCSI command 0x{int(code):02x}")
-        skipped[reason] = skipped.get(reason, 0) + int(n)
-    fit = is_read | is_write
-    for reason, unfit in (
-        ("zero length", rows["len"] == 0),
-        ("no valid LBN", rows["lbn"] >= _LBN_MAX),
-        ("no valid time", rows["ts"] >= _TIME_US_MAX),
-    ):
-        n_unfit = int((fit & unfit).sum())
-        if n_unfit:
-            skipped[reason] = n_unfit
-        fit &= ~unfit
-    kept = rows if fit.all() else rows[fit]
-    timed = "rt" in (rows.dtype.names or ())
-    latency = np.full(len(kept), UNKNOWN_LATENCY, np.int64)
-    if timed:
-        latency = np.where(kept["rt"] < _TIME_US_MAX, kept["rt"].astype(np.int64) * NS_PER_US, UNKNOWN_LATENCY)
-    columns = Accesses(
-        kept["ts"].astype(np.int64) * NS_PER_US,
-        np.where(_IS_READ[kept["cmd"]], OP_READ, OP_WRITE).astype(np.uint8),
-        kept["lbn"].astype(np.int64),
-        kept["len"].astype(np.int64),
-        np.zeros(len(kept), np.int32),
-        latency,
+def _batch(
+    block: NDArray[np.uint8], record: Record, disks: tuple[str, ...], in_flight: InFlight
+) -> tuple[int, AccessBatch]:
+    """The first byte of a block of records that is none of this version (or its end), and what stands before."""
+    rows = Accesses.none().with_room(len(block) // record.nbytes)
+    commands, unfit = np.zeros(256, np.int64), np.zeros(len(vscsi_loop.UNFIT), np.int64)
+    n, end = vscsi_loop.scan(
+        block, record, _OP_OF, rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.latency_ns, commands, unfit
     )
-    return AccessBatch(
-        columns.time_ns,
-        columns.op,
-        columns.lbn,
-        columns.nbytes,
-        columns.disk,
+    rows = replace(rows.cut(0, n), disk=np.zeros(n, np.int32))
+    skipped: dict[str, int] = {}
+    for code in np.flatnonzero(commands * (_OP_OF < 0)):
+        reason = _OTHERS.get(int(code), f"SCSI command 0x{int(code):02x}")
+        skipped[reason] = skipped.get(reason, 0) + int(commands[code])
+    skipped |= {reason: int(k) for reason, k in zip(vscsi_loop.UNFIT, unfit, strict=True) if k}
+    timed = record.response >= 0
+    return end, AccessBatch(
+        rows.time_ns,
+        rows.op,
+        rows.lbn,
+        rows.nbytes,
+        rows.disk,
         disks,
-        latency_ns=latency if timed else None,
-        outstanding=in_flight.count(columns) if timed else None,
+        latency_ns=rows.latency_ns if timed else None,
+        outstanding=in_flight.count(rows) if timed else None,
         skipped=skipped,
     )
