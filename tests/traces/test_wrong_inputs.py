@@ -1,0 +1,87 @@
+"""Two formats glued together, cut off, of the other byte order: each is named with its file and the place."""
+
+import struct
+from pathlib import Path
+
+import pytest
+from test_formats import WHOLE
+from test_more_formats import ORACLE, rbd_replay
+from test_vscsi import record_1
+
+from cephfit.cells import Op
+from cephfit.errors import InputError
+from cephfit.traces import profile_files
+from cephfit.traces.read_options import ReadOptions
+
+LONG = b"".join(struct.pack("<IQIq", 100 + i, 8 * i, 4096, -1) for i in range(4000))
+"""oracleGeneral has no sign but that all of the first 64 KiB makes sense."""
+
+ALL = {**WHOLE, "oracle-general": LONG}
+BINARY = {"blktrace", "blktrace-8", "vscsi-binary", "vscsi-binary-2", "rbd-replay", "oracle-general"}
+OP = ReadOptions(assume_op=Op.READ)
+
+
+def refused(tmp_path: Path, content: bytes) -> InputError:
+    path = tmp_path / "t"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        profile_files([path], options=OP)
+    assert caught.value.where.startswith(str(path))
+    return caught.value
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_another_text_behind_the_trace(tmp_path: Path, name: str) -> None:
+    other = (WHOLE["xperf" if name == "msr" else "msr"] + b"\n") * 150
+    where = refused(tmp_path, ALL[name] + other).where
+    if name in BINARY:
+        assert "byte" in where
+        return
+    line = int(where.rpartition("line ")[2].split()[0])
+    assert line == ALL[name].count(b"\n") + 1
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_binary_trace_behind_the_trace(tmp_path: Path, name: str) -> None:
+    other = WHOLE["vscsi-binary" if name.startswith("blktrace") else "blktrace"] * 20
+    where = refused(tmp_path, ALL[name] + other).where
+    assert "byte" in where or "line" in where
+
+
+@pytest.mark.parametrize("name", sorted(BINARY))
+def test_a_binary_trace_that_is_cut_off(tmp_path: Path, name: str) -> None:
+    assert "byte" in refused(tmp_path, ALL[name][:-3]).where
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["msr", "spc", "alibaba", "systor17", "fiu", "biosnoop", "block-events", "strace", "xperf", "fio-iolog"],
+)
+def test_a_text_trace_that_is_cut_off_within_a_number_or_word(tmp_path: Path, name: str) -> None:
+    """Cut where what is left cannot be a line. (Where digits are missing at the very end, no one can tell.)"""
+    begin = ALL[name].rstrip(b"\n").rfind(b"\n") + 1
+    blanks = len(ALL[name][begin:]) - len(ALL[name][begin:].lstrip())
+    error = refused(tmp_path, ALL[name][: begin + blanks + 7])
+    assert f"line {ALL[name][:begin].count(bytes([10])) + 1}" in error.where
+
+
+def test_a_vscsi_trace_of_the_other_byte_order(tmp_path: Path) -> None:
+    swapped = b"".join(
+        struct.pack(">IIIHHQQ", *struct.unpack("<IIIHHQQ", record_1(0x28, 8 * i))) for i in range(20)
+    )
+    assert "looks like binary data" in refused(tmp_path, swapped).what
+
+
+def test_an_oracle_general_trace_of_the_other_byte_order(tmp_path: Path) -> None:
+    swapped = b"".join(struct.pack(">IQIq", *row) for row in struct.iter_unpack("<IQIq", ORACLE))
+    assert "other byte order" in refused(tmp_path, swapped).what
+
+
+def test_an_rbd_replay_trace_cut_at_every_byte(tmp_path: Path) -> None:
+    whole, path = rbd_replay(), tmp_path / "t"
+    for n in range(len(whole) - 1, len(whole) - 60, -1):
+        path.write_bytes(whole[:n])
+        try:
+            assert profile_files([path]).n_accesses > 0
+        except InputError as error:
+            assert "byte" in error.where or "no reads" in error.what
