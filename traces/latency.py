@@ -1,6 +1,7 @@
 """Which completion belongs to which access, and how many accesses were in flight."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,8 @@ class CompletionMatcher:
     def __init__(self) -> None:
         self._held = Accesses.none()
         self._completions_seen = False
+        self._put_off: list[tuple[NDArray[Any], ...]] = []
+        self._n_put_off = 0
 
     @property
     def completions_seen(self) -> bool:
@@ -54,6 +57,21 @@ class CompletionMatcher:
             is_completion: whether an event is a completion or an access.
             time_ns ... disk: as in AccessBatch, of the events; a disk of -1 is none that has accesses.
         """
+        self._put_off.append((is_completion, time_ns, op, lbn, nbytes, disk))
+        self._n_put_off += len(time_ns)
+        # Many that wait are not gone through again for a few that are new: a trace may have no completions at all.
+        if 2 * self._n_put_off < len(self._held):
+            return Accesses.none()
+        return self._match()
+
+    def _match(self) -> Accesses:
+        """Join what was put off; return the accesses that are ready."""
+        is_completion, time_ns, op, lbn, nbytes, disk = (
+            self._put_off[0]
+            if len(self._put_off) == 1
+            else [np.concatenate(parts) for parts in zip(*self._put_off, strict=True)]
+        )
+        self._put_off, self._n_put_off = [], 0
         held = self._held
         rows = held.with_room(len(time_ns))
         events = (is_completion, time_ns, lbn, nbytes, disk)
@@ -85,9 +103,10 @@ class CompletionMatcher:
 
     def finish(self) -> Accesses:
         """The accesses that were still held back; those without a completion have an unknown latency."""
+        ready = self._match() if self._put_off else Accesses.none()
         rows, self._held = self._held, Accesses.none()
         latency = np.where(rows.latency_ns == PENDING, UNKNOWN_LATENCY, rows.latency_ns)
-        return replace(rows, latency_ns=latency)
+        return Accesses.joined([ready, replace(rows, latency_ns=latency)])
 
 
 class InFlight:

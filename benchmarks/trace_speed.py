@@ -1,0 +1,143 @@
+"""How fast traces become profiles, against the programs and the library that people use, in the same run.
+
+Run with: .venv/bin/python benchmarks/trace_speed.py [--quick] [NAME...]
+
+Everything runs on one core (``taskset``); the rates are per second of processor time, which a busy machine changes
+less than the time on the wall. cephfit and pandas are measured without their imports and, for cephfit, once the
+compiled loops are loaded; both read the file as often as ``--repeats`` says, and the best one counts. blkparse and
+btt read the beginning of the file (``--peer-events``), because all of it takes them minutes.
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import trace_files
+
+BLKPARSE_LINE = "  8,0    0 {i:8d} {seconds:>15s}    99  Q {op:>3s} {lbn} + {n_sectors} [fio]\n"
+LINES = {
+    "vscsi-csv": ("{i},{nbytes},1,{op},{lbn},{time_us}\n", ("read", "write"), ",", [1, 3, 4, 5]),
+    "msr": (
+        "{filetime},usr,{disk},{op},{offset},{nbytes},{latency}\n",
+        ("Read", "Write"),
+        ",",
+        [0, 1, 2, 3, 4, 5, 6],
+    ),
+    "alibaba": ("{disk},{op},{offset},{nbytes},{time_us}\n", ("R", "W"), ",", [0, 1, 2, 3, 4]),
+    "blkparse-text": (BLKPARSE_LINE, ("R", "W"), r"\s+", [0, 3, 5, 6, 7, 9]),
+}
+
+
+def cephfit_seconds(path: Path, repeats: int) -> float:
+    """Best processor time of one profile; runs in a process of its own."""
+    from cephfit.traces import profile_files
+
+    best = float("inf")
+    for _ in range(repeats + 1):  # the first one loads the compiled loops
+        started = time.process_time()
+        profile_files([path])
+        best = min(best, time.process_time() - started)
+    return best
+
+
+def pandas_seconds(path: Path, repeats: int, separator: str, columns: list[int]) -> float:
+    """Best processor time of ``pandas.read_csv`` of the same columns."""
+    import pandas
+
+    best = float("inf")
+    for _ in range(repeats):
+        started = time.process_time()
+        pandas.read_csv(path, sep=separator, header=None, usecols=columns, engine="c", skipinitialspace=True)
+        best = min(best, time.process_time() - started)
+    return best
+
+
+def in_child(core: int, *arguments: str) -> float:
+    """A measurement in a fresh process on one core."""
+    done = subprocess.run(
+        ["taskset", "-c", str(core), sys.executable, __file__, "--measure", *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return float(done.stdout)
+
+
+def program_seconds(core: int, *argv: str) -> float:
+    """Processor time of a program."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(["taskset", "-c", str(core), *argv], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def show(name: str, n: int, seconds: float, peers: dict[str, float]) -> None:
+    rate = n / seconds
+    print(f"{name:14s} {n:>10,d} events  {rate / 1e6:7.2f} M/s per core", flush=True)
+    for peer, its_rate in peers.items():
+        print(f"{'':14s} {peer:22s} {its_rate / 1e6:7.2f} M/s   cephfit is {rate / its_rate:.1f} times as fast")
+
+
+def blktrace(folder: Path, n: int, peer_events: int, repeats: int, core: int) -> None:
+    path, few = folder / "full.blktrace.0", folder / "few.blktrace.0"
+    n = trace_files.write_blktrace(path, n)
+    n_few = trace_files.write_blktrace(few, min(n, peer_events))
+    dump = folder / "dump"
+    base = ["blkparse", "-q", "-D", str(folder), "-i", "few"]
+    peers = {"blkparse, text": n_few / program_seconds(core, *base, "-o", "/dev/null")}
+    peers["blkparse -O -d"] = n_few / program_seconds(core, *base, "-O", "-d", str(dump))
+    peers["btt"] = n_few / program_seconds(core, "btt", "-i", str(dump), "-o", str(folder / "btt"))
+    show("blktrace", n, in_child(core, str(path), str(repeats)), peers)
+
+
+def vscsi_binary(folder: Path, n: int, peer_events: int, repeats: int, core: int) -> None:
+    path = folder / "trace.vscsi"
+    n = trace_files.write_vscsi_binary(path, n)
+    show("vscsi-binary", n, in_child(core, str(path), str(repeats)), {})
+
+
+def text(name: str) -> Callable[[Path, int, int, int, int], None]:
+    def measure(folder: Path, n: int, peer_events: int, repeats: int, core: int) -> None:
+        line, ops, separator, columns = LINES[name]
+        path = folder / f"{name}.txt"
+        trace_files.write_lines(path, n, line, ops=ops)
+        theirs = in_child(core, str(path), str(repeats), separator, *map(str, columns))
+        show(name, n, in_child(core, str(path), str(repeats)), {"pandas.read_csv": n / theirs})
+
+    return measure
+
+
+BENCHMARKS = {"blktrace": blktrace, "vscsi-binary": vscsi_binary} | {name: text(name) for name in LINES}
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--measure"]:
+        path, repeats, *csv = sys.argv[2:]
+        if csv:
+            print(pandas_seconds(Path(path), int(repeats), csv[0], [int(c) for c in csv[1:]]))
+        else:
+            print(cephfit_seconds(Path(path), int(repeats)))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)} [all]")
+    parser.add_argument("--quick", action="store_true", help="300,000 events: to see that it runs")
+    parser.add_argument("--events", type=int, default=12_000_000, help="in each file [12,000,000]")
+    parser.add_argument(
+        "--peer-events", type=int, default=1_500_000, help="that blkparse and btt read [1,500,000]"
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="readings of which the best counts [3]")
+    parser.add_argument("--core", type=int, default=1, help="the core that everything runs on [1]")
+    chosen = parser.parse_args()
+    n = 300_000 if chosen.quick else chosen.events
+    for name in chosen.names or BENCHMARKS:
+        with tempfile.TemporaryDirectory(prefix="cephfit-benchmark-") as folder:
+            BENCHMARKS[name](Path(folder), n, min(n, chosen.peer_events), chosen.repeats, chosen.core)
+
+
+if __name__ == "__main__":
+    main()
