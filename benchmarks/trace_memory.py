@@ -1,0 +1,54 @@
+"""Peak memory of profiling a trace of more than 4 GB, and what both cores give over one.
+
+Run with: .venv/bin/python benchmarks/trace_memory.py [--quick]
+
+The memory is the kernel's peak of the resident set of `cephfit trace profile` (``ru_maxrss``), with Python and all
+libraries in it.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import trace_files
+
+
+def profiled(path: Path, *prefix: str) -> tuple[float, float, float]:
+    """Seconds on the wall, seconds of processor time and peak MiB of one run of the program."""
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        [*prefix, sys.executable, "-m", "cephfit.cli.main", "trace", "profile", str(path), "--json"],
+        stdout=subprocess.DEVNULL,
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"cephfit ended with status {status}")
+    return time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a file of 144 MB: to see that it runs")
+    chosen = parser.parse_args()
+    n_events = 3_000_000 if chosen.quick else 90_000_000
+    makers = {"blktrace": trace_files.write_blktrace, "vscsi-binary": trace_files.write_vscsi_binary}
+    for name, write in makers.items():
+        with tempfile.TemporaryDirectory(prefix="cephfit-benchmark-") as folder:
+            path = Path(folder) / "large.blktrace.0"
+            n = write(path, n_events if name == "blktrace" else n_events * 3 // 2)
+            size = path.stat().st_size / 1e9
+            for cores, prefix in (("both cores", ()), ("one core", ("taskset", "-c", "1"))):
+                wall, processor, peak = profiled(path, *prefix)
+                print(
+                    f"{name:12s} {size:5.2f} GB, {n:,d} events, {cores:10s}: {wall:6.1f} s "
+                    f"({n / wall / 1e6:.1f} M events/s), {processor:6.1f} s of processors, peak {peak:.0f} MiB",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
