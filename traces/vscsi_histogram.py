@@ -115,7 +115,7 @@ def profile_of_histograms(streams: list[TraceStream], *, name: str) -> Profile:
         "duration_seconds": None,
         "read_share": n_reads / (n_reads + n_writes),
         "nbytes": {
-            op.value: int(total["size", op.value].mean * total["size", op.value].counts.sum()) for op in Op
+            op.value: int(total["size", op.value].mean) * int(total["size", op.value].counts.sum()) for op in Op
         },
         "histograms": _as_json(total),
         "disks": {disk: _disk_as_json(sample, len(samples[disk])) for disk, sample in per_disk.items()},

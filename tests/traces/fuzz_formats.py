@@ -9,6 +9,7 @@ and one in eight by what their content tells. ``test_fuzz_formats.py`` runs a li
 """
 
 import argparse
+import importlib
 import random
 import re
 import resource
@@ -22,6 +23,15 @@ from types import FrameType
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+if "--atheris" in sys.argv:
+    import atheris  # type: ignore[import-not-found]
+
+    # Not what Numba compiles: it does not know the instructions that measure the coverage.
+    _TRACES = Path(__file__).parents[2] / "traces"
+    _COMPILED = [f"cephfit.traces.{f.stem}" for f in _TRACES.glob("*.py") if "compiled" in f.read_text("utf-8")]
+    with atheris.instrument_imports(include=["cephfit.traces"], exclude=_COMPILED):
+        importlib.import_module("cephfit.traces.formats")
 
 from test_formats import WHOLE
 from test_more_formats import BIOSNOOP_LIBBPF, GOLDEN, ORACLE, QEMU_SIMPLE, TRACE_CMD, rbd_replay
@@ -256,10 +266,16 @@ def fuzz(family: Family, *, n: int, seconds: float, seed: int) -> tuple[Target, 
 
 
 def _with_atheris(family: Family, arguments: list[str]) -> None:
-    import atheris  # type: ignore[import-not-found]
+    target, rng, others = Target(family), random.Random(1), list(WHOLE.values())
 
-    atheris.instrument_all()
-    atheris.Setup([sys.argv[0], *arguments], Target(family))
+    def one(content: bytes) -> None:
+        target(content or damaged(family.seeds, others, rng))
+
+    corpus = Path(f"corpus-{family.name}")
+    corpus.mkdir(exist_ok=True)
+    for i, seed in enumerate(family.seeds):
+        (corpus / f"seed-{i}").write_bytes(seed)
+    atheris.Setup([sys.argv[0], str(corpus), *arguments], one)
     atheris.Fuzz()
 
 
