@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cephfit.errors import HostError
@@ -15,6 +15,7 @@ _DROPPED = re.compile(r"^\s*Total:\s+\d+ events \(dropped (\d+)\)", re.MULTILINE
 _START_SECONDS = 5.0
 _STOP_SECONDS = 30.0
 _DEBUGFS = Path("/sys/kernel/debug/block")
+_CHANNEL = re.compile(re.escape(str(_DEBUGFS)) + r"/.+/trace\d+")
 
 
 class BlktraceUnavailableError(HostError):
@@ -58,14 +59,30 @@ def tracing(device: str, folder: Path, stem: str) -> Iterator[list[int]]:
 
 
 def _wait_until_started(process: "subprocess.Popen[str]", device: str) -> None:
-    """The kernel's switch of the device says when events are recorded."""
+    """Events are recorded when the device's switch is on and blktrace has the kernel's channels open.
+
+    The switch alone does not tell: a locked-down kernel turns it on and then refuses the channels.
+    """
     switch = Path("/sys/class/block") / device / "trace" / "enable"
     end = time.monotonic() + _START_SECONDS
     while time.monotonic() < end:
         if process.poll() is not None:
             said, _ = process.communicate()
             raise BlktraceUnavailableError(f"blktrace says: {said.strip()[-300:]}")
-        if switch.read_text(encoding="ascii").strip() == "1":
+        if switch.read_text(encoding="ascii").strip() == "1" and _has_channel(process.pid):
             return
         time.sleep(0.02)
     raise HostError("blktrace did not begin to trace within 5 s", where=f"/dev/{device}")
+
+
+def _has_channel(pid: int) -> bool:
+    """Whether a process has one of the kernel's trace channels, ``.../block/DEVICE/traceN``, open."""
+    try:
+        opened = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+    for descriptor in opened:
+        with suppress(OSError):
+            if _CHANNEL.fullmatch(str(descriptor.readlink())):
+                return True
+    return False
