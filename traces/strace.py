@@ -76,12 +76,13 @@ class StraceReader(StreamReader):
         return any(p and _CALL_LIKE.match(line[p.end() :]) for p, line in zip(prefixes, lines, strict=True))
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        calls = Calls()
-        yield from batches_of(self._stretches(stream, calls), timed=True, in_order=False)
-        self.lacks = calls.lacks()
+        calls, lines = Calls(), LineReader()
+        yield from batches_of(self._stretches(stream, calls, lines), timed=True, in_order=False)
+        coarse = ("time: whole seconds (strace -tt or -ttt prints more)",) if lines.whole_seconds else ()
+        self.lacks = (*calls.lacks(), *coarse)
 
-    def _stretches(self, stream: TraceStream, calls: "Calls") -> Iterator[Rows]:
-        reader, foreign = LineReader(), ForeignLines(stream, "a line of strace")
+    def _stretches(self, stream: TraceStream, calls: "Calls", reader: LineReader) -> Iterator[Rows]:
+        foreign = ForeignLines(stream, "a line of strace")
         for block in text_blocks(stream):
             for number, line in enumerate(block.lines, block.first):
                 if not line.strip():

@@ -51,6 +51,8 @@ class LineReader:
         self._open: dict[int, tuple[int | None, bytes]] = {}
         self._day_ns = 0
         self._latest_ns = -1
+        self.whole_seconds = False
+        """The clock has no fraction: ``strace -t``."""
         self.strict = False
         """Lines begin with a bare process number: ``strace -o`` wrote them, and no program's output is between."""
 
@@ -105,6 +107,7 @@ class LineReader:
             return decimal_ns(prefix["epoch"], NS_PER_S)
         if not prefix["clock"]:
             return None
+        self.whole_seconds |= b"." not in prefix["clock"]
         hours, minutes, seconds = prefix["clock"].split(b":")
         of_day = (int(hours) * 60 + int(minutes)) * 60 * NS_PER_S + decimal_ns(seconds, NS_PER_S)
         time_ns = self._day_ns + of_day

@@ -234,6 +234,11 @@ def test_strace_over_midnight_with_what_was_returned(tmp_path: Path) -> None:
     assert distance["counts"][distance["limits"].index(1)] == 1  # the write begins where the read returned
 
 
+def test_strace_with_a_clock_of_whole_seconds_is_said(tmp_path: Path) -> None:
+    text = '12:00:01 open("f", O_RDWR) = 3\n12:00:02 read(3, "", 512) = 512\n'
+    assert any("whole seconds" in missing for missing in profiled(tmp_path, text).description["lacks"])
+
+
 def test_strace_of_a_file_opened_before_knows_no_place(tmp_path: Path) -> None:
     text = "read(9, 0x1, 10) = 10\nlseek(9, 0, SEEK_SET) = 0\nread(9, 0x1, 4096) = 4096\n"
     found = profiled(tmp_path, text)

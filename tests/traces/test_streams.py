@@ -3,7 +3,10 @@
 import bz2
 import gzip
 import http.server
+import json
 import lzma
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,7 +15,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from cephfit.errors import InputError
+from cephfit.errors import HostError, InputError
 from cephfit.traces import profile_files
 
 ROWS = "".join(f"{i},{'RW'[i % 2]},{4096 * i},4096,{1000 * i}\n" for i in range(5000)).encode()
@@ -97,6 +100,19 @@ def test_any_store_of_fsspec() -> None:
     with fsspec.open("memory://cephfit-test/trace.gz", "wb") as file:
         file.write(gzip.compress(ROWS))
     assert profile_files([Path("memory://cephfit-test/trace.gz")]).n_accesses == 5000
+
+
+def test_without_fsspec_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(HostError, match="needs fsspec") as caught:
+        profile_files([Path("s3://bucket/trace")])
+    assert "cephfit[remote]" in caught.value.remedy
+
+
+def test_standard_input_compressed_with_zstd() -> None:
+    program = [sys.executable, "-m", "cephfit.cli.main", "trace", "profile", "-", "--json"]
+    done = subprocess.run(program, input=zstandard.compress(ROWS), capture_output=True, timeout=120, check=True)
+    assert sum(json.loads(done.stdout)["accesses"]["read"].values()) == 2500
 
 
 def test_an_unknown_kind_of_address() -> None:
