@@ -170,7 +170,7 @@ def parse(
                 is_discard |= text[np.uintp(q)] == _D
             is_flush = text[kind] == _F
             first = _next_word(text, after)
-            sector, after = _number(text, first)
+            sector, after = _number(text, first)  # type: ignore[assignment]
             whole_sector = sector >= 0 and text[after] <= _SPACE
             if not whole_sector and after - first > 18:
                 break
@@ -187,7 +187,7 @@ def parse(
                 else:
                     reason = FLUSH if is_flush else ZERO_LENGTH
             else:
-                n_sectors, after = _number(text, third)
+                n_sectors, after = _number(text, third)  # type: ignore[assignment]
                 if n_sectors < 0 or text[after] > _SPACE or (n_sectors == 0 and after != third + 1):
                     break
                 if is_discard:

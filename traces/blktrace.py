@@ -92,7 +92,7 @@ def _stretches(stream: TraceStream, block_nbytes: int, wanted: int) -> Iterator[
         return
     found = _nothing_found()
     block = np.empty(_MAX_PAYLOAD + layout.nbytes + block_nbytes, np.uint8)
-    view = memoryview(block)
+    view = memoryview(block.data)
     end = 0  # of what is in the block and not read as records yet
     while fresh := stream.readinto(view[end : end + block_nbytes]):
         at, end = 0, end + fresh

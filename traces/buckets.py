@@ -36,7 +36,7 @@ class Steps(NamedTuple):
 def key_of(value: int, n_keys: int) -> int:
     """Key of a value >= 0: 0 for 0, 1 for 1, 33 for 2 and so on, at most ``n_keys - 1``."""
     bits = np.float64(value).view(np.int64)  # type: ignore[call-arg,unused-ignore]
-    return min(max((bits >> _SHIFT) - _ORIGIN, 0), n_keys - 1)
+    return min(max((bits >> _SHIFT) - _ORIGIN, 0), n_keys - 1)  # type: ignore[return-value]
 
 
 def n_keys_up_to(value: int) -> int:
@@ -49,7 +49,7 @@ def lowest_of(key: int) -> int:
     if key == 0:
         return 0
     octave, within = divmod(key - 1, PER_OCTAVE)
-    return -(-(2**octave * (PER_OCTAVE + within)) // PER_OCTAVE)
+    return -(-((1 << octave) * (PER_OCTAVE + within)) // PER_OCTAVE)
 
 
 def steps_of(limits: Sequence[int], n_keys: int) -> Steps:

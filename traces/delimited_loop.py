@@ -79,7 +79,7 @@ def packed(op: bytes) -> int:
 def hash_of(name: NDArray[np.uint8]) -> int:
     value = _HASH_SEED
     for i in range(len(name)):
-        value = (value ^ np.int64(name[i])) * _HASH_FACTOR
+        value = (value ^ np.int64(name[i])) * _HASH_FACTOR  # type: ignore[assignment]
     return value
 
 
@@ -151,7 +151,7 @@ def parse(
                         good = False
                     p += np.uintp(1)
                     byte = text[p]
-                good &= p > begin and text[p - np.uintp(1)] != _RETURN
+                good = bool(good and p > begin and text[p - np.uintp(1)] != _RETURN)
             elif kind == OP:
                 word, shift = np.int64(0), 0
                 while shift < 8 * _MAX_OP and text[p] > _SPACE and text[p] != separator:
@@ -273,5 +273,5 @@ def parse(
         # No device answers in no time: a zero stands for a latency that is not known.
         disk[row], latency_ns[row] = which, took if took > 0 else -1
         row += 1
-        at = np.int64(p) + 1
+        at = np.int64(p) + 1  # type: ignore[assignment]
     return row, at

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
+from typing import Any
 
 from cephfit.errors import HostError, InputError
 from cephfit.traces.shares import Counted, Share, count
@@ -62,7 +63,7 @@ def _by_dask(shares: Sequence[Share], address: str) -> Iterator[Counted]:
             "Dask is not installed", where="--scheduler", remedy="install it with `pip install 'cephfit[dask]'`"
         ) from None
     try:
-        client = Client(address, timeout=10, set_as_default=False)
+        client: Any = Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError, ValueError) as error:
         raise InputError(
             f"no Dask scheduler answers there: {error}",

@@ -98,7 +98,7 @@ def empty_joint() -> Joint:
 def _adding(bucket: NDArray[np.int64], n_buckets: int) -> NDArray[np.int64]:
     """int64 (places, buckets): 1 where a place belongs to a bucket, so that counts @ this adds up the buckets; a
     negative bucket is none."""
-    return (bucket[:, None] == np.arange(n_buckets)[None, :]).astype(np.int64)
+    return np.asarray(bucket[:, None] == np.arange(n_buckets)[None, :]).astype(np.int64)
 
 
 def _representatives(edges: list[int]) -> NDArray[np.int64]:

@@ -66,7 +66,7 @@ class Joint(NamedTuple):
 @inlined
 def _time_place(time_ns: int, base: NDArray[np.int64], limit: NDArray[np.int64]) -> int:
     key = np.uintp(key_of(time_ns, len(limit)))
-    return base[key] + (time_ns > limit[key])  # type: ignore[return-value,unused-ignore]
+    return base[key] + (time_ns > limit[key])  # type: ignore[no-any-return]
 
 
 @compiled
@@ -145,8 +145,7 @@ def count_accesses(
             depths[what, np.uintp(depth_table[np.uintp(min(outstanding[i] + 1, n_depths - 1))])] += 1
     joint.extent_ns[0], joint.extent_ns[1] = earliest, latest
     boundary[ALL, N], boundary[ALL, LAST_LBN], boundary[ALL, LAST_NS] = n_all, last_lbn, last_ns
-    for what in range(2):
-        kind = READ + what
-        boundary[kind, N] = n_of[what]
-        boundary[kind, LAST_LBN], boundary[kind, LAST_NS] = last_lbn_of[what], last_ns_of[what]
-        joint.nbytes[what] += nbytes_of[what]
+    for row in range(2):
+        boundary[READ + row, N] = n_of[row]
+        boundary[READ + row, LAST_LBN], boundary[READ + row, LAST_NS] = last_lbn_of[row], last_ns_of[row]
+        joint.nbytes[row] += nbytes_of[row]

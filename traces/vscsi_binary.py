@@ -67,7 +67,7 @@ class VscsiBinaryReader(StreamReader):
         in_flight = InFlight()
         disks = (PurePath(stream.name).name,)
         block = np.empty(_RECORDS_AT_ONCE * size, np.uint8)
-        while nbytes := stream.readinto(memoryview(block)):
+        while nbytes := stream.readinto(memoryview(block.data)):
             start = stream.offset - nbytes
             whole = nbytes // size * size
             if whole < nbytes:
