@@ -14,7 +14,7 @@ MAX_LATENCY_NS = 120 * NS_PER_S
 """An access that is not completed after this long is taken to have no completion in the trace. Linux itself
 reports a task that waits this long as hung (kernel.hung_task_timeout_secs)."""
 
-MAX_HELD = 1 << 20
+MAX_HELD = 1 << 18
 """Accesses held back at most while their completion is awaited: memory stays constant."""
 
 _MAX_CANDIDATES = 1 << 23
@@ -60,7 +60,7 @@ class CompletionMatcher:
         self._put_off.append((is_completion, time_ns, op, lbn, nbytes, disk))
         self._n_put_off += len(time_ns)
         # Many that wait are not gone through again for a few that are new: a trace may have no completions at all.
-        if 2 * self._n_put_off < len(self._held):
+        if 4 * self._n_put_off < len(self._held):
             return Accesses.none()
         return self._match()
 
