@@ -68,10 +68,10 @@ def in_child(core: int, *arguments: str) -> float:
     return float(done.stdout)
 
 
-def program_seconds(core: int, *argv: str) -> float:
-    """Processor time of a program."""
+def program_seconds(folder: Path, core: int, *argv: str) -> float:
+    """Processor time of a program that may leave files in ``folder``."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(["taskset", "-c", str(core), *argv], check=True, capture_output=True)
+    subprocess.run(["taskset", "-c", str(core), *argv], check=True, capture_output=True, cwd=folder)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -89,9 +89,9 @@ def blktrace(folder: Path, n: int, peer_events: int, repeats: int, core: int) ->
     n_few = trace_files.write_blktrace(few, min(n, peer_events))
     dump = folder / "dump"
     base = ["blkparse", "-q", "-D", str(folder), "-i", "few"]
-    peers = {"blkparse, text": n_few / program_seconds(core, *base, "-o", "/dev/null")}
-    peers["blkparse -O -d"] = n_few / program_seconds(core, *base, "-O", "-d", str(dump))
-    peers["btt"] = n_few / program_seconds(core, "btt", "-i", str(dump), "-o", str(folder / "btt"))
+    peers = {"blkparse, text": n_few / program_seconds(folder, core, *base, "-o", "/dev/null")}
+    peers["blkparse -O -d"] = n_few / program_seconds(folder, core, *base, "-O", "-d", str(dump))
+    peers["btt"] = n_few / program_seconds(folder, core, "btt", "-i", str(dump), "-o", str(folder / "btt"))
     show("blktrace", n, in_child(core, str(path), str(repeats)), peers)
 
 
