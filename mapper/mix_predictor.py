@@ -1,7 +1,7 @@
 """The predictor: ranks the configurations of a sweep for a workload and says how sure that is."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +23,13 @@ class MixPredictor:
     Attributes:
         name: of the model; a key of ``mixture.MIXERS``.
         confidence: level of the intervals, jointly over the configurations compared with the default.
+        spread_of: how unsteady the measurements are, from the baselines and the configurations' names, the
+            default first; None where that cannot be told.
     """
 
     name: str
     confidence: float = 0.95
+    spread_of: Callable[[Baselines, Sequence[str]], Spread | None] = spread_of
 
     def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
         """Rank every configuration that has all the cells the workload uses.
@@ -48,7 +51,7 @@ class MixPredictor:
         mixtures = {name: mix(weights, default, _rates(baselines, name, cells)) for name in compared}
 
         widths, floors = dict.fromkeys(compared, math.inf), [math.inf]
-        spread = spread_of(baselines, (baselines.default, *compared)) if compared else None
+        spread = self.spread_of(baselines, (baselines.default, *compared)) if compared else None
         if spread is None:
             notes.append(_no_spread(bool(compared)))
         else:

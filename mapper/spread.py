@@ -42,6 +42,8 @@ class Spread:
         applied_raw: the mean square from which it was estimated, 0 if ``applied`` is 0.
         applied_df: degrees of freedom of that mean square.
         notes: what a reader must know.
+        prior_df: degrees of freedom that ``target`` counts for in ``moderated``.
+        steady_df: degrees of freedom that hold ``unsteadiness`` at 1.
     """
 
     cells: tuple[Cell, ...]
@@ -54,6 +56,8 @@ class Spread:
     applied_raw: float
     applied_df: int
     notes: tuple[str, ...] = ()
+    prior_df: float = _PRIOR_DF
+    steady_df: float = _STEADY_DF
 
     def variance_of(self, j: int, gradient: Floats, default_gradient: Floats) -> tuple[float, float]:
         """Variance of a log prediction of configuration ``j`` (> 0) and its degrees of freedom.
@@ -69,7 +73,7 @@ class Spread:
         """
         df = np.maximum(self.n - 1, 0).astype(np.float64)
         pool_share = df / np.maximum(df.sum(axis=0), 1)
-        drawn = _PRIOR_DF / (_PRIOR_DF + df)
+        drawn = self.prior_df / (self.prior_df + df)
         through_pool = np.zeros(len(self.cells))
         coefficient = np.zeros_like(self.own)
         variance = 0.0
@@ -80,8 +84,8 @@ class Spread:
             through_pool += drawn[index] * weight * self.unsteadiness[index]
             coefficient[index] += (1 - drawn[index]) * weight
             pooled_part = drawn[index] * weight * self.target[index]
-            uncertainty += float(pooled_part @ pooled_part) / _PRIOR_DF
-            uncertainty += float(pooled_part.sum()) ** 2 / (float(df[index].sum()) + _STEADY_DF)
+            uncertainty += float(pooled_part @ pooled_part) / self.prior_df
+            uncertainty += float(pooled_part.sum()) ** 2 / (float(df[index].sum()) + self.steady_df)
             n_rounds = float(np.min(self.n[index], where=slope != 0, initial=np.iinfo(np.int64).max))
             variance += self.applied / n_rounds
         coefficient += through_pool * pool_share
@@ -92,8 +96,16 @@ class Spread:
         return variance, max(1.0, variance**2 / uncertainty)
 
 
-def spread_of(baselines: Baselines, configurations: Sequence[str]) -> Spread | None:
-    """The spread of a sweep's measurements under ``configurations``; None if nothing was measured twice."""
+def spread_of(
+    baselines: Baselines, configurations: Sequence[str], *, prior_df: float = _PRIOR_DF
+) -> Spread | None:
+    """The spread of a sweep's measurements under ``configurations``; None if nothing was measured twice.
+
+    Args:
+        baselines: the sweep.
+        configurations: names, the default first.
+        prior_df: degrees of freedom that a cell's pooled variance counts for beside a configuration's own.
+    """
     cells = tuple(c for c in CELLS if any((name, c) in baselines.cells for name in configurations))
     residuals, n = _residuals(baselines, configurations, cells)
     df = np.maximum(n - 1, 0)
@@ -128,8 +140,20 @@ def spread_of(baselines: Baselines, configurations: Sequence[str]) -> Spread | N
     excess = (squares / pooled).sum(axis=1)
     unsteadiness = (excess + _STEADY_DF) / (own_df + _STEADY_DF)
     target = pooled * unsteadiness[:, None]
-    moderated = (_PRIOR_DF * target + df * own) / (_PRIOR_DF + df)
-    return Spread(cells, n, own, target, moderated, unsteadiness, applied, applied_raw, applied_df, tuple(notes))
+    moderated = (prior_df * target + df * own) / (prior_df + df)
+    return Spread(
+        cells,
+        n,
+        own,
+        target,
+        moderated,
+        unsteadiness,
+        applied,
+        applied_raw,
+        applied_df,
+        tuple(notes),
+        prior_df=prior_df,
+    )
 
 
 def _residuals(

@@ -1,7 +1,7 @@
 """Sweeps drawn from a known truth, to see how often the predictor's intervals hold."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,15 +76,24 @@ def profiles() -> tuple[Profile, ...]:
 
 
 def simulate(
-    model: str, noise: Noise, *, n_sweeps: int, n_compared: int, repeats: int, effect: float, seed: int
+    model: str,
+    noise: Noise,
+    *,
+    n_sweeps: int,
+    n_compared: int,
+    repeats: int,
+    effect: float,
+    seed: int,
+    workloads: Sequence[Profile] = (),
 ) -> Found:
     """Predict many synthetic sweeps.
 
     Args:
         effect: standard deviation of the true log differences per cell; 0 makes every configuration the default.
+        workloads: which take turns; none: those of ``profiles``.
     """
     rng = np.random.default_rng(seed)
-    mixes = profiles()
+    mixes = tuple(workloads) or profiles()
     speaker = predictor(model)
     covered = all_covered = any_false = right = 0
     for index in range(n_sweeps):
@@ -92,7 +101,7 @@ def simulate(
         truth = np.log(TYPICAL_IOPS) + np.vstack(
             [np.zeros(len(CELLS)), rng.normal(0, effect, (n_compared, len(CELLS)))]
         )
-        measured = _baselines(np.exp(_draw(rng, truth, noise, repeats)))
+        measured = baselines_of(np.exp(draw(rng, truth, noise, repeats)))
         true_relative = _true_relative(model, profile, np.exp(truth))
         others = [p for p in speaker.predict(profile, measured).predictions if p.verdict is not Verdict.DEFAULT]
         holds = [p.low <= true_relative[p.configuration] <= p.high for p in others]
@@ -113,8 +122,12 @@ def _true_relative(model: str, profile: Profile, iops: NDArray[np.float64]) -> d
     return {f"C{j}": mix(weights, iops[0, columns], row[columns]).relative for j, row in enumerate(iops) if j}
 
 
-def _draw(rng: np.random.Generator, truth: NDArray[np.float64], noise: Noise, repeats: int) -> NDArray[np.float64]:
-    """Log IOPS, shape (configurations, cells, repeats)."""
+def draw(rng: np.random.Generator, truth: NDArray[np.float64], noise: Noise, repeats: int) -> NDArray[np.float64]:
+    """Log IOPS as a sweep would measure them, shape (configurations, cells, repeats).
+
+    Args:
+        truth: log IOPS, shape (configurations, cells), the default first.
+    """
     n_configurations, n_cells = truth.shape
     deviation = np.exp(rng.uniform(np.log(noise.lowest), np.log(noise.highest), (1, n_cells)))
     deviation = deviation * np.exp(rng.normal(0, noise.uneven, truth.shape))
@@ -129,7 +142,9 @@ def _draw(rng: np.random.Generator, truth: NDArray[np.float64], noise: Noise, re
     )
 
 
-def _baselines(iops: NDArray[np.float64]) -> Baselines:
+def baselines_of(iops: NDArray[np.float64]) -> Baselines:
+    """A sweep of the default A and of C1, C2, ... from IOPS of shape (configurations, cells, repeats)."""
+
     def each() -> Iterator[tuple[tuple[str, Cell], Baseline]]:
         for j, row in enumerate(iops):
             name = "A" if j == 0 else f"C{j}"

@@ -1,6 +1,7 @@
 """How often the verdicts are wrong and the intervals miss, over sweeps drawn from a known truth.
 
-docs/method.md quotes these figures; what is asserted here is what the method promises.
+benchmarks/interval_coverage.py prints the figures that docs/method.md quotes, with the cases in which the promise
+does not hold; what is asserted here is what the method promises.
 """
 
 import math
