@@ -240,24 +240,12 @@ def _meaning(value: Value) -> str:
 
 def _digest(configurations: tuple[Configuration, ...], measurement: Measurement) -> str:
     """SHA-256 of what is measured and how: names of people's choosing for the whole, words and layout stay out."""
-    m = measurement
     document = {
         "schema_version": SCHEMA_VERSION,
         "configurations": {
             c.name: [[s.partition.value, s.scope, s.key, _meaning(s.value)] for s in c.settings]
             for c in configurations
         },
-        "cells": [str(c) for c in m.cells],
-        "clients": m.n_clients,
-        "volume_nbytes": m.volume_nbytes,
-        "repeats": m.repeats,
-        "ramp_seconds": m.ramp_seconds,
-        "run_seconds": m.run_seconds,
-        "ioengine": m.ioengine,
-        "iodepth": m.iodepth,
-        "direct": m.direct,
-        "cache": m.cache.value,
-        "seed": m.seed,
-        "max_attempts": m.max_attempts,
+        **measurement.to_json(),
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from cephfit.cells import Cell
 from cephfit.configuration import Configuration
@@ -47,6 +48,23 @@ class Measurement:
     cache: CacheCondition
     seed: int
     max_attempts: int = 3
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, by name: for plans that are printed, and for the sweep's digest."""
+        return {
+            "cells": [str(cell) for cell in self.cells],
+            "clients": self.n_clients,
+            "volume_nbytes": self.volume_nbytes,
+            "repeats": self.repeats,
+            "ramp_seconds": self.ramp_seconds,
+            "run_seconds": self.run_seconds,
+            "ioengine": self.ioengine,
+            "iodepth": self.iodepth,
+            "direct": self.direct,
+            "cache": self.cache.value,
+            "seed": self.seed,
+            "max_attempts": self.max_attempts,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,20 +48,7 @@ def plan_document(
             }
             for c in sweep.configurations
         ],
-        "measurement": {
-            "cells": [str(c) for c in m.cells],
-            "clients": m.n_clients,
-            "volume_nbytes": m.volume_nbytes,
-            "repeats": m.repeats,
-            "ramp_seconds": m.ramp_seconds,
-            "run_seconds": m.run_seconds,
-            "ioengine": m.ioengine,
-            "iodepth": m.iodepth,
-            "direct": m.direct,
-            "cache": m.cache.value,
-            "seed": m.seed,
-            "max_attempts": m.max_attempts,
-        },
+        "measurement": m.to_json(),
         "accept_risk": list(sweep.accept_risk),
         "runs": plan.n_runs,
         "samples": plan.n_runs * m.n_clients,
