@@ -64,13 +64,17 @@ def test_a_dask_cluster_of_two_workers(
     several_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distributed = pytest.importorskip("distributed")
+    # Its lock files too; the variable is for the workers' processes, which read it when they start.
+    monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(tmp_path))
+    dask = pytest.importorskip("dask")
     text = tmp_path / "trace.csv"
     text.write_bytes(alibaba(2000))
     here = [profile_files(several_files).dumps(), profile_files([text]).dumps()]
     monkeypatch.setattr(shares, "PART_NBYTES", 10_000)
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=tmp_path / "dask"
-    ) as cluster:
+    with (
+        dask.config.set({"temporary-directory": str(tmp_path)}),
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+    ):
         address = cluster.scheduler_address
         there = [profile_files(f, scheduler=address).dumps() for f in (several_files, [text])]
     assert there == here
