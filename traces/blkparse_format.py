@@ -6,8 +6,6 @@ Directives as in blkparse(1). Of several actions in one file one is counted, as 
 import re
 from collections.abc import Iterator
 
-import numpy as np
-
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces.blkparse_text import SUMMARY
@@ -103,17 +101,7 @@ class BlkparseFormatReader(StreamReader):
                 rows.append(row)
             elif action != "C":
                 skipped[reason] = skipped.get(reason, 0) + 1
-        columns = np.array(rows, np.int64).reshape(-1, 6).T.copy()
-        return BlockEvents(
-            columns[0].astype(bool),
-            columns[1],
-            columns[2].astype(np.uint8),
-            columns[3],
-            columns[4],
-            columns[5],
-            skipped=skipped,
-            events=events,
-        )
+        return BlockEvents.of_rows(rows, skipped=skipped, events=events)
 
     def _row(self, fields: dict[str, bytes], action: str) -> tuple[bool, int, int, int, int, int]:
         """Raises: ValueError: an impossible number."""

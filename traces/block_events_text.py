@@ -8,8 +8,6 @@ include/trace/events/block.h); newer kernels put the I/O priority (``be,0,4``, o
 import re
 from collections.abc import Iterator
 
-import numpy as np
-
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.block_layer import Action, BlockEvents, accesses_of, device_number
 from cephfit.traces.reader import StreamReader
@@ -91,18 +89,7 @@ def _events(stream: TraceStream, block: TextBlock, action: str) -> BlockEvents:
         if row[1] >= TIME_NS_MAX or row[3] >= LBN_MAX or row[4] >= NBYTES_MAX or row[5] >= 1 << 40:
             raise bad_line(stream, number, line, "possible numbers")
         rows.append(row)
-    columns = np.array(rows, np.int64).reshape(-1, 6).T.copy()
-    return BlockEvents(
-        columns[0].astype(bool),
-        columns[1],
-        columns[2].astype(np.uint8),
-        columns[3],
-        columns[4],
-        columns[5],
-        skipped=skipped,
-        events=events,
-        stacked=frozenset(stacked),
-    )
+    return BlockEvents.of_rows(rows, skipped=skipped, events=events, stacked=frozenset(stacked))
 
 
 def _unfit(body: re.Match[bytes]) -> str:

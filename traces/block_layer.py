@@ -47,6 +47,29 @@ class BlockEvents:
     stacked: frozenset[tuple[int, int]] = frozenset()
     lost: int = 0
 
+    @classmethod
+    def of_rows(
+        cls,
+        rows: Sequence[tuple[bool, int, int, int, int, int]],
+        *,
+        skipped: dict[str, int],
+        events: dict[str, int],
+        stacked: frozenset[tuple[int, int]] = frozenset(),
+    ) -> "BlockEvents":
+        """Rows read one by one, each (is_completion, time_ns, op, lbn, nbytes, device), and what was counted."""
+        is_completion, time_ns, op, lbn, nbytes, device = np.array(rows, np.int64).reshape(-1, 6).T.copy()
+        return cls(
+            is_completion.astype(bool),
+            time_ns,
+            op.astype(np.uint8),
+            lbn,
+            nbytes,
+            device,
+            skipped=skipped,
+            events=events,
+            stacked=stacked,
+        )
+
     def split(self, n: int) -> "tuple[BlockEvents, BlockEvents]":
         """The first ``n`` rows, with all else that was counted, and the rest."""
         return self._rows(slice(0, n), self), self._rows(slice(n, None), None)
