@@ -1,0 +1,78 @@
+"""The configurations of a sweep file and their settings."""
+
+import re
+from collections.abc import Iterator
+
+from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
+from cephfit.sweep.risk import risk_of
+from cephfit.sweep.yaml_lines import Located, nearest
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+"""Names of sweeps and configurations: they become file names and columns."""
+
+_CEPH_SECTIONS = ("global", "osd", "mon", "mgr", "client")
+_SCOPES = {Partition.POOL: ("pool",), Partition.GREATER: ("osd_disk", "client_disk")}
+_CONFIGURATION = ("why", "pool", "image", "ceph", "greater")
+_MASKED_SECTION = re.compile(r"(global|osd|mon|mgr|client)(\.[A-Za-z0-9_-]+)?(/[a-z]+:[A-Za-z0-9_.-]+)?")
+
+
+def read_configurations(entry: Located | None, accepted: tuple[str, ...]) -> tuple[Configuration, ...]:
+    """All configurations, the default first; it is implied where the file does not name it.
+
+    Args:
+        entry: the section ``configurations``, None where the file has none.
+        accepted: keys of settings that risk data and are wanted all the same.
+
+    Raises:
+        InputError: names file and line.
+    """
+    default = Configuration(DEFAULT_CONFIGURATION, why="Ceph's defaults")
+    others: list[Configuration] = []
+    for name, body in (entry.mapping() if entry is not None else {}).items():
+        if not NAME.fullmatch(name):
+            body.refuse(
+                f"{name!r} cannot be a configuration's name", "letters, digits, - _ . and at most 40 of them"
+            )
+        parts = body.mapping(_CONFIGURATION)
+        settings = tuple(sorted(_settings(parts, accepted), key=lambda s: (s.partition, s.scope, s.key)))
+        configuration = Configuration(name, settings, parts["why"].text() if "why" in parts else "")
+        if name != DEFAULT_CONFIGURATION:
+            others.append(configuration)
+        elif settings:
+            body.refuse(
+                f"{DEFAULT_CONFIGURATION} is the default and has no settings",
+                "give these settings a configuration of another name",
+            )
+        else:
+            default = configuration
+    return (default, *others)
+
+
+def _settings(parts: dict[str, Located], accepted: tuple[str, ...]) -> Iterator[Setting]:
+    for word in ("pool", "image"):
+        if word in parts:
+            yield from _scope(parts[word], Partition.POOL, word, accepted)
+    if "ceph" in parts:
+        for section, body in parts["ceph"].mapping().items():
+            if not _MASKED_SECTION.fullmatch(section):
+                body.refuse(f"{section!r} is no section of Ceph's configuration", nearest(section, _CEPH_SECTIONS))
+            yield from _scope(body, Partition.CEPH, section, accepted)
+    if "greater" in parts:
+        for scope, body in parts["greater"].mapping(_SCOPES[Partition.GREATER]).items():
+            yield from _scope(body, Partition.GREATER, scope, accepted)
+
+
+def _scope(body: Located, partition: Partition, scope: str, accepted: tuple[str, ...]) -> Iterator[Setting]:
+    for key, value in body.mapping().items():
+        # Ceph reads "osd op threads", "osd-op-threads" and "osd_op_threads" as one option.
+        canonical = re.sub(r"[ -]", "_", key) if partition is Partition.CEPH else key
+        if canonical != key and canonical in body.value:
+            value.refuse(f"{key!r} stands twice, also as {canonical!r}")
+        setting = Setting(partition, scope, canonical, value.scalar())
+        risk = risk_of(setting)
+        if risk is not None and canonical not in accepted:
+            value.refuse(
+                f"{setting} risks data: {risk.why}",
+                f"if that is wanted on this cluster, add `accept_risk: [{canonical}]` to the file",
+            )
+        yield setting
