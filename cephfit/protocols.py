@@ -50,6 +50,13 @@ class CephAdmin(Protocol):
     def tell(self, daemon: str, prefix: str, /, **arguments: Any) -> Any:
         """The same for one daemon, such as ``osd.0``."""
 
+    def exchange(self, prefix: str, payload: bytes = b"", /, **arguments: Any) -> bytes:
+        """A monitor command whose input or answer are bytes, such as ``osd getcrushmap``; no JSON is asked for.
+
+        Raises:
+            ClusterError: as ``command``.
+        """
+
     def close(self) -> None:
         """Give up the connection; further calls are an error."""
 

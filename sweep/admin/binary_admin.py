@@ -4,6 +4,7 @@ import errno
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,14 @@ class BinaryAdmin:
 
     def tell(self, daemon: str, prefix: str, /, **arguments: Any) -> Any:
         return self._run(daemon, ["tell", daemon, *prefix.split()], prefix, arguments)
+
+    def exchange(self, prefix: str, payload: bytes = b"", /, **arguments: Any) -> bytes:
+        with tempfile.TemporaryDirectory(prefix="cephfit-") as folder:
+            given, got = Path(folder, "in"), Path(folder, "out")
+            given.write_bytes(payload)
+            files = ["-o", str(got), *(["-i", str(given)] if payload else [])]
+            self._run("mon", [*files, *prefix.split()], prefix, arguments)
+            return got.read_bytes() if got.exists() else b""
 
     def close(self) -> None:
         self._closed = True

@@ -67,6 +67,16 @@ class RadosAdmin:
     def tell(self, daemon: str, prefix: str, /, **arguments: Any) -> Any:
         return self._send(daemon, prefix, arguments)
 
+    def exchange(self, prefix: str, payload: bytes = b"", /, **arguments: Any) -> bytes:
+        text = json.dumps({"prefix": prefix, **arguments})
+        try:
+            code, answer, words = self._cluster.mon_command(text, payload)
+        except rados.Error as error:
+            raise refusal("mon", spelled(prefix, arguments), abs(error.errno or 0), str(error)) from None
+        if code != 0:
+            raise refusal("mon", spelled(prefix, arguments), abs(code), words)
+        return bytes(answer)
+
     def close(self) -> None:
         self._cluster.shutdown()
 

@@ -42,6 +42,15 @@ def test_a_command_that_answers_nothing_gives_none(admin: CephAdmin) -> None:
     assert admin.command("config rm", who="osd", name="osd_max_scrubs") is None
 
 
+def test_maps_are_read_and_written_as_bytes(admin: CephAdmin) -> None:
+    crush_map = admin.exchange("osd getcrushmap")
+    assert crush_map.startswith((0x00010000).to_bytes(4, "little")), "the magic number of a CRUSH map"
+    admin.exchange("osd setcrushmap", crush_map)
+    assert admin.exchange("osd getcrushmap") == crush_map
+    with pytest.raises(RefusedError):
+        admin.exchange("osd setcrushmap", b"no map at all")
+
+
 def test_a_command_that_the_manager_serves(admin: CephAdmin) -> None:
     assert admin.command("osd df")["summary"]["total_kb"] > 0
 
