@@ -6,6 +6,9 @@ from typing import Any
 
 from cephfit.cells import Cell
 
+OWN_LOAD = ""
+"""The load that a sweep's measurement describes by itself; the others have names."""
+
 
 class State(StrEnum):
     """How a run ended. There is no state for a run under way: a sample exists when it is over."""
@@ -46,13 +49,18 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class SampleKey:
-    """Which sample it is. ``repeat`` and ``attempt`` count from 0; ``attempt`` grows when one is taken again."""
+    """Which sample it is. ``repeat`` and ``attempt`` count from 0; ``attempt`` grows when one is taken again.
+
+    ``load`` names the shape of the load (I/Os in flight, clients, mix, rate) as the sweep file does; ``""`` is the
+    measurement's own.
+    """
 
     configuration: str
     cell: Cell
     client: str
     repeat: int
     attempt: int = 0
+    load: str = OWN_LOAD
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from cephfit.cells import Cell
 from cephfit.protocols import Client
-from cephfit.sample import Metrics
+from cephfit.sample import OWN_LOAD, Metrics
 from cephfit.sweep.model import Measurement
 
 
@@ -19,9 +19,10 @@ class CellRun:
         cell: which of the 20.
         repeat: round, counts from 0.
         attempt: counts from 0.
-        measurement: how.
+        measurement: how, under this load.
         clients: that run together.
         seeds: by client name, of its random offsets.
+        load: its name; empty is the measurement's own.
     """
 
     configuration: str
@@ -31,6 +32,7 @@ class CellRun:
     measurement: Measurement
     clients: Sequence[Client]
     seeds: Mapping[str, int]
+    load: str = OWN_LOAD
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def judge(run: CellRun, outcome: CellOutcome, around: Circumstances) -> list[Sam
         given = outcome.clients[client.name]
         samples.append(
             Sample(
-                key=SampleKey(run.configuration, run.cell, client.name, run.repeat, run.attempt),
+                key=SampleKey(run.configuration, run.cell, client.name, run.repeat, run.attempt, run.load),
                 state=state,
                 metrics=given.metrics,
                 started_ns=around.started_ns,
@@ -69,6 +69,7 @@ def _evidence(run: CellRun, client: str, given: ClientOutcome, around: Circumsta
     count = given.count
     return {
         **given.evidence,
+        "load": run.measurement.shape(),
         "cache": run.measurement.cache.value,
         "io_seed": run.seeds[client],
         "monotonic_ns": list(around.monotonic_ns),

@@ -1,11 +1,15 @@
 """What a sweep file says, as frozen values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
 from cephfit.cells import Cell
 from cephfit.configuration import Configuration
+from cephfit.sample import OWN_LOAD
+
+FIO = "fio"
+"""The engine that measures unless a sweep file names another one."""
 
 
 class CacheCondition(StrEnum):
@@ -15,6 +19,36 @@ class CacheCondition(StrEnum):
     """Dropped before every run."""
     WARM = "warm"
     """The cell's volume was read once through before the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One more shape of the load that cells are measured under; None is as the measurement itself has it.
+
+    Attributes:
+        name: as the sweep file gives it; not empty.
+        iodepth: I/Os that each client keeps in flight.
+        n_clients: that run together.
+        read_pct: share of reads in a mix of reads and writes, 1 to 99; the cell says whether the offsets are
+            sequential or random, and which of the two directions the sample is of.
+        rate_iops: limit of each client, I/Os per second.
+        rate_nbytes_per_s: limit of each client, bytes per second.
+        cells: measured under this load.
+    """
+
+    name: str
+    iodepth: int | None = None
+    n_clients: int | None = None
+    read_pct: int | None = None
+    rate_iops: int | None = None
+    rate_nbytes_per_s: int | None = None
+    cells: tuple[Cell, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What it says, and nothing of what it leaves to the measurement."""
+        said = {field.name: getattr(self, field.name) for field in fields(self)}
+        said["cells"] = None if self.cells is None else [str(cell) for cell in self.cells]
+        return {key: value for key, value in said.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +68,11 @@ class Measurement:
         cache: condition before each run.
         seed: of the order of runs.
         max_attempts: how often an invalid or failed sample is tried in all.
+        engine: what measures, by the sweep file's name for it.
+        read_pct: see Load; None is no mix.
+        rate_iops: see Load; None is as fast as it goes.
+        rate_nbytes_per_s: likewise.
+        loads: besides the measurement's own.
     """
 
     cells: tuple[Cell, ...]
@@ -48,10 +87,54 @@ class Measurement:
     cache: CacheCondition
     seed: int
     max_attempts: int = 3
+    engine: str = FIO
+    read_pct: int | None = None
+    rate_iops: int | None = None
+    rate_nbytes_per_s: int | None = None
+    loads: tuple[Load, ...] = ()
+
+    @property
+    def load_names(self) -> tuple[str, ...]:
+        """Every load that cells are measured under, the measurement's own first."""
+        return (OWN_LOAD, *(load.name for load in self.loads))
+
+    @property
+    def most_clients(self) -> int:
+        """Clients of the largest load: so many volumes are needed."""
+        return max(self.n_clients, *(load.n_clients or 0 for load in self.loads), 1)
+
+    def under(self, load: str) -> "Measurement":
+        """How cells are measured under one load: a measurement without further loads."""
+        if load == OWN_LOAD:
+            return replace(self, loads=())
+        shape = next(shape for shape in self.loads if shape.name == load)
+        said = {field.name: getattr(shape, field.name) for field in fields(shape) if field.name != "name"}
+        return replace(self, loads=(), **{key: value for key, value in said.items() if value is not None})
+
+    def shape(self) -> dict[str, Any]:
+        """The load by itself, for a sample's evidence. JSON values only."""
+        return {
+            "iodepth": self.iodepth,
+            "clients": self.n_clients,
+            "read_pct": self.read_pct,
+            "rate_iops": self.rate_iops,
+            "rate_nbytes_per_s": self.rate_nbytes_per_s,
+        }
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, by name: for plans that are printed, and for the sweep's digest."""
+        """All of it, by name: for plans that are printed, and for the sweep's digest.
+
+        What a measurement leaves out is left out here too, so that sweeps keep their digests.
+        """
+        further = {
+            "engine": None if self.engine == FIO else self.engine,
+            "read_pct": self.read_pct,
+            "rate_iops": self.rate_iops,
+            "rate_nbytes_per_s": self.rate_nbytes_per_s,
+            "loads": [load.to_json() for load in self.loads] or None,
+        }
         return {
+            **{key: value for key, value in further.items() if value is not None},
             "cells": [str(cell) for cell in self.cells],
             "clients": self.n_clients,
             "volume_nbytes": self.volume_nbytes,

@@ -10,22 +10,27 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from cephfit.cells import Cell
+from cephfit.sample import OWN_LOAD
 from cephfit.sweep.model import Measurement, Sweep
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One application of one configuration, and the cells measured under it.
+    """One configuration under one load, and the cells measured there.
+
+    The loads of a configuration follow each other within a round, so that it is applied once for all of them.
 
     Attributes:
         repeat: round, counts from 0.
         configuration: name.
         cells: in the order of measuring.
+        load: its name; empty is the measurement's own.
     """
 
     repeat: int
     configuration: str
     cells: tuple[Cell, ...]
+    load: str = OWN_LOAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +47,23 @@ class Plan:
 
 def plan_of(sweep: Sweep) -> Plan:
     """The plan of a sweep; the same sweep gives the same plan everywhere and always."""
-    seed = sweep.measurement.seed
+    measurement = sweep.measurement
+    seed = measurement.seed
     names = [c.name for c in sweep.configurations]
     steps: list[Step] = []
-    for repeat in range(sweep.measurement.repeats):
+    for repeat in range(measurement.repeats):
         for name in _shuffled(names, f"{seed}/{repeat}"):
-            order = _shuffled([str(c) for c in sweep.measurement.cells], f"{seed}/{repeat}/{name}")
-            steps.append(Step(repeat, name, tuple(Cell.parse(c) for c in order)))
+            for load in _shuffled(measurement.load_names, f"{seed}/{repeat}/{name}/loads"):
+                words = f"{seed}/{repeat}/{name}" + (f"/{load}" if load else "")
+                order = _shuffled([str(c) for c in measurement.under(load).cells], words)
+                steps.append(Step(repeat, name, tuple(Cell.parse(c) for c in order), load))
     return Plan(tuple(steps))
 
 
 def io_seed(seed: int, cell: Cell, repeat: int, client: str) -> int:
     """Seed of fio's random offsets, positive and below 2**62.
 
-    The configuration does not enter: in one round every configuration is asked for the same blocks in the same
+    Configuration and load do not enter: in one round every configuration is asked for the same blocks in the same
     order, so that luck with offsets does not look like the effect of a setting.
     """
     return int.from_bytes(_hash(f"{seed}/{cell}/{repeat}/{client}")[:8], "big") >> 2 or 1
@@ -115,9 +123,9 @@ def expected_seconds(
     """
     measurement = sweep.measurement
     steps = [step for step in plan.steps if step.configuration not in skipped]
-    filled = len({step.configuration for step in steps}) * measurement.n_clients * measurement.volume_nbytes
+    filled = len({step.configuration for step in steps}) * measurement.most_clients * measurement.volume_nbytes
     return (
-        len(steps) * times.apply_seconds
+        len({(step.repeat, step.configuration) for step in steps}) * times.apply_seconds
         + sum(len(step.cells) for step in steps) * run_seconds(measurement, times)
         + filled / times.fill_nbytes_per_s
     )

@@ -118,38 +118,49 @@ class _Loop:
         plan = plan_of(self.sweep)
         standing = Standing(self.sweep, self.store.samples(self.run.run_id))
         per_run = run_seconds(self.sweep.measurement, self.times)
+        to_apply = {(step.repeat, step.configuration) for step in plan.steps}
         self.progress.start(
-            f"sweep {self.sweep.name}", plan.n_runs * per_run + len(plan.steps) * self.times.apply_seconds
+            f"sweep {self.sweep.name}", plan.n_runs * per_run + len(to_apply) * self.times.apply_seconds
         )
+        in_place = None  # the (round, configuration) that the target is in: its loads share one application
         try:
             for step in plan.steps:
-                left = [c for c in step.cells if not standing.is_settled(step.configuration, c, step.repeat)]
+                left = [
+                    c for c in step.cells if not standing.is_settled(step.configuration, c, step.repeat, step.load)
+                ]
                 self.progress.advance((len(step.cells) - len(left)) * per_run)
-                self._take_step(step, left, standing, per_run)
+                place = (step.repeat, step.configuration)
+                if left and self._take_step(step, left, standing, per_run, in_place=in_place == place):
+                    in_place = place
+                if place in to_apply:
+                    to_apply.remove(place)
+                    self.progress.advance(self.times.apply_seconds)
         finally:
             self.progress.done()
 
-    def _take_step(self, step: Step, left: list[Cell], standing: Standing, per_run: float) -> None:
-        """Apply a configuration and measure what is left of its cells."""
+    def _take_step(
+        self, step: Step, left: list[Cell], standing: Standing, per_run: float, *, in_place: bool
+    ) -> bool:
+        """Apply a configuration, unless it is in place, and measure what is left; whether it is in place then."""
         title = f"round {step.repeat + 1}/{self.sweep.measurement.repeats}, {step.configuration}"
-        if not left:
-            self.progress.advance(self.times.apply_seconds)
-        elif step.configuration in self.unsupported:
+        title += f" under {step.load}" if step.load else ""
+        if step.configuration in self.unsupported:
             reason = "; ".join(self.unsupported[step.configuration])
             if step.repeat == 0:
                 self.progress.note(f"{step.configuration} is skipped: {reason}")
             self._without_result(step, left, State.SKIPPED, reason, standing)
-            self.progress.advance(len(left) * per_run + self.times.apply_seconds)
-        else:
+            self.progress.advance(len(left) * per_run)
+            return False
+        if not in_place:
             self.progress.advance(0, f"{title}: applying")
-            if self._apply(step, left, standing):
-                self.progress.advance(self.times.apply_seconds)
-                for number, cell in enumerate(left, start=len(step.cells) - len(left) + 1):
-                    self.progress.advance(0, f"{title}: {cell} ({number}/{len(step.cells)})")
-                    self._measure(step, cell, standing)
-                    self.progress.advance(per_run)
-            else:
-                self.progress.advance(len(left) * per_run + self.times.apply_seconds)
+            if not self._apply(step, left, standing):
+                self.progress.advance(len(left) * per_run)
+                return False
+        for number, cell in enumerate(left, start=len(step.cells) - len(left) + 1):
+            self.progress.advance(0, f"{title}: {cell} ({number}/{len(step.cells)})")
+            self._measure(step, cell, standing)
+            self.progress.advance(per_run)
+        return True
 
     def _apply(self, step: Step, left: list[Cell], standing: Standing) -> bool:
         """Bring the target into a configuration; when a setting did not take effect its cells are failed."""
@@ -157,7 +168,7 @@ class _Loop:
         self._wait()
         applied = self.target.apply(
             self.sweep.configuration(step.configuration),
-            n_clients=measurement.n_clients,
+            n_clients=measurement.most_clients,
             volume_nbytes=measurement.volume_nbytes,
         )
         self.store.add_applied(self.run.run_id, applied, repeat=step.repeat, at_ns=time.time_ns())
@@ -169,17 +180,18 @@ class _Loop:
 
     def _measure(self, step: Step, cell: Cell, standing: Standing) -> None:
         """Measure one cell, again while it is not ok and attempts are left."""
-        measurement = self.sweep.measurement
-        clients = self.target.clients()
-        while not standing.is_settled(step.configuration, cell, step.repeat):
+        measurement = self.sweep.measurement.under(step.load)
+        clients = self.target.clients()[: measurement.n_clients]
+        while not standing.is_settled(step.configuration, cell, step.repeat, step.load):
             run = CellRun(
                 configuration=step.configuration,
                 cell=cell,
                 repeat=step.repeat,
-                attempt=standing.next_attempt(step.configuration, cell, step.repeat),
+                attempt=standing.next_attempt(step.configuration, cell, step.repeat, step.load),
                 measurement=measurement,
                 clients=clients,
                 seeds={c.name: io_seed(measurement.seed, cell, step.repeat, c.name) for c in clients},
+                load=step.load,
             )
             self._make_ready(run)
             wall, monotonic = time.time_ns(), time.monotonic_ns()
@@ -224,10 +236,10 @@ class _Loop:
         """Samples of cells that were not measured, one transaction for each cell."""
         now = time.time_ns()
         for cell in cells:
-            attempt = standing.next_attempt(step.configuration, cell, step.repeat)
+            attempt = standing.next_attempt(step.configuration, cell, step.repeat, step.load)
             samples = [
                 Sample(
-                    key=SampleKey(step.configuration, cell, f"c{i}", step.repeat, attempt),
+                    key=SampleKey(step.configuration, cell, f"c{i}", step.repeat, attempt, step.load),
                     state=state,
                     metrics=None,
                     started_ns=now,
@@ -235,7 +247,7 @@ class _Loop:
                     reason=reason,
                     evidence={TOOK_EFFECT: False},
                 )
-                for i in range(self.sweep.measurement.n_clients)
+                for i in range(self.sweep.measurement.under(step.load).n_clients)
             ]
             self.store.add_samples(self.run.run_id, samples, fio_json=None)
             standing.add(samples)

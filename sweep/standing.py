@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cephfit.cells import Cell
-from cephfit.sample import Sample, State
+from cephfit.sample import OWN_LOAD, Sample, State
 from cephfit.sweep.model import Sweep
 
 TOOK_EFFECT = "configuration_took_effect"
@@ -18,7 +18,7 @@ class ConfigurationStanding:
 
     Attributes:
         configuration: name.
-        planned: cells times repeats.
+        planned: cells times repeats, of every load.
         ok: measured.
         failed: attempts that gave no result.
         invalid: attempts whose result must not be trusted.
@@ -43,39 +43,44 @@ class Standing:
 
     def __init__(self, sweep: Sweep, samples: Iterable[Sample] = ()) -> None:
         self._sweep = sweep
-        self._attempts: dict[tuple[str, Cell, int], dict[int, dict[str, State]]] = {}
-        self._given_up: set[tuple[str, Cell, int]] = set()
+        self._attempts: dict[tuple[str, Cell, int, str], dict[int, dict[str, State]]] = {}
+        self._given_up: set[tuple[str, Cell, int, str]] = set()
         self.add(samples)
 
     def add(self, samples: Iterable[Sample]) -> None:
         """Take note of samples that are in the store."""
         for sample in samples:
             key = sample.key
-            attempts = self._attempts.setdefault((key.configuration, key.cell, key.repeat), {})
-            attempts.setdefault(key.attempt, {})[key.client] = sample.state
+            place = (key.configuration, key.cell, key.repeat, key.load)
+            self._attempts.setdefault(place, {}).setdefault(key.attempt, {})[key.client] = sample.state
             if sample.evidence.get(TOOK_EFFECT) is False:
-                self._given_up.add((key.configuration, key.cell, key.repeat))
+                self._given_up.add(place)
 
-    def next_attempt(self, configuration: str, cell: Cell, repeat: int) -> int:
+    def next_attempt(self, configuration: str, cell: Cell, repeat: int, load: str = OWN_LOAD) -> int:
         """Number of the attempt that comes next."""
-        attempts = self._attempts.get((configuration, cell, repeat), {})
+        attempts = self._attempts.get((configuration, cell, repeat, load), {})
         return max(attempts) + 1 if attempts else 0
 
-    def is_settled(self, configuration: str, cell: Cell, repeat: int) -> bool:
+    def is_settled(self, configuration: str, cell: Cell, repeat: int, load: str = OWN_LOAD) -> bool:
         """Whether nothing is left to do: measured, skipped, tried as often as the sweep says, or not to be had."""
-        attempts = self._attempts.get((configuration, cell, repeat), {})
+        attempts = self._attempts.get((configuration, cell, repeat, load), {})
         ends = {_run_state(states.values()) for states in attempts.values()}
-        if (configuration, cell, repeat) in self._given_up:
+        if (configuration, cell, repeat, load) in self._given_up:
             return True
         return bool(ends & {State.OK, State.SKIPPED}) or len(attempts) >= self._sweep.measurement.max_attempts
 
     def of_configuration(self, configuration: str) -> ConfigurationStanding:
         measurement = self._sweep.measurement
-        places = [(c, r) for r in range(measurement.repeats) for c in measurement.cells]
+        places = [
+            (cell, repeat, load)
+            for repeat in range(measurement.repeats)
+            for load in measurement.load_names
+            for cell in measurement.under(load).cells
+        ]
         ends = [
             _run_state(states.values())
-            for cell, repeat in places
-            for states in self._attempts.get((configuration, cell, repeat), {}).values()
+            for place in places
+            for states in self._attempts.get((configuration, *place), {}).values()
         ]
         return ConfigurationStanding(
             configuration=configuration,
@@ -84,7 +89,7 @@ class Standing:
             failed=ends.count(State.FAILED),
             invalid=ends.count(State.INVALID),
             skipped=ends.count(State.SKIPPED),
-            left=sum(not self.is_settled(configuration, cell, repeat) for cell, repeat in places),
+            left=sum(not self.is_settled(configuration, *place) for place in places),
         )
 
     def all(self) -> list[ConfigurationStanding]:
