@@ -86,6 +86,27 @@ class CephSettings:
         for osd in osds:
             self._journal.forget(_RESTART, str(osd))
 
+    def needs_restart(self, configuration: Configuration) -> dict[int, tuple[str, ...]]:
+        """OSDs that would have to be restarted for a configuration's settings, each with the options why.
+
+        What the config store says already needs none. The configuration's options must exist.
+        """
+        settings = [
+            s for s in configuration.within(Partition.CEPH) if not self._catalogue.option(s.key).acts_at_runtime
+        ]
+        if not settings:
+            return {}
+        daemons = running_daemons(self._admin)
+        stored = stored_settings(self._admin)
+        needs: dict[int, tuple[str, ...]] = {}
+        for (section, key), value in self._places(configuration, daemons).items():
+            if self._catalogue.option(key).acts_at_runtime or self._same(key, stored.get((section, key)), value):
+                continue
+            for daemon in concerned(section, daemons):
+                if daemon.kind == "osd":
+                    needs[int(daemon.id)] = (*needs.get(int(daemon.id), ()), key)
+        return needs
+
     def read_back(self, configuration: Configuration) -> ReadBack:
         """Ask every running daemon concerned, until all agree or the time for telling them is over."""
         deadline = time.monotonic() + _PROPAGATION_SECONDS

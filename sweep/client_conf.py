@@ -5,6 +5,7 @@ import os
 import socket
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,24 @@ def client_settings(configuration: Configuration) -> tuple[Setting, ...]:
     return tuple(s for s in configuration.within(Partition.CEPH) if s.scope.partition("/")[0] == "client")
 
 
+@dataclass(frozen=True, slots=True)
+class ClientAccess:
+    """How clients reach a cluster.
+
+    Attributes:
+        client_id: such as ``admin`` for ``client.admin``.
+        keyring: paths of keyrings, as ceph.conf takes them; empty to leave it to ``base``.
+        base: text of the cluster's own ceph.conf, which the clients' one begins with; empty for a cluster that
+            gives everything through its config store.
+    """
+
+    client_id: str
+    keyring: str
+    base: str = ""
+
+
 def render_client_conf(
-    configuration: Configuration, admin: CephAdmin, *, keyring: Path, socket_folder: Path
+    configuration: Configuration, admin: CephAdmin, *, access: ClientAccess, socket_folder: Path
 ) -> str:
     """The text of a ceph.conf with which a client reaches the cluster under a configuration.
 
@@ -49,7 +66,9 @@ def render_client_conf(
         configuration=configuration.name,
         fsid=dump["fsid"],
         mon_host=" ".join(addresses),
-        keyring=keyring,
+        keyring=access.keyring,
+        base=access.base,
+        client_id=access.client_id,
         socket_folder=socket_folder,
         options=[(s.key, as_ceph_writes(s.value)) for s in client_settings(configuration)],
     )
@@ -58,6 +77,7 @@ def render_client_conf(
 def write_client_conf(path: Path, text: str) -> None:
     """Replace the file at once: a client that starts meanwhile reads the old one or the new one."""
     draft = path.with_suffix(".new")
+    draft.touch(mode=0o600)  # a cluster's ceph.conf may have a key in it
     draft.write_text(text)
     draft.replace(path)
 
@@ -86,7 +106,7 @@ def read_back_clients(
 
 
 def read_back_new_client(
-    configuration: Configuration, catalogue: Catalogue, conf: Path
+    configuration: Configuration, catalogue: Catalogue, conf: Path, client_id: str
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Start a client on ``conf`` in this process and ask it: for clients that live only while fio runs.
 
@@ -98,7 +118,7 @@ def read_back_new_client(
         return {}, []
     values: dict[str, dict[str, Any]] = {}
     mismatches = []
-    with rados.Rados(conffile=str(conf), name="client.admin") as client:
+    with rados.Rados(conffile=str(conf), rados_id=client_id) as client:
         for setting in settings:
             got = client.conf_get(setting.key)
             values[str(setting)] = {"a new client": got}

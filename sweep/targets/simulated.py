@@ -18,7 +18,7 @@ from cephfit.errors import InputError
 from cephfit.protocols import Applied, Client, Health
 from cephfit.sample import Metrics
 from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome, Engine, IndependentCount
-from cephfit.sweep.removed_options import REMOVED_OPTIONS
+from cephfit.sweep.option_history import is_gone
 from cephfit.sweep.targets.simulated_truth import EFFECTS, run_ns, true_iops
 from cephfit.sweep.yaml_lines import nearest
 
@@ -106,7 +106,7 @@ class SimulatedTarget:
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
         """Options that Ceph has dropped, by the list that cephfit knows; the simulation has all others."""
         reasons = {
-            c.name: tuple(f"Ceph has no option {s.key} any more" for s in c.settings if s.key in REMOVED_OPTIONS)
+            c.name: tuple(f"Ceph has no option {s.key} any more" for s in c.settings if is_gone(s.key))
             for c in configurations
         }
         return {name: why for name, why in reasons.items() if why}

@@ -1,8 +1,6 @@
-"""Whether volumes fit before they are filled: into the pool as Ceph reckons, and onto the disk under the lab."""
+"""Whether volumes fit into their pool, before they are filled."""
 
-import os
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from cephfit.errors import ClusterError
 from cephfit.sweep.pools import Pools
@@ -15,13 +13,13 @@ _MARGIN = 1.1
 """Room wanted beyond the data: metadata, the write-ahead log, and OSDs that do not fill evenly."""
 
 
-def require_room(volumes: Sequence[Volume], pools: Pools, folder: Path) -> None:
+def require_room(volumes: Sequence[Volume], pools: Pools, below: Callable[[int], None]) -> None:
     """See that volumes of one pool can be filled.
 
     Args:
         volumes: at least one, all of one pool.
         pools: of the cluster.
-        folder: where the OSDs' sparse files lie.
+        below: asked about what lies under the pool, with the bytes of all copies.
 
     Raises:
         ClusterError: there is too little room; says how much is wanted and how much there is.
@@ -31,21 +29,13 @@ def require_room(volumes: Sequence[Volume], pools: Pools, folder: Path) -> None:
     available = pools.max_avail_nbytes(pool)
     if available is not None and available < nbytes:
         raise ClusterError(
-            f"the volumes need {_about(nbytes)}, the pool has room for {_about(available)}",
+            f"the volumes need {about(nbytes)}, the pool has room for {about(available)}",
             where=f"pool {pool}",
             remedy=MAKE_ROOM,
         )
-    copies = pools.copies(pool)
-    disk = os.statvfs(folder)
-    free = disk.f_bavail * disk.f_frsize
-    if free < nbytes * copies:
-        raise ClusterError(
-            f"the volumes need {_about(nbytes * copies)} in {copies} copies, the disk under the lab has "
-            f"{_about(free)} left",
-            where=str(folder),
-            remedy=MAKE_ROOM,
-        )
+    below(nbytes * pools.copies(pool))
 
 
-def _about(nbytes: int) -> str:
+def about(nbytes: int) -> str:
+    """A size for people, in whole MiB."""
     return format_nbytes(max(MIB, nbytes - nbytes % MIB))

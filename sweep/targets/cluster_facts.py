@@ -1,16 +1,16 @@
-"""What a report says about the lab that a sweep ran on."""
+"""What a report says about the Ceph cluster that a sweep ran on, and about the machine of the clients."""
 
 import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cephfit import __version__
-from cephfit.lab.cluster import Lab
 from cephfit.protocols import CephAdmin
+from cephfit.sweep.daemons import running_daemons
+from cephfit.sweep.identity import CLUSTER
 
 _CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 _OSD_FACTS = (
@@ -22,8 +22,9 @@ _OSD_FACTS = (
 )
 
 
-def facts_of(lab: Lab, admin: CephAdmin) -> Mapping[str, Any]:
+def facts_of(admin: CephAdmin) -> dict[str, Any]:
     """Versions, machine, layout and clocks. JSON values only; no keys."""
+    classes = {d.id: d.device_class for d in running_daemons(admin) if d.kind == "osd"}
     return {
         "versions": {
             "cephfit": __version__,
@@ -39,14 +40,13 @@ def facts_of(lab: Lab, admin: CephAdmin) -> Mapping[str, Any]:
             "memory_nbytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             "clock_source": _CLOCK_SOURCE.read_text().strip() if _CLOCK_SOURCE.exists() else "unknown",
         },
-        "lab": {"name": lab.name, "spec": lab.spec.to_json()},
         "osds": [
-            {"id": osd["id"], "device_class": lab.device_class(osd["id"])}
+            {"id": osd["id"], "device_class": classes.get(str(osd["id"]), "")}
             | {key: osd[key] for key in _OSD_FACTS if key in osd}
             for osd in admin.command("osd metadata")
         ],
         "crush_rules": admin.command("osd crush rule ls"),
-        "fsid": admin.command("status")["fsid"],
+        CLUSTER: admin.command("status")["fsid"],
     }
 
 

@@ -1,0 +1,340 @@
+"""A Ceph cluster as a target: configurations are applied to it, read back from it and undone."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition
+from cephfit.errors import ClusterError, HostError
+from cephfit.protocols import Applied, CephAdmin, Client, Health, Progress
+from cephfit.silence import Silence
+from cephfit.sweep import catalogue as options
+from cephfit.sweep.admin.answers import RefusedError
+from cephfit.sweep.admin.rados_admin import RadosAdmin
+from cephfit.sweep.ceph_health import CephHealth, is_getting_full
+from cephfit.sweep.ceph_settings import CephSettings
+from cephfit.sweep.client_conf import (
+    ClientAccess,
+    drop_client_caches,
+    read_back_clients,
+    read_back_new_client,
+    render_client_conf,
+    write_client_conf,
+)
+from cephfit.sweep.filling import fill as fill_volumes
+from cephfit.sweep.journal import Journal
+from cephfit.sweep.pools import Pools, UnplacedPoolError, pool_name
+from cephfit.sweep.targets.cluster_facts import facts_of
+from cephfit.sweep.targets.room import MAKE_ROOM, require_room
+from cephfit.sweep.targets.surroundings import Surroundings
+from cephfit.sweep.volumes import Volume, Volumes, image_name
+
+_DEFAULT = Configuration(DEFAULT_CONFIGURATION)
+_BLKFLSBUF = 0x1261
+"""ioctl of linux/fs.h: write out and drop a block device's page cache."""
+
+
+class CephTarget:
+    """Implements ``protocols.Target`` and ``protocols.JudgesConfigurations`` on a Ceph cluster.
+
+    What it creates: pools named ``cephfit-*`` with its images, block devices on them, and a folder with journal
+    and the clients' ceph.conf. Any method may be cut off by a kill at any instant; the next process finishes the
+    work (``apply``) or takes it back (``reset``).
+
+    Args:
+        name: as reports show it.
+        admin: sends commands.
+        images: a librados connection for the images; may be the same object as ``admin``.
+        access: how clients reach the cluster.
+        folder: where what must outlive the process is kept; exists.
+        journal: of this target; opened for reading only where nothing is to be changed.
+        surroundings: what is around this cluster.
+        for_change: whoever opens the target holds its lock; needed by all but ``facts``, ``health`` and
+            ``unsupported``.
+        progress: hears what takes long.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        admin: CephAdmin,
+        images: RadosAdmin,
+        access: ClientAccess,
+        folder: Path,
+        journal: Journal,
+        surroundings: Surroundings,
+        for_change: bool,
+        progress: Progress | None = None,
+    ) -> None:
+        self.name = name
+        self._admin = admin
+        self._images = images
+        self._access = access
+        self._around = surroundings
+        self._for_change = for_change
+        self._progress = progress or Silence()
+        self._folder = folder
+        self._sockets = folder / "sockets"
+        self._sockets.mkdir(exist_ok=True)
+        self._client_conf = folder / "client.conf"
+        self._journal = journal
+        self._catalogue = options.Catalogue(admin)
+        self._settings = CephSettings(admin, self._catalogue, journal)
+        self._pools = Pools(admin, journal, surroundings.pool_defaults)
+        self._volumes = Volumes(images)
+        self._health = CephHealth(admin)
+        self._clients: tuple[Client, ...] = ()
+        self._volume_of: dict[str, Volume] = {}
+
+    def facts(self) -> Mapping[str, Any]:
+        return facts_of(self._admin)
+
+    def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        configurations = tuple(configurations)
+        reasons = {n: list(why) for n, why in options.unsupported(configurations, self._catalogue).items()}
+        rules = self._admin.command("osd crush rule ls")
+        for configuration in configurations:
+            for setting in configuration.settings:
+                why = ""
+                if setting.key == "crush_rule" and setting.value not in rules:
+                    why = f"this cluster has no CRUSH rule {setting.value}; it has {', '.join(rules)}"
+                elif setting.partition is Partition.GREATER:
+                    why = self._around.greater.why_not(setting)
+                if why:
+                    reasons.setdefault(configuration.name, []).append(why)
+            if configuration.name not in reasons and (why := self._why_no_restart(configuration)):
+                reasons[configuration.name] = [why]
+        return {name: tuple(why) for name, why in reasons.items()}
+
+    def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """Warnings by configuration: settings that exist here but that these OSDs never read."""
+        stores = {osd.get("osd_objectstore", "") for osd in self._admin.command("osd metadata")}
+        return options.without_effect(configurations, stores)
+
+    def apply(
+        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
+    ) -> Applied:
+        started = time.monotonic()
+        self._must_be_for_change()
+
+        def outcome(
+            mismatches: Sequence[str], values: Mapping[str, Any], restarted: Sequence[int] = ()
+        ) -> Applied:
+            names = tuple(f"osd.{osd}" for osd in restarted)
+            seconds = time.monotonic() - started
+            return Applied(configuration.name, not mismatches, tuple(mismatches), values, names, seconds)
+
+        if against := self.unsupported([configuration]).get(configuration.name):
+            return outcome(against, {})
+        self._await_health(f"before configuration {configuration.name} is applied")
+        self._detach()
+        try:
+            restarted = self._apply_ceph(configuration)
+            pool = self._ensure_pool(configuration)
+        except (RefusedError, UnplacedPoolError) as refused:
+            return outcome([str(refused)], {}, self._restart_due())
+        clients = [f"c{number}" for number in range(n_clients)]
+        volumes = tuple(
+            Volume(pool, image_name(configuration, client, volume_nbytes, filled=fill), volume_nbytes)
+            for client in clients
+        )
+        for volume in volumes:
+            self._volumes.ensure(configuration, volume)
+        text = render_client_conf(configuration, self._admin, access=self._access, socket_folder=self._sockets)
+        write_client_conf(self._client_conf, text)
+        if fill:
+            self._fill(volumes)
+        self._attach(dict(zip(clients, volumes, strict=True)))
+        self._around.greater.apply(configuration, self._clients)
+        self._await_health(f"after configuration {configuration.name} was applied")
+        ceph = self._settings.read_back(configuration)
+        parts = [
+            (ceph.values, ceph.mismatches),
+            self._read_back_clients(configuration),
+            self._pools.read_back(configuration),
+            self._volumes.read_back(configuration, volumes),
+            self._around.greater.read_back(configuration, self._clients),
+        ]
+        values: dict[str, Any] = {}
+        for found, _ in parts:
+            values.update(found)
+        return outcome([sentence for _, sentences in parts for sentence in sentences], values, restarted)
+
+    def clients(self) -> Sequence[Client]:
+        return self._clients
+
+    def drop_caches(self) -> None:
+        # From the client down: what one cache writes out goes into the next one.
+        for client in self._clients:
+            if client.device is not None:
+                self._require_served(client)
+                _drop_page_cache(client.device)
+        drop_client_caches(self._sockets)
+        for osd in self._admin.command("osd ls"):
+            self._admin.tell(f"osd.{osd}", "cache drop")
+
+    def health(self) -> Health:
+        return self._health.check()
+
+    def note_on(self, client: Client, key: str) -> str | None:
+        """A note kept with the client's volume for as long as the volume lives."""
+        return self._volumes.note_on(self._volume_of[client.name], f"cephfit.{key}")
+
+    def set_note(self, client: Client, key: str, text: str | None) -> None:
+        self._volumes.set_note(self._volume_of[client.name], f"cephfit.{key}", text)
+
+    def reset(self) -> None:
+        self._must_be_for_change()
+        self._detach()
+        self._around.greater.restore()
+        if pools := self._pools.made():
+            self._allow_pool_deletion()
+            for pool in reversed(pools):
+                self._pools.delete(pool)
+            self._pools.await_counted()
+        self._health.expect_new_pools()
+        self._settings.apply(_DEFAULT)
+        self._restart_due()
+        self._settings.forget_originals()
+        self._client_conf.unlink(missing_ok=True)
+        self._journal.finish()
+
+    def close(self) -> None:
+        self._admin.close()
+        if self._images is not self._admin:
+            self._images.close()
+
+    def full_speed(self) -> AbstractContextManager[None]:
+        """Without limits on the cluster's disks inside the block, for what is not measured."""
+        return self._around.full_speed()
+
+    def _read_back_clients(self, configuration: Configuration) -> tuple[dict[str, dict[str, Any]], list[str]]:
+        if self._around.devices is None:  # nobody has the images open between the runs of fio
+            return read_back_new_client(configuration, self._catalogue, self._client_conf, self._access.client_id)
+        return read_back_clients(configuration, self._catalogue, self._sockets)
+
+    def _why_no_restart(self, configuration: Configuration) -> str:
+        """Why the OSDs that a configuration needs restarted cannot be; empty if they can, or none is."""
+        needs = self._settings.needs_restart(configuration)
+        if not needs:
+            return ""
+        keys = ", ".join(sorted({key for keys in needs.values() for key in keys}))
+        if self._around.restarts is None:
+            return f"{keys} acts only when an OSD starts, and nobody here can restart OSDs"
+        why = self._around.restarts.why_not(sorted(needs))
+        return f"{keys} acts only when an OSD starts; {why}" if why else ""
+
+    def _apply_ceph(self, configuration: Configuration) -> tuple[int, ...]:
+        try:
+            self._settings.apply(configuration)
+        except RefusedError:
+            self._settings.apply(_DEFAULT)
+            raise
+        return self._restart_due()
+
+    def _restart_due(self) -> tuple[int, ...]:
+        due = self._settings.restarts_due()
+        if due:
+            if self._around.restarts is None:
+                raise ClusterError(
+                    f"{', '.join(f'osd.{osd}' for osd in due)} must be restarted, and nobody here can do it",
+                    where=self.name,
+                    remedy="name the hosts or cephadm as it was done when the settings were made",
+                )
+            self._progress.note(f"restarting {', '.join(f'osd.{osd}' for osd in due)}")
+            self._around.restarts.restart(due)
+            self._settings.restarted(due)
+        return due
+
+    def _ensure_pool(self, configuration: Configuration) -> str:
+        self._health.expect_new_pools()
+        try:
+            return self._pools.ensure(configuration)
+        except (RefusedError, UnplacedPoolError):
+            # Left in place, a pool without places would keep every later configuration waiting.
+            self._discard_pool(pool_name(configuration))
+            raise
+
+    def _discard_pool(self, name: str) -> None:
+        self._allow_pool_deletion()
+        self._pools.delete(name)
+        self._pools.await_counted()
+        self._health.expect_new_pools()
+
+    def _allow_pool_deletion(self) -> None:
+        self._settings.put("mon", "mon_allow_pool_delete", "true")
+
+    def _fill(self, volumes: Sequence[Volume]) -> None:
+        empty = [v for v in volumes if not self._volumes.is_filled(v)]
+        if not empty:
+            return
+        if full := is_getting_full(self._health.check()):
+            raise ClusterError(f"the cluster is filling up: {'; '.join(full)}", where=self.name, remedy=MAKE_ROOM)
+        require_room(empty, self._pools, self._around.require_room)
+        self._progress.note(f"filling {', '.join(v.image for v in empty)}")
+        with self._around.full_speed():
+            fill_volumes(empty, conf=self._client_conf, client_id=self._access.client_id)
+        for volume in empty:
+            self._volumes.mark_filled(volume)
+        self._await_health("after the volumes were filled")
+
+    def _attach(self, volumes: Mapping[str, Volume]) -> None:
+        clients = []
+        for name, volume in volumes.items():
+            if self._around.devices is None:
+                clients.append(Client(name, self._librbd_options(volume), volume.nbytes))
+                continue
+            device = self._around.devices.attach(
+                volume, conf=self._client_conf, client_id=self._access.client_id, folder=self._folder
+            )
+            clients.append(Client(name, {"filename": str(device)}, volume.nbytes, device))
+        self._clients = tuple(clients)
+        self._volume_of = dict(volumes)
+
+    def _librbd_options(self, volume: Volume) -> dict[str, str]:
+        image = {"pool": volume.pool, "rbdname": volume.image, "clientname": self._access.client_id}
+        return {"ioengine": "rbd", **image, "conf": str(self._client_conf)}
+
+    def _detach(self) -> None:
+        self._around.greater.release(self._clients)
+        self._clients, self._volume_of = (), {}
+        if self._around.devices is not None:
+            self._around.devices.detach_all(self._folder)
+
+    def _await_health(self, when: str) -> None:
+        deadline = time.monotonic() + self._around.patience_seconds
+        while not (health := self._health.check()).ok:
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"not healthy {when}, for {self._around.patience_seconds:.0f} s: {'; '.join(health.reasons)}",
+                    where=self.name,
+                    remedy=self._around.remedy,
+                )
+            time.sleep(0.1)
+
+    def _require_served(self, client: Client) -> None:
+        volume = self._volume_of[client.name]
+        devices = self._around.devices
+        if devices is None or devices.device_of(volume, folder=self._folder) is None:
+            raise HostError(
+                f"the program behind {client.device} of client {client.name} has died",
+                where=self.name,
+                remedy="run the same command again: the volume is attached anew and the run goes on",
+            )
+
+    def _must_be_for_change(self) -> None:
+        if not self._for_change:
+            raise ClusterError("this target was opened for reading only", where=self.name)
+
+
+def _drop_page_cache(device: Path) -> None:
+    descriptor = os.open(device, os.O_RDONLY)
+    try:
+        fcntl.ioctl(descriptor, _BLKFLSBUF, 0)
+    finally:
+        os.close(descriptor)
