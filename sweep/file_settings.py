@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
+from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting, Value
 from cephfit.sweep.risk import risk_of
 from cephfit.sweep.yaml_lines import Located, nearest
 
@@ -12,7 +13,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 _CEPH_SECTIONS = ("global", "osd", "mon", "mgr", "client")
 _SCOPES = {Partition.POOL: ("pool",), Partition.GREATER: ("osd_disk", "client_disk")}
-_CONFIGURATION = ("why", "pool", "image", "ceph", "greater")
+SETTING_PARTS = ("pool", "image", "ceph", "greater")
+_CONFIGURATION = ("why", *SETTING_PARTS)
 _MASKED_SECTION = re.compile(r"(global|osd|mon|mgr|client)(\.[A-Za-z0-9_-]+)?(/[a-z]+:[A-Za-z0-9_.-]+)?")
 
 
@@ -49,30 +51,65 @@ def read_configurations(entry: Located | None, accepted: tuple[str, ...]) -> tup
 
 
 def _settings(parts: dict[str, Located], accepted: tuple[str, ...]) -> Iterator[Setting]:
+    for place in setting_places(parts):
+        yield place.setting(place.entry.scalar(), accepted)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingPlace:
+    """A setting without its value: where it lives, and the entry of the file that says its value or values.
+
+    Attributes:
+        partition: see Setting.
+        scope: see Setting.
+        key: as Ceph spells it.
+        entry: what stands behind the key.
+    """
+
+    partition: Partition
+    scope: str
+    key: str
+    entry: Located
+
+    def setting(self, value: Value, accepted: tuple[str, ...]) -> Setting:
+        """The setting with this value.
+
+        Raises:
+            InputError: it risks data and is not among ``accepted``.
+        """
+        setting = Setting(self.partition, self.scope, self.key, value)
+        risk = risk_of(setting)
+        if risk is not None and self.key not in accepted:
+            self.entry.refuse(
+                f"{setting} risks data: {risk.why}",
+                f"if that is wanted on this cluster, add `accept_risk: [{self.key}]` to the file",
+            )
+        return setting
+
+
+def setting_places(parts: dict[str, Located]) -> Iterator[SettingPlace]:
+    """All keys under ``pool``, ``image``, ``ceph`` and ``greater``.
+
+    Raises:
+        InputError: names file and line.
+    """
     for word in ("pool", "image"):
         if word in parts:
-            yield from _scope(parts[word], Partition.POOL, word, accepted)
+            yield from _scope(parts[word], Partition.POOL, word)
     if "ceph" in parts:
         for section, body in parts["ceph"].mapping().items():
             if not _MASKED_SECTION.fullmatch(section):
                 body.refuse(f"{section!r} is no section of Ceph's configuration", nearest(section, _CEPH_SECTIONS))
-            yield from _scope(body, Partition.CEPH, section, accepted)
+            yield from _scope(body, Partition.CEPH, section)
     if "greater" in parts:
         for scope, body in parts["greater"].mapping(_SCOPES[Partition.GREATER]).items():
-            yield from _scope(body, Partition.GREATER, scope, accepted)
+            yield from _scope(body, Partition.GREATER, scope)
 
 
-def _scope(body: Located, partition: Partition, scope: str, accepted: tuple[str, ...]) -> Iterator[Setting]:
-    for key, value in body.mapping().items():
+def _scope(body: Located, partition: Partition, scope: str) -> Iterator[SettingPlace]:
+    for key, entry in body.mapping().items():
         # Ceph reads "osd op threads", "osd-op-threads" and "osd_op_threads" as one option.
         canonical = re.sub(r"[ -]", "_", key) if partition is Partition.CEPH else key
         if canonical != key and canonical in body.value:
-            value.refuse(f"{key!r} stands twice, also as {canonical!r}")
-        setting = Setting(partition, scope, canonical, value.scalar())
-        risk = risk_of(setting)
-        if risk is not None and canonical not in accepted:
-            value.refuse(
-                f"{setting} risks data: {risk.why}",
-                f"if that is wanted on this cluster, add `accept_risk: [{canonical}]` to the file",
-            )
-        yield setting
+            entry.refuse(f"{key!r} stands twice, also as {canonical!r}")
+        yield SettingPlace(partition, scope, canonical, entry)
