@@ -1,0 +1,1 @@
+"""The machines around Ceph: this one, and others over SSH."""
