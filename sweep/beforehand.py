@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from cephfit.configuration import Partition
 from cephfit.errors import InputError
 from cephfit.protocols import JudgesConfigurations, Target, WarnsOfSettings
-from cephfit.sweep.catalogue import unknown_option
+from cephfit.sweep.catalogue import WrongValueError, unknown_option
 from cephfit.sweep.model import Sweep
-from cephfit.sweep.removed_options import FILESTORE_PREFIXES, REMOVED_OPTIONS
+from cephfit.sweep.option_history import history_of
 
 
 def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
@@ -16,15 +16,20 @@ def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]
 
     Raises:
         InputError: an option that no Ceph is known to have had. It is a typing error: a sweep that skipped it
-            would run for hours and answer another question than the one asked.
+            would run for hours and answer another question than the one asked. So is a value that an option does
+            not take.
     """
     if not isinstance(target, JudgesConfigurations):
         return {}
-    found = target.unsupported(sweep.configurations)
+    try:
+        found = target.unsupported(sweep.configurations)
+    except WrongValueError as error:
+        where = f"sweep {sweep.name}, line {_line_of(error.key, sweep.text)}"
+        raise WrongValueError(error.key, error.what, f"{where}, {error.where}") from None
     for name, reasons in found.items():
         for setting in sweep.configuration(name).within(Partition.CEPH):
             key = setting.key
-            if key in REMOVED_OPTIONS or key.startswith(FILESTORE_PREFIXES):
+            if history_of(key) is not None:
                 continue
             for reason in reasons:
                 if reason.startswith(unknown_option(key)):

@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 from cephfit.configuration import Value
+from cephfit.sweep.option import Option
 
 _IEC = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
 _SI = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
@@ -33,6 +34,47 @@ def same_value(option_type: str, wanted: Value, found: Value) -> bool:
         # Daemons print six decimals.
         return abs(a - b) <= Fraction(1, 10**6) * max(abs(a), abs(b), Fraction(1))
     return a == b
+
+
+_KINDS = {
+    "bool": "true or false",
+    "size": "a size, such as 512K",
+    "int": "a whole number",
+    "uint": "a whole number from 0 up",
+    "float": "a number",
+    "secs": "a duration, such as 30 or 5m",
+    "millisecs": "a number of milliseconds",
+}
+
+
+def fault_of(value: Value, option: Option) -> str:
+    """Why a value cannot be one of an option; empty if it can, as far as the option's description tells."""
+    text = as_ceph_writes(value)
+    if option.choices and text not in option.choices:
+        return f"must be one of {', '.join(option.choices)}"
+    if option.type not in _KINDS:
+        return ""
+    number = _canonical(option.type, text)
+    whole = option.type in ("int", "uint", "size")
+    if isinstance(number, str) or (whole and isinstance(number, Fraction) and number.denominator != 1):
+        return f"must be {_KINDS[option.type]}"
+    if isinstance(number, Fraction):
+        if option.type in ("uint", "size") and number < 0:
+            return f"must be {_KINDS['uint']}"
+        return _beyond_limits(number, option)
+    return ""
+
+
+def _beyond_limits(number: Fraction, option: Option) -> str:
+    """Which limit a number breaks; limits that the option's own default breaks are Ceph's mistake."""
+    default = _canonical(option.type, str(option.default))
+    for limit, sign, word in ((option.least, -1, "least"), (option.most, 1, "most")):
+        bound = _canonical(option.type, limit) if limit else ""
+        if not isinstance(bound, Fraction) or (number - bound) * sign <= 0:
+            continue
+        if not isinstance(default, Fraction) or (default - bound) * sign <= 0:
+            return f"must be at {word} {limit}"
+    return ""
 
 
 def _canonical(option_type: str, text: str) -> Fraction | bool | str:

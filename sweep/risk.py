@@ -41,8 +41,13 @@ class Risk:
     when: str
     why: str
 
+    def concerns(self, partition: Partition, key: str) -> bool:
+        """Whether some value of a key runs this risk."""
+        return partition is self.partition and fnmatchcase(key, self.key)
+
     def applies(self, setting: Setting) -> bool:
-        if setting.partition is not self.partition or not fnmatchcase(setting.key, self.key):
+        """Whether a setting, with the value it has, runs this risk."""
+        if not self.concerns(setting.partition, setting.key):
             return False
         if self.when.startswith("below "):
             return _below(float(self.when.removeprefix("below ")), setting.value)
