@@ -94,6 +94,10 @@ class CephTarget:
     def facts(self) -> Mapping[str, Any]:
         return facts_of(self._admin)
 
+    def catalogue(self) -> options.Catalogue:
+        """The options of this cluster."""
+        return self._catalogue
+
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
         configurations = tuple(configurations)
         reasons = {n: list(why) for n, why in options.unsupported(configurations, self._catalogue).items()}
