@@ -5,20 +5,32 @@ Every error names the file and line, the wrong word and the nearest right one. S
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from cephfit import sweeps
 from cephfit.configuration import Configuration, Value
 from cephfit.errors import InputError
+from cephfit.sweep.design.file import read_designs
 from cephfit.sweep.file_measurement import read_measurement
 from cephfit.sweep.file_settings import NAME, read_configurations
 from cephfit.sweep.model import Measurement, Sweep
+from cephfit.sweep.stopping import read_stopping
 from cephfit.sweep.yaml_lines import Located, nearest, read_yaml
 
 SCHEMA_VERSION = 1
 
-_TOP = ("schema_version", "name", "description", "configurations", "measurement", "accept_risk")
+_TOP = (
+    "schema_version",
+    "name",
+    "description",
+    "configurations",
+    "design",
+    "stopping",
+    "measurement",
+    "accept_risk",
+)
 
 
 def bundled_sweeps() -> Iterator[str]:
@@ -92,8 +104,17 @@ def parse_sweep(text: str, *, file: str) -> Sweep:
     if not NAME.fullmatch(name.text()):
         name.refuse(f"{name.value!r} cannot be a sweep's name", "letters, digits, - _ . and at most 40 of them")
     accepted = _accept_risk(entries.get("accept_risk"))
-    configurations = read_configurations(entries.get("configurations"), accepted)
+    written = read_configurations(entries.get("configurations"), accepted)
+    configurations, designs, search = read_designs(entries.get("design"), accepted, written)
     measurement = read_measurement(entries["measurement"])
+    stopping = read_stopping(entries.get("stopping"), measurement.repeats)
+    if search is not None and stopping is not None:
+        entries["stopping"].refuse(
+            "an optimiser's trials are not raced", "take `stopping` or the design `optimise` out of the file"
+        )
+    if search is not None and search.cell is not None and search.cell not in measurement.cells:
+        entries["design"].refuse(f"the optimiser is after {search.cell}, which is not among the measured cells")
+    further = {word: part.to_json() for word, part in (("search", search), ("stopping", stopping)) if part}
     return Sweep(
         name=name.text(),
         description=entries["description"].text() if "description" in entries else "",
@@ -101,7 +122,10 @@ def parse_sweep(text: str, *, file: str) -> Sweep:
         measurement=measurement,
         accept_risk=accepted,
         text=text,
-        digest=_digest(configurations, measurement),
+        digest=_digest(configurations, measurement, further),
+        designs=designs,
+        search=search,
+        stopping=stopping,
     )
 
 
@@ -113,8 +137,14 @@ def _meaning(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _digest(configurations: tuple[Configuration, ...], measurement: Measurement) -> str:
-    """SHA-256 of what is measured and how: names of people's choosing for the whole, words and layout stay out."""
+def _digest(
+    configurations: tuple[Configuration, ...], measurement: Measurement, further: Mapping[str, Any]
+) -> str:
+    """SHA-256 of what is measured and how: names of people's choosing for the whole, words and layout stay out.
+
+    What a design was is not part of it, only the configurations that it gave. ``further`` is empty for sweeps that
+    measure all they name, whose digests stay what they were.
+    """
     document = {
         "schema_version": SCHEMA_VERSION,
         "configurations": {
@@ -122,5 +152,6 @@ def _digest(configurations: tuple[Configuration, ...], measurement: Measurement)
             for c in configurations
         },
         **measurement.to_json(),
+        **further,
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -7,6 +7,8 @@ from typing import Any
 from cephfit.cells import Cell
 from cephfit.configuration import Configuration
 from cephfit.sample import OWN_LOAD
+from cephfit.sweep.design.model import Design, Search
+from cephfit.sweep.stopping import Stopping
 
 FIO = "fio"
 """The engine that measures unless a sweep file names another one."""
@@ -162,6 +164,9 @@ class Sweep:
         accept_risk: keys of settings that risk data and are wanted all the same.
         text: the file as it was.
         digest: SHA-256 of what the file means, hex.
+        designs: that gave some of the configurations.
+        search: an optimiser's task; its configurations are found on the way.
+        stopping: when repeats are enough; None to take them all.
     """
 
     name: str
@@ -171,6 +176,9 @@ class Sweep:
     accept_risk: tuple[str, ...]
     text: str
     digest: str
+    designs: tuple[Design, ...] = ()
+    search: Search | None = None
+    stopping: Stopping | None = None
 
     def configuration(self, name: str) -> Configuration:
         return next(c for c in self.configurations if c.name == name)

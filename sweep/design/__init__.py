@@ -1,0 +1,1 @@
+"""Many settings at once: designs that become configurations, and what their samples say of each setting."""

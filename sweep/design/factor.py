@@ -1,0 +1,105 @@
+"""Factors: what a design varies, and the levels that each can have."""
+
+import math
+from dataclasses import dataclass
+
+from cephfit.configuration import Configuration, Partition, Setting, Value
+from cephfit.units import format_nbytes
+
+DEFAULT_LEVEL = "default"
+"""How a sweep file writes the level at which a setting is left as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One state of a factor.
+
+    Attributes:
+        label: short, for names and people; ``default`` where nothing is set.
+        settings: what is set; none at the default.
+    """
+
+    label: str
+    settings: tuple[Setting, ...]
+
+    @property
+    def is_default(self) -> bool:
+        return not self.settings
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A setting whose values are a range of numbers.
+
+    Attributes:
+        partition: see Setting.
+        scope: see Setting.
+        key: see Setting.
+        low: least value.
+        high: largest value, > low.
+        is_log: equal factors instead of equal differences are equally far apart.
+        step: values are ``low`` plus whole multiples of it; 0 for any value.
+        is_size: written as Ceph writes sizes, such as 64K.
+    """
+
+    partition: Partition
+    scope: str
+    key: str
+    low: float
+    high: float
+    is_log: bool = False
+    step: float = 0.0
+    is_size: bool = False
+
+    def level(self, u: float) -> Level:
+        """The level at a part of the way from ``low`` (0) to ``high`` (1)."""
+        if self.is_log:
+            number = self.low * math.exp(u * math.log(self.high / self.low))
+        else:
+            number = self.low + u * (self.high - self.low)
+        if self.step:
+            steps = min(round((number - self.low) / self.step), math.floor((self.high - self.low) / self.step))
+            number = self.low + steps * self.step
+        value: Value
+        if self.is_size:
+            value = format_nbytes(round(number))
+        elif self.step and self.step == int(self.step) and self.low == int(self.low):
+            value = round(number)
+        else:
+            value = float(f"{number:.6g}")
+        return Level(str(value), (Setting(self.partition, self.scope, self.key, value),))
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What a design varies: one setting, or several that go together.
+
+    Attributes:
+        name: for people; letters, digits, - _ .
+        levels: in the order of the file; empty where the factor has a span.
+        span: a range instead of levels.
+    """
+
+    name: str
+    levels: tuple[Level, ...]
+    span: Span | None = None
+
+    def level(self, u: float) -> Level:
+        """The level at a part of the way through all of them, 0 <= u <= 1."""
+        if self.span is not None:
+            return self.span.level(u)
+        return self.levels[min(int(u * len(self.levels)), len(self.levels) - 1)]
+
+    def said_of(self, level: Level) -> str:
+        """A level as part of a configuration's name: empty at the default."""
+        if level.is_default:
+            return ""
+        if len(self.levels) == 2 and any(other.is_default for other in self.levels):
+            return self.name
+        return f"{self.name}-{level.label}"
+
+
+def configuration_of(name: str, levels: tuple[Level, ...], why: str) -> Configuration:
+    """The configuration with all settings of some levels."""
+    settings = [setting for level in levels for setting in level.settings]
+    return Configuration(name, tuple(sorted(settings, key=lambda s: (s.partition, s.scope, s.key))), why)
