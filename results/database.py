@@ -20,6 +20,7 @@ from sqlalchemy.exc import (
 )
 
 from cephfit.errors import StoreError
+from cephfit.results.migration import STEPS, bring_up_to_date
 from cephfit.results.schema import SCHEMA_VERSION, TABLES, schema_version
 
 WRITING = "cephfit_writing"
@@ -162,8 +163,10 @@ def _no_room(name: str) -> bool:
 def prepare(engine: Engine, url: URL, *, create: bool) -> None:
     """See that the tables are there and of this program's version; make them if ``create``.
 
+    A store of an earlier version is brought to this one, in one transaction, also when it is only to be read.
+
     Raises:
-        StoreError: no store there, not one of ours, or of another version.
+        StoreError: no store there, not one of ours, or of a later version.
     """
     name = name_of(url)
     if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
@@ -197,6 +200,9 @@ def prepare(engine: Engine, url: URL, *, create: bool) -> None:
             TABLES.create_all(connection)
             connection.execute(insert(schema_version).values(id=1, version=SCHEMA_VERSION))
         found = connection.execute(select(schema_version.c.version)).scalar_one_or_none()
+    if found in STEPS:
+        with transaction(engine, name, writing=True) as connection:
+            found = bring_up_to_date(connection)
     if found != SCHEMA_VERSION:
         newer = isinstance(found, int) and found > SCHEMA_VERSION
         raise StoreError(

@@ -59,6 +59,7 @@ def key_row(key: SampleKey) -> dict[str, Any]:
         "client": key.client,
         "repeat": key.repeat,
         "attempt": key.attempt,
+        "load": key.load,
     }
 
 
@@ -97,6 +98,7 @@ def sample_of(row: Row) -> Sample:
         row["client"],
         row["repeat"],
         row["attempt"],
+        row["load"],
     )
     return Sample(
         key,

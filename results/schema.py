@@ -20,8 +20,9 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 1
-"""Version that this program reads and writes. It grows with every change of a table."""
+SCHEMA_VERSION = 2
+"""Version that this program reads and writes. It grows with every change of a table, and each change has its step
+in ``migration.py``, which brings older stores to it."""
 
 TABLES = MetaData()
 
@@ -87,6 +88,7 @@ samples = Table(
     Column("client", String(200), nullable=False),
     Column("repeat", Integer, nullable=False),
     Column("attempt", Integer, nullable=False),
+    Column("load", String(200), nullable=False, server_default=""),  # since version 2
     Column("state", String(16), nullable=False),
     Column("reason", Text, nullable=False),
     Column("iops", Float),  # the metrics are null together: there is a result or there is none
@@ -106,6 +108,7 @@ samples = Table(
         "client",
         "repeat",
         "attempt",
+        "load",
         name="cephfit_each_sample_once",
     ),
 )

@@ -152,7 +152,8 @@ class Store:
                     connection.execute(insert(schema.samples).values(row))
         except IntegrityError as error:
             keys = "; ".join(
-                f"{k.configuration} {k.cell} on {k.client}, repeat {k.repeat}, attempt {k.attempt}"
+                f"{k.configuration} {k.cell}{f' under {k.load}' if k.load else ''} on {k.client}, "
+                f"repeat {k.repeat}, attempt {k.attempt}"
                 for k in (sample.key for sample in samples)
             )
             raise StoreError(

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,27 @@ def test_a_database_without_a_store_or_without_a_server_is_said(server: str) -> 
     with pytest.raises(StoreError) as caught:
         Store.open("postgresql+psycopg://me:hunter2@127.0.0.1:1/none")
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_store_of_version_1_is_brought_up_to_date_with_its_samples(server: str) -> None:
+    """Version 1 is made here by taking away what version 2 brought."""
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(server.replace("+psycopg", ""), autocommit=True) as admin:
+        admin.execute("CREATE DATABASE older")
+    url = server.replace("/postgres", "/older")
+    with Store.open(url, create=True) as store:
+        fill(store)
+        before = store.samples(RUN_ID)
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as admin:
+        admin.execute("ALTER TABLE cephfit_samples DROP COLUMN load")  # and with it the constraint that names it
+        admin.execute(
+            "ALTER TABLE cephfit_samples ADD CONSTRAINT cephfit_each_sample_once UNIQUE "
+            "(run_id, configuration, size, pattern, client, repeat, attempt)"
+        )
+        admin.execute("UPDATE cephfit_schema_version SET version = 1")
+    with Store.open(url) as store:
+        assert store.samples(RUN_ID) == before
+        loaded = [replace(s, key=replace(s.key, load="deep")) for s in before[:2]]
+        store.add_samples(RUN_ID, loaded, fio_json=None)
+        with pytest.raises(StoreError, match="under deep"):
+            store.add_samples(RUN_ID, loaded, fio_json=None)

@@ -1,0 +1,125 @@
+BEGIN TRANSACTION;
+CREATE TABLE cephfit_applied (
+	id INTEGER NOT NULL, 
+	run_id VARCHAR(200) NOT NULL, 
+	configuration VARCHAR(200) NOT NULL, 
+	repeat INTEGER NOT NULL, 
+	at_ns BIGINT NOT NULL, 
+	ok BOOLEAN NOT NULL, 
+	mismatches JSON NOT NULL, 
+	read_back JSON NOT NULL, 
+	restarted JSON NOT NULL, 
+	seconds FLOAT NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(run_id) REFERENCES cephfit_runs (run_id)
+);
+CREATE TABLE cephfit_documents (
+	id INTEGER NOT NULL, 
+	run_id VARCHAR(200) NOT NULL, 
+	kind VARCHAR(64) NOT NULL, 
+	at_ns BIGINT NOT NULL, 
+	document JSON NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(run_id) REFERENCES cephfit_runs (run_id)
+);
+CREATE TABLE cephfit_fio_runs (
+	id INTEGER NOT NULL, 
+	run_id VARCHAR(200) NOT NULL, 
+	json_zlib BLOB NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(run_id) REFERENCES cephfit_runs (run_id)
+);
+INSERT INTO "cephfit_fio_runs" VALUES(1,'quick-20261121T101500-3f9a',X'789C558D410EC2300C04BF12F90CA81084045F411C92C65446C1466E804394BF13B7276EDE9D59B9C29DC47D506712868BB3B8F53BEF61E360CA124376F22A1DCE9D5620419E88D1D44C3190989848712CD6ED2DEA9B0B3D17E700AD170F8936BF56BB38AC681C60457F0FF46B4C0327C590CC58A6701CCE2768EDD67E1DA23592');
+INSERT INTO "cephfit_fio_runs" VALUES(2,'quick-20261121T101500-3f9a',X'789C558D410EC2300C04BF12F90CA81084045F411C92C65446C1466E804394BF13B7276EDE9D59B9C29DC47D506712868BB3B8F53BEF61E360CA124376F22A1DCE9D5620419E88D1D44C3190989848712CD6ED2DEA9B0B3D17E700AD170F8936BF56BB38AC681C60457F0FF46B4C0327C590CC58A6701CCE2768EDD67E1DA23592');
+INSERT INTO "cephfit_fio_runs" VALUES(3,'quick-20261121T101500-3f9a',X'789C558D410EC2300C04BF12F90CA81084045F411C92C65446C1466E804394BF13B7276EDE9D59B9C29DC47D506712868BB3B8F53BEF61E360CA124376F22A1DCE9D5620419E88D1D44C3190989848712CD6ED2DEA9B0B3D17E700AD170F8936BF56BB38AC681C60457F0FF46B4C0327C590CC58A6701CCE2768EDD67E1DA23592');
+INSERT INTO "cephfit_fio_runs" VALUES(4,'quick-20261121T101500-3f9a',X'789C558D410EC2300C04BF12F90CA81084045F411C92C65446C1466E804394BF13B7276EDE9D59B9C29DC47D506712868BB3B8F53BEF61E360CA124376F22A1DCE9D5620419E88D1D44C3190989848712CD6ED2DEA9B0B3D17E700AD170F8936BF56BB38AC681C60457F0FF46B4C0327C590CC58A6701CCE2768EDD67E1DA23592');
+INSERT INTO "cephfit_fio_runs" VALUES(5,'quick-20261121T101500-3f9a',X'789C558D410EC2300C04BF12F90CA81084045F411C92C65446C1466E804394BF13B7276EDE9D59B9C29DC47D506712868BB3B8F53BEF61E360CA124376F22A1DCE9D5620419E88D1D44C3190989848712CD6ED2DEA9B0B3D17E700AD170F8936BF56BB38AC681C60457F0FF46B4C0327C590CC58A6701CCE2768EDD67E1DA23592');
+CREATE TABLE cephfit_runs (
+	id INTEGER NOT NULL, 
+	run_id VARCHAR(200) NOT NULL, 
+	sweep_name TEXT NOT NULL, 
+	sweep_text TEXT NOT NULL, 
+	sweep_digest VARCHAR(64) NOT NULL, 
+	target TEXT NOT NULL, 
+	seed BIGINT NOT NULL, 
+	created_ns BIGINT NOT NULL, 
+	facts JSON NOT NULL, 
+	finished BOOLEAN NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (run_id)
+);
+INSERT INTO "cephfit_runs" VALUES(1,'quick-20261121T101500-3f9a','quick','schema_version: 1
+name: quick
+description: the default and five configurations <that differ> & one that does not
+configurations:
+  A: {why: "Ceph''s defaults on the lab"}
+  A-again: {why: "the default under another name"}
+measurement: {repeats: 2, clients: 2, seed: 2017}
+','abababababababababababababababababababababababababababababababab','lab:default',2017,1795256100000000000,'{"ceph": {"version": "16.2.15 (pacific)"}, "kernel": "6.1.0", "cpus": 2, "osds": [{"id": 0, "class": "hdd"}, {"id": 1, "class": "ssd"}], "clock": "ntp synchronised", "keyring": "AQDnot-to-be-shown"}',0);
+CREATE TABLE cephfit_samples (
+	id INTEGER NOT NULL, 
+	run_id VARCHAR(200) NOT NULL, 
+	fio_run INTEGER, 
+	configuration VARCHAR(200) NOT NULL, 
+	size VARCHAR(16) NOT NULL, 
+	pattern VARCHAR(16) NOT NULL, 
+	client VARCHAR(200) NOT NULL, 
+	repeat INTEGER NOT NULL, 
+	attempt INTEGER NOT NULL, 
+	state VARCHAR(16) NOT NULL, 
+	reason TEXT NOT NULL, 
+	iops FLOAT, 
+	nbytes_per_s FLOAT, 
+	n_ios BIGINT, 
+	runtime_ns BIGINT, 
+	latency_mean_ns FLOAT, 
+	latency_percentiles_ns JSON, 
+	started_ns BIGINT NOT NULL, 
+	finished_ns BIGINT NOT NULL, 
+	evidence JSON NOT NULL, 
+	PRIMARY KEY (id), 
+	CONSTRAINT cephfit_each_sample_once UNIQUE (run_id, configuration, size, pattern, client, repeat, attempt), 
+	FOREIGN KEY(run_id) REFERENCES cephfit_runs (run_id), 
+	FOREIGN KEY(fio_run) REFERENCES cephfit_fio_runs (id)
+);
+INSERT INTO "cephfit_samples" VALUES(1,'quick-20261121T101500-3f9a',1,'A','4K','read','c0',0,0,'ok','',2.45658153439131382361e+02,1.00621579648668214217e+06,491,2000000000,4.07069737356703588741e+06,'{"50.0": 3663627.636210332, "99.0": 12212092.120701108}',1795256103000000000,1795256105000000000,'{"cache": "cold", "independent_count": {"source": "kernel", "window_nbytes": 2011582.9151808869}}');
+INSERT INTO "cephfit_samples" VALUES(2,'quick-20261121T101500-3f9a',1,'A','4K','read','c1',0,0,'ok','',2.49231237142367945125e+02,1.0208511473351391032e+06,498,2000000000,4012338.1461561,'{"50.0": 3611104.33154049, "99.0": 12037014.438468302}',1795256103000000000,1795256105000000000,'{"cache": "cold", "independent_count": {"source": "kernel", "window_nbytes": 2040342.729252678}}');
+INSERT INTO "cephfit_samples" VALUES(3,'quick-20261121T101500-3f9a',2,'A','4K','write','c0',0,0,'ok','',1.52919443593245773628e+02,6.26358040957934688762e+05,305,2000000000,6.53939078316243924213e+06,'{"50.0": 5885451.704846196, "99.0": 19618172.34948732}',1795256106000000000,1795256108000000000,'{"cache": "cold", "independent_count": {"source": "kernel", "window_nbytes": 1252473.9642860966}}');
+INSERT INTO "cephfit_samples" VALUES(4,'quick-20261121T101500-3f9a',2,'A','4K','write','c1',0,0,'ok','',1.48064168807318083049e+02,6.06470835434774868189e+05,296,2000000000,6.7538284789302442221e+06,'{"50.0": 6078445.631037219, "99.0": 20261485.43679073}',1795256106000000000,1795256108000000000,'{"cache": "cold", "independent_count": {"source": "kernel", "window_nbytes": 1212961.8001934486}}');
+INSERT INTO "cephfit_samples" VALUES(5,'quick-20261121T101500-3f9a',3,'A','4K','randread','c0',0,0,'ok','',1.2116677470436978581e+02,4.96299109189098642657e+05,242,2000000000,8.2530875517637738957e+06,'{"50.0": 7427778.796587396, "99.0": 24759262.655291323}',1795256109000000000,1795256111000000000,'{"cache": "cold", "independent_count": {"source": "kernel", "window_nbytes": 994354.6567036859}}');
+INSERT INTO "cephfit_samples" VALUES(6,'quick-20261121T101500-3f9a',3,'A','4K','randread','c1',0,0,'ok','',1.23382922742393574822e+02,5.05376451552844082465e+05,246,2000000000,8.10484934035694133507e+06,'{"50.0": 7294364.406321247, "99.0": 24314548.021070823}',1795256109000000000,1795256111000000000,'{"cache": "cold", "independent_count": {"source": "kernel", "window_nbytes": 1011267.4920901152}}');
+INSERT INTO "cephfit_samples" VALUES(7,'quick-20261121T101500-3f9a',4,'throttled','32M','randwrite','c0',0,0,'failed','fio ended with status 1: No space left',NULL,NULL,NULL,NULL,NULL,NULL,1795256340000000000,1795256341000000000,'{}');
+INSERT INTO "cephfit_samples" VALUES(8,'quick-20261121T101500-3f9a',4,'throttled','32M','randwrite','c1',0,0,'failed','fio ended with status 1: No space left',NULL,NULL,NULL,NULL,NULL,NULL,1795256340000000000,1795256341000000000,'{}');
+INSERT INTO "cephfit_samples" VALUES(9,'quick-20261121T101500-3f9a',5,'throttled','32M','randwrite','c0',1,0,'failed','fio ended with status 1: No space left',NULL,NULL,NULL,NULL,NULL,NULL,1795256700000000000,1795256701000000000,'{}');
+INSERT INTO "cephfit_samples" VALUES(10,'quick-20261121T101500-3f9a',5,'throttled','32M','randwrite','c1',1,0,'failed','fio ended with status 1: No space left',NULL,NULL,NULL,NULL,NULL,NULL,1795256700000000000,1795256701000000000,'{}');
+CREATE TABLE cephfit_schema_version (
+	id INTEGER NOT NULL, 
+	version INTEGER NOT NULL, 
+	PRIMARY KEY (id)
+);
+INSERT INTO "cephfit_schema_version" VALUES(1,1);
+CREATE TABLE cephfit_workload_samples (
+	id INTEGER NOT NULL, 
+	run_id VARCHAR(200) NOT NULL, 
+	workload VARCHAR(200) NOT NULL, 
+	configuration VARCHAR(200) NOT NULL, 
+	repeat INTEGER NOT NULL, 
+	attempt INTEGER NOT NULL, 
+	state VARCHAR(16) NOT NULL, 
+	metric VARCHAR(200) NOT NULL, 
+	value FLOAT, 
+	reason TEXT NOT NULL, 
+	started_ns BIGINT NOT NULL, 
+	finished_ns BIGINT NOT NULL, 
+	evidence JSON NOT NULL, 
+	PRIMARY KEY (id), 
+	CONSTRAINT cephfit_each_workload_sample_once UNIQUE (run_id, workload, configuration, repeat, attempt), 
+	FOREIGN KEY(run_id) REFERENCES cephfit_runs (run_id)
+);
+CREATE INDEX ix_cephfit_runs_sweep_digest ON cephfit_runs (sweep_digest);
+CREATE INDEX ix_cephfit_applied_run_id ON cephfit_applied (run_id);
+CREATE INDEX ix_cephfit_fio_runs_run_id ON cephfit_fio_runs (run_id);
+CREATE INDEX ix_cephfit_workload_samples_run_id ON cephfit_workload_samples (run_id);
+CREATE INDEX ix_cephfit_documents_run_id ON cephfit_documents (run_id);
+CREATE INDEX ix_cephfit_samples_run_id ON cephfit_samples (run_id);
+COMMIT;
