@@ -44,8 +44,8 @@ def kept_versions(*, folder: Path | None = None) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (folder or archive_folder()).glob("*.json")))
 
 
-def kept(version: str, *, folder: Path | None = None) -> tuple[Option, ...]:
-    """The options of a version, as some cluster once gave them.
+def kept(version: str, *, folder: Path | None = None) -> tuple[str, tuple[Option, ...]]:
+    """The whole version and its options, as some cluster once gave them.
 
     Args:
         version: whole (``16.2.15``) or its beginning (``16``), where only one kept version begins so.
@@ -69,7 +69,7 @@ def kept(version: str, *, folder: Path | None = None) -> tuple[Option, ...]:
         document = json.loads(path.read_text())
         if document["schema_version"] != _SCHEMA_VERSION:
             raise InputError(f"its schema_version is {document['schema_version']}", where=str(path))
-        return tuple(Option.from_json(one) for one in document["options"])
+        return fitting[0], tuple(Option.from_json(one) for one in document["options"])
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"this file of options is damaged ({error})",

@@ -14,6 +14,7 @@ _COMMANDS = {
     "demo": ("cephfit.cli.demo", "The whole loop on this machine: lab, sweep, trace, map, verify, report."),
     "lab": ("cephfit.cli.lab", "A real one-machine Ceph: up, status, down."),
     "sweep": ("cephfit.cli.sweep", "Measure configurations: plan, run, status."),
+    "params": ("cephfit.cli.params", "What can be set on a cluster, and what to know before one touches it."),
     "restore": ("cephfit.cli.restore", "Put a target back as it was before cephfit changed it."),
     "trace": ("cephfit.cli.trace", "Read workload traces: profile, capture."),
     "map": ("cephfit.cli.map", "Predict every configuration for a workload profile."),

@@ -1,0 +1,243 @@
+"""`cephfit params`: what can be set on a cluster, and what to know before one touches it."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cephfit.cli.output import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from cephfit.sweep.option import Option
+    from cephfit.sweep.option_tree import Parameter
+
+_LEGEND = (
+    "tags: restart = a running daemon acts on a change only after a restart, creation = only newly made OSDs or "
+    "clusters read it,\n      risk = some value risks data, recovery = about recovery, backfill or scrubbing"
+)
+
+
+@click.group()
+def command() -> None:
+    """What can be set on a cluster: Ceph's own options as a tree, with what to know before touching one.
+
+    A running cluster is asked (`--target`), and what it says is kept per version: `--release 16.2` shows the
+    options of a version that was asked once, without a cluster.
+    """
+
+
+def _source_options(function: Any) -> Any:
+    release = click.option(
+        "--release", metavar="VERSION", help="Options kept of a version, such as 16.2.15: no cluster is asked."
+    )
+    target = click.option(
+        "--target", "target_text", default="lab", show_default=True, metavar="TARGET", help="The cluster to ask."
+    )
+    return target(release(function))
+
+
+@command.command("tree")
+@click.argument("component", required=False)
+@_source_options
+@json_option
+def tree(component: str | None, target_text: str, release: str | None, as_json: bool) -> None:
+    """The tree: components with their counts, or the parameters of one COMPONENT by category."""
+    from cephfit.errors import InputError
+    from cephfit.sweep.option_tree import COMPONENTS
+    from cephfit.sweep.yaml_lines import nearest
+
+    version, parameters = _parameters(target_text, release)
+    if component is not None:
+        if component not in COMPONENTS:
+            raise InputError(f"{component!r} is no component of Ceph", remedy=nearest(component, COMPONENTS))
+        parameters = tuple(p for p in parameters if p.component == component)
+    if as_json:
+        print_json({"ceph_version": version, "parameters": [_document(p) for p in parameters]})
+    elif component is None:
+        _print_components(version, parameters)
+    else:
+        _print_parameters(parameters)
+
+
+@command.command("search")
+@click.argument("words", nargs=-1, required=True)
+@_source_options
+@json_option
+def search(words: tuple[str, ...], target_text: str, release: str | None, as_json: bool) -> None:
+    """The parameters whose name or description has all the WORDS."""
+    from cephfit.sweep.option_tree import found_by
+
+    version, parameters = _parameters(target_text, release)
+    found = found_by(parameters, words)
+    if as_json:
+        print_json({"ceph_version": version, "parameters": [_document(p) for p in found]})
+    elif found:
+        _print_parameters(found)
+    else:
+        click.echo(f"no option of Ceph {version} has {' and '.join(words)} in its name or description")
+
+
+@command.command("show")
+@click.argument("name")
+@_source_options
+@json_option
+def show(name: str, target_text: str, release: str | None, as_json: bool) -> None:
+    """All that is known of the option NAME, also of one that this release no longer has."""
+    from cephfit.sweep.option_history import history_of
+
+    key = name.replace("-", "_").replace(" ", "_")
+    version, parameters = _parameters(target_text, release)
+    parameter = next((p for p in parameters if p.option.name == key), None)
+    history = history_of(key)
+    if parameter is None:
+        _show_missing(key, version, [p.option.name for p in parameters], as_json=as_json)
+    elif as_json:
+        seen = {"first": history.first, "last": history.last} if history else None
+        print_json({"ceph_version": version, **_document(parameter), "releases": seen})
+    else:
+        _print_parameter(parameter, f"it {history.sentence}" if history else "")
+
+
+def _parameters(target_text: str, release: str | None) -> "tuple[str, tuple[Parameter, ...]]":
+    """The version and its tree, of a kept release or of a running cluster, whose options are then kept."""
+    from cephfit.sweep import option_archive
+    from cephfit.sweep.option_tree import tree_of
+
+    if release is not None:
+        version, options = option_archive.kept(release)
+        return version, tree_of(options)
+    version, options = _ask(target_text)
+    option_archive.keep(version, options)
+    return version, tree_of(options)
+
+
+def _ask(target_text: str) -> "tuple[str, tuple[Option, ...]]":
+    from cephfit.cli.target_choice import open_target
+    from cephfit.errors import InputError
+    from cephfit.sweep.catalogue import HasCatalogue
+
+    target = open_target(target_text, for_change=False)
+    try:
+        if not isinstance(target, HasCatalogue):
+            raise InputError(
+                f"target {target.name} is no Ceph cluster that could be asked for its options",
+                remedy="name a cluster, such as lab, or a kept version by --release",
+            )
+        catalogue = target.catalogue()
+        return catalogue.version(), catalogue.all()
+    finally:
+        target.close()
+
+
+def _document(parameter: "Parameter") -> dict[str, Any]:
+    return {
+        **parameter.option.to_json(),
+        "partition": "ceph",
+        "component": parameter.component,
+        "category": parameter.category,
+        "readers": parameter.readers,
+        "takes_effect": parameter.option.takes_effect,
+        "affects_recovery": parameter.option.affects_recovery,
+        "risks": [{"when": risk.when, "why": risk.why} for risk in parameter.risks],
+    }
+
+
+def _print_components(version: str, parameters: "Sequence[Parameter]") -> None:
+    from cephfit.sweep.option_tree import COMPONENTS
+
+    def row(title: str, some: "Sequence[Parameter]") -> list[str]:
+        counts = [
+            len({(p.component, p.category) for p in some}),
+            len(some),
+            sum("restart" in p.tags for p in some),
+            sum("creation" in p.tags for p in some),
+            sum("risk" in p.tags for p in some),
+            sum("recovery" in p.tags for p in some),
+        ]
+        return [title, *map(str, counts)]
+
+    by_component = [(c, [p for p in parameters if p.component == c]) for c in COMPONENTS]
+    click.echo(f"Partition ceph: the options of Ceph {version}\n")
+    print_table(
+        ("component", "categories", "parameters", "restart", "creation", "risk", "recovery"),
+        [*(row(c, some) for c, some in by_component if some), row("all", parameters)],
+        right=(1, 2, 3, 4, 5, 6),
+    )
+    click.echo(f"\n{_LEGEND}\n`cephfit params tree osd` shows one component.")
+
+
+def _print_parameters(parameters: "Iterable[Parameter]") -> None:
+    rows = [
+        (
+            f"{p.component}/{p.category}",
+            p.option.name,
+            p.option.type,
+            _default(p.option),
+            ",".join(p.tags),
+            p.option.description,
+        )
+        for p in parameters
+    ]
+    print_table(("place", "parameter", "type", "default", "tags", "description"), rows)
+    click.echo(f"\n{_LEGEND}")
+
+
+def _default(option: "Option") -> str:
+    text = str(option.default).lower() if isinstance(option.default, bool) else str(option.default)
+    return text if len(text) <= 24 else f"{text[:21]}..."
+
+
+def _print_parameter(parameter: "Parameter", history: str) -> None:
+    option = parameter.option
+    effect = {
+        "at once": "at once",
+        "restart": "after a restart of what reads it",
+        "creation": "only in OSDs or clusters that are made with it",
+    }
+    limits = (
+        " to ".join(part or "..." for part in (option.least, option.most)) if option.least + option.most else ""
+    )
+    lines = [
+        ("place", f"{parameter.component} / {parameter.category} (partition ceph)"),
+        ("type", option.type + (f", one of {', '.join(option.choices)}" if option.choices else "")),
+        ("default", str(option.default)),
+        ("range", limits),
+        ("read by", ", ".join(parameter.readers) or "all daemons and clients"),
+        ("level", option.level),
+        ("takes effect", effect[option.takes_effect]),
+        ("recovery", "affects recovery, backfill or scrubbing" if option.affects_recovery else ""),
+        *(("risk", f"{risk.why} ({risk.when})") for risk in parameter.risks),
+        ("history", history),
+        ("see also", ", ".join(option.see_also)),
+    ]
+    click.echo(option.name)
+    if option.description:
+        click.echo(f"  {option.description}")
+    for title, text in lines:
+        if text:
+            click.echo(f"  {title:<13} {text}")
+    if option.more:
+        click.echo(click.wrap_text(option.more, 100, initial_indent="  ", subsequent_indent="  "))
+
+
+def _show_missing(key: str, version: str, names: Sequence[str], *, as_json: bool) -> None:
+    from cephfit.errors import InputError
+    from cephfit.sweep.catalogue import nearest_option
+    from cephfit.sweep.option_history import history_of
+
+    history = history_of(key)
+    if history is None:
+        raise InputError(
+            f"Ceph {version} has no option {key}, nor has any known release", remedy=nearest_option(key, names)
+        )
+    if as_json:
+        print_json(
+            {
+                "ceph_version": version,
+                "name": key,
+                "missing": history.sentence,
+                "releases": {"first": history.first, "last": history.last},
+            }
+        )
+    else:
+        click.echo(f"{key}\n  Ceph {version} does not have it: it {history.sentence}")
