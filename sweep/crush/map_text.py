@@ -1,0 +1,172 @@
+"""The text of a decompiled CRUSH map: parts put in and taken out, every other line as it was.
+
+A text has only three decimals of each weight (five since Quincy), so a map that is decompiled and compiled again
+has other weights than before, and moves data. ``exact`` therefore writes every weight out in full from the binary.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+_BLOCK = re.compile(r"^(\S+)\s+(\S+)\s*\{")
+_ITEM = re.compile(r"^(\s+item\s+)(\S+)(\s+weight\s+)[\d.]+(.*)$")
+_BUCKET_ID = re.compile(r"^\s*bucket_id\s+(-\d+)")
+_WEIGHTS = re.compile(r"^(\s*)\[\s*[\d.]+[\d.\s]*\]\s*$")
+_DEVICE = re.compile(r"^device\s+(\d+)\s")
+_NO_POOL = 2**64 - 1
+"""How a text spells -1: the weight set that all pools share."""
+
+
+def exact(text: str, document: Mapping[str, Any]) -> str:
+    """The text with every weight in full, and with the devices that its buckets hold but it does not declare.
+
+    Args:
+        text: decompiled.
+        document: crushtool's JSON of the same map.
+    """
+    names = {d["id"]: d["name"] for d in document["devices"]}
+    names |= {b["id"]: b["name"] for b in document["buckets"]}
+    weights = {
+        (b["name"], names.get(item["id"], "")): item["weight"] for b in document["buckets"] for item in b["items"]
+    }
+    sets = {
+        (_key(key), entry["bucket_id"]): [list(row) for row in entry["weight_set"]]
+        for key, entries in document.get("choose_args", {}).items()
+        for entry in entries
+        if "weight_set" in entry
+    }
+    lines, block, bucket_id = [], ("", ""), 0
+    for line in text.splitlines():
+        if found := _BLOCK.match(line):
+            block = found.groups()
+        elif line.startswith("}"):
+            block = ("", "")
+        elif found := _BUCKET_ID.match(line):
+            bucket_id = int(found[1])
+        elif found := _ITEM.match(line):
+            weight = weights.get((block[1], found[2]))
+            line = line if weight is None else f"{found[1]}{found[2]}{found[3]}{in_full(weight)}{found[4]}"
+        elif (found := _WEIGHTS.match(line)) and block[0] == "choose_args":
+            rows = sets.get((_key(block[1]), bucket_id))
+            if rows:
+                numbers = " ".join(in_full(round(weight * 0x10000)) for weight in rows.pop(0))
+                line = f"{found[1]}[ {numbers} ]"
+        lines.append(line)
+    return "\n".join(_with_devices(lines, document)) + "\n"
+
+
+def append(text: str, *, buckets: Iterable[str], rules: Iterable[str]) -> str:
+    """The text with buckets after its last bucket and rules after its last rule.
+
+    crushtool wants all buckets before the first rule, and weight sets (``choose_args``) last.
+    """
+    lines = text.splitlines()
+    ends = {"bucket": 0, "rule": 0}
+    inside = ""
+    for number, line in enumerate(lines):
+        if found := _BLOCK.match(line):
+            inside = found[1] if found[1] in ("rule", "choose_args") else "bucket"
+        elif line.startswith("}") and inside in ends:
+            ends[inside] = number + 1
+    first_rule = ends["rule"] or ends["bucket"]
+    lines[first_rule:first_rule] = [line for part in rules for line in part.splitlines()]
+    lines[ends["bucket"] : ends["bucket"]] = [line for part in buckets for line in part.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def without(text: str, names: Iterable[str]) -> str:
+    """The text without the buckets and rules of these names, and without the weight sets of those buckets."""
+    gone = set(names)
+    lines = text.splitlines()
+    ids = {
+        int(word)
+        for block, body in _blocks(lines)
+        if block[1] in gone and block[0] != "rule"
+        for line in body
+        for word in re.findall(r"^\s+id\s+(-\d+)", line)
+    }
+    kept: list[str] = []
+    for block, body in _blocks(lines):
+        if block[0] == "choose_args":
+            kept += _without_ids(body, ids)
+        elif block[1] not in gone:
+            kept += body
+    return "\n".join(kept) + "\n"
+
+
+def added_lines(before: str, after: str) -> Sequence[str] | None:
+    """Lines that ``after`` has more than ``before``; None if any line of ``before`` is missing or moved."""
+    added = []
+    old = iter([*before.splitlines(), None])
+    expected = next(old)
+    for line in after.splitlines():
+        if line == expected:
+            expected = next(old)
+        else:
+            added.append(line)
+    return added if expected is None else None
+
+
+def says_ruleset(text: str) -> bool:
+    """Whether the text's rules have a ``ruleset`` (before Luminous) instead of an ``id``."""
+    return bool(re.search(r"^\s+ruleset\s+\d+", text, re.MULTILINE))
+
+
+def says_sizes(text: str) -> bool:
+    """Whether its rules have ``min_size`` and ``max_size`` (before Quincy); also where it has no rules yet."""
+    return "\nrule " not in text or bool(re.search(r"^\s+min_size\s+\d+", text, re.MULTILINE))
+
+
+def _blocks(lines: Sequence[str]) -> list[tuple[tuple[str, str], list[str]]]:
+    """Runs of lines: blocks with their first two words, and what lies between them (two empty words)."""
+    runs: list[tuple[tuple[str, str], list[str]]] = [(("", ""), [])]
+    for line in lines:
+        if found := _BLOCK.match(line):
+            runs.append(((found[1], found[2]), []))
+        runs[-1][1].append(line)
+        if line.startswith("}"):
+            runs.append((("", ""), []))
+    return runs
+
+
+def _without_ids(body: Sequence[str], ids: set[int]) -> list[str]:
+    kept: list[str] = []
+    entry: list[str] = []
+    for line in body:
+        if line.startswith("  {"):
+            entry = [line]
+        elif entry:
+            entry.append(line)
+            if line.startswith("  }"):
+                found = next((m for e in entry if (m := _BUCKET_ID.match(e))), None)
+                kept += [] if found and int(found[1]) in ids else entry
+                entry = []
+        else:
+            kept.append(line)
+    return kept
+
+
+def _with_devices(lines: Sequence[str], document: Mapping[str, Any]) -> list[str]:
+    """Devices without a name of their own are in a map's buckets, but its text does not declare them."""
+    declared = {int(found[1]) for line in lines if (found := _DEVICE.match(line))}
+    held = {item["id"] for b in document["buckets"] for item in b["items"] if item["id"] >= 0}
+    names = {d["id"]: d["name"] for d in document["devices"]}
+    missing = [f"device {osd} {names.get(osd, f'device{osd}')}" for osd in sorted(held - declared)]
+    at = next((n for n, line in enumerate(lines) if line.startswith("type ")), len(lines))
+    while missing and at > 0 and (not lines[at - 1].strip() or lines[at - 1].startswith("# types")):
+        at -= 1
+    return [*lines[:at], *missing, *lines[at:]]
+
+
+def _key(word: str) -> int:
+    """A weight set's pool; -1 stands for all."""
+    number = int(word)
+    return -1 if number == _NO_POOL else number
+
+
+def in_full(weight: int) -> str:
+    """A 16.16 fixed-point number in full: at least three decimals, as crushtool writes."""
+    text = format(Decimal(weight) / Decimal(0x10000), "f")
+    whole, _, rest = text.partition(".")
+    return f"{whole}.{rest.ljust(3, '0')}"

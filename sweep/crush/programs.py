@@ -1,0 +1,156 @@
+"""Ceph's offline programs, crushtool and osdmaptool: one function per question, nothing reaches a cluster."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cephfit.errors import ClusterError, HostError
+
+NOWHERE = 0x7FFFFFFF
+"""CRUSH_ITEM_NONE (Ceph's src/crush/crush.h): a place of an erasure-coded PG that no OSD was found for."""
+
+_SECONDS = 120.0
+_MAPPING = re.compile(r"^CRUSH rule \d+ x (\d+) \[([\d,]*)\]$", re.MULTILINE)
+_BAD = re.compile(r"^bad mapping rule \d+ x (\d+) num_rep \d+ result ", re.MULTILINE)
+_PG = re.compile(r"^(\d+\.[0-9a-f]+)\t\[([\d,]*)\]", re.MULTILINE)
+
+
+class MapRefusedError(ClusterError):
+    """crushtool or osdmaptool cannot read or make a map; says why in the program's words."""
+
+
+def decompile(binary: bytes) -> str:
+    """A compiled CRUSH map as text.
+
+    Raises:
+        MapRefusedError: it is no CRUSH map.
+    """
+    with _files(map=binary) as at:
+        return _run("crushtool", "-d", str(at["map"])).stdout
+
+
+def compile_map(text: str) -> bytes:
+    """A CRUSH map's text, compiled.
+
+    Raises:
+        MapRefusedError: it cannot be compiled; in crushtool's words.
+    """
+    with _files(text=text.encode()) as at:
+        out = at["text"].with_name("compiled")
+        # Whether a live map's tunables are wise is its owner's matter: those of Argonaut count as unsafe.
+        _run("crushtool", "-c", str(at["text"]), "-o", str(out), "--enable-unsafe-tunables")
+        return out.read_bytes()
+
+
+def dump(binary: bytes) -> dict[str, Any]:
+    """A compiled CRUSH map as crushtool's JSON; weights are in 1/65536."""
+    with _files(map=binary) as at:
+        document: dict[str, Any] = json.loads(
+            _run("crushtool", "-i", str(at["map"]), "--dump", "-f", "json").stdout
+        )
+        return document
+
+
+def try_rule(
+    binary: bytes,
+    rule: int,
+    *,
+    size: int,
+    n_inputs: int,
+    pool: int | None = None,
+    in_weights: Mapping[int, float] | None = None,
+) -> tuple[dict[int, tuple[int, ...]], frozenset[int]]:
+    """Where a rule puts inputs, and which of them it puts badly.
+
+    Args:
+        binary: compiled map.
+        rule: id.
+        size: OSDs wanted per input.
+        n_inputs: inputs 0 to n - 1.
+        pool: id of a pool; input x is then exactly where PG x of that pool goes (pools with ``hashpspool``,
+            all since Firefly) if ``n_inputs`` is at most its pgp_num.
+        in_weights: OSDs that are not fully in (``ceph osd reweight``), 0 to 1.
+
+    Returns:
+        Input to OSDs, with ``NOWHERE`` for holes; inputs with fewer than ``size`` OSDs.
+    """
+    argv = ["--test", "--rule", str(rule), "--num-rep", str(size), "--min-x", "0", "--max-x", str(n_inputs - 1)]
+    argv += ["--show-mappings", "--show-bad-mappings"]
+    argv += ["--pool-id", str(pool)] if pool is not None else []
+    for osd, weight in (in_weights or {}).items():
+        argv += ["--weight", str(osd), f"{weight:.6f}"]
+    with _files(map=binary) as at:
+        said = _run("crushtool", "-i", str(at["map"]), *argv).stdout
+    places = {int(x): _osds(osds) for x, osds in _MAPPING.findall(said)}
+    return places, frozenset(int(x) for x in _BAD.findall(said))
+
+
+def map_pgs(osd_map: bytes, crush_map: bytes | None = None) -> dict[str, tuple[int, ...]]:
+    """PG id to the OSDs that an OSD map puts it on, for all pools, temporary places left out.
+
+    Args:
+        osd_map: as ``ceph osd getmap`` gives it.
+        crush_map: to be put in place of the one it contains.
+    """
+    with _files(osdmap=osd_map, crush=crush_map or b"") as at:
+        if crush_map is not None:
+            _run("osdmaptool", str(at["osdmap"]), "--import-crush", str(at["crush"]))
+        return _pgs(_run("osdmaptool", str(at["osdmap"]), "--clear-temp", "--test-map-pgs-dump").stdout)
+
+
+def balancing_moves(osd_map: bytes, pool: str, *, at_most: int = 100) -> int:
+    """How many upmap entries would even out a pool's PGs (to within one PG per OSD), as osdmaptool reckons."""
+    with _files(osdmap=osd_map) as at:
+        moves = at["osdmap"].with_name("moves")
+        argv = ["--upmap", str(moves), "--upmap-pool", pool, "--upmap-deviation", "1", "--upmap-max", str(at_most)]
+        _run("osdmaptool", str(at["osdmap"]), *argv)
+        return len(moves.read_text().splitlines()) if moves.exists() else 0
+
+
+def _pgs(said: str) -> dict[str, tuple[int, ...]]:
+    return {pg: _osds(osds) for pg, osds in _PG.findall(said)}
+
+
+def _osds(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in text.split(",") if word)
+
+
+@contextmanager
+def _files(**contents: bytes) -> Iterator[dict[str, Path]]:
+    with tempfile.TemporaryDirectory(prefix="cephfit-crush-") as folder:
+        at = {}
+        for name, content in contents.items():
+            at[name] = Path(folder, name)
+            at[name].write_bytes(content)
+        yield at
+
+
+def _run(program: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    path = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if path is None:
+        raise HostError(f"there is no `{program}` program", remedy="install the package ceph-base")
+    # Some faults of a text make crushtool abort; its report of that belongs to nobody but us.
+    with tempfile.TemporaryDirectory(prefix="cephfit-crush-") as crashes:
+        environment = {**os.environ, "CEPH_ARGS": f"--crash-dir={crashes} --no-mon-config"}
+        try:
+            done = subprocess.run(
+                (path, *argv), capture_output=True, text=True, check=False, timeout=_SECONDS, env=environment
+            )
+        except subprocess.TimeoutExpired:
+            raise MapRefusedError(f"{program} did not end in {_SECONDS:.0f} s", where=program) from None
+    if done.returncode:
+        raise MapRefusedError(_first_words(done.stderr or done.stdout, done.returncode), where=program)
+    return done
+
+
+def _first_words(said: str, code: int) -> str:
+    lines: Sequence[str] = [line.strip() for line in said.splitlines() if line.strip()]
+    own = [line for line in lines if not line.startswith(("./src", "*** ", "/"))]
+    return own[0] if own else f"ended with {code}"
