@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,15 @@ class Volumes:
             if volume.image in rbd.RBD().list(ioctx):
                 return
             rbd.RBD().create(ioctx, volume.image, volume.nbytes, old_format=False, **wanted)
+
+    def remove(self, volume: Volume) -> None:
+        """Delete the image; nothing if it is not there.
+
+        Raises:
+            ClusterError: somebody has it open.
+        """
+        with self._pool(volume.pool) as ioctx, _refusals(volume), suppress(rbd.ImageNotFound):
+            rbd.RBD().remove(ioctx, volume.image)
 
     def exists(self, volume: Volume) -> bool:
         with self._pool(volume.pool) as ioctx, _refusals(volume):

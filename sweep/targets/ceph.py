@@ -8,15 +8,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition
+from cephfit.configuration import Configuration, Partition
 from cephfit.errors import ClusterError, HostError
 from cephfit.protocols import Applied, CephAdmin, Client, Health, Progress
 from cephfit.silence import Silence
 from cephfit.sweep import catalogue as options
-from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.ceph_health import CephHealth, is_getting_full
-from cephfit.sweep.ceph_settings import CephSettings
 from cephfit.sweep.client_conf import (
     ClientAccess,
     drop_client_caches,
@@ -27,13 +25,14 @@ from cephfit.sweep.client_conf import (
 )
 from cephfit.sweep.filling import fill as fill_volumes
 from cephfit.sweep.journal import Journal
-from cephfit.sweep.pools import Pools, UnplacedPoolError, pool_name
+from cephfit.sweep.targets.changes import ClusterChanges
 from cephfit.sweep.targets.cluster_facts import facts_of
+from cephfit.sweep.targets.only_pool import OnlyPool
 from cephfit.sweep.targets.room import MAKE_ROOM, require_room
 from cephfit.sweep.targets.surroundings import Surroundings
+from cephfit.sweep.targets.whole_cluster import WholeCluster
 from cephfit.sweep.volumes import Volume, Volumes, image_name
 
-_DEFAULT = Configuration(DEFAULT_CONFIGURATION)
 _BLKFLSBUF = 0x1261
 """ioctl of linux/fs.h: write out and drop a block device's page cache."""
 
@@ -56,6 +55,7 @@ class CephTarget:
         for_change: whoever opens the target holds its lock; needed by all but ``facts``, ``health`` and
             ``unsupported``.
         progress: hears what takes long.
+        only_pool: name of the one pool that may be touched; empty for pools of its own and the whole cluster.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class CephTarget:
         surroundings: Surroundings,
         for_change: bool,
         progress: Progress | None = None,
+        only_pool: str = "",
     ) -> None:
         self.name = name
         self._admin = admin
@@ -84,10 +85,20 @@ class CephTarget:
         self._client_conf = folder / "client.conf"
         self._journal = journal
         self._catalogue = options.Catalogue(admin)
-        self._settings = CephSettings(admin, self._catalogue, journal)
-        self._pools = Pools(admin, journal, surroundings.pool_defaults)
         self._volumes = Volumes(images)
         self._health = CephHealth(admin)
+        self._changes: ClusterChanges
+        if only_pool:
+            self._changes = OnlyPool(only_pool, admin, journal, self._volumes)
+        else:
+            self._changes = WholeCluster(
+                admin,
+                self._catalogue,
+                journal,
+                health=self._health,
+                surroundings=surroundings,
+                progress=self._progress,
+            )
         self._clients: tuple[Client, ...] = ()
         self._volume_of: dict[str, Volume] = {}
 
@@ -101,18 +112,16 @@ class CephTarget:
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
         configurations = tuple(configurations)
         reasons = {n: list(why) for n, why in options.unsupported(configurations, self._catalogue).items()}
-        rules = self._admin.command("osd crush rule ls")
         for configuration in configurations:
-            for setting in configuration.settings:
-                why = ""
-                if setting.key == "crush_rule" and setting.value not in rules:
-                    why = f"this cluster has no CRUSH rule {setting.value}; it has {', '.join(rules)}"
-                elif setting.partition is Partition.GREATER:
-                    why = self._around.greater.why_not(setting)
-                if why:
-                    reasons.setdefault(configuration.name, []).append(why)
-            if configuration.name not in reasons and (why := self._why_no_restart(configuration)):
-                reasons[configuration.name] = [why]
+            more = [
+                why
+                for setting in configuration.within(Partition.GREATER)
+                if (why := self._around.greater.why_not(setting))
+            ]
+            if configuration.name not in reasons:  # what the rest asks is about settings that exist
+                more += self._changes.why_not(configuration)
+            if more:
+                reasons.setdefault(configuration.name, []).extend(more)
         return {name: tuple(why) for name, why in reasons.items()}
 
     def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
@@ -135,19 +144,19 @@ class CephTarget:
 
         if against := self.unsupported([configuration]).get(configuration.name):
             return outcome(against, {})
+        self._changes.clear_up()
         self._await_health(f"before configuration {configuration.name} is applied")
         self._detach()
-        try:
-            restarted = self._apply_ceph(configuration)
-            pool = self._ensure_pool(configuration)
-        except (RefusedError, UnplacedPoolError) as refused:
-            return outcome([str(refused)], {}, self._restart_due())
+        made = self._changes.bring_about(configuration)
+        if made.refused:
+            return outcome([made.refused], {}, made.restarted)
         clients = [f"c{number}" for number in range(n_clients)]
         volumes = tuple(
-            Volume(pool, image_name(configuration, client, volume_nbytes, filled=fill), volume_nbytes)
+            Volume(made.pool, image_name(configuration, client, volume_nbytes, filled=fill), volume_nbytes)
             for client in clients
         )
         for volume in volumes:
+            self._changes.about_to_make(volume)
             self._volumes.ensure(configuration, volume)
         text = render_client_conf(configuration, self._admin, access=self._access, socket_folder=self._sockets)
         write_client_conf(self._client_conf, text)
@@ -156,18 +165,16 @@ class CephTarget:
         self._attach(dict(zip(clients, volumes, strict=True)))
         self._around.greater.apply(configuration, self._clients)
         self._await_health(f"after configuration {configuration.name} was applied")
-        ceph = self._settings.read_back(configuration)
         parts = [
-            (ceph.values, ceph.mismatches),
+            *self._changes.read_back(configuration),
             self._read_back_clients(configuration),
-            self._pools.read_back(configuration),
             self._volumes.read_back(configuration, volumes),
             self._around.greater.read_back(configuration, self._clients),
         ]
         values: dict[str, Any] = {}
         for found, _ in parts:
             values.update(found)
-        return outcome([sentence for _, sentences in parts for sentence in sentences], values, restarted)
+        return outcome([sentence for _, sentences in parts for sentence in sentences], values, made.restarted)
 
     def clients(self) -> Sequence[Client]:
         return self._clients
@@ -196,15 +203,8 @@ class CephTarget:
         self._must_be_for_change()
         self._detach()
         self._around.greater.restore()
-        if pools := self._pools.made():
-            self._allow_pool_deletion()
-            for pool in reversed(pools):
-                self._pools.delete(pool)
-            self._pools.await_counted()
-        self._health.expect_new_pools()
-        self._settings.apply(_DEFAULT)
-        self._restart_due()
-        self._settings.forget_originals()
+        self._changes.clear_up()
+        self._changes.take_back()
         self._client_conf.unlink(missing_ok=True)
         self._journal.finish()
 
@@ -222,64 +222,13 @@ class CephTarget:
             return read_back_new_client(configuration, self._catalogue, self._client_conf, self._access.client_id)
         return read_back_clients(configuration, self._catalogue, self._sockets)
 
-    def _why_no_restart(self, configuration: Configuration) -> str:
-        """Why the OSDs that a configuration needs restarted cannot be; empty if they can, or none is."""
-        needs = self._settings.needs_restart(configuration)
-        if not needs:
-            return ""
-        keys = ", ".join(sorted({key for keys in needs.values() for key in keys}))
-        if self._around.restarts is None:
-            return f"{keys} acts only when an OSD starts, and nobody here can restart OSDs"
-        why = self._around.restarts.why_not(sorted(needs))
-        return f"{keys} acts only when an OSD starts; {why}" if why else ""
-
-    def _apply_ceph(self, configuration: Configuration) -> tuple[int, ...]:
-        try:
-            self._settings.apply(configuration)
-        except RefusedError:
-            self._settings.apply(_DEFAULT)
-            raise
-        return self._restart_due()
-
-    def _restart_due(self) -> tuple[int, ...]:
-        due = self._settings.restarts_due()
-        if due:
-            if self._around.restarts is None:
-                raise ClusterError(
-                    f"{', '.join(f'osd.{osd}' for osd in due)} must be restarted, and nobody here can do it",
-                    where=self.name,
-                    remedy="name the hosts or cephadm as it was done when the settings were made",
-                )
-            self._progress.note(f"restarting {', '.join(f'osd.{osd}' for osd in due)}")
-            self._around.restarts.restart(due)
-            self._settings.restarted(due)
-        return due
-
-    def _ensure_pool(self, configuration: Configuration) -> str:
-        self._health.expect_new_pools()
-        try:
-            return self._pools.ensure(configuration)
-        except (RefusedError, UnplacedPoolError):
-            # Left in place, a pool without places would keep every later configuration waiting.
-            self._discard_pool(pool_name(configuration))
-            raise
-
-    def _discard_pool(self, name: str) -> None:
-        self._allow_pool_deletion()
-        self._pools.delete(name)
-        self._pools.await_counted()
-        self._health.expect_new_pools()
-
-    def _allow_pool_deletion(self) -> None:
-        self._settings.put("mon", "mon_allow_pool_delete", "true")
-
     def _fill(self, volumes: Sequence[Volume]) -> None:
         empty = [v for v in volumes if not self._volumes.is_filled(v)]
         if not empty:
             return
         if full := is_getting_full(self._health.check()):
             raise ClusterError(f"the cluster is filling up: {'; '.join(full)}", where=self.name, remedy=MAKE_ROOM)
-        require_room(empty, self._pools, self._around.require_room)
+        require_room(empty, self._changes, self._around.require_room)
         self._progress.note(f"filling {', '.join(v.image for v in empty)}")
         with self._around.full_speed():
             fill_volumes(empty, conf=self._client_conf, client_id=self._access.client_id)

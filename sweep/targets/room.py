@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from cephfit.errors import ClusterError
-from cephfit.sweep.pools import Pools
+from cephfit.sweep.targets.changes import ClusterChanges
 from cephfit.sweep.volumes import Volume
 from cephfit.units import MIB, format_nbytes
 
@@ -13,12 +13,12 @@ _MARGIN = 1.1
 """Room wanted beyond the data: metadata, the write-ahead log, and OSDs that do not fill evenly."""
 
 
-def require_room(volumes: Sequence[Volume], pools: Pools, below: Callable[[int], None]) -> None:
+def require_room(volumes: Sequence[Volume], changes: ClusterChanges, below: Callable[[int], None]) -> None:
     """See that volumes of one pool can be filled.
 
     Args:
         volumes: at least one, all of one pool.
-        pools: of the cluster.
+        changes: knows the pool.
         below: asked about what lies under the pool, with the bytes of all copies.
 
     Raises:
@@ -26,14 +26,14 @@ def require_room(volumes: Sequence[Volume], pools: Pools, below: Callable[[int],
     """
     pool = volumes[0].pool
     nbytes = int(sum(v.nbytes for v in volumes) * _MARGIN)
-    available = pools.max_avail_nbytes(pool)
+    available = changes.room_in(pool)
     if available is not None and available < nbytes:
         raise ClusterError(
             f"the volumes need {about(nbytes)}, the pool has room for {about(available)}",
             where=f"pool {pool}",
             remedy=MAKE_ROOM,
         )
-    below(nbytes * pools.copies(pool))
+    below(int(nbytes * changes.copies_in(pool)))
 
 
 def about(nbytes: int) -> str:

@@ -30,6 +30,9 @@ class RestartsOsds(Protocol):
             ClusterError: it is not safe now, or one does not come back.
         """
 
+    def clear_up(self) -> None:
+        """Take back what a process that was killed in ``restart`` left, such as a flag. May be called any time."""
+
 
 class ExportsDevices(Protocol):
     """Makes block devices of this machine from RBD images."""

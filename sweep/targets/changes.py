@@ -1,0 +1,57 @@
+"""What a configuration changes on a Ceph cluster itself, behind one protocol: the whole cluster, or one pool."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from cephfit.configuration import Configuration
+from cephfit.sweep.targets.surroundings import ReadValues
+from cephfit.sweep.volumes import Volume
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What became of a configuration.
+
+    Attributes:
+        pool: where its images belong; empty if the cluster refused.
+        restarted: OSDs that were restarted on the way.
+        refused: the cluster's words against it; empty if it took everything.
+    """
+
+    pool: str
+    restarted: tuple[int, ...] = ()
+    refused: str = ""
+
+
+class ClusterChanges(Protocol):
+    """Everything is journalled before it is made. May be cut off at any instant; the next process goes on."""
+
+    def why_not(self, configuration: Configuration) -> tuple[str, ...]:
+        """What speaks against a configuration whose settings all exist; empty if nothing. Changes nothing."""
+
+    def clear_up(self) -> None:
+        """Take away what a process that was killed left in the way of the cluster's health."""
+
+    def bring_about(self, configuration: Configuration) -> Made:
+        """Make the configuration's options and pool; what was changed before and is not wanted now gets its
+        original.
+
+        Raises:
+            ClusterError: the cluster did not become what it should for other reasons than a refusal.
+        """
+
+    def about_to_make(self, volume: Volume) -> None:
+        """An image will be made now."""
+
+    def room_in(self, pool: str) -> int | None:
+        """Bytes that clients can still write into a pool, as Ceph reckons; None while it does not know."""
+
+    def copies_in(self, pool: str) -> float:
+        """Bytes that lie on disks for each byte written."""
+
+    def read_back(self, configuration: Configuration) -> Iterable[ReadValues]:
+        """What the daemons and the pool say."""
+
+    def take_back(self) -> None:
+        """Everything as it was; nothing of this is left in the journal. Safe to call twice."""

@@ -1,0 +1,86 @@
+"""A configuration within one pool of somebody else's cluster: images in it, and nothing besides."""
+
+from collections.abc import Iterable
+
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.errors import InputError
+from cephfit.protocols import CephAdmin
+from cephfit.sweep.journal import Journal
+from cephfit.sweep.targets.changes import Made
+from cephfit.sweep.targets.surroundings import ReadValues
+from cephfit.sweep.volumes import Volume, Volumes
+
+_IMAGE = "image"
+
+
+class OnlyPool:
+    """Implements ``ClusterChanges``: no option in the config store, no restart, no pool made or set.
+
+    What remains are settings of images, options of clients (they stand in the clients' own ceph.conf, which beats
+    the config store) and of the clients' disks.
+
+    Args:
+        pool: that is there and may be used.
+        admin: sends commands.
+        journal: of the target; every image is in it before it is made.
+        volumes: makes and deletes images.
+    """
+
+    def __init__(self, pool: str, admin: CephAdmin, journal: Journal, volumes: Volumes) -> None:
+        self._pool = pool
+        self._admin = admin
+        self._journal = journal
+        self._volumes = volumes
+
+    def why_not(self, configuration: Configuration) -> tuple[str, ...]:
+        return tuple(why for s in configuration.settings if (why := self._against(s)))
+
+    def clear_up(self) -> None:
+        """Nothing stands in the way of the cluster's health."""
+
+    def bring_about(self, configuration: Configuration) -> Made:
+        if self._pool not in (p["poolname"] for p in self._admin.command("osd lspools")):
+            raise InputError(
+                f"this cluster has no pool {self._pool}",
+                where="--only-pool",
+                remedy=f"make it: ceph osd pool create {self._pool}; rbd pool init {self._pool}",
+            )
+        return Made(self._pool)
+
+    def about_to_make(self, volume: Volume) -> None:
+        if self._journal.get(_IMAGE, str(volume)) is None and self._volumes.exists(volume):
+            raise InputError(
+                "an image of this name is there, and the journal does not say that cephfit made it",
+                where=f"image {volume}",
+                remedy="rename or delete it",
+            )
+        self._journal.note(_IMAGE, str(volume), None)
+
+    def room_in(self, pool: str) -> int | None:
+        for entry in self._admin.command("df")["pools"]:
+            if entry["name"] == pool:
+                return int(entry["stats"]["max_avail"]) or None
+        return None
+
+    def copies_in(self, pool: str) -> float:
+        return int(self._admin.command("osd pool get", pool=pool, var="size")["size"])
+
+    def read_back(self, configuration: Configuration) -> Iterable[ReadValues]:
+        return ()
+
+    def take_back(self) -> None:
+        for entry in reversed(self._journal.entries(_IMAGE)):
+            pool, _, image = entry.place.partition("/")
+            self._volumes.remove(Volume(pool, image, 0))
+            self._journal.forget(_IMAGE, entry.place)
+
+    def _against(self, setting: Setting) -> str:
+        place = (setting.partition, setting.scope.partition("/")[0])
+        if place in ((Partition.POOL, "image"), (Partition.CEPH, "client"), (Partition.GREATER, "client_disk")):
+            return ""
+        needs = {
+            Partition.POOL: "a pool of its own",
+            Partition.CEPH: "the cluster's config store",
+            Partition.GREATER: "the hosts of OSDs",
+        }[setting.partition]
+        return f"{setting.key} needs {needs}, and only pool {self._pool} may be touched"

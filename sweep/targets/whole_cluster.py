@@ -1,0 +1,142 @@
+"""A configuration on a whole cluster: options in the config store, restarts, a pool of its own."""
+
+from collections.abc import Iterable
+
+from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
+from cephfit.errors import ClusterError
+from cephfit.protocols import CephAdmin, Progress
+from cephfit.sweep.admin.answers import RefusedError
+from cephfit.sweep.catalogue import Catalogue
+from cephfit.sweep.ceph_health import CephHealth
+from cephfit.sweep.ceph_settings import CephSettings
+from cephfit.sweep.journal import Journal
+from cephfit.sweep.pools import Pools, UnplacedPoolError, pool_name
+from cephfit.sweep.targets.changes import Made
+from cephfit.sweep.targets.surroundings import ReadValues, Surroundings
+from cephfit.sweep.volumes import Volume
+
+_DEFAULT = Configuration(DEFAULT_CONFIGURATION)
+
+
+class WholeCluster:
+    """Implements ``ClusterChanges``. Pools are named ``cephfit-*``; no other pool is touched.
+
+    Args:
+        admin: sends commands.
+        catalogue: of the cluster's options.
+        journal: of the target.
+        health: told when the PG count may change.
+        surroundings: who restarts OSDs; settings of every pool.
+        progress: hears of restarts.
+    """
+
+    def __init__(
+        self,
+        admin: CephAdmin,
+        catalogue: Catalogue,
+        journal: Journal,
+        *,
+        health: CephHealth,
+        surroundings: Surroundings,
+        progress: Progress,
+    ) -> None:
+        self.settings = CephSettings(admin, catalogue, journal)
+        self.pools = Pools(admin, journal, surroundings.pool_defaults)
+        self._admin = admin
+        self._restarts = surroundings.restarts
+        self._health = health
+        self._progress = progress
+
+    def why_not(self, configuration: Configuration) -> tuple[str, ...]:
+        reasons = []
+        rules = self._admin.command("osd crush rule ls")
+        for setting in configuration.settings:
+            if setting.key == "crush_rule" and setting.value not in rules:
+                reasons.append(f"this cluster has no CRUSH rule {setting.value}; it has {', '.join(rules)}")
+        if why := self._why_no_restart(configuration):
+            reasons.append(why)
+        return tuple(reasons)
+
+    def clear_up(self) -> None:
+        if self._restarts is not None:
+            self._restarts.clear_up()
+
+    def bring_about(self, configuration: Configuration) -> Made:
+        try:
+            restarted = self._apply_options(configuration)
+            return Made(self._ensure_pool(configuration), restarted)
+        except (RefusedError, UnplacedPoolError) as refused:
+            return Made("", self._restart_due(), str(refused))
+
+    def about_to_make(self, volume: Volume) -> None:
+        """Nothing: the image goes with its pool, and that is in the journal."""
+
+    def room_in(self, pool: str) -> int | None:
+        return self.pools.max_avail_nbytes(pool)
+
+    def copies_in(self, pool: str) -> float:
+        return self.pools.copies(pool)
+
+    def read_back(self, configuration: Configuration) -> Iterable[ReadValues]:
+        found = self.settings.read_back(configuration)
+        return (found.values, found.mismatches), self.pools.read_back(configuration)
+
+    def take_back(self) -> None:
+        if pools := self.pools.made():
+            self._allow_pool_deletion()
+            for pool in reversed(pools):
+                self.pools.delete(pool)
+            self.pools.await_counted()
+        self._health.expect_new_pools()
+        self.settings.apply(_DEFAULT)
+        self._restart_due()
+        self.settings.forget_originals()
+
+    def _why_no_restart(self, configuration: Configuration) -> str:
+        """Why the OSDs that a configuration needs restarted cannot be; empty if they can, or none is."""
+        needs = self.settings.needs_restart(configuration)
+        if not needs:
+            return ""
+        keys = ", ".join(sorted({key for keys in needs.values() for key in keys}))
+        if self._restarts is None:
+            return f"{keys} acts only when an OSD starts, and nobody here can restart OSDs"
+        why = self._restarts.why_not(sorted(needs))
+        return f"{keys} acts only when an OSD starts; {why}" if why else ""
+
+    def _apply_options(self, configuration: Configuration) -> tuple[int, ...]:
+        try:
+            self.settings.apply(configuration)
+        except RefusedError:
+            self.settings.apply(_DEFAULT)
+            raise
+        return self._restart_due()
+
+    def _restart_due(self) -> tuple[int, ...]:
+        due = self.settings.restarts_due()
+        if due:
+            names = ", ".join(f"osd.{osd}" for osd in due)
+            if self._restarts is None:
+                raise ClusterError(
+                    f"{names} must be restarted, and nobody here can do it",
+                    where="OSDs that run with values of a configuration",
+                    remedy="give the same command the way of restarting that the sweep was given",
+                )
+            self._progress.note(f"restarting {names}")
+            self._restarts.restart(due)
+            self.settings.restarted(due)
+        return due
+
+    def _ensure_pool(self, configuration: Configuration) -> str:
+        self._health.expect_new_pools()
+        try:
+            return self.pools.ensure(configuration)
+        except (RefusedError, UnplacedPoolError):
+            # Left in place, a pool without places would keep every later configuration waiting.
+            self._allow_pool_deletion()
+            self.pools.delete(pool_name(configuration))
+            self.pools.await_counted()
+            self._health.expect_new_pools()
+            raise
+
+    def _allow_pool_deletion(self) -> None:
+        self.settings.put("mon", "mon_allow_pool_delete", "true")
