@@ -6,8 +6,8 @@ over. Killed at any moment, the program started again finds what is there and do
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cephfit import __version__
@@ -20,11 +20,13 @@ from cephfit.sample import Sample, SampleKey, State
 from cephfit.sweep.beforehand import unsupported_by, without_effect_by
 from cephfit.sweep.engine import BringsEngine, CellRun, Engine
 from cephfit.sweep.fio import FioEngine
+from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
 from cephfit.sweep.health_watch import HealthWatch, wait_until_healthy
 from cephfit.sweep.identity import CLUSTER, is_another_cluster
 from cephfit.sweep.judgement import Circumstances, judge
 from cephfit.sweep.model import CacheCondition, Sweep
 from cephfit.sweep.plan import ASSUMED_TIMES, Step, StepTimes, io_seed, plan_of, run_seconds
+from cephfit.sweep.schedule import rounds_of
 from cephfit.sweep.standing import TOOK_EFFECT, Standing
 
 HEALTH_LIMIT_SECONDS = 300.0
@@ -46,6 +48,7 @@ def run_sweep(
     engine: Engine | None = None,
     times: StepTimes = ASSUMED_TIMES,
     health_limit_seconds: float = HEALTH_LIMIT_SECONDS,
+    goal: Goal | None = None,
 ) -> Run:
     """Measure a sweep to its end.
 
@@ -58,6 +61,7 @@ def run_sweep(
         engine: what measures; None takes the target's own, or fio.
         times: for the progress display.
         health_limit_seconds: how long an unhealthy target is waited for.
+        goal: whose performance configurations race for, where the sweep's file says that they do.
 
     Returns:
         The finished run.
@@ -68,8 +72,11 @@ def run_sweep(
         StoreError: the store does not take samples. Likewise.
         InputError: an option that no Ceph has, or ``resume`` is of another sweep, target or cluster.
     """
+    check_goal(sweep, goal)
     engine = engine or engine_of(target)
     facts = _facts(target, engine)
+    if goal is not None and needs_goal(sweep):
+        facts[GOAL] = goal.to_json()
     unsupported = unsupported_by(target, sweep)
     if idle := without_effect_by(target, sweep):
         facts["without_effect"] = {name: list(sentences) for name, sentences in idle.items()}
@@ -91,10 +98,15 @@ def run_sweep(
                 where=f"fsid {run.facts[CLUSTER]}, now {facts[CLUSTER]}",
                 remedy="figures of two clusters are no sweep of one; begin a new run: --new",
             )
+        if run.facts.get(GOAL) != facts.get(GOAL):
+            raise InputError(
+                f"run {run.run_id} was begun for another workload or with another model",
+                remedy="give the profile and the model that it was begun with, or begin a new run: --new",
+            )
         for change in _changed(run.facts, facts):
             progress.note(f"since run {run.run_id} began, {change}")
     loop = _Loop(sweep, target, store, progress, run, engine, times, health_limit_seconds, unsupported)
-    loop.run_plan()
+    loop.run_plan(goal)
     store.finish_run(run.run_id)
     return store.run(run.run_id)
 
@@ -113,30 +125,48 @@ class _Loop:
     health_limit_seconds: float
     unsupported: Mapping[str, tuple[str, ...]]
 
-    def run_plan(self) -> None:
+    def run_plan(self, goal: Goal | None) -> None:
         """All that is left of the plan."""
         plan = plan_of(self.sweep)
         standing = Standing(self.sweep, self.store.samples(self.run.run_id))
         per_run = run_seconds(self.sweep.measurement, self.times)
-        to_apply = {(step.repeat, step.configuration) for step in plan.steps}
+        n_applied = len({(step.repeat, step.configuration) for step in plan.steps})
         self.progress.start(
-            f"sweep {self.sweep.name}", plan.n_runs * per_run + len(to_apply) * self.times.apply_seconds
+            f"sweep {self.sweep.name}", plan.n_runs * per_run + n_applied * self.times.apply_seconds
         )
-        in_place = None  # the (round, configuration) that the target is in: its loads share one application
         try:
-            for step in plan.steps:
-                left = [
-                    c for c in step.cells if not standing.is_settled(step.configuration, c, step.repeat, step.load)
-                ]
-                self.progress.advance((len(step.cells) - len(left)) * per_run)
-                place = (step.repeat, step.configuration)
-                if left and self._take_step(step, left, standing, per_run, in_place=in_place == place):
-                    in_place = place
-                if place in to_apply:
-                    to_apply.remove(place)
-                    self.progress.advance(self.times.apply_seconds)
+            for round_ in rounds_of(self.sweep, self.store, self.run.run_id, goal):
+                for note in round_.notes:
+                    self.progress.note(note)
+                self.progress.advance(round_.n_stopped * per_run)
+                knowing = self._knowing(round_.sweep)
+                knowing._take(round_.steps, standing, per_run)
         finally:
             self.progress.done()
+
+    def _knowing(self, sweep: Sweep) -> "_Loop":
+        """The loop, with configurations that were found on the way."""
+        new = [c for c in sweep.configurations if c not in self.sweep.configurations]
+        if not new:
+            return self
+        judged = unsupported_by(self.target, replace(sweep, configurations=tuple(new)))
+        return replace(self, sweep=sweep, unsupported={**self.unsupported, **judged})
+
+    def _take(self, steps: Sequence[Step], standing: Standing, per_run: float) -> None:
+        """What is left of these steps, in order."""
+        to_apply = {(step.repeat, step.configuration) for step in steps}
+        in_place = None  # the (round, configuration) that the target is in: its loads share one application
+        for step in steps:
+            left = [
+                c for c in step.cells if not standing.is_settled(step.configuration, c, step.repeat, step.load)
+            ]
+            self.progress.advance((len(step.cells) - len(left)) * per_run)
+            place = (step.repeat, step.configuration)
+            if left and self._take_step(step, left, standing, per_run, in_place=in_place == place):
+                in_place = place
+            if place in to_apply:
+                to_apply.remove(place)
+                self.progress.advance(self.times.apply_seconds)
 
     def _take_step(
         self, step: Step, left: list[Cell], standing: Standing, per_run: float, *, in_place: bool

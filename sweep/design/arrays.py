@@ -1,4 +1,4 @@
-"""The rows of each kind of design, as levels of its factors. Pure: the same factors and seed give the same rows."""
+"""The rows of each kind of design, as levels of its factors. Pure: same factors and seed, same rows."""
 
 import itertools
 from collections.abc import Sequence

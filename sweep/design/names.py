@@ -17,7 +17,7 @@ def as_name(text: str) -> str:
 
 
 def shortened(text: str, *, tail: str = "") -> str:
-    """``text`` + ``tail``; where that is too long, the text is cut and four characters of its hash tell it apart."""
+    """``text`` + ``tail``; where that is too long, the text is cut and gets four characters of a hash."""
     if len(text) + len(tail) <= MAX_NAME:
         return text + tail
     mark = hashlib.sha256((text + tail).encode()).hexdigest()[:4]

@@ -1,0 +1,97 @@
+"""What a sweep is after: the workload whose performance configurations race for, and who predicts it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cephfit.cells import CELLS, SIZE_BINS, Cell, Op
+from cephfit.errors import InputError
+from cephfit.profile import Profile
+from cephfit.protocols import Predictor
+from cephfit.sweep.model import Measurement, Sweep
+from cephfit.sweep.stopping import RaceFor
+
+GOAL = "goal"
+"""Key of a run's facts: what ``Goal.to_json`` gave, for runs whose course depends on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A workload and a way to predict its performance.
+
+    Attributes:
+        predictor: gives the predictor whose intervals hold jointly with a confidence.
+        model: the predictor's name.
+        profile: of the workload; None where cells are looked at one by one.
+    """
+
+    predictor: Callable[[float], Predictor]
+    model: str
+    profile: Profile | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What a run keeps of it."""
+        return {"model": self.model, "profile": None if self.profile is None else self.profile.to_json()}
+
+    def used_cells(self) -> tuple[Cell, ...]:
+        """Cells that the profile has accesses in, in the vocabulary's order; all where there is no profile."""
+        if self.profile is None:
+            return CELLS
+        counts = self.profile.cell_counts()
+        return tuple(cell for cell in CELLS if counts[cell] > 0)
+
+
+def needs_profile(sweep: Sweep) -> bool:
+    """Whether a sweep cannot be run without a workload's profile."""
+    if sweep.search is not None:
+        return sweep.search.cell is None
+    return sweep.stopping is not None and sweep.stopping.race is RaceFor.PROFILE
+
+
+def needs_goal(sweep: Sweep) -> bool:
+    """Whether somebody must predict while a sweep is run."""
+    return needs_profile(sweep) or (sweep.stopping is not None and sweep.stopping.race is not None)
+
+
+def check_goal(sweep: Sweep, goal: Goal | None) -> None:
+    """Raises:
+    InputError: the sweep needs a profile and there is none, or the profile needs cells that are not measured.
+    """
+    if needs_goal(sweep) and goal is None:
+        raise InputError("nobody predicts for this sweep", where=f"sweep {sweep.name}")
+    if not needs_profile(sweep) or goal is None:
+        return
+    if goal.profile is None:
+        raise InputError(
+            "this sweep looks for what suits a workload, and there is no workload",
+            where=f"sweep {sweep.name}",
+            remedy="give its profile: --profile profile.json (made with `cephfit trace profile`)",
+        )
+    if not goal.profile.n_accesses:
+        raise InputError("the workload has no accesses", where=f"profile {goal.profile.name}")
+    lacking = [cell for cell in goal.used_cells() if cell not in sweep.measurement.cells]
+    if lacking:
+        raise InputError(
+            f"the workload uses cells that this sweep does not measure: {', '.join(map(str, lacking))}",
+            where=f"profile {goal.profile.name}, sweep {sweep.name}",
+            remedy="add their sizes and patterns to the sweep file",
+        )
+
+
+def cell_profile(cell: Cell) -> Profile:
+    """A workload that does nothing but one cell's accesses."""
+    accesses = {op: dict.fromkeys((b.name for b in SIZE_BINS), 0) for op in Op}
+    accesses[cell.pattern.op][cell.size.name] = 1_000_000
+    return Profile(str(cell), accesses, {op: float(op is cell.pattern.op and cell.pattern.is_random) for op in Op})
+
+
+def even_profile(measurement: Measurement) -> Profile:
+    """A workload that moves as many bytes in every measured cell: for plans without a workload of their own."""
+    accesses = {op: dict.fromkeys((b.name for b in SIZE_BINS), 0) for op in Op}
+    random = {op: dict[str, float]() for op in Op}
+    for cell in measurement.cells:
+        op, size = cell.pattern.op, cell.size
+        accesses[op][size.name] = max(1, (1 << 30) // size.benchmark_nbytes)
+        both = {c.pattern.is_random for c in measurement.cells if c.size is size and c.pattern.op is op}
+        random[op][size.name] = 0.5 if len(both) == 2 else float(cell.pattern.is_random)
+    return Profile("even", accesses, dict.fromkeys(Op, 0.5), random)

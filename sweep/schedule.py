@@ -1,0 +1,133 @@
+"""Which runs come next: the rounds of a sweep, each of which may depend on what the ones before it gave."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from cephfit.configuration import DEFAULT_CONFIGURATION
+from cephfit.results.store import Store
+from cephfit.sweep.design.model import Search
+from cephfit.sweep.design.proposals import proposals
+from cephfit.sweep.design.trials import (
+    TRIALS_DOCUMENT,
+    Trial,
+    batch_rounds,
+    trial_at,
+    trials_from_json,
+    trials_to_json,
+    values_of,
+    with_trials,
+)
+from cephfit.sweep.goal import Goal
+from cephfit.sweep.model import Sweep
+from cephfit.sweep.plan import Step, plan_of
+from cephfit.sweep.racing import begin, decide
+
+STOPPING_DOCUMENT = "stopping"
+"""Kind of the store's document with what was decided between the rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Runs that can be made without looking at their results in between.
+
+    Attributes:
+        sweep: with all configurations that are known by now.
+        steps: in order.
+        n_stopped: runs of the full plan that are not made.
+        notes: what was decided before it, for people.
+    """
+
+    sweep: Sweep
+    steps: tuple[Step, ...]
+    n_stopped: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def rounds_of(sweep: Sweep, store: Store, run_id: str, goal: Goal | None) -> Iterator[Round]:
+    """The rounds of a run, from its first one on, those that are measured already among them.
+
+    The next round is asked for when every run of the one before is in the store. Started again after a kill, all
+    rounds come again as they were: what a round holds depends on the samples of earlier rounds alone, and
+    proposals are in the store before they are measured.
+    """
+    if sweep.search is not None:
+        yield from _batches(sweep, sweep.search, store, run_id, goal)
+    elif sweep.stopping is not None:
+        yield from _while_needed(sweep, store, run_id, goal)
+    else:
+        yield Round(sweep, plan_of(sweep).steps)
+
+
+def _while_needed(sweep: Sweep, store: Store, run_id: str, goal: Goal | None) -> Iterator[Round]:
+    """Round after round of what is not decided yet."""
+    assert sweep.stopping is not None, "the caller's condition"
+    steps = plan_of(sweep).steps
+    decided = begin(sweep, goal)
+    recorded = int((store.document(run_id, STOPPING_DOCUMENT) or {}).get("looks", 0))
+    for repeat in range(sweep.measurement.repeats):
+        notes: tuple[str, ...] = ()
+        if repeat >= sweep.stopping.minimum:
+            before = decided
+            decided = decide(before, sweep, store.samples(run_id), goal, measured=repeat)
+            if decided.looks > recorded:
+                store.put_document(run_id, STOPPING_DOCUMENT, decided.to_json())
+                new = {p: stop for p, stop in decided.stopped.items() if p not in before.stopped}
+                sentences = dict.fromkeys(f"{name}: {stop.reason}" for (name, _), stop in new.items())
+                notes = tuple(f"after {repeat} rounds, {sentence}" for sentence in sentences)
+        full = [step for step in steps if step.repeat == repeat]
+        left = [
+            replace(step, cells=tuple(c for c in step.cells if (step.configuration, c) not in decided.stopped))
+            for step in full
+        ]
+        n_stopped = sum(len(a.cells) - len(b.cells) for a, b in zip(full, left, strict=True))
+        yield Round(sweep, tuple(step for step in left if step.cells), n_stopped, notes)
+
+
+def _batches(sweep: Sweep, search: Search, store: Store, run_id: str, goal: Goal | None) -> Iterator[Round]:
+    """Batch after batch of trials, each with the default among them."""
+    trials = trials_from_json(store.document(run_id, TRIALS_DOCUMENT))
+    batch = 0
+    while True:
+        if not any(t.batch == batch for t in trials):
+            more = _proposed(sweep, search, store, run_id, goal, trials, batch)
+            if not more:
+                return
+            trials = (*trials, *more)
+            store.put_document(run_id, TRIALS_DOCUMENT, trials_to_json(trials))
+        now = [t for t in trials if t.batch == batch]
+        first = sweep.configurations if batch == 0 else [sweep.configuration(DEFAULT_CONFIGURATION)]
+        steps = plan_of(
+            replace(
+                sweep,
+                configurations=(*first, *(t.configuration for t in now)),
+                measurement=replace(sweep.measurement, seed=sweep.measurement.seed + batch),
+            )
+        ).steps
+        begins = batch_rounds(sweep, batch).start
+        notes = tuple(f"{t.configuration.name}: {t.configuration.why}" for t in now)
+        yield Round(
+            with_trials(sweep, trials),
+            tuple(replace(step, repeat=begins + step.repeat) for step in steps),
+            notes=notes,
+        )
+        batch += 1
+
+
+def _proposed(
+    sweep: Sweep,
+    search: Search,
+    store: Store,
+    run_id: str,
+    goal: Goal | None,
+    trials: tuple[Trial, ...],
+    batch: int,
+) -> list[Trial]:
+    left = min(search.batch, search.trials - len(trials))
+    if left <= 0:
+        return []
+    values = values_of(sweep, trials, store.samples(run_id), goal)
+    points = proposals(search, [(t.point, value) for t, value in zip(trials, values, strict=True)], left)
+    return [
+        trial_at(search, point, number=number, batch=batch)
+        for number, point in enumerate(points, start=len(trials) + 1)
+    ]
