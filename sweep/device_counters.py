@@ -90,7 +90,9 @@ class DeviceWatch:
     def __init__(self, devices: Iterable[Path], op: Op) -> None:
         self._devices = tuple(dict.fromkeys(devices))
         self._op = op
-        self._series: dict[Path, tuple[list[float], list[int]]] = {d: ([], []) for d in self._devices}
+        # seconds, bytes in the direction that counts, bytes in both
+        self._series: dict[Path, tuple[list[float], list[int], list[int]]]
+        self._series = {device: ([], [], []) for device in self._devices}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._sample_until_over, name="device counters", daemon=True)
 
@@ -117,13 +119,14 @@ class DeviceWatch:
             runtime_ns: fio's measured time.
             in_flight_nbytes: at most so much was under way when the measured time began.
         """
-        times, values = self._series[device]
+        times, values, moved = self._series[device]
         return window_count(
             times,
             values,
             source=f"the kernel ({device})",
             runtime_ns=runtime_ns,
             in_flight_nbytes=in_flight_nbytes,
+            moved=moved,
         )
 
     def _sample_until_over(self) -> None:
@@ -135,10 +138,11 @@ class DeviceWatch:
 
     def _sample(self) -> None:
         for device in self._devices:
-            value = counters_of(device).of(self._op)
-            times, values = self._series[device]
+            counters = counters_of(device)
+            times, values, moved = self._series[device]
             times.append(time.monotonic())
-            values.append(value)
+            values.append(counters.of(self._op))
+            moved.append(counters.read_nbytes + counters.written_nbytes)
 
 
 def in_flight_nbytes(iodepth: int, block_nbytes: int) -> int:
@@ -147,7 +151,13 @@ def in_flight_nbytes(iodepth: int, block_nbytes: int) -> int:
 
 
 def window_count(
-    times: list[float], values: list[int], *, source: str, runtime_ns: int, in_flight_nbytes: int
+    times: list[float],
+    values: list[int],
+    *,
+    source: str,
+    runtime_ns: int,
+    in_flight_nbytes: int,
+    moved: list[int] | None = None,
 ) -> IndependentCount:
     """The count over the last ``runtime_ns`` before the counter's last change. Pure.
 
@@ -157,8 +167,10 @@ def window_count(
         source: who counted.
         runtime_ns: length of the window.
         in_flight_nbytes: at most so much was under way when it began.
+        moved: bytes in both directions, shape (n,): of a mix the last I/O may be of the other one.
     """
-    last = next((i for i in range(len(values) - 1, 0, -1) if values[i] != values[i - 1]), 0)
+    moved = moved or values
+    last = next((i for i in range(len(moved) - 1, 0, -1) if moved[i] != moved[i - 1]), 0)
     start = times[last] - runtime_ns / 1e9
     after = min(max(bisect.bisect_right(times, start), 1), len(times) - 1)
     uncertain = (

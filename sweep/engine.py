@@ -61,6 +61,7 @@ class ClientOutcome:
         failure: why; empty if it did not.
         count: of somebody else; None where nobody can count.
         uncounted: why nobody can, where ``count`` is None.
+        doubt: why the engine itself does not trust what it got; empty if it does.
         evidence: more for the sample's evidence. JSON values only.
     """
 
@@ -68,6 +69,7 @@ class ClientOutcome:
     failure: str = ""
     count: IndependentCount | None = None
     uncounted: str = ""
+    doubt: str = ""
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -10,10 +10,18 @@ from typing import Any
 
 from cephfit.errors import ClusterError, HostError
 from cephfit.protocols import Client
+from cephfit.sample import Metrics
 from cephfit.sweep.device_counters import DeviceWatch, in_flight_nbytes, why_uncounted
 from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.sweep.fio_job import ceph_conf, render_job, render_warming
-from cephfit.sweep.fio_output import UnusableOutputError, error_of, jobs_by_client, metrics_of, read_output
+from cephfit.sweep.fio_output import (
+    UnusableOutputError,
+    error_of,
+    jobs_by_client,
+    metrics_of,
+    other_direction_of,
+    read_output,
+)
 from cephfit.units import MIB
 
 GRACE_SECONDS = 120.0
@@ -145,11 +153,36 @@ def _outcome(
     try:
         if error_of(job) == errno.ENOSPC:
             raise _full_disk(client.name, errors)
-        metrics = metrics_of(job, run.cell, iodepth=measurement.iodepth, run_seconds=measurement.run_seconds)
+        metrics, evidence = figures_of(job, run)
     except UnusableOutputError as error:
         return ClientOutcome(None, _with_fio_words(str(error), errors))
+    if uncounted or client.device is None:
+        return ClientOutcome(metrics, uncounted=uncounted, evidence=evidence)
+    in_flight = in_flight_nbytes(measurement.iodepth, run.cell.size.benchmark_nbytes)
+    # Under a rate limit fio's last I/O is back up to one interval before its end, which the counter cannot show.
+    in_flight += run.cell.size.benchmark_nbytes if measurement.is_limited else 0
+    count = watch.count(client.device, runtime_ns=metrics.runtime_ns, in_flight_nbytes=in_flight)
+    return ClientOutcome(metrics, count=count, evidence=evidence)
+
+
+def figures_of(job: Mapping[str, Any], run: CellRun) -> tuple[Metrics, dict[str, Any]]:
+    """One job's metrics, and what else it says, for the sample's evidence.
+
+    Raises:
+        UnusableOutputError: see ``metrics_of``.
+    """
+    measurement = run.measurement
+    mixed = measurement.read_pct is not None
+    metrics = metrics_of(
+        job,
+        run.cell,
+        iodepth=measurement.iodepth,
+        run_seconds=measurement.run_seconds,
+        mixed=mixed,
+        limited=measurement.is_limited,
+    )
     by_fio = job[run.cell.pattern.op.value]
-    evidence = {
+    evidence: dict[str, Any] = {
         "fio_says": {
             "iops": by_fio["iops"],
             "total_ios": by_fio["total_ios"],
@@ -157,11 +190,9 @@ def _outcome(
             "latency_with_submission_mean_ns": by_fio.get("lat_ns", {}).get("mean"),
         }
     }
-    if uncounted or client.device is None:
-        return ClientOutcome(metrics, uncounted=uncounted, evidence=evidence)
-    in_flight = in_flight_nbytes(measurement.iodepth, run.cell.size.benchmark_nbytes)
-    count = watch.count(client.device, runtime_ns=metrics.runtime_ns, in_flight_nbytes=in_flight)
-    return ClientOutcome(metrics, count=count, evidence=evidence)
+    if mixed:
+        evidence["other_direction"] = other_direction_of(job, run.cell)
+    return metrics, evidence
 
 
 def _why_uncounted(client: Client, *, direct: bool) -> str:

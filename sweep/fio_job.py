@@ -83,6 +83,8 @@ def _render(template: str, run: CellRun) -> str:
     )
     return environment.get_template(template).render(
         measurement=run.measurement,
+        direction=_direction(run),
+        rates=_rates(run),
         cell=run.cell,
         clients=run.clients,
         seeds=run.seeds,
@@ -90,6 +92,26 @@ def _render(template: str, run: CellRun) -> str:
         regions={client.name: region_of(run, client) for client in run.clients},
         milliseconds=lambda seconds: round(seconds * 1000),
     )
+
+
+def _direction(run: CellRun) -> str:
+    """fio's ``rw``: of a mix the cell says only whether offsets are sequential or random."""
+    if run.measurement.read_pct is None:
+        return run.cell.pattern.value
+    return "randrw" if run.cell.pattern.is_random else "rw"
+
+
+def _rates(run: CellRun) -> list[tuple[str, str]]:
+    """fio limits each direction by itself: of a mix each gets its part, so that the sum is the limit."""
+    measurement = run.measurement
+    rates = []
+    for key, limit in (("rate_iops", measurement.rate_iops), ("rate", measurement.rate_nbytes_per_s)):
+        if limit is not None and measurement.read_pct is None:
+            rates.append((key, str(limit)))
+        elif limit is not None and measurement.read_pct is not None:
+            reads = max(1, round(limit * measurement.read_pct / 100))
+            rates.append((key, f"{reads},{max(1, limit - reads)}"))
+    return rates
 
 
 def _check(client: Client, run: CellRun) -> None:

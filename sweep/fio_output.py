@@ -72,9 +72,16 @@ def error_of(job: Mapping[str, Any]) -> int:
 
 
 def metrics_of(
-    job: Mapping[str, Any], cell: Cell, *, iodepth: int, run_seconds: float, n_threads: int = 1
+    job: Mapping[str, Any],
+    cell: Cell,
+    *,
+    iodepth: int,
+    run_seconds: float,
+    n_threads: int = 1,
+    mixed: bool = False,
+    limited: bool = False,
 ) -> Metrics:
-    """The metrics of one job.
+    """The metrics of one job, in the cell's own direction.
 
     Args:
         job: an entry of fio's ``jobs``.
@@ -82,6 +89,8 @@ def metrics_of(
         iodepth: per thread.
         run_seconds: the measured time that was asked for.
         n_threads: that the entry stands for (more than one only where fio grouped them).
+        mixed: the other direction was asked for too.
+        limited: a rate was asked for, so that fewer than ``iodepth`` I/Os may be in flight.
 
     Raises:
         UnusableOutputError: the job failed, ended early, did something else, or its figures cannot be.
@@ -90,7 +99,7 @@ def metrics_of(
     if error:
         raise UnusableOutputError(f"fio: {os.strerror(error)} (error {error})")
     side, other = _part(job, cell.pattern.op.value), _part(job, "write" if cell.pattern.op == "read" else "read")
-    if _number(other, "io_bytes"):
+    if _number(other, "io_bytes") and not mixed:
         raise UnusableOutputError(f"fio did I/O that {cell} does not have")
     nbytes, runtime_ms = _number(side, "io_bytes"), _number(side, "runtime")
     if nbytes == 0:
@@ -111,6 +120,10 @@ def metrics_of(
         )
     clat = _part(side, "clat_ns")
     percentiles: dict[float, float] = {}
+    if clat.get("N") == 0 and (mixed or limited):
+        raise UnusableOutputError(
+            f"no I/O both began and ended in the measured {run_seconds:g} s: no latency is known, measure longer"
+        )
     if clat.get("N") == 0:
         mean_ns = in_flight * runtime_ms * _NS_PER_MS / n_ios
     else:
@@ -128,6 +141,33 @@ def metrics_of(
         latency_mean_ns=mean_ns,
         latency_percentiles_ns=percentiles,
     )
+
+
+def other_direction_of(job: Mapping[str, Any], cell: Cell) -> dict[str, Any]:
+    """What a mix did in the direction that is not the cell's, for a sample's evidence.
+
+    Raises:
+        UnusableOutputError: nothing, or figures that cannot be.
+    """
+    own = cell.pattern.op.value
+    name = "write" if own == "read" else "read"
+    side = _part(job, name)
+    nbytes, runtime_ms = _number(side, "io_bytes"), _number(side, "runtime")
+    if nbytes == 0 or runtime_ms == 0:
+        raise UnusableOutputError(f"a mix of which no {name} ended in the measured time: measure longer")
+    n_ios = nbytes / cell.size.benchmark_nbytes
+    reads = n_ios if name == "read" else _number(_part(job, "read"), "io_bytes") / cell.size.benchmark_nbytes
+    both = n_ios + _number(_part(job, own), "io_bytes") / cell.size.benchmark_nbytes
+    clat = _part(side, "clat_ns")
+    mean_ns, percentiles = _latency(clat) if clat.get("N") else (None, {})
+    return {
+        "direction": name,
+        "iops": n_ios / (runtime_ms / 1000),
+        "nbytes_per_s": nbytes / (runtime_ms / 1000),
+        "latency_mean_ns": mean_ns,
+        "latency_percentiles_ns": {repr(percentile): ns for percentile, ns in percentiles.items()},
+        "read_pct_measured": 100 * reads / both,
+    }
 
 
 def _latency(clat: Mapping[str, Any]) -> tuple[float, dict[float, float]]:

@@ -60,6 +60,7 @@ def _verdict(given: ClientOutcome, unhealthy: Sequence[str]) -> tuple[State, str
     reasons = [f"not healthy: {'; '.join(unhealthy)}"] if unhealthy else []
     if given.metrics is None:
         return State.FAILED, "; ".join([given.failure or "no result", *reasons])
+    reasons += [given.doubt] if given.doubt else []
     if given.count is not None and (why := disagreement(given.metrics, given.count)):
         reasons.append(why)
     return (State.INVALID, "; ".join(reasons)) if reasons else (State.OK, "")

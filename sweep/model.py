@@ -12,6 +12,8 @@ from cephfit.sweep.stopping import Stopping
 
 FIO = "fio"
 """The engine that measures unless a sweep file names another one."""
+RADOS_BENCH = "rados-bench"
+RBD_BENCH = "rbd-bench"
 
 
 class CacheCondition(StrEnum):
@@ -99,6 +101,11 @@ class Measurement:
     def load_names(self) -> tuple[str, ...]:
         """Every load that cells are measured under, the measurement's own first."""
         return (OWN_LOAD, *(load.name for load in self.loads))
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether clients do I/O at a rate instead of as fast as it goes."""
+        return self.rate_iops is not None or self.rate_nbytes_per_s is not None
 
     @property
     def most_clients(self) -> int:

@@ -5,6 +5,7 @@ say that they are simulated, and so does its name.
 """
 
 import hashlib
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cephfit import __version__
+from cephfit.cells import Cell, Op
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
 from cephfit.errors import InputError
 from cephfit.protocols import Applied, Client, Health
@@ -178,7 +180,8 @@ class SimulatedEngine:
 
     def run(self, run: CellRun) -> CellOutcome:
         simulation = self._target.simulation
-        dice = simulation.dice(run.configuration, run.cell, run.repeat, run.attempt)
+        words = (run.configuration, run.cell, run.repeat, run.attempt)
+        dice = simulation.dice(*words, *([run.load] if run.load else []))
         ill, miscounts, fails = (
             dice.random() < share for share in (simulation.unhealthy, simulation.miscount, simulation.failing)
         )
@@ -193,14 +196,32 @@ class SimulatedEngine:
                 outcomes[client.name] = self._measure(run, dice, miscounts=bool(miscounts))
         return CellOutcome(outcomes, fio_json=None)
 
+    def _truth(self, run: CellRun) -> float:
+        """I/Os per second of one client in the cell's own direction: a mix adds up as time, a rate is kept."""
+        measurement = run.measurement
+
+        def alone(cell: Cell) -> float:
+            return true_iops(
+                self._target.configuration(run.configuration),
+                cell,
+                n_clients=measurement.n_clients,
+                iodepth=measurement.iodepth,
+            )
+
+        limit = measurement.rate_iops or math.inf
+        if measurement.rate_nbytes_per_s is not None:
+            limit = measurement.rate_nbytes_per_s / run.cell.size.benchmark_nbytes
+        if measurement.read_pct is None:
+            return min(limit, alone(run.cell))
+        reads = measurement.read_pct / 100
+        kinds = ("randread", "randwrite") if run.cell.pattern.is_random else ("read", "write")
+        read, write = (alone(Cell.parse(f"{run.cell.size.name}-{kind}")) for kind in kinds)
+        both = min(limit, 1 / (reads / read + (1 - reads) / write))
+        return both * (reads if run.cell.pattern.op is Op.READ else 1 - reads)
+
     def _measure(self, run: CellRun, dice: np.random.Generator, *, miscounts: bool) -> ClientOutcome:
         measurement = run.measurement
-        truth = true_iops(
-            self._target.configuration(run.configuration),
-            run.cell,
-            n_clients=measurement.n_clients,
-            iodepth=measurement.iodepth,
-        )
+        truth = self._truth(run)
         iops = truth * float(dice.lognormal(0.0, self._target.simulation.noise))
         block = run.cell.size.benchmark_nbytes
         # A slow cell is measured until its first I/O is back, as fio does.

@@ -1,0 +1,186 @@
+"""Loads: what a sweep file may say, and that the real fio keeps the depth, the mix and the rate it was told."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from cephfit.cells import Cell
+from cephfit.errors import InputError
+from cephfit.protocols import Client
+from cephfit.results.store import Store
+from cephfit.sample import State
+from cephfit.silence import Silence
+from cephfit.sweep.engine import CellRun, disagreement
+from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.fio import FioEngine
+from cephfit.sweep.model import Load, Sweep
+from cephfit.sweep.plan import ASSUMED_TIMES, expected_seconds, plan_of
+from cephfit.sweep.runner import run_sweep
+from cephfit.sweep.standing import Standing
+from cephfit.sweep.targets.simulated import SimulatedTarget
+from cephfit.units import MIB
+
+LOADS = """\
+  loads:
+    deep: {iodepth: 16}
+    many: {clients: 8, sizes: [4K]}
+    mixed: {read_pct: 70}
+    slow: {rate_iops: 20, patterns: [randwrite]}
+"""
+
+
+def loaded(text: str, loads: str = LOADS) -> Sweep:
+    return parse_sweep(text + loads, file="small.yaml")
+
+
+def test_loads_are_laid_beside_the_measurement(small_text: str) -> None:
+    m = loaded(small_text).measurement
+    assert m.load_names == ("", "deep", "many", "mixed", "slow")
+    assert m.loads[0] == Load("deep", iodepth=16)
+    assert m.under("").shape() == {
+        "iodepth": 4,
+        "clients": 2,
+        "read_pct": None,
+        "rate_iops": None,
+        "rate_nbytes_per_s": None,
+    }
+    assert (m.under("many").n_clients, m.under("many").iodepth) == (8, 4)
+    assert [str(c) for c in m.under("many").cells] == ["4K-read", "4K-randwrite"]
+    assert [str(c) for c in m.under("slow").cells] == ["4K-randwrite", "1M-randwrite"]
+    assert m.most_clients == 8
+
+
+@pytest.mark.parametrize(
+    ("loads", "said"),
+    [
+        ("  loads: {d: {depth: 3}}\n", "unknown word 'depth'"),
+        ("  loads: {d: {iodepth: 4}}\n", "load d is the same as the measurement itself"),
+        ("  loads: {d: {iodepth: 9}, e: {iodepth: 9}}\n", "load e is the same as d"),
+        ("  loads: {d: {sizes: [4K]}}\n", "it needs one of iodepth"),
+        ("  loads: {d: {iodepth: 2, sizes: [32K]}}\n", "'32K' is no size of this measurement"),
+        ("  loads: {d: {read_pct: 100}}\n", "1 to 99 per cent of reads"),
+        ("  loads: {d: {rate: 1M, rate_iops: 5}}\n", "keep one of the two"),
+        ("  loads: {'a b': {iodepth: 2}}\n", "cannot be a load's name"),
+        ("  loads: {d: {clients: 5000}}\n", "5000 clients are too many"),
+        ("  ioengine: psync\n  loads: {d: {iodepth: 2}}\n", "would be a lie"),
+        ("  engine: fios\n", "'fios' is no measurement.engine"),
+    ],
+)
+def test_what_cannot_be_is_said_with_its_line(small_text: str, loads: str, said: str) -> None:
+    text = small_text.replace("  iodepth: 4\n", "") if "psync" in loads else small_text
+    with pytest.raises(InputError) as caught:
+        loaded(text, loads)
+    assert said in str(caught.value)
+    assert "small.yaml:" in str(caught.value)
+
+
+def test_a_sweep_without_loads_keeps_its_digest_and_one_with_them_has_another(small_text: str) -> None:
+    plain = parse_sweep(small_text, file="small.yaml")
+    assert plain.digest == "33e7518ce54df8955c04222aead3b9dc435f1dcb6486c264125e01bf23ea7a84"
+    assert loaded(small_text).digest != plain.digest
+    assert loaded(small_text).digest != loaded(small_text, LOADS.replace("16", "32")).digest
+
+
+def test_the_plan_measures_every_load_and_applies_a_configuration_once_for_all(small_text: str) -> None:
+    sweep = loaded(small_text)
+    plan = plan_of(sweep)
+    runs = [(s.repeat, s.configuration, s.load, c) for s in plan.steps for c in s.cells]
+    per_round = 4 + 4 + 2 + 4 + 2  # cells of each load
+    assert len(runs) == len(set(runs)) == plan.n_runs == 2 * 3 * per_round
+    places = [(s.repeat, s.configuration) for s in plan.steps]
+    changes = 1 + sum(a != b for a, b in pairwise(places))
+    assert changes == len(set(places)) == 6, "the loads of a configuration follow each other"
+    # 6 applications, runs of (0.2 + 1 + 1) s, and 8 volumes of 4M for each of 3 configurations at 100 MiB/s
+    assert expected_seconds(sweep, plan, ASSUMED_TIMES) == pytest.approx(6 * 12 + 96 * 2.2 + 3 * 8 * 4 / 100)
+
+
+def test_every_load_is_measured_and_an_interrupted_run_goes_on(small_text: str, store: Store) -> None:
+    sweep = loaded(small_text)
+    target = SimulatedTarget()
+    run = run_sweep(sweep, target, store, Silence(), resume=None)
+    samples = store.samples(run.run_id)
+    assert all(s.state is State.OK for s in samples)
+    clients = {
+        load: {s.key.client for s in samples if s.key.load == load} for load in sweep.measurement.load_names
+    }
+    assert {load: len(names) for load, names in clients.items()} == {
+        "": 2,
+        "deep": 2,
+        "many": 8,
+        "mixed": 2,
+        "slow": 2,
+    }
+    assert {s.evidence["load"]["iodepth"] for s in samples if s.key.load == "deep"} == {16}
+    assert len(store.applied(run.run_id)) == 6
+    assert sum(s.left for s in Standing(sweep, samples).all()) == 0
+    # What was stored before an interruption is not measured again; what was not is the same as without one.
+    half = [s for s in samples if s.key.repeat == 0 and s.key.load in ("", "many")]
+    begun = replace(run, run_id="half", finished=False)
+    store.add_run(begun)
+    for sample in half:
+        store.add_samples("half", [sample], fio_json=None)
+    run_sweep(sweep, target, store, Silence(), resume=begun)
+    again = {s.key: s.metrics for s in store.samples("half")}
+    assert again == {s.key: s.metrics for s in samples}
+
+
+def test_a_limit_is_kept_by_the_simulation_too(small_text: str, store: Store) -> None:
+    run = run_sweep(loaded(small_text), SimulatedTarget(), store, Silence(), resume=None)
+    slow = [s.metrics.iops for s in store.samples(run.run_id) if s.key.load == "slow" and s.metrics is not None]
+    assert max(slow) == pytest.approx(20, rel=0.1)
+
+
+def on_a_loop_device(sweep: Sweep, device: Path, cell: str, load: Load, **changes: object) -> CellRun:
+    m = replace(sweep.measurement, run_seconds=1.0, loads=(load,), **changes)  # type: ignore[arg-type]
+    client = Client("c0", {"filename": str(device)}, 16 * MIB, device)
+    return CellRun("A", Cell.parse(cell), 0, 0, m.under(load.name), [client], {"c0": 5}, load.name)
+
+
+@pytest.mark.fio
+@pytest.mark.root
+@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+@pytest.mark.parametrize("cell", ["4K-randread", "4K-randwrite", "32K-write"])
+def test_a_mix_is_as_it_was_asked_for_and_the_kernel_agrees(
+    small_sweep: Sweep, loop_device: Callable[[int], Path], cell: str
+) -> None:
+    run = on_a_loop_device(small_sweep, loop_device(16 * MIB), cell, Load("mixed", read_pct=70))
+    outcome = FioEngine().run(run)
+    given = outcome.clients["c0"]
+    assert given.metrics is not None, given.failure
+    assert given.count is not None
+    assert disagreement(given.metrics, given.count) == ""
+    other = given.evidence["other_direction"]
+    assert other["direction"] == ("read" if "write" in cell else "write")
+    assert other["read_pct_measured"] == pytest.approx(70, abs=8)
+    assert other["latency_mean_ns"] > 0
+    job = json.loads(str(outcome.fio_json))["jobs"][0]
+    own = job["write" if "write" in cell else "read"]
+    assert given.metrics.nbytes_per_s * given.metrics.runtime_ns / 1e9 == pytest.approx(own["io_bytes"])
+
+
+@pytest.mark.fio
+@pytest.mark.root
+@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+@pytest.mark.parametrize(
+    ("cell", "load", "iops"),
+    [
+        ("4K-randread", Load("slow", rate_iops=200), 200),
+        ("4K-write", Load("slow", rate_nbytes_per_s=MIB), 256),
+        ("4K-randwrite", Load("mix", rate_iops=400, read_pct=75), 100),
+        ("1M-read", Load("slow", rate_iops=8), 8),
+    ],
+)
+def test_a_rate_is_kept_and_the_kernel_agrees(
+    small_sweep: Sweep, loop_device: Callable[[int], Path], cell: str, load: Load, iops: float
+) -> None:
+    run = on_a_loop_device(small_sweep, loop_device(16 * MIB), cell, load, ramp_seconds=0.5, iodepth=1)
+    given = FioEngine().run(run).clients["c0"]
+    assert given.metrics is not None, given.failure
+    assert given.count is not None
+    assert disagreement(given.metrics, given.count) == ""
+    assert given.metrics.iops == pytest.approx(iops, rel=0.15)
