@@ -20,7 +20,8 @@ from cephfit.sweep.design.trials import (
 from cephfit.sweep.goal import Goal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import Step, plan_of
-from cephfit.sweep.racing import begin, decide
+from cephfit.sweep.racing import Decided, begin, decide
+from cephfit.sweep.saving import saving_document
 
 STOPPING_DOCUMENT = "stopping"
 """Kind of the store's document with what was decided between the rounds."""
@@ -61,7 +62,7 @@ def rounds_of(sweep: Sweep, store: Store, run_id: str, goal: Goal | None) -> Ite
 def _while_needed(sweep: Sweep, store: Store, run_id: str, goal: Goal | None) -> Iterator[Round]:
     """Round after round of what is not decided yet."""
     assert sweep.stopping is not None, "the caller's condition"
-    steps = plan_of(sweep).steps
+    plan = plan_of(sweep)
     decided = begin(sweep, goal)
     recorded = int((store.document(run_id, STOPPING_DOCUMENT) or {}).get("looks", 0))
     for repeat in range(sweep.measurement.repeats):
@@ -70,17 +71,28 @@ def _while_needed(sweep: Sweep, store: Store, run_id: str, goal: Goal | None) ->
             before = decided
             decided = decide(before, sweep, store.samples(run_id), goal, measured=repeat)
             if decided.looks > recorded:
-                store.put_document(run_id, STOPPING_DOCUMENT, decided.to_json())
-                new = {p: stop for p, stop in decided.stopped.items() if p not in before.stopped}
-                sentences = dict.fromkeys(f"{name}: {stop.reason}" for (name, _), stop in new.items())
-                notes = tuple(f"after {repeat} rounds, {sentence}" for sentence in sentences)
-        full = [step for step in steps if step.repeat == repeat]
+                stops = {place: stop.after for place, stop in decided.stopped.items()}
+                store.put_document(
+                    run_id, STOPPING_DOCUMENT, {**decided.to_json(), **saving_document(plan, stops)}
+                )
+                notes = tuple(_news(before, decided, repeat))
+        full = [step for step in plan.steps if step.repeat == repeat]
         left = [
             replace(step, cells=tuple(c for c in step.cells if (step.configuration, c) not in decided.stopped))
             for step in full
         ]
         n_stopped = sum(len(a.cells) - len(b.cells) for a, b in zip(full, left, strict=True))
         yield Round(sweep, tuple(step for step in left if step.cells), n_stopped, notes)
+
+
+def _news(before: Decided, now: Decided, repeat: int) -> Iterator[str]:
+    """What was decided, one sentence for each reason."""
+    reasons: dict[str, dict[str, None]] = {}
+    for place, stop in now.stopped.items():
+        if place not in before.stopped:
+            reasons.setdefault(stop.reason, {})[place[0]] = None
+    for reason, names in reasons.items():
+        yield f"after {repeat} rounds, measured no more: {', '.join(names)}: {reason}"
 
 
 def _batches(sweep: Sweep, search: Search, store: Store, run_id: str, goal: Goal | None) -> Iterator[Round]:

@@ -1,6 +1,6 @@
 """How far a run has come: what of its plan is measured, given up, or left."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ class ConfigurationStanding:
         invalid: attempts whose result must not be trusted.
         skipped: never tried, on purpose.
         left: to be measured still.
+        saved: of the planned ones, those that are not needed any more (``stopping`` in the sweep file).
     """
 
     configuration: str
@@ -33,6 +34,7 @@ class ConfigurationStanding:
     invalid: int
     skipped: int
     left: int
+    saved: int = 0
 
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -41,8 +43,25 @@ class ConfigurationStanding:
 class Standing:
     """Keeps count of a run's samples. What is in the store is all it knows; half a run leaves no trace in it."""
 
-    def __init__(self, sweep: Sweep, samples: Iterable[Sample] = ()) -> None:
+    def __init__(
+        self,
+        sweep: Sweep,
+        samples: Iterable[Sample] = (),
+        *,
+        stops: Mapping[tuple[str, Cell], int] | None = None,
+        rounds: Mapping[str, range] | None = None,
+    ) -> None:
+        """Begin to count.
+
+        Args:
+            sweep: with all configurations that are known by now.
+            samples: of the run.
+            stops: rounds after which a cell of a configuration is measured no more.
+            rounds: in which configurations are measured; as many as there are repeats for those not named.
+        """
         self._sweep = sweep
+        self._stops = stops or {}
+        self._rounds = rounds or {}
         self._attempts: dict[tuple[str, Cell, int, str], dict[int, dict[str, State]]] = {}
         self._given_up: set[tuple[str, Cell, int, str]] = set()
         self.add(samples)
@@ -71,12 +90,14 @@ class Standing:
 
     def of_configuration(self, configuration: str) -> ConfigurationStanding:
         measurement = self._sweep.measurement
-        places = [
+        rounds = self._rounds.get(configuration, range(measurement.repeats))
+        planned = [
             (cell, repeat, load)
-            for repeat in range(measurement.repeats)
+            for repeat in rounds
             for load in measurement.load_names
             for cell in measurement.under(load).cells
         ]
+        places = [p for p in planned if p[1] < self._stops.get((configuration, p[0]), rounds.stop)]
         ends = [
             _run_state(states.values())
             for place in places
@@ -84,12 +105,13 @@ class Standing:
         ]
         return ConfigurationStanding(
             configuration=configuration,
-            planned=len(places),
+            planned=len(planned),
             ok=ends.count(State.OK),
             failed=ends.count(State.FAILED),
             invalid=ends.count(State.INVALID),
             skipped=ends.count(State.SKIPPED),
             left=sum(not self.is_settled(configuration, *place) for place in places),
+            saved=len(planned) - len(places),
         )
 
     def all(self) -> list[ConfigurationStanding]:

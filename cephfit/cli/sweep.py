@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import click
 
+from cephfit.cli.goal_choice import goal_of, goal_options
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 
 _STORE = click.option(
@@ -50,9 +52,18 @@ def list_sweeps(as_json: bool) -> None:
     "--target", "target_text", help="Also ask this target what it supports, such as `lab`; changes nothing."
 )
 @click.option("--store", help="Take the expected time from earlier runs on the target in this store.")
+@goal_options
 @json_option
-def plan(file: str, target_text: str | None, store: str | None, as_json: bool) -> None:
+def plan(
+    file: str,
+    target_text: str | None,
+    store: str | None,
+    profile_file: Path | None,
+    model: str | None,
+    as_json: bool,
+) -> None:
     """Show what a sweep would do, and how long it would take."""
+    from cephfit.cli.sweep_stopping import expected_stopping
     from cephfit.cli.sweep_text import plan_document, print_plan
     from cephfit.results.store import Store
     from cephfit.sweep.beforehand import unsupported_by, without_effect_by
@@ -79,6 +90,7 @@ def plan(file: str, target_text: str | None, store: str | None, as_json: bool) -
     else:
         warnings = {}
     document = plan_document(sweep, times or ASSUMED_TIMES, unsupported=unsupported, without_effect=warnings)
+    document["stopping"] = expected_stopping(sweep, goal_of(profile_file, model), store)
     if as_json:
         print_json(document)
     else:
@@ -101,9 +113,18 @@ def plan(file: str, target_text: str | None, store: str | None, as_json: bool) -
     metavar="SECONDS",
     help="How long to wait for a cluster that is not healthy.",
 )
+@goal_options
 @json_option
 def run(
-    file: str, target_text: str, store: str, new: bool, keep: bool, health_limit: float, as_json: bool
+    file: str,
+    target_text: str,
+    store: str,
+    new: bool,
+    keep: bool,
+    health_limit: float,
+    profile_file: Path | None,
+    model: str | None,
+    as_json: bool,
 ) -> None:
     """Measure a sweep; an unfinished run of it on the same target goes on where it stopped."""
     from cephfit.cli.sweep_text import print_status, status_document
@@ -136,6 +157,7 @@ def run(
                 engine=engine,
                 times=times_of(results, target.name) or ASSUMED_TIMES,
                 health_limit_seconds=health_limit,
+                goal=goal_of(profile_file, model, resume=resume),
             )
             if not keep:
                 target.reset()

@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from cephfit.cli.output import print_table
+from cephfit.cli.sweep_stopping import known_of, print_expected, print_stopping, print_trials
 from cephfit.configuration import Partition
 from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import State
-from cephfit.sweep.file import parse_sweep
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import StepTimes, expected_seconds, plan_of
 from cephfit.sweep.standing import Standing
@@ -82,6 +82,7 @@ def print_plan(document: Mapping[str, Any]) -> None:
         f"{document['runs']} fio runs, {document['samples']} samples, about "
         f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
     )
+    print_expected(document)
     if document["accept_risk"]:
         click.echo(f"accepts the risk of: {', '.join(document['accept_risk'])}")
     for word, heading in (
@@ -97,9 +98,9 @@ def print_plan(document: Mapping[str, Any]) -> None:
 
 def status_document(store: Store, run: Run) -> dict[str, Any]:
     """How far a run is."""
-    sweep = parse_sweep(run.sweep_text, file=run.run_id)
+    known = known_of(store, run)
     samples = store.samples(run.run_id)
-    standings = Standing(sweep, samples).all()
+    standings = Standing(known.sweep, samples, stops=known.stops, rounds=known.rounds).all()
     reasons = Counter((s.key.configuration, s.state.value, s.reason) for s in samples if s.state is not State.OK)
     return {
         "run": run.run_id,
@@ -109,6 +110,8 @@ def status_document(store: Store, run: Run) -> dict[str, Any]:
         "simulated": bool(run.facts.get("simulated")),
         "configurations": [s.as_json() for s in standings],
         "left": sum(s.left for s in standings),
+        "stopping": known.stopping_document(),
+        "trials": known.trials_document(samples),
         "not_ok": [
             {"configuration": c, "state": state, "reason": reason, "samples": n}
             for (c, state, reason), n in reasons.most_common()
@@ -122,9 +125,12 @@ def print_status(document: Mapping[str, Any]) -> None:
     click.echo(f"run {document['run']} of {document['sweep']} on {document['target']}: {state}")
     if document["simulated"]:
         click.echo("SIMULATED: a model made these figures, no disk did")
-    words = ("configuration", "planned", "ok", "failed", "invalid", "skipped", "left")
+    words = ["configuration", "planned", "ok", "failed", "invalid", "skipped", "left"]
+    words += ["saved"] if document["stopping"] else []
     rows = [tuple(str(c[word]) for word in words) for c in document["configurations"]]
     print_table(words, rows, right=range(1, len(words)))
+    print_stopping(document)
+    print_trials(document)
     for row in document["not_ok"][:_SHOWN_REASONS]:
         samples = "1 sample" if row["samples"] == 1 else f"{row['samples']} samples"
         click.echo(f"{row['configuration']}, {samples} {row['state']}: {row['reason']}")

@@ -1,0 +1,67 @@
+"""What a sweep is after: `--profile` and `--model`, for sweeps that race configurations or search for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from cephfit.protocols import Predictor
+    from cephfit.run import Run
+    from cephfit.sweep.goal import Goal
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def goal_options(command: _Command) -> _Command:
+    """Adds ``--profile`` and ``--model`` (arguments ``profile_file`` and ``model``)."""
+    from cephfit.mapper import MODELS
+
+    profile = click.option(
+        "--profile",
+        "profile_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="The workload that configurations race for, where the sweep says so (`cephfit trace profile`).",
+    )
+    model = click.option("--model", type=click.Choice(MODELS), help="Who predicts then.  [default: time]")
+    return profile(model(command))
+
+
+def goal_of(profile_file: Path | None, model: str | None, *, resume: Run | None = None) -> Goal:
+    """What the options say; what they leave open is as the run began that is gone on with.
+
+    Raises:
+        InputError: the file cannot be read or is no profile.
+    """
+    from cephfit.mapper import MODELS, predictor
+    from cephfit.profile import Profile
+    from cephfit.sweep.goal import GOAL, Goal
+
+    begun: Mapping[str, Any] = (resume.facts.get(GOAL) if resume is not None else None) or {}
+    speaker = model or str(begun.get("model", MODELS[0]))
+    profile = None if profile_file is None else _read(profile_file)
+    if profile is None and begun.get("profile") is not None:
+        profile = Profile.from_json(begun["profile"], where="the run's profile")
+
+    def predict_with(confidence: float) -> Predictor:
+        return predictor(speaker, confidence=confidence)
+
+    return Goal(predict_with, speaker, profile)
+
+
+def _read(path: Path) -> Any:
+    from cephfit.errors import InputError
+    from cephfit.profile import Profile
+
+    try:
+        return Profile.loads(path.read_text(encoding="utf-8"), where=str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"cannot read the profile: {error}",
+            where=str(path),
+            remedy="a trace becomes a profile with `cephfit trace profile TRACE -o profile.json`",
+        ) from None
