@@ -1,6 +1,6 @@
 """From what a run of a cell gave to its samples: which may be trusted, and why not. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ class Circumstances:
         monotonic_ns: monotonic clock at start and end: the wall clock may be set in between.
         unhealthy: why the target was not healthy at some look; empty if it was at all of them.
         n_health_looks: how often it was looked at.
+        used: what hosts and daemons did meanwhile; None where nobody saw it.
     """
 
     started_ns: int
@@ -25,6 +26,7 @@ class Circumstances:
     monotonic_ns: tuple[int, int]
     unhealthy: Sequence[str]
     n_health_looks: int
+    used: Mapping[str, Any] | None = None
 
 
 def judge(run: CellRun, outcome: CellOutcome, around: Circumstances) -> list[Sample]:
@@ -75,6 +77,8 @@ def _evidence(run: CellRun, client: str, given: ClientOutcome, around: Circumsta
         "io_seed": run.seeds[client],
         "monotonic_ns": list(around.monotonic_ns),
         "health": {"looks": around.n_health_looks, "unhealthy": list(around.unhealthy)},
+        # Of the whole run, so it is kept once: with its first client.
+        **({"used": around.used} if around.used is not None and client == run.clients[0].name else {}),
         "independent_count": {"none_because": given.uncounted or "nobody counted"}
         if count is None
         else {

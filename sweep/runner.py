@@ -21,13 +21,15 @@ from cephfit.sweep.beforehand import unsupported_by, without_effect_by
 from cephfit.sweep.engine import BringsEngine, CellRun, Engine
 from cephfit.sweep.fio import FioEngine
 from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
-from cephfit.sweep.health_watch import HealthWatch, wait_until_healthy
+from cephfit.sweep.health_watch import wait_until_healthy
 from cephfit.sweep.identity import CLUSTER, is_another_cluster
 from cephfit.sweep.judgement import Circumstances, judge
 from cephfit.sweep.model import CacheCondition, Sweep
 from cephfit.sweep.plan import ASSUMED_TIMES, Step, StepTimes, io_seed, plan_of, run_seconds
 from cephfit.sweep.schedule import rounds_of
 from cephfit.sweep.standing import TOOK_EFFECT, Standing
+from cephfit.sweep.surveillance import Surveillance, witness_of
+from cephfit.sweep.telemetry.witness import Witness
 
 HEALTH_LIMIT_SECONDS = 300.0
 """How long the runner waits for a target to be healthy: a lost OSD is down and out, or back, by then."""
@@ -105,7 +107,8 @@ def run_sweep(
             )
         for change in _changed(run.facts, facts):
             progress.note(f"since run {run.run_id} began, {change}")
-    loop = _Loop(sweep, target, store, progress, run, engine, times, health_limit_seconds, unsupported)
+    witness = witness_of(target)
+    loop = _Loop(sweep, target, store, progress, run, engine, times, health_limit_seconds, unsupported, witness)
     loop.run_plan(goal)
     store.finish_run(run.run_id)
     return store.run(run.run_id)
@@ -124,6 +127,7 @@ class _Loop:
     times: StepTimes
     health_limit_seconds: float
     unsupported: Mapping[str, tuple[str, ...]]
+    witness: Witness | None
 
     def run_plan(self, goal: Goal | None) -> None:
         """All that is left of the plan."""
@@ -225,10 +229,12 @@ class _Loop:
             )
             self._make_ready(run)
             wall, monotonic = time.time_ns(), time.monotonic_ns()
-            with HealthWatch(self.target) as watch:
+            with Surveillance(self.target, self.witness) as watch:
                 outcome = self.engine.run(run)
             ends = time.time_ns(), time.monotonic_ns()
-            around = Circumstances(wall, ends[0], (monotonic, ends[1]), watch.reasons, watch.n_looks)
+            io_seconds = measurement.ramp_seconds + measurement.run_seconds
+            used = watch.used(io_seconds=io_seconds, clients=clients)
+            around = Circumstances(wall, ends[0], (monotonic, ends[1]), watch.reasons, watch.n_looks, used)
             samples = judge(run, outcome, around)
             self.store.add_samples(self.run.run_id, samples, fio_json=outcome.fio_json)
             standing.add(samples)

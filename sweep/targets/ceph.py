@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,21 @@ from cephfit.sweep.client_conf import (
     render_client_conf,
     write_client_conf,
 )
+from cephfit.sweep.daemons import running_daemons
+from cephfit.sweep.disturbances import MapWatch, Mark
 from cephfit.sweep.filling import fill as fill_volumes
 from cephfit.sweep.journal import Journal
+from cephfit.sweep.model import Sweep
+from cephfit.sweep.option_value import as_ceph_writes
+from cephfit.sweep.pools import POOL_PREFIX
+from cephfit.sweep.preview import Difference, Preview, Undoing
 from cephfit.sweep.targets.changes import ClusterChanges
 from cephfit.sweep.targets.cluster_facts import facts_of
 from cephfit.sweep.targets.only_pool import OnlyPool
 from cephfit.sweep.targets.room import MAKE_ROOM, require_room
 from cephfit.sweep.targets.surroundings import Surroundings
 from cephfit.sweep.targets.whole_cluster import WholeCluster
+from cephfit.sweep.telemetry.witness import ClusterWitness
 from cephfit.sweep.volumes import Volume, Volumes, image_name
 
 _BLKFLSBUF = 0x1261
@@ -87,6 +95,7 @@ class CephTarget:
         self._catalogue = options.Catalogue(admin)
         self._volumes = Volumes(images)
         self._health = CephHealth(admin)
+        self._map_watch = MapWatch(admin, lambda pool: pool == only_pool or pool.startswith(POOL_PREFIX))
         self._changes: ClusterChanges
         if only_pool:
             self._changes = OnlyPool(only_pool, admin, journal, self._volumes)
@@ -109,6 +118,17 @@ class CephTarget:
         """The options of this cluster."""
         return self._catalogue
 
+    def witness(self) -> ClusterWitness:
+        """Who sees what the hosts within reach and the OSDs do."""
+        classes = {int(d.id): d.device_class for d in running_daemons(self._admin) if d.kind == "osd"}
+        return ClusterWitness(self._admin, self._around.hosts, classes)
+
+    def mark(self) -> Mark:
+        return self._map_watch.mark()
+
+    def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
+        return self._map_watch.disturbances_since(mark)
+
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
         configurations = tuple(configurations)
         reasons = {n: list(why) for n, why in options.unsupported(configurations, self._catalogue).items()}
@@ -128,6 +148,20 @@ class CephTarget:
         """Warnings by configuration: settings that exist here but that these OSDs never read."""
         stores = {osd.get("osd_objectstore", "") for osd in self._admin.command("osd metadata")}
         return options.without_effect(configurations, stores)
+
+    def preview(self, sweep: Sweep) -> Preview:
+        """What a sweep would do here, before anything is done."""
+        against = self.unsupported(sweep.configurations)
+        supported = tuple(c for c in sweep.configurations if c.name not in against)
+        found = self._changes.preview(sweep, supported)
+        around = tuple(d for c in supported for d in self._differences_around(c))
+        return replace(found, health=self._health.check(), differences=found.differences + around)
+
+    def undoings(self) -> Sequence[Undoing]:
+        """What ``reset`` would put back now."""
+        kinds = {"sysfs", "host"}
+        around = [Undoing(f"{e.place}", "", str(e.was)) for e in self._journal.entries() if e.kind in kinds]
+        return [*around, *self._changes.undoings()]
 
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
@@ -175,6 +209,17 @@ class CephTarget:
         for found, _ in parts:
             values.update(found)
         return outcome([sentence for _, sentences in parts for sentence in sentences], values, made.restarted)
+
+    def _differences_around(self, configuration: Configuration) -> list[Difference]:
+        found = []
+        now, _ = self._around.greater.read_back(configuration, ())
+        for setting in configuration.within(Partition.GREATER):
+            values = {str(v) for v in now.get(str(setting), {}).values()}
+            then = as_ceph_writes(setting.value)
+            found.append(
+                Difference(configuration.name, setting.scope, setting.key, ", ".join(sorted(values)), then)
+            )
+        return found
 
     def clients(self) -> Sequence[Client]:
         return self._clients

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from cephfit.configuration import Configuration, Setting
 from cephfit.protocols import Client
+from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.volumes import Volume
 
 ReadValues = tuple[Mapping[str, Mapping[str, Any]], Sequence[str]]
@@ -93,6 +94,7 @@ class Surroundings:
         pool_defaults: settings of every pool that a configuration does not set otherwise.
         patience_seconds: how long all PGs may take to be active+clean after a change.
         remedy: what a person can look at when the cluster does not become healthy.
+        hosts: of the cluster's daemons, those that may be reached: for what they did during a run.
     """
 
     greater: GreaterEnvironment
@@ -103,3 +105,4 @@ class Surroundings:
     pool_defaults: Mapping[str, str | int] = field(default_factory=dict)
     patience_seconds: float = 600.0
     remedy: str = "see `ceph health detail`"
+    hosts: Hosts = field(default_factory=Hosts)

@@ -1,0 +1,126 @@
+"""What happened to a cluster between two moments that its health does not show afterwards.
+
+An OSD that went and came back, a balancer that moved placement groups, a pool that was split, somebody else's
+clients: at both moments all may look well.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from cephfit.protocols import CephAdmin
+
+FOREIGN_IOPS = 50.0
+"""I/Os per second of others, over all their pools, from which on a run is not trusted: half of what one hard
+disk does. Below it are monitoring, idle guests and device health."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The cluster's map at a moment.
+
+    Attributes:
+        epoch: of the map.
+        osd_map: ``osd dump`` at that epoch.
+    """
+
+    epoch: int
+    osd_map: Mapping[str, Any]
+
+
+@runtime_checkable
+class TellsDisturbances(Protocol):
+    """A target that can say what happened since a moment."""
+
+    def mark(self) -> Mark:
+        """Now."""
+
+    def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
+        """What happened since then that a sample must not be trusted for; empty if nothing did."""
+
+
+class MapWatch:
+    """Implements ``TellsDisturbances`` for a Ceph cluster.
+
+    Args:
+        admin: one command each time; the whole map only when its epoch has changed.
+        is_ours: whether a pool is measured by us, by name.
+        foreign_iops: I/Os per second of other pools' clients that are too many.
+    """
+
+    def __init__(
+        self, admin: CephAdmin, is_ours: Callable[[str], bool], *, foreign_iops: float = FOREIGN_IOPS
+    ) -> None:
+        self._admin = admin
+        self._is_ours = is_ours
+        self._foreign_iops = foreign_iops
+        self._last: Mark | None = None
+
+    def mark(self) -> Mark:
+        """See TellsDisturbances."""
+        epoch = self._epoch()
+        if self._last is None or self._last.epoch != epoch:
+            osd_map = self._admin.command("osd dump")
+            self._last = Mark(int(osd_map["epoch"]), osd_map)
+        return self._last
+
+    def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
+        """See TellsDisturbances."""
+        now = self.mark()
+        moved = () if now.epoch == mark.epoch else changes(mark.osd_map, now.osd_map)
+        return (*moved, *foreign_load(self._admin.command("osd pool stats"), self._is_ours, self._foreign_iops))
+
+    def _epoch(self) -> int:
+        osds = self._admin.command("status")["osdmap"]
+        return int(osds.get("osdmap", osds)["epoch"])
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    """What differs between two ``osd dump`` that moves data or stops I/O. Pure.
+
+    A new epoch alone is none: blocklists of clients, labels of pools and trimmed snapshots make epochs too.
+    """
+    reasons = []
+    old = {osd["osd"]: osd for osd in before["osds"]}
+    for osd in after["osds"]:
+        was = old.pop(osd["osd"], None)
+        name = f"osd.{osd['osd']}"
+        if was is None:
+            reasons.append(f"{name} is new")
+        elif was["up"] and osd["up"] and was["up_from"] != osd["up_from"]:
+            reasons.append(f"{name} went down and came back")
+        elif (was["up"], was["in"], was["weight"]) != (osd["up"], osd["in"], osd["weight"]):
+            reasons.append(f"{name} changed: {_osd_state(was)} before, {_osd_state(osd)} now")
+    reasons += [f"osd.{gone} is gone" for gone in old]
+    if before.get("crush_version") != after.get("crush_version"):
+        reasons.append("the CRUSH map changed")
+    for key, text in (("pg_upmap_items", "the balancer moved PGs"), ("pg_upmap", "PGs were mapped by hand")):
+        if before.get(key, []) != after.get(key, []):
+            reasons.append(f"{text} ({key} changed)")
+    pools = {pool["pool_name"]: pool for pool in before["pools"]}
+    for pool in after["pools"]:
+        was = pools.get(pool["pool_name"])
+        for key in ("pg_num", "pg_placement_num", "size", "crush_rule"):
+            if was is not None and was.get(key) != pool.get(key):
+                reasons.append(f"{key} of pool {pool['pool_name']} changed from {was.get(key)} to {pool.get(key)}")
+    return tuple(reasons)
+
+
+def foreign_load(
+    pool_stats: list[Mapping[str, Any]], is_ours: Callable[[str], bool], limit_iops: float
+) -> tuple[str, ...]:
+    """Why clients of other pools disturb, from ``osd pool stats``: rates of the last seconds. Pure."""
+    rates = {}
+    for pool in pool_stats:
+        rate = pool.get("client_io_rate", {})
+        iops = float(rate.get("read_op_per_sec", 0)) + float(rate.get("write_op_per_sec", 0))
+        if iops and not is_ours(pool["pool_name"]):
+            rates[pool["pool_name"]] = iops
+    if sum(rates.values()) <= limit_iops:
+        return ()
+    busiest = ", ".join(f"{name} {iops:.0f}" for name, iops in sorted(rates.items(), key=lambda r: -r[1])[:3])
+    return (f"others' clients did {sum(rates.values()):.0f} I/Os per second (pools {busiest})",)
+
+
+def _osd_state(osd: Mapping[str, Any]) -> str:
+    return f"{'up' if osd['up'] else 'down'} and {'in' if osd['in'] else 'out'}, weight {osd['weight']:g}"

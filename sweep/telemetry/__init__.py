@@ -1,0 +1,1 @@
+"""What hosts and daemons did while a cell was measured: counters before and after, never during."""
