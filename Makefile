@@ -4,14 +4,15 @@ PYTHON ?= /usr/bin/python3
 VENV := .venv
 BIN := $(VENV)/bin
 MACHINE_PACKAGES := lab/debian-packages.txt
+OPENSTACK_PACKAGES := lab/debian-packages-openstack.txt
 TEST_PACKAGES := tests/debian-packages.txt
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check setup packages test-packages clean
+.PHONY: help demo test test-all check setup setup-openstack packages packages-openstack test-packages clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: packages $(VENV)/ready ## the whole loop on this machine, from nothing to a verified recommendation
 	$(BIN)/cephfit demo $(DEMO_OPTIONS)
@@ -32,6 +33,11 @@ setup: packages $(VENV)/ready ## what `cephfit` needs, without running anything
 packages: ## the Debian packages of the lab
 	@lab/ensure_packages.sh $(MACHINE_PACKAGES)
 
+setup-openstack: packages packages-openstack $(VENV)/ready-openstack ## what `cephfit lab up --openstack` needs besides
+
+packages-openstack:
+	@lab/ensure_packages.sh $(OPENSTACK_PACKAGES)
+
 test-packages:
 	@lab/ensure_packages.sh $(TEST_PACKAGES)
 
@@ -42,6 +48,10 @@ $(VENV)/bin/python:
 
 $(VENV)/ready: setup.cfg pyproject.toml | packages $(VENV)/bin/python
 	$(BIN)/python -m pip install -qq --editable .
+	@touch $@
+
+$(VENV)/ready-openstack: $(VENV)/ready | packages-openstack
+	$(BIN)/python -m pip install -qq --editable '.[openstack]'
 	@touch $@
 
 $(VENV)/ready-dev: $(VENV)/ready

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cephfit.errors import CephfitError, ClusterError, HostError
 from cephfit.lab import bootstrap, disks, registry, remains
 from cephfit.lab.daemons import MGR, MON, Daemons, DaemonState, osd_name
 from cephfit.lab.machine import require_free_disk, require_programs, require_root
+from cephfit.lab.openstack import layout as openstack_layout
+from cephfit.lab.openstack.packages import require_packages
 from cephfit.lab.osd_disks import OsdDisks
 from cephfit.lab.readiness import wait_whole
 from cephfit.lab.registry import Record
@@ -21,6 +24,9 @@ from cephfit.protocols import Progress
 from cephfit.silence import Silence
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.target_lock import TargetLock
+
+if TYPE_CHECKING:
+    from cephfit.lab.openstack.cloud import LabCloud
 
 _PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "monmaptool", "losetup")
 
@@ -62,11 +68,15 @@ class Lab:
         *,
         folder: Path | None = None,
         spec: LabSpec | None = None,
+        openstack: bool = False,
         progress: Progress | None = None,
     ) -> "Lab":
         """Make a lab from nothing; back when all PGs are active+clean and the disks have their limits.
 
         If it fails or is interrupted, what it made is removed again.
+
+        Args:
+            openstack: with an OpenStack beside the Ceph (``cephfit.lab.openstack``).
 
         Raises:
             HostError: this machine lacks something.
@@ -76,17 +86,24 @@ class Lab:
         spec, progress = spec or LabSpec(), progress or Silence()
         require_root("a lab")
         require_programs(*_PROGRAMS)
+        if openstack:
+            require_packages()
         disks.require_loop()
         throttle = find_throttle(name)
-        require_free_disk(folder or registry.labs_root() / name, spec.free_nbytes)
+        more_nbytes = openstack_layout.FREE_NBYTES if openstack else 0
+        require_free_disk(folder or registry.labs_root() / name, spec.free_nbytes + more_nbytes)
         place = registry.claim(name, folder)
         try:
             with registry.working_on(place):
-                with registry.port_choice() as port:
-                    record = Record(name, str(uuid.uuid4()), port, ready=False, devices={}, spec=spec)
+                n_more = len(openstack_layout.PORT_NAMES) if openstack else 0
+                with registry.port_choice(1 + n_more) as (port, *more):
+                    record = Record(
+                        name, str(uuid.uuid4()), port, ready=False, devices={}, spec=spec, more_ports=tuple(more)
+                    )
                     record.write(place)
                 lab = cls(place, record)
-                progress.start(f"lab {name}", bootstrap.N_STEPS + 1)
+                n_steps = bootstrap.N_STEPS + 1 + (openstack_layout.N_STEPS if openstack else 0)
+                progress.start(f"lab {name}", n_steps)
                 lab._make(throttle, progress)
                 progress.done()
                 return lab
@@ -114,8 +131,27 @@ class Lab:
         with self._connection() as admin:
             wait_whole(admin, self.osd_ids(), alive=self._require_alive)
         progress.advance(detail="all PGs active+clean")
+        if self._record.more_ports:
+            self._make_openstack(progress)
         self._record = replace(self._record, ready=True)
         self._record.write(self.folder)
+
+    def _make_openstack(self, progress: Progress) -> None:
+        from cephfit.lab.openstack.cloud import CephAccess, LabCloud  # needs the extra `openstack`
+
+        cloud = LabCloud.lay_out(self.name, self.folder, self._record.more_ports, tuple(self.spec.limits))
+        cloud.make(CephAccess(self.conf, self.fsid, self._record.mon_port), progress)
+        with self._connection() as admin:
+            wait_whole(admin, self.osd_ids(), alive=self._require_alive)
+
+    @property
+    def cloud(self) -> "LabCloud | None":
+        """The OpenStack beside it; None if there is none."""
+        if not self._record.more_ports:
+            return None
+        from cephfit.lab.openstack.cloud import LabCloud
+
+        return LabCloud.open(self.folder)
 
     @classmethod
     def open(cls, name: str = "default", *, folder: Path | None = None) -> "Lab":
@@ -202,11 +238,15 @@ class Lab:
                 self._daemons.start_all([MGR, *map(osd_name, self.osd_ids())])
                 with self._connection() as admin:
                     wait_whole(admin, self.osd_ids(), alive=self._require_alive)
+            if (cloud := self.cloud) is not None:
+                cloud.start()
 
     def stop(self) -> None:
         """Stop all daemons; the disks stay attached and slow."""
         require_root("a lab")
         with registry.working_on(self.folder):
+            if (cloud := self.cloud) is not None:
+                cloud.stop()
             self._daemons.stop_all(map(osd_name, self.osd_ids()))
             self._daemons.stop_all([MGR])
             self._daemons.stop_all([MON])
@@ -302,6 +342,7 @@ class Lab:
         if self._record.ready and self._disks.all_attached():
             self.reassert_limits()
         health, checks, pgs = self._ask_health(daemons[0])
+        cloud = self.cloud
         return LabStatus(
             name=self.name,
             folder=str(self.folder),
@@ -315,6 +356,7 @@ class Lab:
             daemons=daemons,
             osd_disks=self._disks.states(find_throttle(self.name)),
             seconds=time.monotonic() - started,
+            openstack=cloud.status() if cloud else None,
         )
 
     def _ask_health(self, monitor: DaemonState) -> tuple[str, tuple[str, ...], dict[str, int]]:

@@ -25,10 +25,16 @@ fi
 echo "installing Debian packages:$missing"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-DEBIAN_FRONTEND=noninteractive
-export DEBIAN_FRONTEND
+# Nothing that is installed starts by itself now: the lab runs its daemons by hand and on ports of its own.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+    trap 'rm -f "$log"; $as_root rm -f $policy' EXIT
+    printf '#!/bin/sh\nexit 101\n' | $as_root tee $policy >/dev/null
+    $as_root chmod 755 $policy
+fi
+install="env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends -o Dpkg::Options::=--force-confold"
 # shellcheck disable=SC2086 # both are lists of words
-if ! { $as_root apt-get update -q && $as_root apt-get install -y -q --no-install-recommends $missing; } >"$log" 2>&1; then
+if ! { $as_root apt-get update -q && $as_root $install $missing; } >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     echo "cephfit: apt-get could not install:$missing" >&2
     exit 2

@@ -81,8 +81,17 @@ def require_free_disk(folder: Path, nbytes: int) -> None:
         )
 
 
-def run(argv: Sequence[str], *, seconds: float = 60.0, stdin: str | None = None) -> str:
+def run(
+    argv: Sequence[str],
+    *,
+    seconds: float = 60.0,
+    stdin: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> str:
     """Run a program to its end and return what it printed on standard output.
+
+    Args:
+        environment: all of it; None for this process's own.
 
     Raises:
         HostError: it is missing, failed (with its own last words) or took longer than ``seconds``.
@@ -98,6 +107,7 @@ def run(argv: Sequence[str], *, seconds: float = 60.0, stdin: str | None = None)
             text=True,
             timeout=seconds,
             check=False,
+            env=environment,
         )
     except subprocess.TimeoutExpired:
         raise HostError(f"gave no answer within {seconds:g} s", where=" ".join(argv)) from None

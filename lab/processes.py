@@ -25,9 +25,14 @@ _PROGRAMS = frozenset(
         "pgbench",
         "initdb",
         "psql",
+        "qemu-system-x86_64",
     }
 )
 """Only these can be a lab's; an editor or `tail -f` with a file of the lab open is somebody's own."""
+
+MARK = "CEPHFIT_LAB"
+"""Environment variable with the lab's folder. Its OpenStack runs dozens of programs, many of them in Python, and
+their children: they are known by what they inherit, not by what they are called."""
 
 
 def command_line(pid: int) -> tuple[str, ...]:
@@ -62,7 +67,20 @@ def mentions(argv: Sequence[str], folder: Path) -> bool:
 def owned(pid: int, folder: Path) -> bool:
     """Whether the process is one of the programs a lab starts and was started for this folder."""
     argv = command_line(pid)
-    return bool(argv) and Path(argv[0]).name in _PROGRAMS and mentions(argv, folder)
+    if not argv:
+        return False
+    return (Path(argv[0]).name in _PROGRAMS and mentions(argv, folder)) or is_marked(pid, folder)
+
+
+def is_marked(pid: int, folder: Path) -> bool:
+    """Whether the process was given, or inherited, the mark of ``folder`` or of something below it."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    prefix = f"{MARK}=".encode()
+    marks = [Path(os.fsdecode(entry.removeprefix(prefix))) for entry in environment if entry.startswith(prefix)]
+    return any(mark == folder or folder in mark.parents for mark in marks)
 
 
 def from_pid_file(pid_file: Path, folder: Path) -> int | None:

@@ -33,6 +33,7 @@ class Record:
         ready: it was whole once; False: `lab up` did not come to its end.
         devices: loop device last attached for each OSD id.
         spec: what it is made of.
+        more_ports: on 127.0.0.1, of its OpenStack.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Record:
     ready: bool
     devices: dict[int, str]
     spec: LabSpec
+    more_ports: tuple[int, ...] = ()
 
     def write(self, folder: Path) -> None:
         document = {**asdict(self), "schema_version": SCHEMA_VERSION, "spec": self.spec.to_json()}
@@ -74,6 +76,7 @@ class Record:
                 ready=document["ready"],
                 devices={int(osd): device for osd, device in document["devices"].items()},
                 spec=LabSpec.from_json(document["spec"]),
+                more_ports=tuple(document.get("more_ports", ())),
             )
         except FileNotFoundError:
             return None
@@ -157,8 +160,12 @@ def release(name: str) -> None:
         entry.unlink()
 
 
-def pick_port() -> int:
-    """A free port on 127.0.0.1 that no lab of this user has, also none that is stopped."""
+def pick_ports(n: int) -> tuple[int, ...]:
+    """Free ports on 127.0.0.1 that no lab of this user has, also none that is stopped.
+
+    Raises:
+        HostError: there are not so many.
+    """
     taken = set()
     for name in lab_names():
         folder = folder_of(name)
@@ -167,8 +174,11 @@ def pick_port() -> int:
         except InputError:
             continue
         if record is not None:
-            taken.add(record.mon_port)
+            taken |= {record.mon_port, *record.more_ports}
+    found: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
+        if len(found) == n:
+            break
         if port in taken:
             continue
         with socket.socket() as probe:
@@ -176,8 +186,10 @@ def pick_port() -> int:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        return port
-    raise HostError("no free port between 20000 and 32000", where="127.0.0.1")
+        found.append(port)
+    if len(found) < n:
+        raise HostError("not enough free ports between 20000 and 32000", where="127.0.0.1")
+    return tuple(found)
 
 
 @contextmanager
@@ -188,10 +200,10 @@ def _root_lock(root: Path) -> Iterator[None]:
 
 
 @contextmanager
-def port_choice() -> Iterator[int]:
-    """A port, held from others of this user until the block is left; write the record in it."""
+def port_choice(n: int = 1) -> Iterator[tuple[int, ...]]:
+    """Ports, held from others of this user until the block is left; write the record in it."""
     with _root_lock(labs_root()):
-        yield pick_port()
+        yield pick_ports(n)
 
 
 @contextmanager

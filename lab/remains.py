@@ -9,6 +9,7 @@ from cephfit.errors import CephfitError, HostError
 from cephfit.lab import processes
 from cephfit.lab.disks import detach_loop, device_number, is_attached, loops_of
 from cephfit.lab.mounts import mounts, unmount_under
+from cephfit.lab.openstack import network
 from cephfit.lab.postgres import PostgresServer
 from cephfit.lab.throttle import Throttle
 
@@ -38,11 +39,12 @@ def clear_forgotten(devices: list[Path], throttle: Throttle) -> None:
 
 
 def anything_left(folder: Path) -> bool:
-    """Whether a process, loop device or mount below ``folder`` exists."""
+    """Whether a process, loop device or mount below ``folder``, or a network interface of it, exists."""
     return bool(
         processes.of_folder(folder)
         or loops_of(folder)
         or any(m.point == folder or folder in m.point.parents for m in mounts())
+        or network.is_there(folder)
     )
 
 
@@ -55,6 +57,7 @@ def remove_all(folder: Path, throttle: Throttle | None) -> None:
     stuck: list[str] = []
     for _ in range(_PASSES):
         processes.kill(processes.of_folder(folder))
+        network.remove(folder)
         stuck = _clear_devices(folder, throttle)
         with suppress(HostError):
             unmount_under(folder)

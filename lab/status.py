@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cephfit.lab.daemons import DaemonState
+from cephfit.lab.openstack.status import CloudStatus
 from cephfit.lab.spec import DiskLimits
 
 
@@ -45,6 +46,7 @@ class LabStatus:
         daemons: all of them, dead ones too.
         osd_disks: by OSD id.
         seconds: how long asking took.
+        openstack: beside the Ceph; None if there is none.
     """
 
     name: str
@@ -59,11 +61,13 @@ class LabStatus:
     daemons: tuple[DaemonState, ...]
     osd_disks: tuple[OsdDisk, ...]
     seconds: float
+    openstack: CloudStatus | None = None
 
     @property
     def dead(self) -> tuple[str, ...]:
         """Names of daemons that should run and do not."""
-        return tuple(d.name for d in self.daemons if not d.alive)
+        beside = self.openstack.daemons if self.openstack else ()
+        return tuple(d.name for d in (*self.daemons, *beside) if not d.alive)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "dead": self.dead}

@@ -10,6 +10,7 @@ from cephfit.cli.output import json_option, print_json, print_table, progress_di
 from cephfit.units import MIB, format_seconds
 
 if TYPE_CHECKING:
+    from cephfit.lab.openstack.status import CloudStatus
     from cephfit.lab.status import LabStatus
 
 _name_option = click.option("--name", default="default", show_default=True, help="Which lab.")
@@ -32,14 +33,15 @@ def command() -> None:
 @command.command()
 @_name_option
 @_folder_option
+@click.option("--openstack", is_flag=True, help="With an OpenStack beside the Ceph, its volumes on that Ceph.")
 @json_option
-def up(name: str, folder: Path | None, as_json: bool) -> None:
-    """Make a lab; back when all PGs are active+clean."""
+def up(name: str, folder: Path | None, openstack: bool, as_json: bool) -> None:
+    """Make a lab; back when all PGs are active+clean and, with --openstack, every service can be used."""
     from cephfit.lab.cluster import Lab
 
     started = time.monotonic()
     with progress_display() as progress:
-        lab = Lab.up(name, folder=folder, progress=progress)
+        lab = Lab.up(name, folder=folder, openstack=openstack, progress=progress)
     seconds = time.monotonic() - started
     status = lab.status()
     if as_json:
@@ -48,6 +50,12 @@ def up(name: str, folder: Path | None, as_json: bool) -> None:
     click.echo(f"lab {name} is up after {format_seconds(seconds)}")
     _show(status)
     click.echo(f"\nCeph's own programs reach it with: ceph -c {lab.conf} status")
+    if status.openstack:
+        admin, user = status.openstack.clouds
+        click.echo(
+            f"OpenStack's own programs reach it with: export OS_CLIENT_CONFIG_FILE={status.openstack.clouds_yaml} "
+            f"OS_CLOUD={admin}  (an ordinary project: OS_CLOUD={user})"
+        )
 
 
 @command.command()
@@ -152,3 +160,16 @@ def _show(status: "LabStatus") -> None:
             ]
         )
     print_table(["daemon", "pid", "memory", "host", "class", "disk", "limits"], rows, right=[1, 2])
+    if status.openstack:
+        _show_openstack(status.openstack)
+
+
+def _show_openstack(cloud: "CloudStatus") -> None:
+    types = ", ".join(f"{name} (pool {pool})" for name, pool in cloud.volume_types.items())
+    click.echo(f"\nkeystone       {cloud.keystone}")
+    click.echo(f"clouds.yaml    {cloud.clouds_yaml}: {', '.join(cloud.clouds)}")
+    click.echo(f"volume types   {types}")
+    click.echo(f"guests         {cloud.guests_network}\n")
+    rows = [[d.name, str(d.pid) if d.alive else "DEAD", f"{d.memory_nbytes / MIB:.0f} MiB"] for d in cloud.daemons]
+    rows.append(["all", "", f"{sum(d.memory_nbytes for d in cloud.daemons) / MIB:.0f} MiB"])
+    print_table(["service", "pid", "memory"], rows, right=[1, 2])

@@ -20,6 +20,7 @@ _COMMANDS = {
     "map": ("cephfit.cli.map", "Predict every configuration for a workload profile."),
     "verify": ("cephfit.cli.verify", "Run the real workload and hold the prediction against it."),
     "report": ("cephfit.cli.report", "Write what was found as HTML, Markdown or CSV."),
+    "image": ("cephfit.cli.image", "A small image for benchmark guests: build, upload."),
     "completion": ("cephfit.cli.completion", "Print the shell completion script."),
 }
 """Command to (module, help line). A module is imported when its command runs, so that help stays fast."""

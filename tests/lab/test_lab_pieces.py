@@ -121,9 +121,9 @@ def test_a_folder_that_ceph_could_not_work_in_is_refused(empty_root: Path, tmp_p
 def test_a_stopped_labs_port_is_not_given_away(empty_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_PORTS", range(20000, 20002))
     place = registry.claim("one", None)
-    with registry.port_choice() as port:
+    with registry.port_choice() as (port,):
         registry.Record("one", "f", port, ready=False, devices={}, spec=LabSpec()).write(place)
-    with registry.port_choice() as other:
+    with registry.port_choice() as (other,):
         assert other != port
 
 

@@ -1,0 +1,79 @@
+"""`cephfit image`: a small image for benchmark guests."""
+
+import time
+from pathlib import Path
+
+import click
+
+from cephfit.cli.output import json_option, print_json, progress_display
+from cephfit.units import MIB, format_seconds
+
+
+@click.group()
+def command() -> None:
+    """A small image for benchmark guests, for clouds without internet and for guests that should boot in seconds.
+
+    It is made of this Debian machine's own packages: the cloud kernel and, in memory, busybox, fio and an SSH
+    server. fio's server listens on port 8765; the keys of the cloud may log in as root; a script in the user data
+    is run. Its disks are left alone.
+    """
+
+
+@command.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@json_option
+def build(folder: Path, as_json: bool) -> None:
+    """Build the image into FOLDER: kernel, RAM disk, an empty root disk, and image.json.
+
+    The kernel is fetched from the distribution's mirror; nothing is installed, and root is not needed.
+    """
+    from cephfit.sweep.guest.image import build
+
+    started = time.monotonic()
+    with progress_display() as progress:
+        image = build(folder, progress=progress)
+    seconds = time.monotonic() - started
+    if as_json:
+        print_json(
+            {
+                "folder": str(folder),
+                "kernel": image.kernel_release,
+                "fio": image.fio_version,
+                "nbytes": image.nbytes,
+                "seconds": seconds,
+            }
+        )
+        return
+    click.echo(f"built in {format_seconds(seconds)}: {image.nbytes / MIB:.0f} MiB in {folder}")
+    click.echo(f"kernel {image.kernel_release}, {image.fio_version}")
+    click.echo(f"bring it into a cloud with: cephfit image upload {folder} --cloud NAME")
+
+
+@command.command()
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--cloud", help="Name in clouds.yaml.  [default: $OS_CLOUD]")
+@click.option("--name", default="cephfit-guest", show_default=True, help="Of the image.")
+@click.option("--public", is_flag=True, help="For all projects; needs an administrator.")
+@json_option
+def upload(folder: Path, cloud: str | None, name: str, public: bool, as_json: bool) -> None:
+    """Bring the image in FOLDER into a cloud's Glance, as NAME, NAME-kernel and NAME-ramdisk."""
+    import keystoneauth1.exceptions
+    import openstack
+    import openstack.exceptions
+
+    from cephfit.errors import ClusterError
+    from cephfit.sweep.guest.image import GuestImage
+    from cephfit.sweep.guest.upload import upload
+
+    image = GuestImage.read(folder)
+    try:
+        connection = openstack.connect(cloud=cloud)
+        image_id = upload(connection, image, name=name, visibility="public" if public else "private")
+    except (openstack.exceptions.SDKException, keystoneauth1.exceptions.ClientException) as error:
+        raise ClusterError(
+            f"the image cannot be uploaded: {error}", where=f"cloud {cloud or '$OS_CLOUD'}"
+        ) from None
+    if as_json:
+        print_json({"name": name, "id": image_id})
+    else:
+        click.echo(f"image {name} is {image_id}")

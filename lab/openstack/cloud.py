@@ -1,0 +1,266 @@
+"""The lab's OpenStack as a whole: making, starting, stopping and asking."""
+
+import secrets
+import shutil
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cephfit.errors import InputError
+from cephfit.lab import processes, registry
+from cephfit.lab.openstack import (
+    ceph_pools,
+    cinder,
+    configuration,
+    glance,
+    heat,
+    infrastructure,
+    keystone,
+    network,
+    neutron,
+    nova,
+    placement,
+    readiness,
+    registration,
+    resources,
+)
+from cephfit.lab.openstack.component import Component
+from cephfit.lab.openstack.layout import PORT_NAMES, SECRET_NAMES, Layout
+from cephfit.lab.openstack.namespace import MountNamespace
+from cephfit.lab.openstack.services import Service, Services
+from cephfit.lab.openstack.status import CloudStatus
+from cephfit.protocols import Progress
+from cephfit.sweep.guest import image
+from cephfit.sweep.guest.image import GuestImage
+
+_HOLDER = "namespace"
+_API_SECONDS = 180.0
+_MIGRATION_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class CephAccess:
+    """What the OpenStack must know of the lab's Ceph."""
+
+    conf: Path
+    fsid: str
+    mon_port: int
+
+
+class LabCloud:
+    """The OpenStack of one lab.
+
+    Like the lab, it is found again from its folder alone; an object of this class holds nothing open.
+
+    Args:
+        layout: its journal.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._running = Services(layout)
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        parts = (keystone, glance, placement, nova, neutron, cinder, heat)
+        return tuple(part.component(self.layout) for part in parts)
+
+    @property
+    def _service_names(self) -> tuple[str, ...]:
+        infra = (service.name for service in infrastructure.services(self.layout))
+        return (*infra, *(service.name for part in self.components for service in part.services))
+
+    @classmethod
+    def lay_out(
+        cls, name: str, lab_folder: Path, ports: Sequence[int], device_classes: Sequence[str]
+    ) -> "LabCloud":
+        """Choose what can be chosen and write the journal; nothing is made yet.
+
+        Args:
+            ports: free ones, as many as ``PORT_NAMES``.
+            device_classes: of the lab's OSDs, each with a CRUSH rule of its name.
+
+        Raises:
+            InputError: it cannot be in this folder.
+        """
+        if Path("/run") in lab_folder.parents:
+            raise InputError(
+                "a lab with an OpenStack cannot lie below /run, which its services see as a folder of their own",
+                where=str(lab_folder),
+                remedy="choose another --folder",
+            )
+        others = [place for other in registry.lab_names() for place in [registry.folder_of(other)] if place]
+        taken = [other.network for place in others for other in [Layout.read(place)] if other is not None]
+        layout = Layout(
+            name=name,
+            lab_folder=lab_folder,
+            ports=dict(zip(PORT_NAMES, ports, strict=True)),
+            secrets={secret: secrets.token_hex(16) for secret in SECRET_NAMES},
+            rbd_secret_uuid=str(uuid.uuid4()),
+            network=network.pick_network(taken),
+            pools={device_class: ceph_pools.pool_name(device_class) for device_class in device_classes},
+        )
+        layout.folder.mkdir(exist_ok=True)
+        # dnsmasq, which is not root, must pass through; secrets lie in files and folders that only root can read.
+        layout.folder.chmod(0o711)
+        layout.write()
+        return cls(layout)
+
+    @classmethod
+    def open(cls, lab_folder: Path) -> "LabCloud | None":
+        """The OpenStack of a lab; None if the lab has none.
+
+        Raises:
+            InputError: its journal cannot be read.
+        """
+        layout = Layout.read(lab_folder)
+        return None if layout is None else cls(layout)
+
+    # Making.
+
+    def make(self, ceph: CephAccess, progress: Progress) -> None:
+        """Make it from nothing beside a Ceph that is whole; back when every part can be used.
+
+        Raises:
+            CephfitError: a part did not come up; what was made stays for the caller to remove.
+        """
+        configuration.write_all(self.layout, self.components)
+        infrastructure.prepare(self.layout)
+        neutron.shadow_programs(self.layout)
+        ceph_pools.create(self.layout, conf=ceph.conf, fsid=ceph.fsid, mon_port=ceph.mon_port)
+        network.create_cable(self.layout)
+        progress.advance(detail="pools and files")
+        namespace = self._hold_namespace()
+        infrastructure.start(self.layout, self._running, namespace)
+        infrastructure.keep_ceph_key(self.layout, namespace)
+        databases = [name for part in self.components for name in part.databases]
+        infrastructure.create_databases(self.layout, namespace, databases)
+        progress.advance(detail="MariaDB, RabbitMQ, memcached, libvirt")
+        guest_image = self._make_components(namespace, progress)
+        readiness.wait_ready(
+            self.layout,
+            alive=self.require_alive,
+            heard=lambda name: progress.advance(detail=f"{name} is ready"),
+        )
+        resources.create(self.layout, guest_image)
+        shutil.rmtree(guest_image.folder)
+        registration.set_quotas(self.layout)
+        self.layout = replace(self.layout, ready=True)
+        self.layout.write()
+        progress.advance(detail="flavours, image, network, volume types")
+
+    def _make_components(self, namespace: MountNamespace, progress: Progress) -> GuestImage:
+        """Migrate and start the parts side by side; Keystone's users and catalogue as soon as it runs.
+
+        Returns:
+            the guests' image, which is built meanwhile.
+        """
+        identity, *others = self.components
+        with ThreadPoolExecutor(max_workers=3) as pool:
+            registered = pool.submit(self._make_identity, identity, namespace)
+            made: list[Future[None]] = [pool.submit(self._make_component, p, namespace) for p in others]
+            built = pool.submit(image.build, self.layout.folder / "image")
+            for future in (registered, *made):
+                future.result()
+        progress.advance(detail="databases and APIs")
+        self._start_agents(namespace)
+        progress.advance(detail="agents")
+        return built.result()
+
+    def _make_identity(self, part: Component, namespace: MountNamespace) -> None:
+        self._make_component(part, namespace)
+        self._await_apis(part)
+        registration.register(self.layout)
+
+    def _make_component(self, part: Component, namespace: MountNamespace) -> None:
+        for migration in part.migrations:
+            program = Service(f"{part.name}-migration", migration.argv, migration.environment)
+            self._running.run_to_end(program, namespace, seconds=_MIGRATION_SECONDS)
+        for service in part.apis:
+            self._running.start(service, namespace)
+
+    def _await_apis(self, part: Component) -> None:
+        for service in part.apis:
+            self._running.wait_listening(service, seconds=_API_SECONDS)
+
+    def _start_agents(self, namespace: MountNamespace) -> None:
+        for part in self.components:
+            self._await_apis(part)
+        for part in self.components:
+            for service in part.agents:
+                self._running.start(service, namespace)
+
+    def _hold_namespace(self) -> MountNamespace:
+        """The namespace, made anew unless its holder lives."""
+        known = self._running.pid(_HOLDER)
+        if known is not None:
+            return MountNamespace(self.layout, known)
+        holder = self._running.start(Service(_HOLDER, MountNamespace.holder_argv()), None)
+        namespace = MountNamespace(self.layout, holder)
+        namespace.wait_separate()
+        namespace.furnish()
+        return namespace
+
+    # Starting and stopping.
+
+    def start(self) -> None:
+        """Start what does not run, for example after a reboot. Guests stay off until they are started.
+
+        Raises:
+            ClusterError: a part does not become ready.
+        """
+        network.create_cable(self.layout)
+        fresh = self._running.pid(_HOLDER) is None
+        if fresh:
+            self.stop()  # what is left of a namespace without its holder sees the wrong folders
+        namespace = self._hold_namespace()
+        infrastructure.start(self.layout, self._running, namespace)
+        infrastructure.keep_ceph_key(self.layout, namespace)
+        for part in self.components:
+            for service in part.apis:
+                self._running.start(service, namespace)
+        self._await_apis(self.components[0])
+        self._await_apis(next(part for part in self.components if part.name == "neutron"))
+        network.create_bridge(self.layout, resources.network_id(self.layout))
+        self._start_agents(namespace)
+        readiness.wait_ready(self.layout, alive=self.require_alive)
+
+    def stop(self) -> None:
+        """End all of it, the guests too, and take its network away; volumes, images and databases stay."""
+        agents = [service.name for part in self.components for service in part.agents]
+        self._running.stop(agents)
+        self._running.stop([service.name for part in self.components for service in part.apis])
+        self._running.stop([service.name for service in infrastructure.services(self.layout)])
+        processes.kill(self.pids())
+        network.remove(self.layout.lab_folder)
+
+    def pids(self) -> list[int]:
+        """All living processes of it, guests too, and none of the lab's Ceph."""
+        folder = self.layout.lab_folder
+        return [pid for pid in processes.of_folder(folder) if processes.is_marked(pid, folder)] + [
+            pid for pid in processes.of_folder(self.layout.folder) if not processes.is_marked(pid, folder)
+        ]
+
+    # Asking.
+
+    def require_alive(self) -> None:
+        """Raises:
+        ClusterError: a daemon died; with its last words.
+        """
+        dead = [name for name in self._service_names if self._running.pid(name) is None]
+        if dead:
+            raise self._running.failure(dead[0], "died")
+
+    def status(self) -> CloudStatus:
+        """It as it is now."""
+        return CloudStatus(
+            ready=self.layout.ready,
+            clouds_yaml=str(self.layout.clouds_yaml),
+            clouds=(self.layout.admin_cloud, self.layout.user_cloud),
+            keystone=self.layout.url("keystone"),
+            guests_network=f"{self.layout.network}.0/{network.PREFIX_LENGTH}",
+            volume_types=dict(self.layout.pools),
+            daemons=self._running.states(self._service_names),
+        )

@@ -1,0 +1,96 @@
+"""A mount namespace of the lab's OpenStack: its own /run, its own libvirt, its own network namespaces' names.
+
+libvirt's folders cannot be chosen, and neutron's agents, dnsmasq and haproxy leave mounts and sockets in /run. In
+a namespace of its own all of it is the lab's: nothing on this machine is changed, and the kernel clears it away
+with the last process, however that ends.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from cephfit.errors import HostError
+from cephfit.lab import processes
+from cephfit.lab.machine import find_program, run
+from cephfit.lab.openstack.layout import Layout
+
+_SHADOWED = {
+    "/etc/libvirt": "libvirt/etc",
+    "/var/lib/libvirt": "libvirt/lib",
+    "/var/cache/libvirt": "libvirt/cache",
+    "/var/log/libvirt": "libvirt/log",
+    "/etc/ceph": "ceph",
+}
+"""Folder of this machine to the one below the lab's ``var`` that services see in its place."""
+
+TEMPORARY = "/run/tmp"
+"""Temporary files of the services: in memory and private."""
+
+
+def environment_of(layout: Layout, extra: Mapping[str, str]) -> dict[str, str]:
+    """What a program of the lab's OpenStack finds in its environment; nothing of the caller's."""
+    return {
+        processes.MARK: str(layout.lab_folder),
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "LANG": "C.UTF-8",
+        "HOME": str(layout.folder / "var"),
+        "TMPDIR": TEMPORARY,
+        # Neutron gives its processes titles; without this they would be written over the mark in /proc.
+        "SPT_NOENV": "1",
+        **extra,
+    }
+
+
+class MountNamespace:
+    """Holds the namespace by one sleeping process.
+
+    Args:
+        layout: of the lab's OpenStack.
+        holder: id of the process that holds the namespace.
+    """
+
+    def __init__(self, layout: Layout, holder: int) -> None:
+        self._layout = layout
+        self._holder = holder
+
+    @staticmethod
+    def holder_argv() -> tuple[str, ...]:
+        """What the holder runs."""
+        return (find_program("unshare") or "unshare", "--mount", "--propagation", "private", "sleep", "infinity")
+
+    def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """The same program, run inside."""
+        return (find_program("nsenter") or "nsenter", f"--mount=/proc/{self._holder}/ns/mnt", "--", *argv)
+
+    def call(self, argv: Sequence[str], *, seconds: float = 60.0) -> str:
+        """Run a program inside to its end; see ``machine.run``."""
+        return run(self.wrap(argv), seconds=seconds, environment=environment_of(self._layout, {}))
+
+    def wait_separate(self, *, seconds: float = 10.0) -> None:
+        """Wait until the holder, just started, has left this process's namespace.
+
+        Raises:
+            HostError: it cannot.
+        """
+        until = time.monotonic() + seconds
+        ours = Path("/proc/self/ns/mnt").readlink()
+        while True:
+            with suppress(OSError):
+                if Path(f"/proc/{self._holder}/ns/mnt").readlink() != ours:
+                    return
+            if time.monotonic() > until:
+                raise HostError(
+                    "this kernel gives no mount namespace of its own (unshare --mount)", where="kernel"
+                )
+            time.sleep(0.01)
+
+    def furnish(self) -> None:
+        """Put the lab's own folders in place of the machine's."""
+        self.call(["mount", "-t", "tmpfs", "-o", "mode=755,size=64m", "tmpfs", "/run"])
+        for folder in (TEMPORARY, "/run/lock", "/run/netns", "/run/libvirt"):
+            self.call(["mkdir", "-p", folder])
+        for place, own in _SHADOWED.items():
+            home = self._layout.home(own)
+            home.mkdir(parents=True, exist_ok=True)
+            self.call(["mount", "--bind", str(home), place])

@@ -1,0 +1,172 @@
+"""The daemons of the lab's OpenStack: starting one, stopping all, who runs and what they use."""
+
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cephfit.errors import ClusterError
+from cephfit.lab import processes
+from cephfit.lab.daemons import DaemonState
+from cephfit.lab.openstack.layout import Layout
+from cephfit.lab.openstack.namespace import MountNamespace, environment_of
+
+_POLL_SECONDS = 0.1
+_LAST_LINES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One daemon.
+
+    Attributes:
+        name: unique in the lab: ``nova-conductor``.
+        argv: what it runs, in the foreground.
+        environment: beside what every service gets.
+        port: on 127.0.0.1, on which it listens when it can be used; None if it listens on none.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    port: int | None = None
+
+
+class Services:
+    """Starts and stops the daemons of one lab's OpenStack; none of another.
+
+    Every daemon leads a session of its own, so that its memory is told with that of its children.
+
+    Args:
+        layout: of the lab's OpenStack.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def _pid_file(self, name: str) -> Path:
+        return self._layout.folder / "run" / f"{name}.pid"
+
+    def pid(self, name: str) -> int | None:
+        return processes.from_pid_file(self._pid_file(name), self._layout.lab_folder)
+
+    def start(self, service: Service, namespace: MountNamespace | None) -> int:
+        """Start a daemon unless it runs; it may not be ready yet. Its process id.
+
+        Args:
+            namespace: the one it runs in; None for the namespace's holder itself.
+        """
+        running = self.pid(service.name)
+        return self._spawn(service, namespace).pid if running is None else running
+
+    def run_to_end(self, service: Service, namespace: MountNamespace, *, seconds: float) -> None:
+        """Run a program that ends by itself; like a daemon, it is found and ended with the others.
+
+        Raises:
+            ClusterError: it failed or takes longer; with its last words.
+        """
+        process = self._spawn(service, namespace)
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise self.failure(service.name, f"did not end within {seconds:g} s") from None
+        finally:
+            process.kill()
+            process.wait()
+        if code:
+            raise self.failure(service.name, f"failed with code {code}")
+
+    def _spawn(self, service: Service, namespace: MountNamespace | None) -> "subprocess.Popen[bytes]":
+        argv = service.argv if namespace is None else namespace.wrap(service.argv)
+        with self._layout.log(service.name).open("ab") as log:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+                env=environment_of(self._layout, service.environment),
+            )
+        self._pid_file(service.name).write_text(str(process.pid))
+        return process
+
+    def wait_listening(self, service: Service, *, seconds: float) -> None:
+        """Wait until a daemon listens on its port.
+
+        Raises:
+            ClusterError: it ended, or takes longer; with its last words.
+        """
+        if service.port is None:
+            return
+        until = time.monotonic() + seconds
+        while not listens(service.port):
+            if self.pid(service.name) is None:
+                raise self.failure(service.name, "ended at its start")
+            if time.monotonic() > until:
+                raise self.failure(
+                    service.name, f"does not listen on 127.0.0.1:{service.port} after {seconds:g} s"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def failure(self, name: str, what: str) -> ClusterError:
+        """An error about a daemon, with the end of its log."""
+        log = self._layout.log(name)
+        words = (
+            [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
+        )
+        told = [line for line in words if " ERROR " in line or " CRITICAL " in line] or words
+        return ClusterError(
+            f"{name} {what}: {' / '.join(told[-_LAST_LINES:]) or 'it said nothing'}",
+            where=f"OpenStack of lab {self._layout.name}",
+            remedy=f"its log is {log}",
+        )
+
+    def stop(self, names: Iterable[str], *, seconds: float = 15.0) -> None:
+        """Stop daemons and their children side by side; those that do not run are passed over."""
+        leaders = [pid for name in names if (pid := self.pid(name)) is not None]
+        sessions = _sessions()
+        members = [pid for leader in leaders for pid in sessions.get(leader, []) if pid != leader]
+        processes.stop(leaders, seconds=seconds)
+        processes.stop(members, seconds=1.0)
+
+    def states(self, names: Iterable[str]) -> tuple[DaemonState, ...]:
+        """Daemons as they are now; their memory is their sessions' proportional set size."""
+        sessions = _sessions()
+        return tuple(
+            DaemonState(name, pid, sum(_pss_nbytes(member) for member in sessions.get(pid or 0, [])))
+            for name in names
+            for pid in [self.pid(name)]
+        )
+
+
+def listens(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether something takes connections there."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((host, port)) == 0
+
+
+def _sessions() -> dict[int, list[int]]:
+    """Every session of this machine: the leader's id to its members'."""
+    found: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with suppress(OSError, IndexError):
+            session = int((entry / "stat").read_text().rpartition(")")[2].split()[3])
+            found.setdefault(session, []).append(int(entry.name))
+    return found
+
+
+def _pss_nbytes(pid: int) -> int:
+    """Memory of a process, what it shares divided among those that share it (proc(5), smaps_rollup)."""
+    try:
+        found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) * 1024 if found else 0

@@ -1,0 +1,126 @@
+"""Building the image as a whole, and finding it again."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cephfit.errors import InputError
+from cephfit.protocols import Progress
+from cephfit.silence import Silence
+from cephfit.sweep.guest import initramfs, kernel, programs
+
+SCHEMA_VERSION = 1
+N_STEPS = 3
+_DISK_NBYTES = 8 << 20
+FIO_PORT = 8765
+"""Where fio's server listens, unless told otherwise (fio(1), --server)."""
+
+PROPERTIES: Mapping[str, str] = {
+    "os_command_line": "console=ttyS0 quiet",
+    "hw_rng_model": "virtio",
+    "hw_disk_bus": "virtio",
+    "hw_vif_model": "virtio",
+}
+"""What Glance must know of the image, beside kernel and RAM disk."""
+
+MIN_RAM_MIB = 256
+
+
+@dataclass(frozen=True, slots=True)
+class GuestImage:
+    """A built image: three files, because it boots without a boot loader.
+
+    Attributes:
+        folder: where it lies.
+        kernel_release: ``6.1.0-44-cloud-amd64``.
+        fio_version: ``fio-3.33``.
+    """
+
+    folder: Path
+    kernel_release: str
+    fio_version: str
+
+    @property
+    def kernel(self) -> Path:
+        return self.folder / "vmlinuz"
+
+    @property
+    def ramdisk(self) -> Path:
+        return self.folder / "initrd.gz"
+
+    @property
+    def disk(self) -> Path:
+        """The root disk that Nova insists on: empty, never read."""
+        return self.folder / "disk.raw"
+
+    @property
+    def nbytes(self) -> int:
+        return sum(file.stat().st_size for file in (self.kernel, self.ramdisk, self.disk))
+
+    @classmethod
+    def read(cls, folder: Path) -> "GuestImage":
+        """A built image.
+
+        Raises:
+            InputError: the folder holds none, or half of one.
+        """
+        file = folder / "image.json"
+        try:
+            document = json.loads(file.read_text())
+            if document.pop("schema_version") != SCHEMA_VERSION:
+                raise InputError("built by another version of cephfit", where=str(file), remedy="build it anew")
+            image = cls(**{**document, "folder": folder})
+        except FileNotFoundError:
+            raise InputError(
+                "no benchmark image in this folder",
+                where=str(folder),
+                remedy=f"build one: cephfit image build {folder}",
+            ) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"not the description of an image: {error!r}", where=str(file)) from None
+        missing = [part.name for part in (image.kernel, image.ramdisk, image.disk) if not part.exists()]
+        if missing:
+            raise InputError(f"{', '.join(missing)} missing", where=str(folder), remedy="build the image anew")
+        return image
+
+
+def cache_folder() -> Path:
+    """Where fetched packages are kept: ``$XDG_CACHE_HOME/cephfit/packages``."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "cephfit" / "packages"
+
+
+def build(folder: Path, *, progress: Progress | None = None) -> GuestImage:
+    """Build the image from this machine's Debian packages and the kernel of its mirror.
+
+    The description is written last: a folder with one holds a whole image.
+
+    Args:
+        folder: made if it is missing; an image in it is replaced.
+
+    Raises:
+        HostError: a program is missing or fails.
+    """
+    progress = progress or Silence()
+    programs.require_all()
+    progress.start("guest image", N_STEPS)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "image.json").unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
+        package = kernel.fetch(cache_folder())
+        progress.advance(detail="kernel fetched")
+        unpacked = kernel.unpack(package, Path(work) / "kernel")
+        image = GuestImage(folder, unpacked.release, programs.run(["fio", "--version"]).decode().strip())
+        progress.advance(detail="kernel unpacked")
+        initramfs.build(unpacked, Path(work) / "tree", image.ramdisk)
+        image.kernel.write_bytes(unpacked.image.read_bytes())
+    with image.disk.open("wb") as disk:
+        disk.truncate(_DISK_NBYTES)
+    document = {**asdict(image), "folder": ".", "schema_version": SCHEMA_VERSION}
+    (folder / "image.json").write_text(json.dumps(document, indent=1) + "\n")
+    progress.advance(detail="file system packed")
+    progress.done()
+    return image

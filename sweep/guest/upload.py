@@ -1,0 +1,49 @@
+"""Bringing the image into a cloud's Glance."""
+
+from typing import Any
+
+from openstack.connection import Connection
+
+from cephfit.sweep.guest.image import MIN_RAM_MIB, PROPERTIES, GuestImage
+
+DEFAULT_NAME = "cephfit-guest"
+
+
+def upload(
+    cloud: Connection, image: GuestImage, *, name: str = DEFAULT_NAME, visibility: str = "private", **tags: str
+) -> str:
+    """Create kernel, RAM disk and disk as three images; the id of the last, from which servers are made.
+
+    Images of the same names that are there already are taken as they are.
+
+    Args:
+        visibility: ``public`` needs an administrator.
+        tags: more properties for each, such as a run's id.
+    """
+    common: dict[str, Any] = {"visibility": visibility, "use_import": False, "wait": True, **tags}
+
+    def part(suffix: str, file: str, disk_format: str, container_format: str, **properties: Any) -> str:
+        found = cloud.image.find_image(f"{name}{suffix}")
+        made = found or cloud.create_image(
+            f"{name}{suffix}",
+            filename=file,
+            disk_format=disk_format,
+            container_format=container_format,
+            **common,
+            **properties,
+        )
+        return str(made.id)
+
+    kernel_id = part("-kernel", str(image.kernel), "aki", "aki")
+    ramdisk_id = part("-ramdisk", str(image.ramdisk), "ari", "ari")
+    return part(
+        "",
+        str(image.disk),
+        "raw",
+        "bare",
+        kernel_id=kernel_id,
+        ramdisk_id=ramdisk_id,
+        min_ram=MIN_RAM_MIB,
+        cephfit_fio_version=image.fio_version,
+        **PROPERTIES,
+    )
