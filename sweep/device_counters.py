@@ -31,6 +31,7 @@ from types import TracebackType
 from cephfit.cells import Op
 from cephfit.errors import HostError
 from cephfit.sweep.engine import IndependentCount
+from cephfit.sweep.steadiness import Steadiness, steadiness_of
 from cephfit.units import LBN_NBYTES
 
 SAMPLING_SECONDS = 0.02
@@ -128,6 +129,11 @@ class DeviceWatch:
             in_flight_nbytes=in_flight_nbytes,
             moved=moved,
         )
+
+    def steadiness(self, device: Path, *, runtime_ns: int) -> Steadiness | None:
+        """How steady the device was busy over fio's measured time; None where too few steps tell."""
+        times, values, _ = self._series[device]
+        return steadiness_of(times, values, runtime_ns=runtime_ns)
 
     def _sample_until_over(self) -> None:
         while not self._over.wait(SAMPLING_SECONDS):

@@ -162,6 +162,9 @@ def _outcome(
     # Under a rate limit fio's last I/O is back up to one interval before its end, which the counter cannot show.
     in_flight += run.cell.size.benchmark_nbytes if measurement.is_limited else 0
     count = watch.count(client.device, runtime_ns=metrics.runtime_ns, in_flight_nbytes=in_flight)
+    steadiness = watch.steadiness(client.device, runtime_ns=metrics.runtime_ns)
+    if steadiness is not None:
+        evidence["steadiness"] = steadiness.to_json()
     return ClientOutcome(metrics, count=count, evidence=evidence)
 
 
