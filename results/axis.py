@@ -66,6 +66,18 @@ def relative_axis(centres: Iterable[float], ends: Iterable[float]) -> Axis:
     return _linear(max(low - margin, 0.0), high + margin)
 
 
+def growth_axis(values: Iterable[float]) -> Axis:
+    """A logarithmic scale for what was chosen to grow, such as 1, 2, 4 and 8 clients; the values are its ticks."""
+    ticks = tuple(sorted(set(values)))
+    margin = (ticks[-1] / ticks[0]) ** 0.08
+    return Axis(ticks[0] / margin, ticks[-1] * margin, True, ticks)
+
+
+def zero_axis(values: Iterable[float]) -> Axis:
+    """A scale from zero to above all values, which are positive: heights are in proportion."""
+    return _linear(0.0, 1.08 * max(values))
+
+
 def _logarithmic(low: float, high: float) -> Axis:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks: tuple[float, ...] = ()

@@ -1,7 +1,8 @@
 """Baselines as CSV: figures measured elsewhere come in, ours go out.
 
-Columns ``configuration,size,pattern,client,run,iops``, in any order and case, others are ignored; one row per
-client and repeat (``run``), the clients of a repeat having run together.
+Columns ``configuration,size,pattern,client,run,iops``, in any order and case; one row per client and repeat
+(``run``), the clients of a repeat having run together. A column ``load`` tells loads apart, of which one is read;
+other columns are ignored.
 """
 
 import csv
@@ -14,13 +15,16 @@ from cephfit.baseline import Baselines
 from cephfit.cells import SIZE_BINS, Cell, Pattern, SizeBin
 from cephfit.errors import InputError
 from cephfit.results.baselines import Measured, group
+from cephfit.results.loads import title_of
+from cephfit.sample import OWN_LOAD
 from cephfit.units import parse_nbytes
 
 COLUMNS = ("configuration", "size", "pattern", "client", "run", "iops")
+_LOAD = "load"
 
 
-def read(path: Path) -> Baselines:
-    """Read a CSV file.
+def read(path: Path, *, load: str = OWN_LOAD) -> Baselines:
+    """Read the rows of one load from a CSV file.
 
     Raises:
         InputError: naming line and column: not text, a column is missing, an unknown size or pattern, a number
@@ -32,12 +36,18 @@ def read(path: Path) -> Baselines:
         raise InputError("not a CSV file (not UTF-8 text)", where=str(path), remedy=_remedy()) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    return loads(text, where=str(path))
+    return loads(text, where=str(path), load=load)
 
 
-def loads(text: str, *, where: str = "CSV") -> Baselines:
+def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
     """Read a CSV file's content; as ``read``."""
-    rows = list(_rows(text, where))
+    every = list(_rows(text, where))
+    rows = [(line, row) for line, named, row in every if named == load]
+    if every and not rows:
+        names = ", ".join(dict.fromkeys(named or "(none)" for _, named, _ in every))
+        raise InputError(
+            f"there are no rows of {title_of(load)}", where=f"{where}, column load", remedy=f"there are {names}"
+        )
     if not rows:
         raise InputError("there are no figures in it", where=where, remedy=_remedy())
     seen: dict[tuple[str, Cell, str, int], int] = {}
@@ -68,8 +78,8 @@ def dumps(measured: Iterable[Measured]) -> str:
     return text.getvalue()
 
 
-def _rows(text: str, where: str) -> Iterator[tuple[int, Measured]]:
-    """(line, row) of every row that is not empty."""
+def _rows(text: str, where: str) -> Iterator[tuple[int, str, Measured]]:
+    """(line, load, row) of every row that is not empty."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader, None)
@@ -80,7 +90,8 @@ def _rows(text: str, where: str) -> Iterator[tuple[int, Measured]]:
             if cells is None:
                 return
             if any(cell.strip() for cell in cells):
-                yield line, _row(cells, columns, f"{where}:{line}")
+                at = columns.get(_LOAD, len(cells))
+                yield line, cells[at].strip() if at < len(cells) else "", _row(cells, columns, f"{where}:{line}")
     except csv.Error as error:
         raise InputError(f"not CSV: {error}", where=f"{where}:{reader.line_num}", remedy=_remedy()) from None
 
@@ -92,12 +103,13 @@ def _columns(header: list[str], where: str) -> dict[str, int]:
             raise InputError(f"there is no column {name!r}", where=f"{where}:1", remedy=_remedy())
         if names.count(name) > 1:
             raise InputError(f"there are two columns {name!r}", where=f"{where}:1", remedy=_remedy())
-    return {name: names.index(name) for name in COLUMNS}
+    return {name: names.index(name) for name in (*COLUMNS, _LOAD) if name in names}
 
 
 def _row(cells: list[str], columns: dict[str, int], where: str) -> Measured:
     fields = {}
-    for name, index in columns.items():
+    for name in COLUMNS:
+        index = columns[name]
         fields[name] = cells[index].strip() if index < len(cells) else ""
         if not fields[name]:
             raise InputError("nothing is written here", where=f"{where}, column {name}", remedy=_remedy())

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import CELLS, Cell
 from cephfit.configuration import DEFAULT_CONFIGURATION
-from cephfit.sample import Sample, State
+from cephfit.results.loads import of_load
+from cephfit.sample import OWN_LOAD, Sample, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,8 @@ class Measured:
     iops: float
 
 
-def baselines_of(samples: Iterable[Sample], *, source: str) -> Baselines:
-    """The baselines of a run.
+def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD) -> Baselines:
+    """The baselines of a run under one load.
 
     A repeat counts if there is an attempt in which every client is ``ok``; the first such attempt is it. The
     clients of an attempt ran together and are summed; clients of different attempts never are.
@@ -37,22 +38,32 @@ def baselines_of(samples: Iterable[Sample], *, source: str) -> Baselines:
     Args:
         samples: of one run, in any order.
         source: where they come from, for people.
+        load: which; the measurement's own unless named. Rates under different loads are no repeats of each other.
+
+    Raises:
+        InputError: the run has no load of this name.
     """
-    measured, missing = measured_of(samples)
+    measured, missing = measured_of(samples, load=load)
+    source += f", load {load}" if load else ""
     return group(measured, source=source, missing=missing)
 
 
-def measured_of(samples: Iterable[Sample]) -> tuple[list[Measured], dict[tuple[str, Cell], str]]:
-    """The rates that count, and why a (configuration, cell) that was tried has none."""
+def measured_of(
+    samples: Iterable[Sample], *, load: str = OWN_LOAD
+) -> tuple[list[Measured], dict[tuple[str, Cell], str]]:
+    """The rates under one load that count, and why a (configuration, cell) that was tried has none.
+
+    Raises:
+        InputError: there is no load of this name.
+    """
     by_cell: dict[tuple[str, Cell], list[Sample]] = {}
-    for sample in samples:
+    for sample in of_load(samples, load):
         by_cell.setdefault((sample.key.configuration, sample.key.cell), []).append(sample)
     measured: list[Measured] = []
     missing: dict[tuple[str, Cell], str] = {}
     for place in sorted(by_cell, key=_order(by_cell)):
         tried = by_cell[place]
-        clients = {sample.key.client for sample in tried}
-        rows = [row for repeat in _repeats(tried) for row in _first_whole(repeat, clients)]
+        rows = [_rate(sample) for repeat in whole_repeats(tried) for sample in repeat]
         measured += rows
         if not rows:
             missing[place] = _why(tried)
@@ -95,23 +106,35 @@ class _Order:
         return self._configurations[place[0]], self._cells[place[1]]
 
 
-def _repeats(samples: Iterable[Sample]) -> list[list[Sample]]:
+def whole_repeats(samples: Iterable[Sample]) -> list[list[Sample]]:
+    """The repeats that count, each as the samples of its clients in the order of their names.
+
+    Args:
+        samples: of one configuration, cell and load.
+    """
     repeats: dict[int, list[Sample]] = {}
     for sample in samples:
         repeats.setdefault(sample.key.repeat, []).append(sample)
-    return [repeats[repeat] for repeat in sorted(repeats)]
+    clients = {sample.key.client for repeat in repeats.values() for sample in repeat}
+    return [whole for repeat in sorted(repeats) if (whole := _first_whole(repeats[repeat], clients))]
 
 
-def _first_whole(samples: list[Sample], clients: set[str]) -> list[Measured]:
+def _first_whole(samples: list[Sample], clients: set[str]) -> list[Sample]:
     for attempt in sorted({sample.key.attempt for sample in samples}):
-        rows = [
-            Measured(s.key.configuration, s.key.cell, s.key.client, s.key.repeat, s.metrics.iops)
+        good = [
+            s
             for s in samples
             if s.key.attempt == attempt and s.state is State.OK and s.metrics is not None and s.metrics.iops > 0
         ]
-        if {row.client for row in rows} == clients:
-            return sorted(rows, key=lambda row: row.client)
+        if {s.key.client for s in good} == clients:
+            return sorted(good, key=lambda s: s.key.client)
     return []
+
+
+def _rate(sample: Sample) -> Measured:
+    assert sample.metrics is not None, "a repeat counts only with the metrics of all its clients"
+    key = sample.key
+    return Measured(key.configuration, key.cell, key.client, key.repeat, sample.metrics.iops)
 
 
 def _why(samples: list[Sample]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from cephfit.baseline import Baselines
 from cephfit.results import statistics, words
+from cephfit.results.loads import names_of
 from cephfit.results.report_model import AppliedRow, Findings, Method
 from cephfit.sample import Sample, State
 
@@ -36,7 +37,8 @@ def n_troubles(findings: Findings) -> int:
 
 
 def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, str]]:
-    run, samples = findings.run, findings.samples
+    run = findings.run
+    samples = [sample for sample in findings.samples if sample.key.load == findings.load]
     yield "Sweep", run.sweep_name
     yield "Target", run.target
     yield "Run", run.run_id + ("" if run.finished else " (not finished)")
@@ -44,6 +46,8 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
     if samples:
         first, last = min(s.started_ns for s in samples), max(s.finished_ns for s in samples)
         yield "Measured", f"{words.moment(first)} to {words.moment(last)} ({words.duration(last - first)})"
+        if len(loads := names_of(findings.samples)) > 1:
+            yield "Loads", ", ".join(name or "the measurement's own" for name in loads)
         yield "Clients at once", words.names(sorted({s.key.client for s in samples}))
         yield "Repeats", str(len({s.key.repeat for s in samples}))
         yield "Measured time of one sample", _measured_time(samples)
@@ -102,7 +106,8 @@ def _troubles(findings: Findings) -> Iterator[tuple[str, str, str]]:
     for sample in findings.samples:
         if sample.state is not State.OK:
             k = sample.key
-            name = f"{k.configuration} {k.cell}, {k.client}, repeat {k.repeat}, attempt {k.attempt}"
+            under = f" under {k.load}" if k.load else ""
+            name = f"{k.configuration} {k.cell}{under}, {k.client}, repeat {k.repeat}, attempt {k.attempt}"
             yield name, sample.state.value, sample.reason
     for workload, run in findings.workload_samples:
         if run.state is not State.OK:

@@ -11,24 +11,29 @@ from cephfit.results.answer import answer_of, caveats_of
 from cephfit.results.baselines import baselines_of
 from cephfit.results.heat import baseline_rows_of, heat_map_of
 from cephfit.results.histograms import histograms_of, workload_figure
+from cephfit.results.loads import names_of, of_load, title_of
 from cephfit.results.method_facts import method_of, n_troubles
 from cephfit.results.report_model import Findings, ReportModel
-from cephfit.results.store import Store
-from cephfit.sample import State
+from cephfit.results.scaling import curves_of
+from cephfit.results.scaling_figures import scaling_of
+from cephfit.results.store import Store, kind_of
+from cephfit.sample import OWN_LOAD, State
 
 
-def read_findings(store: Store, run_id: str | None = None) -> Findings:
-    """Everything that the store holds of a run (the newest if None).
+def read_findings(store: Store, run_id: str | None = None, load: str = OWN_LOAD) -> Findings:
+    """Everything that the store holds of a run (the newest if None), to report on one of its loads.
 
     Raises:
         StoreError: no such run.
-        InputError: a document in the store cannot be read.
+        InputError: a document in the store cannot be read, or nothing was measured under this load.
     """
     run = store.run(run_id)
     samples = tuple(store.samples(run.run_id))
-    documents = {kind: store.document(run.run_id, kind) for kind in ("profile", "predictions", "verification")}
+    of_load(samples, load)
+    kinds = ("profile", "predictions", "verification")
+    documents = {kind: store.document(run.run_id, kind_of(kind, load)) for kind in kinds}
     profile, predictions, verification = documents.values()
-    last_ok = next((s.key for s in reversed(samples) if s.state is State.OK), None)
+    last_ok = next((s.key for s in reversed(samples) if s.state is State.OK and s.key.load == load), None)
     fio = store.fio_json(run.run_id, last_ok) if last_ok is not None else None
     where = f"{store.name}, run {run.run_id}"
     return Findings(
@@ -45,6 +50,7 @@ def read_findings(store: Store, run_id: str | None = None) -> Findings:
         ),
         fio=json.loads(fio) if fio else None,
         store=store.name,
+        load=load,
     )
 
 
@@ -55,7 +61,10 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         made_ns: wall clock, ns since the epoch.
     """
     run, predictions, profile = findings.run, findings.predictions, findings.profile
-    baselines = baselines_of(findings.samples, source=f"{findings.store}, run {run.run_id}")
+    source = f"{findings.store}, run {run.run_id}"
+    baselines = baselines_of(findings.samples, source=source, load=findings.load)
+    ranked = [p.configuration for p in predictions.predictions] if predictions else []
+    weights = figures.weights_of(predictions) if predictions else {}
     subject = predictions.profile if predictions else profile.name if profile else ""
     return ReportModel(
         title=f"{run.sweep_name} for {subject}" if subject else f"Sweep {run.sweep_name}",
@@ -67,12 +76,14 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         weights=figures.cell_weights_of(predictions) if predictions else (),
         heat_map=heat_map_of(
             baselines,
-            figures.weights_of(predictions) if predictions else {},
-            [p.configuration for p in predictions.predictions] if predictions else (),
+            weights,
+            ranked,
         ),
         baselines=baseline_rows_of(baselines),
         workload=workload_figure(profile) if profile else None,
         histograms=histograms_of(profile) if profile else (),
         caveats=caveats_of(findings, n_troubles(findings)),
         method=method_of(findings, baselines),
+        scaling=scaling_of(curves_of(findings.samples), ranked, weights),
+        load=title_of(findings.load) if len(names_of(findings.samples)) > 1 else "",
     )

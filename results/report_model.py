@@ -11,7 +11,7 @@ from cephfit.profile import Profile
 from cephfit.protocols import Applied
 from cephfit.results.axis import Axis
 from cephfit.run import Run
-from cephfit.sample import Sample, WorkloadSample
+from cephfit.sample import OWN_LOAD, Sample, WorkloadSample
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Findings:
 
     Attributes:
         fio: fio's own JSON of one of the runs, parsed: it names the options.
+        load: that the report is about; the samples are those of all loads.
     """
 
     run: Run
@@ -31,6 +32,7 @@ class Findings:
     assessment: Assessment | None = None
     fio: Mapping[str, Any] | None = None
     store: str = ""
+    load: str = OWN_LOAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,77 @@ class BaselineRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalingMark:
+    """One measured point: positions in per cent of the figure's width and height, counted from its lower left."""
+
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingLine:
+    """One configuration; ``style`` counts from 0 and says colour and mark."""
+
+    configuration: str
+    style: int
+    marks: tuple[ScalingMark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingFigure:
+    """One quantity of one cell over what grows."""
+
+    title: str
+    unit: str
+    x_title: str
+    x_ticks: tuple[tuple[float, str], ...]
+    y_ticks: tuple[tuple[float, str], ...]
+    lines: tuple[ScalingLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingRow:
+    """One point in figures."""
+
+    configuration: str
+    x: int
+    load: str
+    n: int
+    iops: str
+    iops_interval: str
+    per_client: str
+    gain: str
+    gain_interval: str
+    latency: str
+    latency_interval: str
+    p99: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """One cell over what grows.
+
+    Attributes:
+        cell: name.
+        along: what grows, as a heading: ``clients`` or ``iodepth``.
+        fixed: what does not grow.
+        figures: rate and latency.
+        rows: every configuration, also those that are not drawn.
+        undrawn: configurations that are in the rows alone.
+    """
+
+    cell: str
+    along: str
+    fixed: str
+    figures: tuple[ScalingFigure, ...]
+    rows: tuple[ScalingRow, ...]
+    undrawn: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Bar:
     """One bucket of a histogram: shares of the series' total, 0 to 1."""
 
@@ -223,3 +296,6 @@ class ReportModel:
     histograms: tuple[Histogram, ...]
     caveats: tuple[str, ...]
     method: Method
+    scaling: tuple[Scaling, ...] = ()
+    load: str = ""
+    """Under which load everything but ``scaling`` was measured, in words; empty where there is only one."""

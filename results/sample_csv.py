@@ -9,7 +9,7 @@ from cephfit.results.method_facts import deviation_of
 from cephfit.sample import Sample
 
 _SAMPLE_COLUMNS = (
-    *("configuration", "size", "pattern", "client", "run", "attempt", "state", "reason"),
+    *("configuration", "size", "pattern", "client", "run", "attempt", "load", "state", "reason"),
     *("iops", "nbytes_per_s", "n_ios", "runtime_ns", "latency_mean_ns"),
 )
 
@@ -17,7 +17,7 @@ _SAMPLE_COLUMNS = (
 def samples_csv(samples: Sequence[Sample]) -> str:
     """One row per sample with all its metrics; a column per latency percentile that any sample has.
 
-    Columns configuration, size, pattern, client, run and iops are those of the baselines' CSV.
+    Columns configuration, size, pattern, client, run, load and iops are those of the baselines' CSV.
     """
     percentiles = sorted({p for s in samples if s.metrics is not None for p in s.metrics.latency_percentiles_ns})
     tail = ("started_ns", "finished_ns", "cross_check_deviation")
@@ -51,7 +51,7 @@ def _sample_row(sample: Sample, percentiles: Sequence[float]) -> tuple[object, .
         )
     deviation = deviation_of(sample)
     return (
-        *(k.configuration, k.cell.size.name, k.cell.pattern.value, k.client, k.repeat, k.attempt),
+        *(k.configuration, k.cell.size.name, k.cell.pattern.value, k.client, k.repeat, k.attempt, k.load),
         *(sample.state.value, sample.reason),
         *metrics,
         *(sample.started_ns, sample.finished_ns, "" if deviation is None else deviation),

@@ -183,6 +183,25 @@ def ratio_interval(
     return Interval(centre / factor, centre * factor, confidence, "pooled")
 
 
+def level_interval(
+    values: Sequence[float], spread: Spread | None, *, confidence: float = CONFIDENCE
+) -> Interval | None:
+    """Interval of the mean of positive values, with a pooled scatter.
+
+    x̄ · exp(∓ t(1/2 + confidence/2; degrees) · σ / √n), as ``ratio_interval`` with a reference that is known.
+
+    Returns:
+        None where the scatter is not known.
+    """
+    if spread is None:
+        return None
+    _must_have(values, 1)
+    t = float(stats.t.ppf(0.5 + confidence / 2, spread.degrees))
+    factor = math.exp(min(t * spread.log_deviation / math.sqrt(len(values)), 700.0))
+    centre = mean(values)
+    return Interval(centre / factor, centre * factor, confidence, "pooled")
+
+
 def stability_warning(values: Sequence[float], *, limit: float = UNSTABLE_CV) -> str | None:
     """One sentence on why the mean of these values deserves little trust; None if it deserves some."""
     variation = coefficient_of_variation(values)

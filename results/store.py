@@ -17,6 +17,11 @@ from cephfit.run import Run
 from cephfit.sample import Sample, SampleKey, WorkloadSample
 
 
+def kind_of(kind: str, load: str) -> str:
+    """The kind of a document that was concluded from one load: those of the measurement's own have none in it."""
+    return f"{kind}:{load}" if load else kind
+
+
 class Store:
     """Runs and their samples in SQLite or PostgreSQL.
 

@@ -31,6 +31,7 @@ _MOVED_POINTS = 0.5
 @click.argument("profile_file", metavar="PROFILE", type=click.Path(path_type=Path))
 @click.option("--baselines", "location", required=True, metavar="STORE|CSV", help="Where the sweep's figures are.")
 @click.option("--run", "run_id", help="Run of the store; the newest if not given.")
+@click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
 @click.option("--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="Who speaks.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Joint level of all intervals.")
 @click.option("--save/--no-save", default=None, help="Keep profile and predictions in the store.  [default: save]")
@@ -39,6 +40,7 @@ def command(
     profile_file: Path,
     location: str,
     run_id: str | None,
+    load: str,
     model: str,
     confidence: float,
     save: bool | None,
@@ -58,9 +60,9 @@ def command(
     stored = is_store(location)
     if save and not stored:
         raise click.UsageError("--save needs a store; a CSV file cannot keep predictions")
-    predictions = speaker.predict(profile, open_baselines(location, run_id))
+    predictions = speaker.predict(profile, open_baselines(location, run_id, load))
     if stored and save is not False:
-        _save(location, run_id, profile, predictions)
+        _save(location, run_id, load, profile, predictions)
     if as_json:
         print_json(predictions.to_json())
     else:
@@ -84,13 +86,13 @@ def _read_profile(path: Path) -> Profile:
     return Profile.loads(text, where=str(path))
 
 
-def _save(location: str, run_id: str | None, profile: Profile, predictions: PredictionSet) -> None:
-    from cephfit.results.store import Store
+def _save(location: str, run_id: str | None, load: str, profile: Profile, predictions: PredictionSet) -> None:
+    from cephfit.results.store import Store, kind_of
 
     with Store.open(location) as store:
         run = store.run(run_id)
-        store.put_document(run.run_id, "profile", profile.to_json())
-        store.put_document(run.run_id, "predictions", predictions.to_json())
+        store.put_document(run.run_id, kind_of("profile", load), profile.to_json())
+        store.put_document(run.run_id, kind_of("predictions", load), predictions.to_json())
 
 
 def _print(predictions: PredictionSet) -> None:

@@ -20,6 +20,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command("report", short_help="Write what was found as HTML, Markdown or CSV.")
 @click.option("--store", default="results.sqlite", show_default=True, help="Store of results: a file or a URL.")
 @click.option("--run", "run_id", help="Which run; the newest if left out.")
+@click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
 @click.option(
     "-o",
     "--output",
@@ -36,8 +37,10 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="CSV only: which table.",
 )
 @json_option
-def command(store: str, run_id: str | None, output: Path, style: str | None, what: str, as_json: bool) -> None:
-    """Write the report of a run.
+def command(
+    store: str, run_id: str | None, load: str, output: Path, style: str | None, what: str, as_json: bool
+) -> None:
+    """Write the report of a run under one load, and of how the run scales over its loads.
 
     The page needs no network and no script: mail it, print it, put it beside the samples.
     """
@@ -57,7 +60,7 @@ def command(store: str, run_id: str | None, output: Path, style: str | None, wha
     from cephfit.results.store import Store
 
     with Store.open(store) as opened:
-        findings = read_findings(opened, run_id)
+        findings = read_findings(opened, run_id, load)
     report = report_of(findings, made_ns=time.time_ns())
     if style == "csv":
         text = _csv(findings, what)
@@ -95,7 +98,7 @@ def _csv(findings: "Findings", what: str) -> str:
     if what == "samples":
         return sample_csv.samples_csv(findings.samples)
     if what == "baselines":
-        return baseline_csv.dumps(measured_of(findings.samples)[0])
+        return baseline_csv.dumps(measured_of(findings.samples, load=findings.load)[0])
     if findings.predictions is None:
         raise InputError(
             "this run has no predictions yet",

@@ -51,11 +51,16 @@ def plan_document(
         "measurement": m.to_json(),
         "accept_risk": list(sweep.accept_risk),
         "runs": plan.n_runs,
-        "samples": plan.n_runs * m.n_clients,
+        "samples": sum(len(s.cells) * m.under(s.load).n_clients for s in plan.steps),
         "expected_seconds": round(expected_seconds(sweep, plan, times, skipped=unsupported or ()), 1),
         "expected_from": times.source,
         "order": [
-            {"repeat": s.repeat, "configuration": s.configuration, "cells": [str(c) for c in s.cells]}
+            {
+                "repeat": s.repeat,
+                "configuration": s.configuration,
+                **({"load": s.load} if s.load else {}),
+                "cells": [str(c) for c in s.cells],
+            }
             for s in plan.steps
         ],
     }
@@ -78,6 +83,10 @@ def print_plan(document: Mapping[str, Any]) -> None:
         f"{m['ioengine']} at depth {m['iodepth']}, {'direct' if m['direct'] else 'through the page cache'}, "
         f"caches {m['cache']}; order by seed {m['seed']}"
     )
+    for load in m.get("loads", ()):
+        said = ", ".join(f"{word} {value}" for word, value in load.items() if word not in ("name", "cells"))
+        only = f", only {', '.join(load['cells'])}" if "cells" in load else ""
+        click.echo(f"also under load {load['name']}: {said.replace('n_clients', 'clients')}{only}")
     click.echo(
         f"{document['runs']} fio runs, {document['samples']} samples, about "
         f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"

@@ -1,0 +1,157 @@
+"""Loads in the results: told apart everywhere, and read together where it is about scaling."""
+
+import math
+import random
+import re
+from pathlib import Path
+
+import pytest
+from example_run import RUN_ID, example_profile, example_run
+
+from cephfit.cells import Cell
+from cephfit.errors import InputError
+from cephfit.results import baseline_csv, open_baselines, sample_csv
+from cephfit.results.baselines import baselines_of
+from cephfit.results.render import to_html, to_markdown
+from cephfit.results.report_build import read_findings, report_of
+from cephfit.results.scaling import CLIENTS, IODEPTH, Curve, curves_of
+from cephfit.results.store import Store, kind_of
+from cephfit.sample import Metrics, Sample, SampleKey, State
+
+CELL = Cell.parse("4K-randread")
+LOADS = {"": (1, 1), "two": (1, 2), "four": (1, 4), "deep": (16, 1), "mixed": (1, 1)}
+"""Name to iodepth and clients; ``mixed`` differs in something else and is on no curve."""
+
+
+def truth(depth: int, clients: int) -> float:
+    """Rate of all clients together: 100 IOPS for each I/O in flight until 400 are reached."""
+    return min(100.0 * depth * clients, 400.0)
+
+
+def samples(*, repeats: int = 3, noise: float = 0.02, names: tuple[str, ...] = ("A", "B")) -> list[list[Sample]]:
+    """One list per fio run; B is twice as fast."""
+    rng = random.Random(1)
+    groups = []
+    for repeat in range(repeats):
+        for name in names:
+            for load, (depth, clients) in LOADS.items():
+                shape = {"iodepth": depth, "clients": clients, "read_pct": 70 if load == "mixed" else None}
+                group = []
+                for i in range(clients):
+                    iops = (
+                        truth(depth, clients) / clients * (2 if name == "B" else 1) * math.exp(rng.gauss(0, noise))
+                    )
+                    latency = depth / iops * 1e9
+                    metrics = Metrics(
+                        iops, iops * 4096, round(iops), 10**9, latency, {50.0: latency, 99.0: 3 * latency}
+                    )
+                    key = SampleKey(name, CELL, f"c{i}", repeat, load=load)
+                    group.append(Sample(key, State.OK, metrics, 1, 2, "", {"load": shape, "cache": "cold"}))
+                groups.append(group)
+    return groups
+
+
+def flat(groups: list[list[Sample]]) -> list[Sample]:
+    return [sample for group in groups for sample in group]
+
+
+def curve(along: str, name: str = "A") -> Curve:
+    (found,) = (c for c in curves_of(flat(samples())) if c.along == along and c.configuration == name)
+    return found
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    path = tmp_path / "loads.sqlite"
+    with Store.open(path, create=True) as store:
+        store.add_run(example_run())
+        for group in samples():
+            store.add_samples(RUN_ID, group, fio_json=None)
+    return path
+
+
+def test_baselines_are_of_one_load() -> None:
+    everything = flat(samples())
+    own = baselines_of(everything, source="test")
+    assert own.of("A", CELL).n_clients == 1
+    assert len(own.of("A", CELL).iops) == 3
+    assert own.source == "test"
+    deep = baselines_of(everything, source="test", load="deep")
+    assert sum(deep.of("A", CELL).iops) / 3 == pytest.approx(400, rel=0.05)
+    assert deep.source == "test, load deep"
+    with pytest.raises(InputError, match="two, four, deep, mixed"):
+        baselines_of(everything, source="test", load="deeper")
+
+
+def test_rate_and_latency_over_the_number_of_clients() -> None:
+    found = curve(CLIENTS)
+    assert [p.x for p in found.points] == [1, 2, 4]
+    assert [p.load for p in found.points] == ["", "two", "four"]
+    assert found.fixed == "1 I/O in flight per client"
+    for point in found.points:
+        assert point.iops.interval is not None and truth(1, point.x) in point.iops.interval
+        assert point.latency_ns.interval is not None and 1e7 in point.latency_ns.interval
+        assert point.gain.mean == pytest.approx(point.x, rel=0.06)
+        assert point.p99_ns is not None and point.p99_ns.mean > 2.9 * point.latency_ns.mean
+    assert found.points[0].gain.interval is None
+    assert found.points[2].gain.interval is not None and 4 in found.points[2].gain.interval
+
+
+def test_over_the_depth_the_latency_shows_where_the_disks_are_full() -> None:
+    found = curve(IODEPTH)
+    assert [p.x for p in found.points] == [1, 16]
+    assert found.points[1].iops.mean == pytest.approx(400, rel=0.05), "not 1600"
+    assert found.points[1].latency_ns.mean == pytest.approx(16 / 400 * 1e9, rel=0.05)
+
+
+def test_a_repeat_without_all_its_clients_is_on_no_curve() -> None:
+    everything = flat(samples(names=("A",)))
+    torn = [s for s in everything if not (s.key.load == "four" and s.key.client == "c3" and s.key.repeat == 1)]
+    (found,) = (c for c in curves_of(torn) if c.along == CLIENTS)
+    assert [p.n_repeats for p in found.points] == [3, 3, 2]
+    assert found.points[2].iops.mean == pytest.approx(400, rel=0.05), "three clients would give 300"
+
+
+def test_the_csv_of_samples_is_read_back_one_load_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "samples.csv"
+    path.write_text(sample_csv.samples_csv(flat(samples())))
+    assert open_baselines(path).of("A", CELL).iops == baselines_of(flat(samples()), source="x").of("A", CELL).iops
+    assert open_baselines(path, load="four").of("A", CELL).n_clients == 4
+    with pytest.raises(InputError, match=r"(?s)no rows of load nine.*two"):
+        baseline_csv.read(path, load="nine")
+
+
+def test_the_report_shows_how_it_scales_and_is_about_one_load(stored: Path) -> None:
+    with Store.open(stored) as store:
+        own, deep = (report_of(read_findings(store, load=load), made_ns=0) for load in ("", "deep"))
+        with pytest.raises(InputError, match="nothing was measured"):
+            read_findings(store, load="nine")
+    assert [(s.cell, s.along) for s in own.scaling] == [("4K-randread", "clients"), ("4K-randread", "iodepth")]
+    assert own.scaling == deep.scaling, "it is about all loads"
+    assert (own.load, deep.load) == ("the measurement's own load", "load deep")
+    assert own.heat_map is not None and deep.heat_map is not None
+    assert float(own.heat_map.default_iops[0]) == pytest.approx(100, rel=0.05)
+    assert float(deep.heat_map.default_iops[0]) == pytest.approx(400, rel=0.05)
+    page = to_html(own)
+    assert "How it scales" in page
+    assert page.count('<figure class="scaling">') == 4
+    places = [float(p) for p in re.findall(r'<circle cx="([0-9.]+)%"', page)]
+    assert places and all(0 <= p <= 100 for p in places)
+    markdown = to_markdown(own)
+    row = next(line for line in markdown.splitlines() if line.startswith("| A | 4 |"))
+    assert float(row.split("|")[4]) == pytest.approx(400, rel=0.05)
+
+
+def test_what_was_concluded_from_one_load_is_not_shown_of_another(stored: Path) -> None:
+    with Store.open(stored) as store:
+        store.put_document(RUN_ID, kind_of("profile", "deep"), example_profile().to_json())
+        assert read_findings(store, load="deep").profile == example_profile()
+        assert read_findings(store).profile is None
+
+
+def test_a_run_without_loads_has_no_such_section(finished_store: Path) -> None:
+    with Store.open(finished_store) as store:
+        report = report_of(read_findings(store), made_ns=0)
+    assert report.scaling == ()
+    assert report.load == ""
+    assert "How it scales" not in to_html(report)
