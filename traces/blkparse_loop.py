@@ -3,11 +3,11 @@
 It stops before the first line that is anything else, which is then looked at by ``blkparse_text``.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
+from cephfit.traces import blkparse_usual
+from cephfit.traces.blkparse_usual import Rows
 from cephfit.traces.compiled import compiled, inlined
 
 PASSTHROUGH, DISCARD, FLUSH, ZERO_LENGTH = range(4)
@@ -24,17 +24,8 @@ _NONE = -1
 _SECONDS_MAX = 1 << 32
 _SECTORS_MAX = 1 << 54
 _NBYTES_MAX = 1 << 40
-
-
-class Rows(NamedTuple):
-    """Accesses and completions in order, columns as in ``BlockEvents``: room for more than there may be."""
-
-    is_completion: NDArray[np.bool_]
-    time_ns: NDArray[np.int64]
-    op: NDArray[np.uint8]
-    lbn: NDArray[np.int64]
-    nbytes: NDArray[np.int64]
-    device: NDArray[np.int64]
+_MOST_UNUSUAL = 2
+"""Lines that are read before the next one may be a usual one again."""
 
 
 @inlined
@@ -74,17 +65,18 @@ def _end_of_word(text: NDArray[np.uint8], at: int) -> int:
 def parse(
     text: NDArray[np.uint8],
     at: int,
+    stop: int,
     wanted: int,
     rows: Rows,
     names: NDArray[np.int64],
     skipped: NDArray[np.int64],
     pairs: NDArray[np.int64],
 ) -> tuple[int, int, int, int]:
-    """Read lines from byte ``at`` on; the text ends with a line end.
+    """Read lines from byte ``at`` to byte ``stop``.
 
     Args:
-        text: uint8 (n,).
-        at: where a line begins.
+        text: uint8 (n,), with room around the lines.
+        at, stop: where lines begin.
         wanted: the letter of the action that counts.
         rows: written from row 0 on.
         names: int64 (N_NAMES,), lines by action, added to.
@@ -94,9 +86,37 @@ def parse(
     Returns:
         rows written, lines read, the first byte of the first line that was not read, and pairs.
     """
-    is_completion, time_ns, op, lbn, nbytes, devices = rows
     n = n_lines = n_pairs = 0
-    while at < len(text) and n < len(time_ns):
+    while at < stop:
+        n, n_read, at = blkparse_usual.parse(text, at, stop, wanted, n, rows, names)
+        n_lines += n_read
+        n, n_read, at, n_pairs = _any_known(
+            text, at, stop, wanted, n, rows, names, skipped, pairs, n_pairs, _MOST_UNUSUAL
+        )
+        n_lines += n_read
+        if not n_read:
+            break
+    return n, n_lines, at, n_pairs
+
+
+@compiled
+def _any_known(
+    text: NDArray[np.uint8],
+    at: int,
+    stop: int,
+    wanted: int,
+    n: int,
+    rows: Rows,
+    names: NDArray[np.int64],
+    skipped: NDArray[np.int64],
+    pairs: NDArray[np.int64],
+    n_pairs: int,
+    most_lines: int,
+) -> tuple[int, int, int, int]:
+    """As ``parse``, up to ``most_lines`` lines of every known kind; ``n`` rows and ``n_pairs`` are there."""
+    is_completion, time_ns, op, lbn, nbytes, devices = rows
+    n_lines = 0
+    while at < stop and n < len(time_ns) and n_lines < most_lines:
         p = _next_word(text, at)
         major, p = _number(text, p)
         if text[p] != _COMMA or major < 0 or major >= 1 << 31:

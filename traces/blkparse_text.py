@@ -14,7 +14,7 @@ from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces import blkparse_loop
 from cephfit.traces.block_layer import Action, BlockEvents, accesses_of, device_number
-from cephfit.traces.fast_lines import read_by_turns
+from cephfit.traces.fast_lines import LineParser, read_by_turns
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.stream import TraceStream
 from cephfit.traces.text import TextBlock, bad_line
@@ -49,15 +49,22 @@ class BlkparseTextReader(StreamReader):
         return bool(told) and _EVENT.match(told[0]) is not None
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        action = self.action.encode()
+        lines = _Lines(stream, self.action.encode())
+        return accesses_of(_joined(parts) for parts in read_by_turns(stream, lines))
 
-        def plain(block: NDArray[np.uint8], at: int) -> tuple[int, int, BlockEvents]:
-            return _plain_events(block, at, action[0])
 
-        def any_line(block: TextBlock) -> BlockEvents:
-            return _events(stream, block, action)
+class _Lines(LineParser[BlockEvents]):
+    """The lines of one stream; ``action`` is the one that counts."""
 
-        return accesses_of(_joined(parts) for parts in read_by_turns(stream, plain, any_line))
+    def __init__(self, stream: TraceStream, action: bytes) -> None:
+        self._stream = stream
+        self._action = action
+
+    def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, BlockEvents]:
+        return _plain_events(text, at, stop, self._action[0])
+
+    def any_line(self, block: TextBlock) -> BlockEvents:
+        return _events(self._stream, block, self._action)
 
 
 def _joined(parts: list[BlockEvents]) -> BlockEvents:
@@ -66,15 +73,15 @@ def _joined(parts: list[BlockEvents]) -> BlockEvents:
     return BlockEvents.joined(parts, np.arange(sum(len(p.time_ns) for p in parts)))
 
 
-def _plain_events(block: NDArray[np.uint8], at: int, action: int) -> tuple[int, int, BlockEvents]:
-    """Read plain lines from byte ``at`` on: how many, the first byte after them, and what they held."""
-    room = (len(block) - at) // _LINE_NBYTES + 1
+def _plain_events(text: NDArray[np.uint8], at: int, stop: int, action: int) -> tuple[int, int, BlockEvents]:
+    """Read plain lines from byte ``at`` to ``stop``: how many, the first byte after them, and what they held."""
+    room = (stop - at) // _LINE_NBYTES + 1
     numbers = np.empty((4, room), np.int64)
     rows = blkparse_loop.Rows(np.empty(room, bool), numbers[0], np.empty(room, np.uint8), *numbers[1:])
     names = np.zeros(blkparse_loop.N_NAMES, np.int64)
     skipped = np.zeros(len(blkparse_loop.REASONS), np.int64)
     pairs = np.zeros((blkparse_loop.MAX_PAIRS, 2), np.int64)
-    n, n_lines, end, n_pairs = blkparse_loop.parse(block, at, action, rows, names, skipped, pairs)
+    n, n_lines, end, n_pairs = blkparse_loop.parse(text, at, stop, action, rows, names, skipped, pairs)
     seen = {
         bytes(x for x in (int(i) % 128, int(i) // 128) if x).decode(): int(names[i]) for i in names.nonzero()[0]
     }

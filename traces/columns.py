@@ -76,6 +76,12 @@ class Accesses:
         )
 
     @classmethod
+    def of_rows(cls, rows: Sequence[tuple[int, int, int, int, int, int]]) -> "Accesses":
+        """Rows read one by one, each (time_ns, op, lbn, nbytes, disk, latency_ns)."""
+        time_ns, op, lbn, nbytes, disk, latency_ns = np.array(rows, np.int64).reshape(-1, 6).T.copy()
+        return cls(time_ns, op.astype(np.uint8), lbn, nbytes, disk.astype(np.int32), latency_ns)
+
+    @classmethod
     def none(cls) -> "Accesses":
         empty = np.empty(0, np.int64)
         return cls(empty, empty.astype(np.uint8), empty, empty, empty.astype(np.int32), empty)

@@ -15,7 +15,7 @@ from cephfit.traces import plain_lines
 from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
 from cephfit.traces.delimited_loop import Fields
 from cephfit.traces.disk_table import DiskTable
-from cephfit.traces.fast_lines import read_by_turns
+from cephfit.traces.fast_lines import LineParser, read_by_turns
 from cephfit.traces.latency import InFlight
 from cephfit.traces.plain_lines import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, PlainLine
 from cephfit.traces.reader import StreamReader
@@ -91,35 +91,15 @@ class DelimitedReader(StreamReader):
         return self.layout.row.match(first) is not None
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        disks: dict[bytes, int] = {}
-        table = DiskTable()
-        headers: set[bytes] = set()
+        lines = _Lines(self.layout, self._fields(), stream)
         in_flight = InFlight()
         timed = self.layout.latency is not None
-        started = False
-        fields = self._fields()
-
-        def plain(block: NDArray[np.uint8], at: int) -> tuple[int, int, _Stretch]:
-            nonlocal started
-            if fields is None:
-                return 0, at, (Accesses.none(), {})
-            n, end, rows = plain_lines.parse(fields, table, block, at)
-            started |= n > 0
-            return n, end, (rows, {})
-
-        def any_line(block: TextBlock) -> _Stretch:
-            nonlocal started
-            rows, skipped, started = self._rows(stream, block, disks, headers, started)
-            for name in list(disks)[len(table) :]:
-                table.add(name)
-            return rows, skipped
-
-        for stretches in read_by_turns(stream, plain, any_line):
-            rows = Accesses.joined([r for r, _ in stretches])
+        for stretches in read_by_turns(stream, lines):
+            rows = stretches[0][0] if len(stretches) == 1 else Accesses.joined([r for r, _ in stretches])
             skipped: Counter[str] = Counter()
             for _, counts in stretches:
                 skipped.update(counts)
-            names = tuple(name.decode("utf-8", "replace") for name in disks) or (PurePath(stream.name).name,)
+            names = tuple(n.decode("utf-8", "replace") for n in lines.disks) or (PurePath(stream.name).name,)
             yield AccessBatch(
                 rows.time_ns,
                 rows.op,
@@ -147,24 +127,48 @@ class DelimitedReader(StreamReader):
             length_unit=layout.length_unit,
         )
 
-    def _rows(
-        self, stream: TraceStream, block: TextBlock, disks: dict[bytes, int], headers: set[bytes], started: bool
-    ) -> tuple[Accesses, dict[str, int], bool]:
-        """Accesses of a block, counts of what is none, and whether the rows have begun."""
-        layout = self.layout
+
+class _Lines(LineParser[_Stretch]):
+    """The lines of one stream.
+
+    Attributes:
+        disks: name to number.
+    """
+
+    def __init__(self, layout: DelimitedFormat, fields: Fields | None, stream: TraceStream) -> None:
+        self.disks: dict[bytes, int] = {}
+        self._layout = layout
+        self._fields = fields
+        self._stream = stream
+        self._known = DiskTable()
+        self._headers: set[bytes] = set()
+        self._started = False
+
+    def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, _Stretch]:
+        if self._fields is None:
+            return 0, at, (Accesses.none(), {})
+        n, end, rows = plain_lines.parse(self._fields, self._known, text, at, stop)
+        return n, end, (rows, {})
+
+    def took(self, n_lines: int, gave: _Stretch) -> None:
+        self._started |= n_lines > 0
+
+    def any_line(self, block: TextBlock) -> _Stretch:
+        """Accesses of lines, and counts of what is none."""
+        layout, stream = self._layout, self._stream
         rows: list[tuple[int, int, int, int, int, int]] = []
         skipped: dict[str, int] = {}
         for number, line in enumerate(block.lines, block.first):
             cut_off = block.cut_off and line is block.lines[-1]
             if not layout.row.match(line):
-                if not line.strip() or line in headers:
+                if not line.strip() or line in self._headers:
                     continue
-                if not started and layout.header.match(line):
-                    if len(headers) < _HEADERS_MAX:
-                        headers.add(line)
+                if not self._started and layout.header.match(line):
+                    if len(self._headers) < _HEADERS_MAX:
+                        self._headers.add(line)
                     continue
                 raise bad_line(stream, number, line, f"a row of {layout.title}", cut_off=cut_off)
-            started = True
+            self._started = True
             fields = line.split(layout.separator)
             try:
                 op = fields[layout.op].strip().lower()
@@ -185,22 +189,15 @@ class DelimitedReader(StreamReader):
                 )
             # No device answers in no time: a zero stands for a latency that is not known.
             latency_ns = min(latency_ns, TIME_NS_MAX) or UNKNOWN_LATENCY
-            disk = b"/".join(fields[i].strip() for i in layout.disk)
-            index = disks.setdefault(disk, len(disks)) if layout.disk else 0
+            index = self._disk([fields[i].strip() for i in layout.disk]) if layout.disk else 0
             rows.append((time_ns, OP_READ if op in layout.reads else OP_WRITE, lbn, nbytes, index, latency_ns))
-        columns = np.array(rows, np.int64).reshape(-1, 6).T.copy()
-        return (
-            Accesses(
-                columns[0],
-                columns[1].astype(np.uint8),
-                columns[2],
-                columns[3],
-                columns[4].astype(np.int32),
-                columns[5],
-            ),
-            skipped,
-            started,
-        )
+        return Accesses.of_rows(rows), skipped
+
+    def _disk(self, fields: list[bytes]) -> int:
+        name = b"/".join(fields)
+        number = self.disks.setdefault(name, len(self.disks))
+        self._known.add(fields, number)
+        return number
 
 
 def _unfit(op: bytes, nbytes: int, layout: DelimitedFormat) -> str:

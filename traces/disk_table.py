@@ -1,55 +1,75 @@
 """Numbers of disks by name, for a compiled loop to look up."""
 
-import numpy as np
+from collections.abc import Sequence
 
-from cephfit.traces.delimited_loop import KnownDisks, place_of
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.field_loops import KEY_WORDS, KnownDisks, place_of
 
 _FEWEST_PLACES = 64
+_FEWEST_WORDS = 256
+_WORD_NBYTES = 8
 
 
 class DiskTable:
-    """Names and their numbers, in the order in which they were added.
+    """Names and their numbers.
+
+    A loop may look names up while others are added: what it sees of a name that is just being added is not the
+    name, and it takes it for one that is not known.
 
     Attributes:
-        known: for ``delimited_loop.parse``; another object after every ``add``.
+        known: for the loops; another object after some ``add``.
     """
 
     def __init__(self) -> None:
-        self._names: list[bytes] = []
-        self.known = _empty(_FEWEST_PLACES)
-        self._n_bytes = 0
+        self._keys: list[tuple[NDArray[np.uint64], int]] = []
+        self._seen: set[tuple[bytes, ...]] = set()
+        self._n_words = 0
+        self.known = _empty(_FEWEST_PLACES, _FEWEST_WORDS)
 
-    def __len__(self) -> int:
-        return len(self._names)
+    def add(self, fields: Sequence[bytes], number: int) -> None:
+        """Let a name, given by the fields that make it up, have a number; nothing happens if it has one."""
+        if tuple(fields) in self._seen:
+            return
+        self._seen.add(tuple(fields))
+        key = _key(fields)
+        if len(key) > KEY_WORDS - 2:
+            return  # the loops do not look up such names
+        self._keys.append((key, number))
+        if 2 * len(self._keys) <= len(self.known.number) and self._n_words + len(key) <= len(self.known.words):
+            self._put(key, number)
+            return
+        n_words = sum(len(k) for k, _ in self._keys)
+        self.known, self._n_words = _empty(4 * len(self._keys) + _FEWEST_PLACES, 2 * n_words), 0
+        for old, its_number in self._keys:
+            self._put(old, its_number)
 
-    def add(self, name: bytes) -> None:
-        """Number a name that has none yet."""
-        self._names.append(name)
-        if 2 * len(self._names) > len(self.known.number):
-            self.known = _empty(2 * len(self.known.number))._replace(names=self.known.names)
-            self._n_bytes = 0
-            for number, old in enumerate(self._names):
-                self._put(old, number)
-        else:
-            self._put(name, len(self._names) - 1)
-
-    def _put(self, name: bytes, number: int) -> None:
-        begin, end = self._n_bytes, self._n_bytes + len(name)
-        if end > len(self.known.names):
-            names = np.zeros(2 * end, np.uint8)
-            names[:begin] = self.known.names[:begin]
-            self.known = self.known._replace(names=names)
-        letters = np.frombuffer(name, np.uint8)
-        at = place_of(letters, self.known)
-        self.known.names[begin:end] = letters
-        self.known.number[at], self.known.begin[at], self.known.end[at] = number, begin, end
-        self._n_bytes = end
+    def _put(self, key: NDArray[np.uint64], number: int) -> None:
+        begin, self._n_words = self._n_words, self._n_words + len(key)
+        at = place_of(key, len(key), self.known)
+        self.known.words[begin : self._n_words] = key
+        self.known.begin[at], self.known.end[at] = begin, self._n_words
+        self.known.number[at] = number
 
 
-def _empty(n_places: int) -> KnownDisks:
+def _key(fields: Sequence[bytes]) -> NDArray[np.uint64]:
+    """Words as ``field_loops.disk_numbers`` makes them of the text: a last word that is not full has its bytes at
+    its upper end."""
+    words: list[int] = []
+    for field in fields:
+        words.append(len(field))
+        for begin in range(0, len(field), _WORD_NBYTES):
+            part = field[begin : begin + _WORD_NBYTES]
+            words.append(int.from_bytes(part.rjust(_WORD_NBYTES, b"\0"), "little"))
+    return np.array(words, np.uint64)
+
+
+def _empty(n_places: int, n_words: int) -> KnownDisks:
+    n_places = 1 << (n_places - 1).bit_length()
     return KnownDisks(
         np.full(n_places, -1, np.int64),
         np.zeros(n_places, np.int64),
         np.zeros(n_places, np.int64),
-        np.zeros(1024, np.uint8),
+        np.zeros(n_words, np.uint64),
     )

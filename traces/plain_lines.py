@@ -7,13 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces import delimited_loop as loop
+from cephfit.traces import field_index
 from cephfit.traces.columns import Accesses
 from cephfit.traces.delimited_loop import Fields
 from cephfit.traces.disk_table import DiskTable
+from cephfit.units import LBN_NBYTES
 
 LBN_MAX = 1 << 54
 NBYTES_MAX = 1 << 40
 TIME_NS_MAX = 1 << 62
+_LBN_BITS = LBN_NBYTES.bit_length() - 1
 
 _LINE_NBYTES = 16
 """Room is made for lines of this length; where they are shorter, they are read in two goes."""
@@ -65,32 +68,46 @@ def fields_of(
     """For the loop; ``columns`` are those of time, op, offset, length and latency."""
     n = len(plain.fields)
     m = max(len(plain.reads), len(plain.writes))
-    ops = np.zeros((2, m), np.int64)
+    ops = np.zeros((2, m), np.uint64)
     for row, spellings in zip(ops, (plain.reads, plain.writes), strict=True):
         row[: len(spellings)] = [loop.packed(s) for s in spellings]
+    time, _, offset, length, latency = columns
+    time_max = time_max_ns // time_unit_ns - 1  # below the limit with any fraction
+    meanings = (
+        (time, loop.TIME, (time_origin, time_unit_ns, 0, -time_max, time_max)),
+        (offset, loop.OFFSET, (0, offset_unit, _LBN_BITS, 0, (LBN_MAX * LBN_NBYTES - 1) // offset_unit)),
+        (length, loop.LENGTH, (0, length_unit, 0, 1, (NBYTES_MAX - 1) // length_unit)),
+        (latency, loop.LATENCY, (0, time_unit_ns, 0, 0, time_max)),
+    )
+    kept_as = np.full(n, loop.NOTHING, np.int64)
+    scales = np.tile(np.array([0, 1, 0, 0, np.iinfo(np.int64).max], np.int64), (n, 1))
+    for column, meaning, scale in meanings:
+        if column is not None:
+            kept_as[column % n], scales[column % n] = meaning, scale
+    trims = np.full(n, field_index.TRIMMED if plain.padded and separator else field_index.NOT_TRIMMED, np.int64)
+    trims[-1] = field_index.TRIMMED_AT_END + (field_index.TRIMMED if plain.padded and separator else 0)
     return Fields(
         separator=separator[0] if separator else 0,
-        padded=plain.padded,
+        indented=plain.padded,
         kinds=np.array([f.kind for f in plain.fields], np.int64),
+        trims=trims,
         least_digits=np.array([f.least for f in plain.fields], np.int64),
         most_digits=np.array([f.most for f in plain.fields], np.int64),
-        column=np.array([loop.NO_COLUMN if c is None else c % n for c in columns], np.int64),
+        kept_as=kept_as,
+        scales=scales,
         disk=np.array([c % n for c in disk], np.int64),
         ops=ops,
-        time_unit_ns=time_unit_ns,
-        time_origin=time_origin,
-        offset_unit=offset_unit,
-        length_unit=length_unit,
-        lbn_max=LBN_MAX,
-        nbytes_max=NBYTES_MAX,
-        time_max_ns=time_max_ns,
+        timed=latency is not None,
     )
 
 
-def parse(fields: Fields, disks: DiskTable, block: NDArray[np.uint8], at: int) -> tuple[int, int, Accesses]:
-    """Read plain lines from byte ``at`` on: how many, the first byte after them, the rows."""
-    rows = Accesses.none().with_room((len(block) - at) // _LINE_NBYTES + 1)
+def parse(
+    fields: Fields, disks: DiskTable, text: NDArray[np.uint8], at: int, stop: int
+) -> tuple[int, int, Accesses]:
+    """Read plain lines from byte ``at`` on, up to byte ``stop``: how many, the first byte after them, the rows."""
+    rows = Accesses.none().with_room((stop - at) // _LINE_NBYTES + 1)
     n, end = loop.parse(
-        block, at, fields, disks.known, rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.disk, rows.latency_ns
-    )
+        text, at, stop, fields, disks.known,
+        rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.disk, rows.latency_ns,
+    )  # fmt: skip
     return n, end, rows.cut(0, n)

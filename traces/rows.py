@@ -60,15 +60,7 @@ class Rows:
         return taken
 
     def accesses(self) -> Accesses:
-        columns = np.array(self._rows, np.int64).reshape(-1, 6).T.copy()
-        return Accesses(
-            columns[0],
-            columns[1].astype(np.uint8),
-            columns[2],
-            columns[3],
-            columns[4].astype(np.int32),
-            columns[5],
-        )
+        return Accesses.of_rows(self._rows)
 
 
 def _count(counts: dict[str, int], name: str) -> None:

@@ -11,7 +11,7 @@ from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces import plain_lines
 from cephfit.traces.disk_table import DiskTable
-from cephfit.traces.fast_lines import read_by_turns
+from cephfit.traces.fast_lines import LineParser, read_by_turns
 from cephfit.traces.plain_lines import DIGITS, OP, TEXT, PlainLine
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.stream import TraceStream
@@ -48,26 +48,31 @@ class VscsiCsvReader(StreamReader):
         return bool(_HEADER.match(line) or _ROW.match(line))
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        disks = (PurePath(stream.name).name,)
-        no_names = DiskTable()
-        latest_us = 0
-
-        def plain(block: NDArray[np.uint8], at: int) -> tuple[int, int, AccessBatch]:
-            nonlocal latest_us
-            n, end, rows = plain_lines.parse(_FIELDS, no_names, block, at)
-            if n:
-                latest_us = int(rows.time_ns[-1]) // NS_PER_US
-            return n, end, AccessBatch(rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.disk, disks)
-
-        def any_line(block: TextBlock) -> AccessBatch:
-            nonlocal latest_us
-            batch = _batch(stream, block, disks, latest_us)
-            if len(batch):
-                latest_us = int(batch.time_ns[-1]) // NS_PER_US
-            return batch
-
-        for batches in read_by_turns(stream, plain, any_line):
+        for batches in read_by_turns(stream, _Lines(stream)):
             yield from batches
+
+
+class _Lines(LineParser[AccessBatch]):
+    """The lines of one stream."""
+
+    def __init__(self, stream: TraceStream) -> None:
+        self._stream = stream
+        self._disks = (PurePath(stream.name).name,)
+        self._no_names = DiskTable()
+        self._latest_us = 0
+
+    def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, AccessBatch]:
+        n, end, rows = plain_lines.parse(_FIELDS, self._no_names, text, at, stop)
+        return n, end, AccessBatch(rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.disk, self._disks)
+
+    def took(self, n_lines: int, gave: AccessBatch) -> None:
+        if len(gave):
+            self._latest_us = int(gave.time_ns[-1]) // NS_PER_US
+
+    def any_line(self, block: TextBlock) -> AccessBatch:
+        batch = _batch(self._stream, block, self._disks, self._latest_us)
+        self.took(len(batch), batch)
+        return batch
 
 
 def _batch(stream: TraceStream, block: TextBlock, disks: tuple[str, ...], latest_us: int) -> AccessBatch:

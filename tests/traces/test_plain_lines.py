@@ -1,5 +1,7 @@
 """What the compiled loop reads from text is exactly what the line by line reader reads."""
 
+import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cephfit.errors import InputError
-from cephfit.traces import blkparse_text, delimited
+from cephfit.traces import blkparse_text, delimited, text_buffers
 from cephfit.traces.blkparse_text import BlkparseTextReader
 from cephfit.traces.block_layer import BlockEvents
 from cephfit.traces.delimited import DelimitedFormat, DelimitedReader
 from cephfit.traces.delimited_formats import FORMATS
+from cephfit.traces.stream import TraceStream
 
 PLAIN = [f for f in FORMATS if f.plain is not None]
 
@@ -85,13 +88,13 @@ def test_both_ways_read_the_same(layout: DelimitedFormat, data: st.DataObject, t
 def test_the_usual_line_is_plain(layout: DelimitedFormat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the loop would be of no use: only what names a new disk is looked at by Python."""
     looked_at = []
-    slow = DelimitedReader._rows
+    slow = delimited._Lines.any_line
 
-    def counted(reader: DelimitedReader, stream: Any, block: Any, *more: Any) -> Any:
+    def counted(lines: delimited._Lines, block: Any) -> Any:
         looked_at.extend(block.lines)
-        return slow(reader, stream, block, *more)
+        return slow(lines, block)
 
-    monkeypatch.setattr(DelimitedReader, "_rows", counted)
+    monkeypatch.setattr(delimited._Lines, "any_line", counted)
     read((EXAMPLES[layout.name] + b"\n") * 1000, layout, tmp_path / "trace")
     assert len(looked_at) == (2 if layout.disk else 0)
 
@@ -103,6 +106,27 @@ def test_thousands_of_disks_keep_their_numbers(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delimited.DelimitedReader, "_fields", lambda _: None)
         assert plainly == read(text, layout, tmp_path / "trace")
+
+
+@pytest.mark.parametrize("n_cores", [1, 2])
+@pytest.mark.parametrize("layout", PLAIN, ids=lambda f: f.name)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_blocks_do_not_matter(layout: DelimitedFormat, n_cores: int, data: st.DataObject, tmp_path: Path) -> None:
+    """Read in one block, or in many by threads that read ahead: the same rows, or the same error."""
+    example = EXAMPLES[layout.name]
+    found = data.draw(st.lists(st.one_of(st.just(example), lines(example)), min_size=20, max_size=60))
+    text = b"\n".join([example] * 20 + found)
+    whole = read(text, layout, tmp_path / "trace")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_buffers, "BLOCK_NBYTES", 300)
+        patch.setattr(os, "sched_getaffinity", lambda _: range(n_cores))
+        in_blocks = read(text, layout, tmp_path / "trace")
+    if isinstance(whole, str) or isinstance(in_blocks, str):
+        assert whole == in_blocks
+        return
+    assert whole[0] == in_blocks[0]
+    assert sum(map(Counter, whole[1]), Counter()) == sum(map(Counter, in_blocks[1]), Counter())
 
 
 BLKPARSE = [
@@ -143,11 +167,13 @@ def test_blkparse_both_ways(data: st.DataObject, tmp_path: Path) -> None:
     path.write_bytes(b"\n".join(found) + data.draw(st.sampled_from([b"\n", b""])))
     plainly = read_blkparse(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blkparse_text, "_plain_events", lambda block, at, action: (0, at, NO_EVENTS))
+        patch.setattr(blkparse_text, "_plain_events", lambda text, at, stop, action: (0, at, NO_EVENTS))
         assert plainly == read_blkparse(path)
 
 
-def test_usual_lines_of_blkparse_are_plain() -> None:
-    text = np.frombuffer(b"".join(line + b"\n" for line in BLKPARSE), np.uint8)
-    n_lines, end, _ = blkparse_text._plain_events(text, 0, ord("Q"))
-    assert (n_lines, end) == (len(BLKPARSE), len(text))
+def test_usual_lines_of_blkparse_are_plain(tmp_path: Path) -> None:
+    (tmp_path / "trace").write_bytes(b"".join(line + b"\n" for line in BLKPARSE))
+    with TraceStream(tmp_path / "trace") as stream:
+        (lines,) = text_buffers.TextBuffers(stream).blocks()
+    n_lines, end, _ = blkparse_text._plain_events(lines.text, lines.begin, lines.end, ord("Q"))
+    assert (n_lines, end) == (len(BLKPARSE), lines.end)
