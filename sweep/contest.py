@@ -16,7 +16,7 @@ from cephfit.profile import Profile
 from cephfit.sweep.goal import Goal
 from cephfit.sweep.stopping import Decide, Stopping
 
-FUTILE = 0.05
+FUTILE = 0.02
 """A configuration is given up when all repeats would find it ahead with less than this probability."""
 _RATIOS_COMPARE = ("time",)
 """Models in which the ratio of two configurations does not depend on the default: T_Y / T_X for any X and Y."""
