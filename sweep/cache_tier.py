@@ -11,17 +11,19 @@ _UNSAFE_MODES = ("readonly",)
 """Ceph wants to be told twice: what is written to the base makes copies in the cache stale."""
 
 
-def put_tier(admin: CephAdmin, *, base: str, cache: str, mode: str) -> None:
-    """Make ``cache`` the tier of ``base`` in a mode, clients sent to it. Safe to call again at any point.
-
-    The cache's own values (hit sets, targets) must be set before.
+def add_tier(admin: CephAdmin, *, base: str, cache: str) -> None:
+    """Make ``cache`` a tier of ``base`` that nobody uses yet: only then it takes a tier's values.
 
     Raises:
         RefusedError: the cluster refuses, or no longer knows cache tiers.
     """
-    pools = _pools(admin)
-    if pools[cache]["tier_of"] < 0:
+    if _pools(admin)[cache]["tier_of"] < 0:
         admin.command("osd tier add", pool=base, tierpool=cache)
+
+
+def use_tier(admin: CephAdmin, *, base: str, cache: str, mode: str) -> None:
+    """Put a tier to work in a mode and send clients to it. Safe to call again at any point."""
+    pools = _pools(admin)
     if pools[cache]["cache_mode"] != mode:
         sure = {"yes_i_really_mean_it": True} if mode in _UNSAFE_MODES else {}
         admin.command("osd tier cache-mode", pool=cache, mode=mode, **sure)
@@ -48,7 +50,7 @@ def take_apart(admin: CephAdmin, name: str) -> None:
 
 
 def tier_faults(admin: CephAdmin, *, base: str, cache: str, mode: str) -> list[str]:
-    """One sentence for each thing that is not as ``put_tier`` made it."""
+    """One sentence for each thing that is not as ``add_tier`` and ``use_tier`` made it."""
     pools = _pools(admin)
     if cache not in pools or base not in pools:
         return [f"pool {cache} or {base} is not there"]

@@ -1,7 +1,7 @@
 """What a pool's declaration comes to: the pools to be made, in order, each with its place and values. Pure."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from cephfit.errors import InputError
@@ -11,6 +11,8 @@ from cephfit.sweep.yaml_lines import nearest
 from cephfit.units import parse_nbytes
 
 RULE_PREFIX = "cephfit-"
+_HIT_SETS = {"hit_set_type": "bloom", "hit_set_count": "4", "hit_set_period": "1200"}
+"""What ``osd tier add-cache`` gives (options osd_tier_default_cache_hit_set_*); ``osd tier add`` gives none."""
 
 
 class Role(StrEnum):
@@ -35,7 +37,8 @@ class PoolPlan:
         placement: where it lies; None if ``crush_rule`` or the cluster's default says it.
         erasure: the erasure code profile; empty for a replicated pool.
         mode: of a cache tier; empty for others.
-        said: keys of the declaration that this pool's values came from: value's key to declaration's key.
+        rule: name of the CRUSH rule that its placement gets; empty without one.
+        said: keys of the declaration that this pool's values came from: declaration's key to value's key.
     """
 
     name: str
@@ -44,6 +47,7 @@ class PoolPlan:
     placement: Placement | None = None
     erasure: Mapping[str, str] = field(default_factory=dict)
     mode: str = ""
+    rule: str = ""
     said: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -64,8 +68,23 @@ def cache_pool_of(name: str) -> str:
     return f"{name}-cache"
 
 
+def shared_rule(pool: str, placement: Placement) -> str:
+    """One rule for all pools that lie alike: the fewest changes of the map over a sweep."""
+    return f"{RULE_PREFIX}{placement.digest}"
+
+
+def own_rule(pool: str, placement: Placement) -> str:
+    """A rule that has its pool's name, as people who look at a cluster expect."""
+    return pool
+
+
 def plan_pools(
-    name: str, settings: Mapping[str, str], defaults: Mapping[str, str], *, where: str = ""
+    name: str,
+    settings: Mapping[str, str],
+    defaults: Mapping[str, str],
+    *,
+    rule_of: Callable[[str, Placement], str] = shared_rule,
+    where: str = "",
 ) -> tuple[PoolPlan, ...]:
     """The pools that settings come to, in the order in which they are made.
 
@@ -73,6 +92,7 @@ def plan_pools(
         name: of the pool that holds the images.
         settings: key to value as Ceph writes it; keys of ``pool_keys.POOL_KEYS`` without ``use``.
         defaults: of the cluster, for what the settings leave out.
+        rule_of: names the rule of a pool and its placement.
         where: for messages.
 
     Raises:
@@ -105,13 +125,7 @@ def plan_pools(
         plans.append(PoolPlan(name, Role.BASE, values, placement, said={k: k for k in plain}))
     if cache:
         plans.append(_cache_plan(name, {**cache, **shared}, defaults, where))
-    return tuple(plans)
-
-
-def rule_name(plan: PoolPlan) -> str:
-    """Name of the rule that a plan's placement gets: pools that lie alike share it."""
-    assert plan.placement is not None
-    return f"{RULE_PREFIX}{plan.placement.digest}"
+    return tuple(p if p.placement is None else replace(p, rule=rule_of(p.name, p.placement)) for p in plans)
 
 
 def _require_code(erasure: Mapping[str, str], plain: Mapping[str, str], where: str) -> None:
@@ -139,7 +153,7 @@ def _metadata_plan(
         beside = {k: v for k, v in own.items() if k.startswith(("devices.", "failure_domain", f"{CLASSES}."))}
         placement = placement_of(beside, where=where) or Placement()
     values = {"size": str(int(erasure["m"]) + 1), **_with_defaults(plain, defaults, placement)}
-    return PoolPlan(name, Role.BASE, values, placement, said={k: f"metadata.{k}" for k in plain})
+    return PoolPlan(name, Role.BASE, values, placement, said={f"metadata.{k}": k for k in plain})
 
 
 def _cache_plan(name: str, cache: Mapping[str, str], defaults: Mapping[str, str], where: str) -> PoolPlan:
@@ -151,20 +165,20 @@ def _cache_plan(name: str, cache: Mapping[str, str], defaults: Mapping[str, str]
         raise InputError(
             "the cache tier does not say where it lies",
             where=where,
-            remedy="add `devices: {class: ssd}` or a `crush_rule` to it; on the pool's own devices it is of no use",
+            remedy="add `devices: {class: ssd}` or a `crush_rule`; on the pool's own devices it is of no use",
         )
     if not {"target_max_bytes", "target_max_objects"} & set(cache):
         raise InputError(
-            "a cache tier without target_max_bytes or target_max_objects never empties itself and fills its devices",
+            "a cache tier without target_max_bytes or target_max_objects fills its devices and stops",
             where=where,
             remedy="add `target_max_bytes: 10G` or so to it",
         )
     plain = {k: v for k, v in cache.items() if k in PLAIN_KEYS}
     # Without hit sets nothing is ever promoted by recency, and the cluster's health warns.
-    tier = {"hit_set_type": "bloom", **{k: v for k, v in cache.items() if k in TIER_KEYS}}
+    tier = {**_HIT_SETS, **{k: v for k, v in cache.items() if k in TIER_KEYS}}
     if "target_max_bytes" in tier:
         tier["target_max_bytes"] = str(parse_nbytes(tier["target_max_bytes"], where=where))
-    said = {k: f"cache.{k}" for k in (*plain, *tier) if k in cache}
+    said = {f"cache.{k}": k for k in (*plain, *tier) if k in cache}
     values = {**_with_defaults(plain, defaults, placement), **tier}
     return PoolPlan(cache_pool_of(name), Role.CACHE, values, placement, mode=mode, said=said)
 

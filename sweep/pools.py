@@ -1,39 +1,32 @@
 """Pools of the tool's own: one for each distinct set of pool settings, made, read back and deleted."""
 
-import errno
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cephfit.configuration import Configuration, Partition, Setting, Value
-from cephfit.errors import ClusterError
+from cephfit.errors import CephfitError, ClusterError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
+from cephfit.sweep.cache_tier import add_tier, take_apart, use_tier
+from cephfit.sweep.crush.change import CrushChanges, FaultyMapError, Wish
+from cephfit.sweep.erasure import ensure_profile, remove_profile
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.option_value import as_ceph_writes, same_value
+from cephfit.sweep.pool_keys import VALUE_TYPES
+from cephfit.sweep.pool_plan import PoolPlan, Role, cache_pool_of, data_pool_of, plan_pools
+from cephfit.sweep.pool_readback import pool_value, read_back_pools
 
 _POOL = "pool"
 POOL_PREFIX = "cephfit-"
-_VALUE_TYPES = {
-    "compression_max_blob_size": "size",
-    "compression_min_blob_size": "size",
-    "csum_min_block": "size",
-    "csum_max_block": "size",
-    "compression_required_ratio": "float",
-    "read_ratio": "int",
-    "write_fadvise_dontneed": "bool",
-    "fast_read": "bool",
-    "size": "int",
-    "min_size": "int",
-    "pg_num": "int",
-    "pgp_num": "int",
-}
 _PLACING_KEYS = ("size", "pg_num", "pgp_num", "crush_rule")
 """Changing one of these puts PGs in other places."""
 _WAIT_SECONDS = 30.0
 """PGs of an empty pool find their places within 2 s on a lab."""
+_SILENCE_SECONDS = 10.0
+"""OSDs report a PG that changed to the manager every 5 s (mgr_stats_period)."""
 
 
 class UnplacedPoolError(ClusterError):
@@ -54,6 +47,12 @@ def pool_name(configuration: Configuration) -> str:
     return POOL_PREFIX + hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
+def data_pool_name(configuration: Configuration) -> str | None:
+    """The pool of the images' data where that is not the pool of the images; None otherwise."""
+    is_coded = any(s.key.startswith("erasure.") for s in pool_settings(configuration))
+    return data_pool_of(pool_name(configuration)) if is_coded else None
+
+
 class Pools:
     """Makes pools; every one it makes is in the journal before it exists.
 
@@ -68,33 +67,96 @@ class Pools:
         self._admin = admin
         self._journal = journal
         self._defaults = {key: as_ceph_writes(value) for key, value in defaults.items()}
+        self.places = CrushChanges(admin, journal)
+
+    def plans(self, configuration: Configuration) -> tuple[PoolPlan, ...]:
+        """The pools that a configuration comes to.
+
+        Raises:
+            InputError: its pool settings contradict each other.
+        """
+        said = {s.key: as_ceph_writes(s.value) for s in pool_settings(configuration)}
+        where = f"configuration {configuration.name}"
+        return plan_pools(pool_name(configuration), said, self._defaults, where=where)
+
+    def why_not(self, configuration: Configuration) -> tuple[str, ...]:
+        """Why this cluster cannot place a configuration's pools, found offline; changes nothing."""
+        try:
+            wishes = self.wishes(self.plans(configuration), where=f"configuration {configuration.name}")
+            return self.places.propose(wishes).faults if wishes else ()
+        except CephfitError as error:
+            return (f"{error.what}{f' ({error.remedy})' if error.remedy else ''}",)
 
     def ensure(self, configuration: Configuration) -> str:
-        """The configuration's pool, made and set, its PGs in their places; finishes a half-made one.
+        """The configuration's pools, made and set, their PGs in place; finishes half-made ones.
+
+        Returns:
+            The pool for the images.
 
         Raises:
             RefusedError: the cluster refuses a setting.
-        UnplacedPoolError: the PGs find no places.
-        ClusterError: a pool of this name exists that is not ours.
+            UnplacedPoolError: the PGs find no places.
+            ClusterError: a pool of such a name exists that is not ours.
         """
-        name = pool_name(configuration)
-        chosen = {s.key: as_ceph_writes(s.value) for s in pool_settings(configuration)}
-        wanted = {**self._defaults, **chosen}
+        self.make(self.plans(configuration), where=f"configuration {configuration.name}")
+        return pool_name(configuration)
+
+    def make(self, plans: Sequence[PoolPlan], *, where: str) -> None:
+        """Make pools as planned; those of one call belong together. Raises as ``ensure``."""
+        try:
+            if wishes := self.wishes(plans, where=where):
+                self.places.ensure(wishes)
+        except FaultyMapError as faulty:
+            raise UnplacedPoolError(faulty.what, where=faulty.where, remedy=faulty.remedy) from None
+        below = ""
+        for plan in plans:
+            self._ensure_one(plan, below)
+            below = plan.name if plan.role is not Role.CACHE else below
+
+    def wishes(self, plans: Sequence[PoolPlan], *, where: str) -> list[Wish]:
+        """The CRUSH rules that plans need."""
+        ids = {pool["poolname"]: pool["poolnum"] for pool in self._admin.command("osd lspools")}
+        return [
+            Wish(p.rule, p.placement, p.size, int(p.values.get("pg_num", 0)), ids.get(p.name), where)
+            for p in plans
+            if p.placement is not None
+        ]
+
+    def _ensure_one(self, plan: PoolPlan, below: str) -> None:
+        name = plan.name
+        placed_at = self._epoch() + 1
         is_new = name not in self.existing()
         if is_new:
             self._journal.note(_POOL, name, None)
-            self._create(name, wanted)
+            if plan.erasure:
+                ensure_profile(self._admin, self._journal, name, plan.erasure, plan.placement)
+            self._create(plan)
         elif self._journal.get(_POOL, name) is None:
             raise ClusterError(
                 "a pool of this name exists and is not in the journal, so it is not this tool's to use",
                 where=f"pool {name}",
                 remedy="rename or delete it",
             )
-        self._admin.command("osd pool application enable", pool=name, app="rbd")
-        changed = [key for key, value in wanted.items() if self._set(name, key, value)]
-        if is_new or not {*_PLACING_KEYS}.isdisjoint(changed):
-            self._await_placed(name, self._admin.command("osd dump")["epoch"])
-        return name
+        values = dict(plan.values)
+        if plan.rule:
+            values["crush_rule"] = plan.rule
+        if plan.erasure:
+            values["allow_ec_overwrites"] = "true"  # RBD writes in place
+        is_moved = False
+        for key in _PLACING_KEYS:
+            epoch = self._epoch()
+            if key in values and self._set(name, key, values.pop(key)):
+                is_moved, placed_at = True, epoch + 1
+        if plan.role is Role.CACHE:
+            add_tier(self._admin, base=below, cache=name)
+        else:
+            self._admin.command("osd pool application enable", pool=name, app="rbd")
+        for key, value in values.items():
+            self._set(name, key, value)
+        if is_new or is_moved:
+            self._await_placed(name, placed_at)
+        if plan.role is Role.CACHE:
+            use_tier(self._admin, base=below, cache=name, mode=plan.mode)
 
     def existing(self) -> tuple[str, ...]:
         return tuple(p["poolname"] for p in self._admin.command("osd lspools"))
@@ -105,21 +167,26 @@ class Pools:
 
     def read_back(self, configuration: Configuration) -> tuple[dict[str, dict[str, Any]], list[str]]:
         """Setting as text to pool to value, and one sentence per setting that did not take effect."""
-        name = pool_name(configuration)
-        values: dict[str, dict[str, Any]] = {}
-        mismatches = []
-        for setting in pool_settings(configuration):
-            got = self._get(name, setting.key)
-            values[str(setting)] = {name: got}
-            if got is None or not same_value(_VALUE_TYPES.get(setting.key, "str"), setting.value, got):
-                mismatches.append(f"pool {name} has {setting.key} = {got}, not {setting.value}")
-        return values, mismatches
+        plans = self.plans(configuration)
+        wishes = self.wishes(plans, where=f"configuration {configuration.name}")
+        allowed = {w.rule: self.places.osds_for(w) for w in wishes}
+        return read_back_pools(self._admin, plans, pool_settings(configuration), allowed)
 
     def delete(self, name: str) -> None:
-        """Delete a pool of the journal; the monitors must allow it (``mon_allow_pool_delete``)."""
-        if name in self.existing():
-            self._admin.command("osd pool rm", pool=name, pool2=name, yes_i_really_really_mean_it=True)
-        self._journal.forget(_POOL, name)
+        """Delete a pool of the journal and those that belong to it; the monitors must allow it
+        (``mon_allow_pool_delete``)."""
+        for one in (cache_pool_of(name), name, data_pool_of(name)):
+            if self._journal.get(_POOL, one) is None:
+                continue
+            if one in self.existing():
+                take_apart(self._admin, one)
+                self._admin.command("osd pool rm", pool=one, pool2=one, yes_i_really_really_mean_it=True)
+            remove_profile(self._admin, self._journal, one)
+            self._journal.forget(_POOL, one)
+
+    def restore_places(self) -> None:
+        """The CRUSH map as it was before any of this; after the pools are deleted. Safe to call twice."""
+        self.places.restore()
 
     def await_counted(self) -> None:
         """Until the manager's PG count is that of the pools there are; it hears of deleted ones a little later."""
@@ -131,32 +198,46 @@ class Pools:
             time.sleep(0.1)
 
     def max_avail_nbytes(self, name: str) -> int | None:
-        """Bytes that clients can still write into the pool, as Ceph reckons; None while it does not know."""
+        """Bytes that clients can still write into the images of a pool, as Ceph reckons; None while it does not
+        know."""
+        holding = self._holding(name)
         for pool in self._admin.command("df")["pools"]:
-            if pool["name"] == name:
+            if pool["name"] == holding:
                 return int(pool["stats"]["max_avail"]) or None
         return None
 
-    def copies(self, name: str) -> int:
-        """How many copies of each object the pool keeps."""
-        return int(self._admin.command("osd pool get", pool=name, var="size")["size"])
+    def copies(self, name: str) -> float:
+        """Bytes that lie on disks for each byte of an image: copies, or (k + m) / k."""
+        holding = self._holding(name)
+        pool = self._dumped(holding)
+        if not pool.get("erasure_code_profile"):
+            return float(pool["size"])
+        profile = self._admin.command("osd erasure-code-profile get", name=pool["erasure_code_profile"])
+        return int(pool["size"]) / int(profile["k"])
 
-    def _create(self, name: str, wanted: Mapping[str, str]) -> None:
-        arguments: dict[str, Any] = {"pool": name}
+    def _holding(self, name: str) -> str:
+        """Where the data of a pool's images lies."""
+        return data_pool_of(name) if data_pool_of(name) in self.existing() else name
+
+    def _create(self, plan: PoolPlan) -> None:
+        arguments: dict[str, Any] = {"pool": plan.name}
+        wanted = plan.values
         if "pg_num" in wanted:
             arguments["pg_num"] = int(wanted["pg_num"])
         if "pgp_num" in wanted or "pg_num" in wanted:
             arguments["pgp_num"] = int(wanted.get("pgp_num", wanted.get("pg_num", "0")))
-        arguments["pool_type"] = "replicated"
-        if "crush_rule" in wanted:
-            arguments["rule"] = wanted["crush_rule"]
+        arguments["pool_type"] = "erasure" if plan.erasure else "replicated"
+        if plan.erasure:
+            arguments["erasure_code_profile"] = plan.name
+        if rule := plan.rule or wanted.get("crush_rule"):
+            arguments["rule"] = rule
         # A PG count that the autoscaler changes in the middle would make every sample after it invalid.
         self._admin.command("osd pool create", **arguments, autoscale_mode="off")
 
     def _set(self, name: str, key: str, value: str) -> bool:
         """Whether it had to be changed."""
-        got = self._get(name, key)
-        if got is not None and same_value(_VALUE_TYPES.get(key, "str"), value, got):
+        got = pool_value(self._admin, name, key)
+        if got is not None and same_value(VALUE_TYPES.get(key, "str"), value, got):
             return False
         arguments: dict[str, Any] = {"pool": name, "var": key, "val": value}
         if key == "size" and value == "1":
@@ -164,25 +245,24 @@ class Pools:
         self._admin.command("osd pool set", **arguments)
         return True
 
-    def _get(self, name: str, key: str) -> Any:
-        try:
-            said = self._admin.command("osd pool get", pool=name, var=key)
-        except RefusedError as error:
-            if error.code == errno.ENOENT:  # the answer for a value that was never set on an existing pool
-                return None
-            raise
-        return said.get(key) if isinstance(said, dict) else None
-
     def _await_placed(self, name: str, epoch: int) -> None:
-        """Until every PG has reported since ``epoch`` and is active+clean; older reports tell of older places."""
-        deadline = time.monotonic() + _WAIT_SECONDS
-        while (why := self._unplaced(name, epoch)) and time.monotonic() < deadline:
+        """Until every PG is active+clean by a report since ``epoch``; older reports tell of older places.
+
+        Args:
+            name: of the pool.
+            epoch: of the map that moved the PGs. One that it did not move makes no report: after a while silence
+                counts as that.
+        """
+        started = time.monotonic()
+        while (why := self._unplaced(name, epoch)) and time.monotonic() < started + _WAIT_SECONDS:
+            if time.monotonic() > started + _SILENCE_SECONDS:
+                epoch = 0
             time.sleep(0.1)
         if why:
             raise UnplacedPoolError(f"after {_WAIT_SECONDS:.0f} s {why}", where=f"pool {name}")
 
     def _unplaced(self, name: str, epoch: int) -> str:
-        pool = next(p for p in self._admin.command("osd dump")["pools"] if p["pool_name"] == name)
+        pool = self._dumped(name)
         target = pool.get("pg_num_target", pool["pg_num"])
         try:
             pgs = self._admin.command("pg ls-by-pool", poolstr=name)["pg_stats"]
@@ -190,9 +270,15 @@ class Pools:
             return error.what
         if len(pgs) != target or pool["pg_placement_num"] != pool.get("pg_placement_num_target", target):
             return f"it has {len(pgs)} of {target} PGs"
-        # A PG that changed its place reports from the new map at once; the epoch may be younger than that map.
         counts = Counter(pg["state"] for pg in pgs if pg["state"] != "active+clean")
-        silent = sum(int(pg["reported_epoch"]) < min(epoch, int(pool["last_change"])) for pg in pgs)
+        silent = sum(int(pg["reported_epoch"]) < epoch for pg in pgs)
         if silent:
             return f"{silent} PGs have not reported"
         return ", ".join(f"{count} PGs are {state}" for state, count in counts.items())
+
+    def _epoch(self) -> int:
+        return int(self._admin.command("osd dump")["epoch"])
+
+    def _dumped(self, name: str) -> dict[str, Any]:
+        pool: dict[str, Any] = next(p for p in self._admin.command("osd dump")["pools"] if p["pool_name"] == name)
+        return pool

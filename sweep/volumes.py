@@ -12,6 +12,7 @@ from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError, InputError
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.option_value import as_ceph_writes
+from cephfit.sweep.pools import data_pool_name
 from cephfit.units import format_nbytes, parse_nbytes
 
 _FILLED = "cephfit.filled"
@@ -24,6 +25,8 @@ _FEATURES = {
     "deep-flatten": rbd.RBD_FEATURE_DEEP_FLATTEN,
     "journaling": rbd.RBD_FEATURE_JOURNALING,
 }
+_IMPLIED = rbd.RBD_FEATURE_STRIPINGV2 | rbd.RBD_FEATURE_DATA_POOL
+"""Features that follow from other settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +133,14 @@ class Volumes:
                     "stripe_count": image.stripe_count(),
                     "features": image.features(),
                 }
+                data_pool = self._pool_named(image.data_pool_id())
+            wanted = data_pool_name(configuration)
+            if wanted is not None and wanted != data_pool:
+                mismatches.append(f"the data of image {volume} lies in pool {data_pool}, not {wanted}")
             for setting in image_settings(configuration):
                 got = found[setting.key]
                 if setting.key == "features":
-                    is_same = got & ~rbd.RBD_FEATURE_STRIPINGV2 == _feature_bits(str(setting.value))
+                    is_same = got & ~_IMPLIED == _feature_bits(str(setting.value))
                     got = ",".join(n for n, bit in _FEATURES.items() if got & bit)
                 else:
                     is_same = got == parse_nbytes(as_ceph_writes(setting.value))
@@ -141,6 +148,10 @@ class Volumes:
                 if not is_same:
                     mismatches.append(f"image {volume} has {setting.key} = {got}, not {setting.value}")
         return values, mismatches
+
+    def _pool_named(self, number: int) -> str:
+        name: str = self._admin.cluster.pool_reverse_lookup(number)
+        return name
 
     @contextmanager
     def _pool(self, name: str) -> Iterator[Any]:
@@ -166,6 +177,8 @@ def _refusals(volume: Volume) -> Iterator[None]:
 
 def _creation_options(configuration: Configuration) -> Mapping[str, Any]:
     options: dict[str, Any] = {}
+    if (data_pool := data_pool_name(configuration)) is not None:
+        options["data_pool"] = data_pool
     for setting in image_settings(configuration):
         where = f"configuration {configuration.name}, {setting.key}"
         if setting.key == "features":

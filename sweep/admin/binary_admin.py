@@ -30,7 +30,12 @@ class BinaryAdmin:
     """
 
     def __init__(
-        self, conf: Path, *, client_id: str = "admin", timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+        self,
+        conf: Path,
+        *,
+        client_id: str = "admin",
+        keyring: Path | None = None,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> None:
         program = shutil.which("ceph")
         if program is None:
@@ -41,6 +46,7 @@ class BinaryAdmin:
         self._where = f"cluster of {conf}"
         self._timeout_seconds = float(seconds)
         self._start = [program, "--conf", str(conf), "--id", client_id]
+        self._start += ["--keyring", str(keyring)] if keyring else []
         self._start += ["--format", "json", "--connect-timeout", str(seconds)]
         self._closed = False
 
@@ -87,13 +93,16 @@ class BinaryAdmin:
 
 def _spell(arguments: dict[str, Any]) -> list[str]:
     """Arguments as the program takes them; a true one is a bare flag."""
-    positional = not _GLOBAL_WORDS.isdisjoint(arguments)
+    lists = any(isinstance(value, list) for value in arguments.values())
+    positional = lists or not _GLOBAL_WORDS.isdisjoint(arguments)
     words = []
     for name, value in arguments.items():
         if value is True:
             words.append("--" + name.replace("_", "-"))
         elif value is False:
             continue
+        elif isinstance(value, list) and positional:
+            words += map(str, value)
         elif positional:
             words.append(str(value))
         else:

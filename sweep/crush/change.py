@@ -2,19 +2,15 @@
 
 import base64
 import errno
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from cephfit.errors import ClusterError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.crush import map_text, programs
 from cephfit.sweep.crush.live_map import LiveMap
-from cephfit.sweep.crush.parts import Parts, render_parts
-from cephfit.sweep.crush.placement import Placement
-from cephfit.sweep.crush.trial import Movement, RuleTrial, differences, movement, try_parts
+from cephfit.sweep.crush.parts import render_parts
+from cephfit.sweep.crush.proposal import Proposal, Wish, propose, without_rule
 from cephfit.sweep.journal import Journal
 
 _ORIGINAL = "crush original"
@@ -22,64 +18,6 @@ _INJECTED = "crush injected"
 _PART = "crush part"
 _OTHERS = "crush changed by others"
 _MAP = "map"
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """One rule that a cluster shall have.
-
-    Attributes:
-        rule: its name.
-        placement: where it shall put data.
-        size: copies or chunks that it shall find places for.
-        pg_num: of the pool that will use it; 0 if that is not known.
-        pool: number of that pool if it exists.
-        where: for messages.
-    """
-
-    rule: str
-    placement: Placement
-    size: int
-    pg_num: int = 0
-    pool: int | None = None
-    where: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A changed map, tried but not injected.
-
-    Attributes:
-        before: the cluster's.
-        after: with the parts.
-        parts: of each wish whose rule is not there yet.
-        trials: of each wish, in order.
-        moved: data of the pools there are that the new map would move; none, unless something is wrong.
-        faults: why it must not be injected.
-        warnings: sentences for the person.
-    """
-
-    before: LiveMap
-    after: LiveMap
-    parts: tuple[Parts, ...]
-    trials: tuple[RuleTrial, ...]
-    moved: Movement
-    faults: tuple[str, ...]
-    warnings: tuple[str, ...]
-
-    @property
-    def added(self) -> tuple[str, ...]:
-        """The lines that the map's text gets."""
-        return tuple(map_text.added_lines(self.before.text, self.after.text) or ())
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "added_lines": list(self.added),
-            "rules": [trial.as_json() for trial in self.trials],
-            "moved_by_the_map": self.moved.as_json(),
-            "faults": list(self.faults),
-            "warnings": list(self.warnings),
-        }
 
 
 class FaultyMapError(ClusterError):
@@ -109,15 +47,18 @@ class CrushChanges:
             InputError: a wish that this map cannot have at all.
             MapRefusedError: the live map does not survive crushtool.
         """
-        return _Study(self._admin, self.live()).propose(wishes)
+        return propose(self._admin, self.live(), wishes)
 
-    def ensure(self, wishes: Sequence[Wish]) -> Proposal:
-        """The cluster's map has what the wishes need when this returns; nothing is injected if it has already.
+    def ensure(self, wishes: Sequence[Wish]) -> Proposal | None:
+        """The cluster's map has what the wishes need when this returns; None if we made it all before.
 
         Raises:
             FaultyMapError: what was tried offline was bad.
             ClusterError: somebody else changes the map at the same time.
         """
+        rules = set(self._admin.command("osd crush rule ls"))
+        if all(w.rule in rules and self._journal.get(_PART, f"rule {w.rule}") for w in wishes):
+            return None
         version = self._version()
         proposal = self.propose(wishes)
         if proposal.faults:
@@ -129,6 +70,11 @@ class CrushChanges:
         if proposal.parts:
             self._inject(proposal, version)
         return proposal
+
+    def osds_for(self, wish: Wish) -> tuple[Mapping[int, int], ...]:
+        """OSDs that a wish's rule may use, with weights; the primaries' first where they lie apart."""
+        live = without_rule(self.live(), wish.rule)
+        return render_parts(live, wish.placement, wish.rule, where=wish.where).osds
 
     def restore(self) -> None:
         """The map as it was before; only our parts are taken out where somebody else changed it meanwhile.
@@ -212,93 +158,5 @@ class CrushChanges:
             raise ClusterError(
                 f"pool {', '.join(users)} uses a CRUSH rule that cephfit made",
                 where="CRUSH map",
-                remedy="move it to another rule (`ceph osd pool set POOL crush_rule RULE`) or delete it; then again",
+                remedy="delete it, or `ceph osd pool set POOL crush_rule RULE` with another rule; then again",
             )
-
-
-class _Study:
-    """Builds a changed map step by step and judges it."""
-
-    def __init__(self, admin: CephAdmin, live: LiveMap) -> None:
-        self._admin = admin
-        self._live = live
-
-    def propose(self, wishes: Sequence[Wish]) -> Proposal:
-        changed, made, all_parts = self._live, [], []
-        for wish in wishes:
-            parts = render_parts(
-                self._without_rule(changed, wish.rule), wish.placement, wish.rule, where=wish.where
-            )
-            all_parts.append(parts)
-            if wish.rule not in changed.rules:
-                changed = appended(changed, parts)
-                made.append(parts)
-        faults = list(differences(self._live, changed)) if made else []
-        trials = []
-        next_pool = self._next_pool
-        for wish, parts in zip(wishes, all_parts, strict=True):
-            trial = try_parts(
-                changed,
-                parts,
-                size=wish.size,
-                failure_domain=wish.placement.failure_domain,
-                pool=wish.pool if wish.pool is not None else next_pool,
-                pg_num=wish.pg_num,
-                in_weights=self._in_weights,
-            )
-            next_pool += wish.pool is None
-            trials.append(trial)
-            faults += trial.faults(wish.placement.failure_domain)
-        warnings = [w for parts in made for w in parts.warnings] + [w for t in trials for w in t.warnings()]
-        moved = Movement(0, 0, 0)
-        if made:
-            moved = self._moved(changed)
-            if moved.n_pgs:
-                faults.append(f"the new map would move data of pools that are there: {moved}")
-            if changed.needs != self._live.needs:
-                warnings.append(
-                    f"clients older than {changed.needs} will not understand the map any more; it needs "
-                    f"{self._live.needs or 'less'} now"
-                )
-        return Proposal(
-            self._live, changed, tuple(made), tuple(trials), moved, tuple(faults), tuple(dict.fromkeys(warnings))
-        )
-
-    @staticmethod
-    def _without_rule(live: LiveMap, rule: str) -> LiveMap:
-        """A map in which the parts can be rendered (for their OSDs) although they are there already."""
-        if rule not in live.rules:
-            return live
-        names = [rule, *(b for b in live.buckets if b.startswith(f"{rule}-"))]
-        return LiveMap.from_text(map_text.without(map_text.exact(live.text, live.document), names))
-
-    def _moved(self, changed: LiveMap) -> Movement:
-        osd_map = self._admin.exchange("osd getmap")
-        return movement(programs.map_pgs(osd_map), programs.map_pgs(osd_map, changed.binary))
-
-    @cached_property
-    def _osd_dump(self) -> dict[str, Any]:
-        dump: dict[str, Any] = self._admin.command("osd dump")
-        return dump
-
-    @property
-    def _next_pool(self) -> int:
-        return int(self._osd_dump["pool_max"]) + 1
-
-    @property
-    def _in_weights(self) -> dict[int, float]:
-        return {o["osd"]: float(o["weight"]) for o in self._osd_dump["osds"] if float(o["weight"]) != 1.0}
-
-
-def appended(live: LiveMap, parts: Parts) -> LiveMap:
-    """The map with parts in it.
-
-    Raises:
-        MapRefusedError: crushtool does not take it.
-    """
-    text = map_text.append(
-        map_text.exact(live.text, live.document),
-        buckets=[p.text for p in parts.parts if p.kind == "bucket"],
-        rules=[p.text for p in parts.parts if p.kind == "rule"],
-    )
-    return LiveMap.from_text(text)

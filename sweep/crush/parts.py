@@ -119,7 +119,7 @@ class _Writer:
         return {osd: w for osd, w in found.items() if devices.device_class in ("", live.class_of.get(osd, ""))}
 
     def rule(self, takes: Sequence[str]) -> None:
-        """The rule over what was taken: all copies from one place, or the first from one and the rest of another."""
+        """All copies from one place, or the first from one and the rest from another."""
         placement, live = self._placement, self._live
         leaf = live.types[placement.failure_domain] == 0
         verb = "choose" if leaf else "chooseleaf"

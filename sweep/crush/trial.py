@@ -51,8 +51,8 @@ class RuleTrial:
             )
         if self.n_shared:
             faults.append(
-                f"rule {self.rule} puts two copies into one {failure_domain} for {self.n_shared} of {self.n_inputs} "
-                "inputs: CRUSH does not keep primaries and replicas apart that it takes from two places"
+                f"rule {self.rule} puts two copies into one {failure_domain} for {self.n_shared} of "
+                f"{self.n_inputs} inputs: CRUSH keeps apart what one step takes, not primaries and replicas"
             )
         return tuple(faults)
 

@@ -55,7 +55,7 @@ class WholeCluster:
                 reasons.append(f"this cluster has no CRUSH rule {setting.value}; it has {', '.join(rules)}")
         if why := self._why_no_restart(configuration):
             reasons.append(why)
-        return tuple(reasons)
+        return (*reasons, *self.pools.why_not(configuration))
 
     def clear_up(self) -> None:
         if self._restarts is not None:
@@ -87,6 +87,7 @@ class WholeCluster:
             for pool in reversed(pools):
                 self.pools.delete(pool)
             self.pools.await_counted()
+        self.pools.restore_places()
         self._health.expect_new_pools()
         self.settings.apply(_DEFAULT)
         self._restart_due()
