@@ -9,6 +9,7 @@ from cephfit.profile import Profile
 from cephfit.results import figures, words
 from cephfit.results.answer import answer_of, caveats_of
 from cephfit.results.baselines import baselines_of
+from cephfit.results.bottlenecks import bottlenecks_of
 from cephfit.results.heat import baseline_rows_of, heat_map_of
 from cephfit.results.histograms import histograms_of, workload_figure
 from cephfit.results.loads import names_of, of_load, title_of
@@ -84,6 +85,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         histograms=histograms_of(profile) if profile else (),
         caveats=caveats_of(findings, n_troubles(findings)),
         method=method_of(findings, baselines),
+        bottlenecks=bottlenecks_of(findings.samples, load=findings.load),
         scaling=scaling_of(curves_of(findings.samples), ranked, weights),
         load=title_of(findings.load) if len(names_of(findings.samples)) > 1 else "",
     )

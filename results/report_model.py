@@ -10,6 +10,7 @@ from cephfit.prediction import PredictionSet
 from cephfit.profile import Profile
 from cephfit.protocols import Applied
 from cephfit.results.axis import Axis
+from cephfit.results.bottlenecks import Bottlenecks
 from cephfit.run import Run
 from cephfit.sample import OWN_LOAD, Sample, WorkloadSample
 
@@ -297,5 +298,6 @@ class ReportModel:
     caveats: tuple[str, ...]
     method: Method
     scaling: tuple[Scaling, ...] = ()
+    bottlenecks: Bottlenecks | None = None
     load: str = ""
     """Under which load everything but ``scaling`` was measured, in words; empty where there is only one."""
