@@ -80,10 +80,8 @@ def main() -> None:
     chosen = parser.parse_args()
     rates = recorded()
     for how in ("order", "bootstrap"):
-        print(
-            f"\n| {how}: configurations, race for | part of the runs: mean, least to most | same | equal | wrong |"
-        )
-        print("|---|---|---|---|---|")
+        print(f"\n| {how}: configurations, race for | runs: mean, least to most | {' | '.join(ENDS)} |")
+        print("|---|---|---|---|---|---|")
         for field, left_out in FIELDS.items():
             if chosen.field not in (None, field):
                 continue
