@@ -2,13 +2,22 @@
 
 import re
 from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 from cephfit.configuration import Partition
-from cephfit.errors import InputError
+from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import JudgesConfigurations, Target, WarnsOfSettings
 from cephfit.sweep.catalogue import WrongValueError, unknown_option
-from cephfit.sweep.model import Sweep
+from cephfit.sweep.model import CacheCondition, Sweep
 from cephfit.sweep.option_history import history_of
+
+
+@runtime_checkable
+class MayKeepCaches(Protocol):
+    """A Target that is not always free to drop the caches of the cluster."""
+
+    def why_caches_stay(self) -> str:
+        """Why caches cannot be dropped here; empty if they can."""
 
 
 def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
@@ -19,6 +28,13 @@ def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]
             would run for hours and answer another question than the one asked. So is a value that an option does
             not take.
     """
+    wants_cold = sweep.measurement.cache is CacheCondition.COLD
+    if wants_cold and isinstance(target, MayKeepCaches) and (why := target.why_caches_stay()):
+        raise InputError(
+            f"this sweep wants cold caches, and {why}",
+            where=f"sweep {sweep.name}, measurement",
+            remedy="measure with `cache: warm`, in a copy of the sweep file",
+        )
     if not isinstance(target, JudgesConfigurations):
         return {}
     try:
@@ -40,6 +56,21 @@ def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]
                         remedy=hint or "see `ceph config ls` for the options there are",
                     )
     return found
+
+
+def require_healthy(target: Target) -> None:
+    """On a cluster of other people, nothing is begun while something is wrong with it.
+
+    Raises:
+        ClusterError: it is not healthy; says why.
+    """
+    health = target.health()
+    if not health.ok:
+        raise ClusterError(
+            f"the cluster is not healthy, so nothing is changed on it: {'; '.join(health.reasons)}",
+            where=target.name,
+            remedy="mend it first",
+        )
 
 
 def without_effect_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:

@@ -1,5 +1,6 @@
 """The settings of a configuration's ceph partition: applied through the central config store and read back."""
 
+import errno
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,15 +8,18 @@ from typing import Any
 
 from cephfit.configuration import Configuration, Partition
 from cephfit.protocols import CephAdmin
+from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.catalogue import Catalogue
 from cephfit.sweep.daemons import Daemon, concerned, running_daemons, strongest
-from cephfit.sweep.journal import Journal
+from cephfit.sweep.journal import Entry, Journal
 from cephfit.sweep.option_value import as_ceph_writes, same_value
 
 _CONFIG = "config"
 _RESTART = "restart"
 _PROPAGATION_SECONDS = 5.0
 """The monitors push a changed option to the daemons within milliseconds; a busy machine gets this long."""
+_REPORT_SECONDS = 15.0
+"""Daemons report their values to the manager every 5 s (option mgr_stats_period)."""
 
 Place = tuple[str, str]
 """Section (with its mask) and option: one entry of the config store."""
@@ -55,6 +59,7 @@ class CephSettings:
         self._admin = admin
         self._catalogue = catalogue
         self._journal = journal
+        self._may_tell = True
 
     def apply(self, configuration: Configuration) -> None:
         """Set what the configuration sets; give every other setting that was changed before its original value.
@@ -86,8 +91,8 @@ class CephSettings:
         for osd in osds:
             self._journal.forget(_RESTART, str(osd))
 
-    def needs_restart(self, configuration: Configuration) -> dict[int, tuple[str, ...]]:
-        """OSDs that would have to be restarted for a configuration's settings, each with the options why.
+    def needs_restart(self, configuration: Configuration) -> dict[int, dict[str, str]]:
+        """OSDs that would have to be restarted for a configuration, each with the options why and their values.
 
         What the config store says already needs none. The configuration's options must exist.
         """
@@ -98,23 +103,28 @@ class CephSettings:
             return {}
         daemons = running_daemons(self._admin)
         stored = stored_settings(self._admin)
-        needs: dict[int, tuple[str, ...]] = {}
+        needs: dict[int, dict[str, str]] = {}
         for (section, key), value in self._places(configuration, daemons).items():
             if self._catalogue.option(key).acts_at_runtime or self._same(key, stored.get((section, key)), value):
                 continue
             for daemon in concerned(section, daemons):
                 if daemon.kind == "osd":
-                    needs[int(daemon.id)] = (*needs.get(int(daemon.id), ()), key)
+                    needs.setdefault(int(daemon.id), {})[key] = value
         return needs
 
     def read_back(self, configuration: Configuration) -> ReadBack:
         """Ask every running daemon concerned, until all agree or the time for telling them is over."""
-        deadline = time.monotonic() + _PROPAGATION_SECONDS
+        started = time.monotonic()
         while True:
             found = self._read_back_once(configuration)
-            if not found.mismatches or time.monotonic() > deadline:
+            limit = _PROPAGATION_SECONDS if self._may_tell else _REPORT_SECONDS
+            if not found.mismatches or time.monotonic() > started + limit:
                 return found
             time.sleep(0.1)
+
+    def undoings(self) -> tuple[Entry, ...]:
+        """Options that ``apply`` of the default puts back; section and option are the place."""
+        return self._journal.entries(_CONFIG)
 
     def forget_originals(self) -> None:
         """Everything is as it was; nothing is left to undo."""
@@ -179,7 +189,7 @@ class CephSettings:
             for daemon in concerned(setting.scope, daemons):
                 if daemon.kind != "osd" and not option.acts_at_runtime:
                     continue  # read at their start, which is not ours to repeat; said by the catalogue beforehand
-                got = self._admin.tell(daemon.name, "config get", var=setting.key)[setting.key]
+                got = self._value_of(daemon, setting.key)
                 found[daemon.name] = got
                 beaten = strongest(rivals, daemon) != setting.scope
                 if not beaten and not same_value(option.type, setting.value, got):
@@ -191,6 +201,22 @@ class CephSettings:
                 )
         mismatches += self._leftovers(set(self._places(configuration, daemons)), daemons, differences)
         return ReadBack(values, tuple(mismatches))
+
+    def _value_of(self, daemon: Daemon, key: str) -> Any:
+        """The value that a daemon runs with: from itself, or from the manager, whom it reports to.
+
+        Monitors and managers take questions only from keys that may do everything; OSDs take no others at all,
+        and caches of theirs must be dropped by such a key anyway.
+        """
+        if daemon.kind != "osd" and not self._may_tell:
+            return as_ceph_writes(self._admin.command("config show", who=daemon.name, key=key))
+        try:
+            return self._admin.tell(daemon.name, "config get", var=key)[key]
+        except RefusedError as error:
+            if daemon.kind == "osd" or error.code not in (errno.EACCES, errno.EPERM):
+                raise
+            self._may_tell = False
+            return self._value_of(daemon, key)
 
     def _leftovers(
         self, wanted: set[Place], daemons: Sequence[Daemon], differences: Mapping[str, Mapping[str, Any]]

@@ -1,6 +1,7 @@
 """What tests of several rooms share: what this machine can do, and one lab for all."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from cephfit.lab.postgres import find_binaries
 
 if TYPE_CHECKING:
     from cephfit.lab.cluster import Lab
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 _CEPH_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "qemu-storage-daemon", "losetup")
 

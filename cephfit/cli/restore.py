@@ -1,30 +1,42 @@
 """`cephfit restore`: put a target back as it was before cephfit changed it."""
 
 import time
+from dataclasses import asdict
 
 import click
 
-from cephfit.cli.output import json_option, print_json, progress_display
+from cephfit.cli.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.units import format_seconds
 
 
 @click.command()
 @click.option(
-    "--target", "target_text", required=True, metavar="TARGET", help="Which: `lab`, `lab:NAME`, `local:/PATH`."
+    "--target",
+    "target_text",
+    required=True,
+    metavar="TARGET",
+    help="Which: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `local:/PATH`.",
 )
+@click.option("--apply", is_flag=True, help="Do it, on a cluster that cephfit did not make. Without it: a list.")
+@cluster_options
 @json_option
-def command(target_text: str, as_json: bool) -> None:
+def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: bool) -> None:
     """Put a target back as it was before cephfit changed it, also after a crash.
 
     Gives every changed option and kernel value its original, restarts the OSDs that need it, detaches the
     clients' disks and deletes the volumes and pools that cephfit made. Measured samples are in the store and
-    stay there. Safe to run at any time, and again.
+    stay there. Safe to run at any time, and again. On a cluster that cephfit did not make (`--target ceph`), it
+    lists what it would do, and does it with `--apply`.
     """
-    from cephfit.cli.target_choice import open_target
+    from cephfit.cli.target_choice import is_foreign, open_target
 
+    if is_foreign(target_text) and not apply:
+        _list(target_text, cluster, as_json=as_json)
+        return
     started = time.monotonic()
     with progress_display() as progress:
-        target = open_target(target_text, for_change=True, progress=progress)
+        target = open_target(target_text, for_change=True, progress=progress, cluster=cluster)
         try:
             target.reset()
             name, health = target.name, target.health()
@@ -39,3 +51,24 @@ def command(target_text: str, as_json: bool) -> None:
     click.echo(f"{name} is as it was before cephfit changed it ({format_seconds(seconds)})")
     for reason in health.reasons:
         click.echo(f"It is not healthy: {reason}")
+
+
+def _list(target_text: str, cluster: ClusterOptions, *, as_json: bool) -> None:
+    from cephfit.cli.target_choice import open_target
+    from cephfit.sweep.preview import Previews
+
+    target = open_target(target_text, for_change=False, cluster=cluster)
+    try:
+        undoings = target.undoings() if isinstance(target, Previews) else ()
+        name = target.name
+    finally:
+        target.close()
+    if as_json:
+        print_json({"target": name, "restored": False, "undoings": [asdict(u) for u in undoings]})
+        return
+    if not undoings:
+        click.echo(f"{name}: this machine's journal has nothing to undo")
+        return
+    print_table(("what", "now", "then"), [(u.what, u.now or "-", u.then) for u in undoings])
+    click.echo()
+    click.echo("Nothing was changed. The same command with --apply does it.")

@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
+from cephfit.cli.cluster_options import ClusterOptions, cluster_options
 from cephfit.cli.goal_choice import goal_of, goal_options
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
+from cephfit.cli.sweep_effects import command as effects
 
 _STORE = click.option(
     "--store", default="results.sqlite", show_default=True, help="SQLite file or SQLAlchemy URL of the results."
@@ -52,17 +54,34 @@ def list_sweeps(as_json: bool) -> None:
     "--target", "target_text", help="Also ask this target what it supports, such as `lab`; changes nothing."
 )
 @click.option("--store", help="Take the expected time from earlier runs on the target in this store.")
+@cluster_options
 @goal_options
 @json_option
 def plan(
     file: str,
     target_text: str | None,
     store: str | None,
+    cluster: ClusterOptions,
     profile_file: Path | None,
     model: str | None,
     as_json: bool,
 ) -> None:
     """Show what a sweep would do, and how long it would take."""
+    _show_plan(file, target_text, store, cluster, profile_file, model, as_json=as_json)
+
+
+def _show_plan(
+    file: str,
+    target_text: str | None,
+    store: str | None,
+    cluster: ClusterOptions,
+    profile_file: Path | None,
+    model: str | None,
+    *,
+    as_json: bool,
+    last_words: str = "",
+) -> None:
+    from cephfit.cli.sweep_preview import preview_document, print_preview
     from cephfit.cli.sweep_stopping import expected_stopping
     from cephfit.cli.sweep_text import plan_document, print_plan
     from cephfit.results.store import Store
@@ -72,14 +91,14 @@ def plan(
     from cephfit.sweep.step_times import times_of
 
     sweep = read_sweep(find_sweep(file))
-    unsupported = None
-    times = None
+    unsupported = preview = times = None
     if target_text is not None:
         from cephfit.cli.target_choice import open_target
 
-        target = open_target(target_text, for_change=False)
+        target = open_target(target_text, for_change=False, ioengine=sweep.measurement.ioengine, cluster=cluster)
         try:
             unsupported = unsupported_by(target, sweep)
+            preview = preview_document(target, sweep)
             warnings = without_effect_by(target, sweep)
             name = target.name
         finally:
@@ -91,18 +110,30 @@ def plan(
         warnings = {}
     document = plan_document(sweep, times or ASSUMED_TIMES, unsupported=unsupported, without_effect=warnings)
     document["stopping"] = expected_stopping(sweep, goal_of(profile_file, model), store)
+    document["on_the_cluster"] = preview
+    if preview is not None:
+        document["expected_seconds"] = round(document["expected_seconds"] + preview["osd_restart_seconds"], 1)
     if as_json:
         print_json(document)
-    else:
-        print_plan(document)
+        return
+    print_plan(document)
+    if preview is not None:
+        print_preview(preview)
+    if last_words:
+        click.echo()
+        click.echo(last_words)
 
 
 @command.command()
 @click.argument("file")
 @click.option(
-    "--target", "target_text", required=True, help="Where to measure: `lab`, `lab:NAME`, `sim`, `local:/PATH`."
+    "--target",
+    "target_text",
+    required=True,
+    help="Where to measure: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/PATH`.",
 )
 @_STORE
+@click.option("--apply", is_flag=True, help="Do it, on a cluster that cephfit did not make. Otherwise a dry run.")
 @click.option("--new", is_flag=True, help="Begin a new run, also where one of this sweep is unfinished.")
 @click.option("--keep", is_flag=True, help="Leave the target as it is at the end: volumes, last configuration.")
 @click.option(
@@ -113,12 +144,15 @@ def plan(
     metavar="SECONDS",
     help="How long to wait for a cluster that is not healthy.",
 )
+@cluster_options
 @goal_options
 @json_option
 def run(
     file: str,
     target_text: str,
     store: str,
+    cluster: ClusterOptions,
+    apply: bool,
     new: bool,
     keep: bool,
     health_limit: float,
@@ -126,10 +160,20 @@ def run(
     model: str | None,
     as_json: bool,
 ) -> None:
-    """Measure a sweep; an unfinished run of it on the same target goes on where it stopped."""
+    """Measure a sweep; an unfinished run of it on the same target goes on where it stopped.
+
+    On a cluster that cephfit did not make (`--target ceph`), nothing is changed without `--apply`: it only shows
+    the plan, every setting as it is now and as it would be, what restarts, and which pools are made.
+    """
     from cephfit.cli.sweep_text import print_status, status_document
-    from cephfit.cli.target_choice import open_target
+    from cephfit.cli.target_choice import is_foreign, open_target
+
+    if is_foreign(target_text) and not apply:
+        words = "Nothing was changed. The same command with --apply does it."
+        _show_plan(file, target_text, None, cluster, profile_file, model, as_json=as_json, last_words=words)
+        return
     from cephfit.results.store import Store
+    from cephfit.sweep.beforehand import require_healthy
     from cephfit.sweep.file import find_sweep, read_sweep
     from cephfit.sweep.plan import ASSUMED_TIMES
     from cephfit.sweep.runner import engine_of, run_sweep
@@ -141,8 +185,10 @@ def run(
         stack.push(_say_how_to_go_on(target_text))
         progress = stack.enter_context(progress_display())
         # Before the store: a target that is not there leaves no empty store behind.
-        target = open_target(target_text, for_change=True, progress=progress, ioengine=ioengine)
+        target = open_target(target_text, for_change=True, progress=progress, ioengine=ioengine, cluster=cluster)
         stack.callback(target.close)
+        if is_foreign(target_text):
+            require_healthy(target)
         engine = engine_of(target)
         with Store.open(store, create=True) as results:
             resume = None if new else results.unfinished_run(sweep_digest=sweep.digest, target=target.name)
@@ -198,3 +244,6 @@ def status(store: str, run_id: str | None, as_json: bool) -> None:
         print_json(document)
     else:
         print_status(document)
+
+
+command.add_command(effects)

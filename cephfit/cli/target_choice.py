@@ -1,22 +1,43 @@
-"""Which target a person means: `lab`, `lab:NAME`, `lab:/folder`, `sim`, `local:/path`."""
+"""Which target a person means: `lab`, `lab:NAME`, `lab:/folder`, `ceph`, `ceph:NAME`, `sim`, `local:/path`."""
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from cephfit.cli.cluster_options import ClusterOptions
 from cephfit.errors import InputError
 from cephfit.protocols import Progress, Target
 
-KINDS = ("lab", "sim", "local")
+if TYPE_CHECKING:
+    from cephfit.sweep.hosts.access import SshAccess
+    from cephfit.sweep.targets.foreign import ClusterChoice
+
+KINDS = ("lab", "ceph", "sim", "local")
 
 
-def open_target(text: str, *, for_change: bool, progress: Progress | None = None, ioengine: str = "") -> Target:
+def is_foreign(text: str) -> bool:
+    """Whether a target is one that cephfit did not make, so that changes to it need leave (``--apply``)."""
+    return text.partition(":")[0] == "ceph"
+
+
+def open_target(
+    text: str,
+    *,
+    for_change: bool,
+    progress: Progress | None = None,
+    ioengine: str = "",
+    cluster: ClusterOptions | None = None,
+) -> Target:
     """Open a target by its name.
 
     Args:
-        text: ``lab`` (the lab called default), ``lab:NAME``, ``lab:/its/folder``, ``sim``,
-            ``sim:noise=0.05,...``, ``local:/path/of/file``.
+        text: ``lab`` (the lab called default), ``lab:NAME``, ``lab:/its/folder``, ``ceph`` (the cluster of
+            /etc/ceph/ceph.conf), ``ceph:NAME`` (of /etc/ceph/NAME.conf), ``sim``, ``sim:noise=0.05,...``,
+            ``local:/path/of/file``.
         for_change: whether the caller will apply configurations or reset; takes the target's lock.
         progress: hears what takes long.
         ioengine: fio's engine, if one will run: ``rbd`` opens images by itself, all others need block devices.
+        cluster: what was said of a cluster; for ``ceph`` only.
 
     Raises:
         InputError: no such kind of target, or no such lab.
@@ -24,6 +45,13 @@ def open_target(text: str, *, for_change: bool, progress: Progress | None = None
         ClusterError: it does not answer, or another process changes it.
     """
     kind, _, which = text.partition(":")
+    cluster = cluster or ClusterOptions()
+    if kind != "ceph" and cluster.given():
+        raise InputError(
+            f"{', '.join(cluster.given())}: only for --target ceph",
+            where=f"--target {text}",
+            remedy="leave it out",
+        )
     if kind == "lab":
         from cephfit.lab.cluster import Lab
         from cephfit.lab.machine import require_root
@@ -32,6 +60,17 @@ def open_target(text: str, *, for_change: bool, progress: Progress | None = None
         lab = Lab.open(folder=Path(which)) if which.startswith("/") else Lab.open(which or "default")
         require_root("a lab")
         return LabTarget(lab, for_change=for_change, progress=progress, librbd=ioengine == "rbd")
+    if kind == "ceph":
+        from cephfit.lab.image_devices import ImageDevices
+        from cephfit.sweep.targets.foreign import ForeignTarget
+
+        return ForeignTarget(
+            text,
+            cluster_choice(which, cluster),
+            devices=None if ioengine == "rbd" else ImageDevices(),
+            for_change=for_change,
+            progress=progress,
+        )
     if kind == "sim":
         from cephfit.sweep.targets.simulated import simulated_target
 
@@ -42,5 +81,69 @@ def open_target(text: str, *, for_change: bool, progress: Progress | None = None
         return local_target(text, for_change=for_change)
     raise InputError(
         f"there is no target {text!r}",
-        remedy="targets are lab, lab:NAME, lab:/its/folder, sim, local:/path/of/file",
+        remedy="targets are lab, lab:NAME, lab:/its/folder, ceph, ceph:NAME, sim, local:/path/of/file",
     )
+
+
+def cluster_choice(name: str, said: ClusterOptions) -> "ClusterChoice":
+    """Which cluster is meant, and what may be done there.
+
+    Args:
+        name: of its ceph.conf below /etc/ceph; empty for $CEPH_CONF, or ceph.
+        said: on the command line.
+
+    Raises:
+        InputError: what was said contradicts itself.
+    """
+    from cephfit.sweep.targets.foreign import ClusterChoice
+
+    conf = said.conf
+    if conf is None:
+        known = os.environ.get("CEPH_CONF") if not name else None
+        conf = Path(known) if known else Path("/etc/ceph") / f"{name or 'ceph'}.conf"
+    if not conf.is_file():
+        raise InputError(
+            "there is no such ceph.conf",
+            where=str(conf),
+            remedy="name it with --conf, or the cluster as ceph:NAME",
+        )
+    if said.admin == "rest" and not said.rest_url:
+        raise InputError("--admin rest needs the address of ceph-rest-api", remedy="give it with --rest-url")
+    if said.only_pool and (said.restarts or said.crush_rule or said.pg_num):
+        raise InputError(
+            "--only-pool allows no restarts and no pools of cephfit's own",
+            remedy="leave out --restarts, --crush-rule and --pg-num, or --only-pool",
+        )
+    defaults: dict[str, str | int] = {}
+    if said.crush_rule:
+        defaults["crush_rule"] = said.crush_rule
+    if said.pg_num:
+        defaults["pg_num"] = said.pg_num
+    return ClusterChoice(
+        conf=conf.absolute(),
+        client_id=said.client_id or "admin",
+        keyring=said.keyring.absolute() if said.keyring else None,
+        admin=said.admin,
+        rest_url=said.rest_url or "",
+        only_pool=said.only_pool or "",
+        restarts=said.restarts or ("ssh" if said.ssh else "none"),
+        ssh=_ssh(said),
+        pool_defaults=defaults,
+        take_over=said.take_over,
+    )
+
+
+def _ssh(said: ClusterOptions) -> "SshAccess | None":
+    from cephfit.sweep.hosts.access import SshAccess
+
+    if not said.ssh:
+        if said.ssh_user or said.ssh_config or said.ssh_hosts or said.restarts == "ssh":
+            raise InputError("the hosts may not be reached over SSH unless you say so", remedy="add --ssh")
+        return None
+    destinations = {}
+    for text in said.ssh_hosts:
+        host, is_pair, destination = text.partition("=")
+        if not (host and is_pair and destination):
+            raise InputError(f"{text!r} is no NAME=HOST", where="--ssh-host")
+        destinations[host] = destination
+    return SshAccess(user=said.ssh_user or "", config=said.ssh_config, destinations=destinations)

@@ -20,6 +20,7 @@ class RadosAdmin:
     Args:
         conf: the cluster's ceph.conf; the key comes from the keyring that it names.
         client_id: such as ``admin`` for ``client.admin``.
+        keyring: with its key; None for the one that ``conf`` or Ceph's defaults name.
         timeout_seconds: how long connecting and each command may take.
 
     Raises:
@@ -27,7 +28,12 @@ class RadosAdmin:
     """
 
     def __init__(
-        self, conf: Path, *, client_id: str = "admin", timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+        self,
+        conf: Path,
+        *,
+        client_id: str = "admin",
+        keyring: Path | None = None,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> None:
         if not conf.is_file():
             raise ClusterError("there is no such Ceph configuration file", where=str(conf))
@@ -44,6 +50,7 @@ class RadosAdmin:
                 "admin_socket": "",
                 "log_to_stderr": "false",
                 "err_to_stderr": "false",
+                **({"keyring": str(keyring)} if keyring else {}),
             },
         )
         try:
@@ -53,7 +60,7 @@ class RadosAdmin:
             raise ClusterError(
                 f"no connection to the cluster in {timeout} s: {error}",
                 where=self._where,
-                remedy="see whether the monitors run and whether the keyring belongs to this cluster",
+                remedy=f"see whether the monitors run and the keyring has client.{client_id} of this cluster",
             ) from None
 
     @property

@@ -31,7 +31,7 @@ from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.option_value import as_ceph_writes
 from cephfit.sweep.pools import POOL_PREFIX
-from cephfit.sweep.preview import Difference, Preview, Undoing
+from cephfit.sweep.preview import Difference, Preview, Undoing, other_undoings
 from cephfit.sweep.targets.changes import ClusterChanges
 from cephfit.sweep.targets.cluster_facts import facts_of
 from cephfit.sweep.targets.only_pool import OnlyPool
@@ -88,6 +88,7 @@ class CephTarget:
         self._for_change = for_change
         self._progress = progress or Silence()
         self._folder = folder
+        self._only_pool = only_pool
         self._sockets = folder / "sockets"
         self._sockets.mkdir(exist_ok=True)
         self._client_conf = folder / "client.conf"
@@ -159,8 +160,7 @@ class CephTarget:
 
     def undoings(self) -> Sequence[Undoing]:
         """What ``reset`` would put back now."""
-        kinds = {"sysfs", "host"}
-        around = [Undoing(f"{e.place}", "", str(e.was)) for e in self._journal.entries() if e.kind in kinds]
+        around = other_undoings(self._journal.entries())
         return [*around, *self._changes.undoings()]
 
     def apply(
@@ -233,6 +233,11 @@ class CephTarget:
         drop_client_caches(self._sockets)
         for osd in self._admin.command("osd ls"):
             self._admin.tell(f"osd.{osd}", "cache drop")
+
+    def why_caches_stay(self) -> str:
+        if not self._only_pool:
+            return ""
+        return f"only pool {self._only_pool} may be touched, while the caches of OSDs are everybody's"
 
     def health(self) -> Health:
         return self._health.check()

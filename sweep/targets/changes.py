@@ -1,10 +1,12 @@
 """What a configuration changes on a Ceph cluster itself, behind one protocol: the whole cluster, or one pool."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from cephfit.configuration import Configuration
+from cephfit.sweep.model import Sweep
+from cephfit.sweep.preview import Preview, Undoing
 from cephfit.sweep.targets.surroundings import ReadValues
 from cephfit.sweep.volumes import Volume
 
@@ -52,6 +54,12 @@ class ClusterChanges(Protocol):
 
     def read_back(self, configuration: Configuration) -> Iterable[ReadValues]:
         """What the daemons and the pool say."""
+
+    def preview(self, sweep: Sweep, configurations: Sequence[Configuration]) -> Preview:
+        """What these configurations of a sweep would change on the cluster; its health is not asked here."""
+
+    def undoings(self) -> Sequence[Undoing]:
+        """What ``take_back`` would put back now, as far as it is of this kind. Changes nothing."""
 
     def take_back(self) -> None:
         """Everything as it was; nothing of this is left in the journal. Safe to call twice."""

@@ -1,14 +1,17 @@
 """A configuration within one pool of somebody else's cluster: images in it, and nothing besides."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.journal import Journal
+from cephfit.sweep.model import Sweep
+from cephfit.sweep.preview import HEALTHY, Difference, Preview, Undoing
 from cephfit.sweep.targets.changes import Made
 from cephfit.sweep.targets.surroundings import ReadValues
 from cephfit.sweep.volumes import Volume, Volumes
+from cephfit.units import format_nbytes
 
 _IMAGE = "image"
 
@@ -67,6 +70,20 @@ class OnlyPool:
 
     def read_back(self, configuration: Configuration) -> Iterable[ReadValues]:
         return ()
+
+    def preview(self, sweep: Sweep, configurations: Sequence[Configuration]) -> Preview:
+        nbytes = len(configurations) * sweep.measurement.most_clients * sweep.measurement.volume_nbytes
+        differences = tuple(
+            Difference(c.name, "clients" if s.partition is Partition.CEPH else "images", s.key, "", str(s.value))
+            for c in configurations
+            for s in c.settings
+            if s.partition is not Partition.GREATER
+        )
+        note = f"{format_nbytes(nbytes)} are written into pool {self._pool}, as images that are deleted at the end"
+        return Preview(HEALTHY, differences, {}, 0, 0.0, (), notes=(note,))
+
+    def undoings(self) -> Sequence[Undoing]:
+        return [Undoing(f"image {e.place}", "there", "deleted") for e in self._journal.entries(_IMAGE)]
 
     def take_back(self) -> None:
         for entry in reversed(self._journal.entries(_IMAGE)):

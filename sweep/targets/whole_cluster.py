@@ -1,6 +1,6 @@
 """A configuration on a whole cluster: options in the config store, restarts, a pool of its own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
 from cephfit.errors import ClusterError
@@ -8,10 +8,14 @@ from cephfit.protocols import CephAdmin, Progress
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.catalogue import Catalogue
 from cephfit.sweep.ceph_health import CephHealth
-from cephfit.sweep.ceph_settings import CephSettings
+from cephfit.sweep.ceph_settings import CephSettings, stored_settings
+from cephfit.sweep.daemons import concerned, running_daemons
 from cephfit.sweep.journal import Journal
+from cephfit.sweep.model import Sweep
 from cephfit.sweep.pools import Pools, UnplacedPoolError, pool_name
+from cephfit.sweep.preview import Preview, Undoing
 from cephfit.sweep.targets.changes import Made
+from cephfit.sweep.targets.cluster_preview import option_undoings, preview_of
 from cephfit.sweep.targets.surroundings import ReadValues, Surroundings
 from cephfit.sweep.volumes import Volume
 
@@ -43,6 +47,7 @@ class WholeCluster:
         self.settings = CephSettings(admin, catalogue, journal)
         self.pools = Pools(admin, journal, surroundings.pool_defaults)
         self._admin = admin
+        self._catalogue = catalogue
         self._restarts = surroundings.restarts
         self._health = health
         self._progress = progress
@@ -81,6 +86,23 @@ class WholeCluster:
         found = self.settings.read_back(configuration)
         return (found.values, found.mismatches), self.pools.read_back(configuration)
 
+    def preview(self, sweep: Sweep, configurations: Sequence[Configuration]) -> Preview:
+        return preview_of(
+            sweep,
+            configurations,
+            admin=self._admin,
+            catalogue=self._catalogue,
+            settings=self.settings,
+            pools=self.pools,
+        )
+
+    def undoings(self) -> Sequence[Undoing]:
+        pools = [Undoing(f"pool {name} with its images", "there", "deleted") for name in self.pools.made()]
+        stored = stored_settings(self._admin)
+        options = option_undoings(self.settings.undoings(), stored, self._catalogue)
+        restarts = [Undoing(f"osd.{osd}", "runs with other options", "restarted") for osd in self._due_after()]
+        return [*pools, *options, *restarts]
+
     def take_back(self) -> None:
         if pools := self.pools.made():
             self._allow_pool_deletion()
@@ -92,6 +114,16 @@ class WholeCluster:
         self.settings.apply(_DEFAULT)
         self._restart_due()
         self.settings.forget_originals()
+
+    def _due_after(self) -> list[int]:
+        """OSDs that ``take_back`` restarts: those due already, and those that run with options to be put back."""
+        daemons = running_daemons(self._admin)
+        due = set(self.settings.restarts_due())
+        for entry in self.settings.undoings():
+            section, _, key = entry.place.rpartition(" ")
+            if not self._catalogue.option(key).acts_at_runtime:
+                due |= {int(d.id) for d in concerned(section, daemons) if d.kind == "osd"}
+        return sorted(due)
 
     def _why_no_restart(self, configuration: Configuration) -> str:
         """Why the OSDs that a configuration needs restarted cannot be; empty if they can, or none is."""

@@ -1,7 +1,7 @@
 """Every target passes the one contract suite; and what is each one's own."""
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,39 @@ from cephfit.units import MIB
 
 READAHEAD = Configuration("readahead", (Setting(Partition.GREATER, "client_disk", "read_ahead_kb", 64),))
 DEFERRED = Configuration("d", (Setting(Partition.CEPH, "osd", "bluestore_prefer_deferred_size_hdd", 0),))
+
+
+STRIPED = Configuration(
+    "s",
+    (
+        Setting(Partition.CEPH, "client", "rbd_cache", True),
+        Setting(Partition.POOL, "image", "stripe_count", 4),
+        Setting(Partition.POOL, "image", "stripe_unit", "64K"),
+    ),
+)
+SHARDS = Configuration(
+    "o",
+    (
+        Setting(Partition.CEPH, "osd/class:hdd", "osd_op_num_shards", 3),
+        Setting(Partition.GREATER, "client_disk", "read_ahead_kb", 64),
+    ),
+)
+
+
+def _state_of_cluster(lab: Any) -> object:
+    from cephfit.sweep.admin.rados_admin import RadosAdmin
+
+    admin = RadosAdmin(lab.conf)
+    try:
+        options = [(o["section"], o["name"], o["value"]) for o in admin.command("config dump")]
+        images = admin.cluster.open_ioctx("rbd")
+        with images:
+            objects = sorted(o.key for o in images.list_objects() if o.key.startswith("rbd_id."))
+        locks = sorted(admin.command("config-key dump", key="cephfit/"))
+        flags = [o["state"] for o in admin.command("osd dump")["osds"]]
+        return options, admin.command("osd pool ls"), objects, locks, flags
+    finally:
+        admin.close()
 
 
 class TestSimulated(TargetContract):
@@ -48,17 +81,56 @@ class TestLab(TargetContract):
     @pytest.fixture
     def harness(self, lab_cluster: Any) -> Harness:
         from cephfit.lab.target import LabTarget
-        from cephfit.sweep.admin.rados_admin import RadosAdmin
 
-        def state() -> object:
-            admin = RadosAdmin(lab_cluster.conf)
-            try:
-                options = admin.command("config dump")
-                return [(o["section"], o["name"], o["value"]) for o in options], admin.command("osd pool ls")
-            finally:
-                admin.close()
+        return Harness(
+            lambda: LabTarget(lab_cluster), DEFERRED, n_clients=1, state=lambda: _state_of_cluster(lab_cluster)
+        )
 
-        return Harness(lambda: LabTarget(lab_cluster), DEFERRED, n_clients=1, state=state)
+
+class _OnForeignCluster(TargetContract):
+    """The lab's cluster, opened by conf and key alone."""
+
+    other: Configuration
+    how: Mapping[str, Any]
+
+    @pytest.fixture
+    def harness(self, lab_cluster: Any, tmp_path: Path) -> Harness:
+        from foreign_lab import open_foreign, restart_program
+
+        how = dict(self.how)
+        if how.pop("restarts", False):
+            how["restarts"] = str(restart_program(lab_cluster, tmp_path))
+        return Harness(
+            lambda: open_foreign(lab_cluster, **how),
+            self.other,
+            n_clients=1,
+            state=lambda: _state_of_cluster(lab_cluster),
+        )
+
+
+@pytest.mark.root
+@pytest.mark.ceph
+@pytest.mark.fio
+class TestForeignCluster(_OnForeignCluster):
+    other = DEFERRED
+    how: Mapping[str, Any] = {}
+
+
+@pytest.mark.root
+@pytest.mark.ceph
+@pytest.mark.fio
+class TestForeignClusterOnlyPool(_OnForeignCluster):
+    other = STRIPED
+    how: Mapping[str, Any] = {"only_pool": "rbd"}
+
+
+@pytest.mark.root
+@pytest.mark.ceph
+@pytest.mark.fio
+@pytest.mark.slow
+class TestForeignClusterWithRestartsAndDevices(_OnForeignCluster):
+    other = SHARDS
+    how: Mapping[str, Any] = {"librbd": False, "restarts": True}
 
 
 def test_a_simulation_is_told_how_to_behave_and_says_that_it_is_one() -> None:
