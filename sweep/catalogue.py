@@ -12,14 +12,9 @@ from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.option import Option
 from cephfit.sweep.option_history import FILESTORE_PREFIXES, history_of, is_gone, logging_levels
 from cephfit.sweep.option_value import fault_of
+from cephfit.sweep.pool_keys import POOL_KEYS, is_pool_key
 
 DAEMON_SECTIONS = ("global", "mon", "mgr", "osd", "client")
-POOL_KEYS = (
-    "size", "min_size", "pg_num", "pgp_num", "crush_rule", "compression_mode", "compression_algorithm",
-    "compression_required_ratio", "compression_max_blob_size", "compression_min_blob_size", "csum_type",
-    "csum_min_block", "csum_max_block", "write_fadvise_dontneed", "fast_read", "recovery_priority", "read_ratio",
-)  # fmt: skip
-"""What ``osd pool set`` knows and a sweep may vary on a pool of its own."""
 IMAGE_KEYS = ("object_size", "stripe_unit", "stripe_count", "features")
 _POOL_SCOPES = {"pool": POOL_KEYS, "image": IMAGE_KEYS}
 GREATER_SCOPES = ("osd_disk", "client_disk")
@@ -122,7 +117,8 @@ def reason_against(setting: Setting, catalogue: Catalogue | None, *, where: str 
         _require(setting.scope, GREATER_SCOPES, "scope of settings around Ceph", where)
         return ""
     _require(setting.scope, _POOL_SCOPES, "scope of pool settings", where)
-    _require(setting.key, _POOL_SCOPES[setting.scope], f"{setting.scope} setting", where)
+    if setting.scope != "pool" or not is_pool_key(setting.key):
+        _require(setting.key, _POOL_SCOPES[setting.scope], f"{setting.scope} setting", where)
     return ""
 
 

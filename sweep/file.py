@@ -14,6 +14,7 @@ from cephfit.configuration import Configuration, Value
 from cephfit.errors import InputError
 from cephfit.sweep.design.file import read_designs
 from cephfit.sweep.file_measurement import read_measurement
+from cephfit.sweep.file_pools import USE, expand_uses, read_pools
 from cephfit.sweep.file_settings import NAME, read_configurations
 from cephfit.sweep.model import Measurement, Sweep
 from cephfit.sweep.stopping import read_stopping
@@ -25,6 +26,7 @@ _TOP = (
     "schema_version",
     "name",
     "description",
+    "pools",
     "configurations",
     "design",
     "stopping",
@@ -106,8 +108,18 @@ def parse_sweep(text: str, *, file: str) -> Sweep:
     accepted = _accept_risk(entries.get("accept_risk"))
     written = read_configurations(entries.get("configurations"), accepted)
     configurations, designs, search = read_designs(entries.get("design"), accepted, written)
+    configurations = expand_uses(configurations, read_pools(entries.get("pools"), accepted), file=file)
     measurement = read_measurement(entries["measurement"])
     stopping = read_stopping(entries.get("stopping"), measurement.repeats)
+    if search is not None and any(
+        setting.key == USE
+        for factor in search.design.factors
+        for level in factor.levels
+        for setting in level.settings
+    ):
+        entries["design"].refuse(
+            "an optimiser cannot vary `use`", "vary the words of the pool themselves, such as `devices.class`"
+        )
     if search is not None and stopping is not None:
         entries["stopping"].refuse(
             "an optimiser's trials are not raced", "take `stopping` or the design `optimise` out of the file"

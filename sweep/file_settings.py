@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting, Value
+from cephfit.sweep.pool_keys import CLASSES, LISTS, NESTED
 from cephfit.sweep.risk import risk_of
 from cephfit.sweep.yaml_lines import Located, nearest
 
@@ -52,7 +53,20 @@ def read_configurations(entry: Located | None, accepted: tuple[str, ...]) -> tup
 
 def _settings(parts: dict[str, Located], accepted: tuple[str, ...]) -> Iterator[Setting]:
     for place in setting_places(parts):
-        yield place.setting(place.entry.scalar(), accepted)
+        yield place.setting(value_of(place), accepted)
+
+
+def value_of(place: "SettingPlace") -> Value:
+    """The one value that stands behind a key; hosts and OSDs of a pool may be a list.
+
+    Raises:
+        InputError: something else stands there.
+    """
+    key, entry = place.key, place.entry
+    is_list = place.scope == "pool" and (key.rpartition(".")[2] in LISTS or key.startswith(f"{CLASSES}."))
+    if is_list and isinstance(entry.value, list):
+        return ",".join(str(item.scalar()) for item in entry.items())
+    return entry.scalar()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +93,7 @@ class SettingPlace:
         """
         setting = Setting(self.partition, self.scope, self.key, value)
         risk = risk_of(setting)
-        if risk is not None and self.key not in accepted:
+        if risk is not None and not {self.key, self.key.rpartition(".")[2]} & set(accepted):
             self.entry.refuse(
                 f"{setting} risks data: {risk.why}",
                 f"if that is wanted on this cluster, add `accept_risk: [{self.key}]` to the file",
@@ -112,4 +126,16 @@ def _scope(body: Located, partition: Partition, scope: str) -> Iterator[SettingP
         canonical = re.sub(r"[ -]", "_", key) if partition is Partition.CEPH else key
         if canonical != key and canonical in body.value:
             entry.refuse(f"{key!r} stands twice, also as {canonical!r}")
-        yield SettingPlace(partition, scope, canonical, entry)
+        if scope == "pool" and key in NESTED:
+            yield from _nested(key, entry)
+        else:
+            yield SettingPlace(partition, scope, canonical, entry)
+
+
+def _nested(word: str, body: Located) -> Iterator[SettingPlace]:
+    """``cache: {devices: {class: ssd}}`` is ``cache.devices.class: ssd``."""
+    for key, entry in body.mapping().items():
+        if isinstance(entry.value, dict):
+            yield from _nested(f"{word}.{key}", entry)
+        else:
+            yield SettingPlace(Partition.POOL, "pool", f"{word}.{key}", entry)

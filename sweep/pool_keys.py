@@ -32,7 +32,6 @@ _PLACE = (*(f"{word}.{key}" for word in ("devices", "primary") for key in DEVICE
 _BESIDE = (*PLAIN_KEYS, *_PLACE)
 
 DECLARED_KEYS: tuple[str, ...] = (
-    "use",
     *_PLACE,
     *(f"erasure.{key}" for key in ERASURE_KEYS),
     *(f"metadata.{key}" for key in _BESIDE),

@@ -90,7 +90,7 @@ def plan_pools(
 
     Args:
         name: of the pool that holds the images.
-        settings: key to value as Ceph writes it; keys of ``pool_keys.POOL_KEYS`` without ``use``.
+        settings: key to value as Ceph writes it; keys as ``pool_keys.is_pool_key`` knows them.
         defaults: of the cluster, for what the settings leave out.
         rule_of: names the rule of a pool and its placement.
         where: for messages.

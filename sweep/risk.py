@@ -32,7 +32,7 @@ class Risk:
     Attributes:
         partition: where it lives.
         key: a shell pattern over the key.
-        when: ``always``, ``below 2``, ``below 3``, ``false`` or ``none``: which values are dangerous.
+        when: ``always``, ``below 2``, ``is readonly``, ``false`` or ``none``: which values are dangerous.
         why: one sentence for people.
     """
 
@@ -51,6 +51,8 @@ class Risk:
             return False
         if self.when.startswith("below "):
             return _below(float(self.when.removeprefix("below ")), setting.value)
+        if self.when.startswith("is "):
+            return str(setting.value) == self.when.removeprefix("is ")
         if self.when == "false":
             return _is_false(setting.value)
         if self.when == "none":
@@ -61,6 +63,15 @@ class Risk:
 RISKS: tuple[Risk, ...] = (
     Risk(Partition.POOL, "size", "below 3", "fewer than three copies: two lost disks, or one, lose data"),
     Risk(Partition.POOL, "min_size", "below 2", "writes are acknowledged with one copy only"),
+    Risk(Partition.POOL, "*.size", "below 3", "fewer than three copies: two lost disks, or one, lose data"),
+    Risk(Partition.POOL, "*.min_size", "below 2", "writes are acknowledged with one copy only"),
+    Risk(Partition.POOL, "erasure.m", "below 2", "one lost disk and one bad sector elsewhere lose data"),
+    Risk(
+        Partition.POOL,
+        "cache.mode",
+        "is readonly",
+        'Ceph: "may corrupt your data"; stale copies are read',
+    ),
     Risk(Partition.CEPH, "osd_pool_default_size", "below 3", "new pools get fewer than three copies"),
     Risk(
         Partition.CEPH, "osd_pool_default_min_size", "below 2", "new pools acknowledge writes with one copy only"
