@@ -1,11 +1,6 @@
 """A new cluster from nothing: keys, maps, monitor, manager, OSDs, rules and a pool."""
 
-import base64
 import json
-import os
-import struct
-import time
-import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
@@ -17,8 +12,13 @@ import jinja2
 from cephfit import templates
 from cephfit.errors import ClusterError
 from cephfit.lab.daemons import MGR, MON, Daemons, osd_name
+from cephfit.lab.keyrings import keyring_entry, new_key
+from cephfit.lab.keyrings import write_secret as write_secret
 from cephfit.lab.machine import run
+from cephfit.lab.osd_disks import OsdDisks
+from cephfit.lab.osd_making import OsdMaker
 from cephfit.lab.spec import LabSpec
+from cephfit.lab.throttle import Throttle
 from cephfit.protocols import Progress
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 
@@ -36,22 +36,6 @@ def render(template: str, **values: Any) -> str:
     )
     source = resources.files(templates).joinpath(template).read_text()
     return environment.from_string(source).render(**values)
-
-
-def _new_key() -> str:
-    """A cephx key: type 1 (AES), creation time, length, 16 random bytes (Ceph's src/auth/Crypto.cc)."""
-    return base64.b64encode(struct.pack("<hiih", 1, int(time.time()), 0, 16) + os.urandom(16)).decode()
-
-
-def _keyring_entry(entity: str, key: str, caps: Mapping[str, str]) -> str:
-    lines = [f"[{entity}]", f"\tkey = {key}", *(f'\tcaps {who} = "{what}"' for who, what in caps.items())]
-    return "\n".join(lines) + "\n"
-
-
-def write_secret(file: Path, text: str) -> None:
-    """Write a file that only its owner ever can read."""
-    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:  # noqa: PTH123
-        stream.write(text)
 
 
 def _ask(admin: RadosAdmin, prefix: str, payload: bytes, **arguments: Any) -> bytes:
@@ -75,16 +59,16 @@ def crush_map_text(spec: LabSpec) -> str:
 
 
 def _make_monitor(folder: Path, conf: Path, fsid: str, mon_port: int) -> None:
-    admin_key, mgr_key = _new_key(), _new_key()
-    write_secret(folder / "keyring", _keyring_entry("client.admin", admin_key, _ADMIN_CAPS))
+    admin_key, mgr_key = new_key(), new_key()
+    write_secret(folder / "keyring", keyring_entry("client.admin", admin_key, _ADMIN_CAPS))
     (folder / MGR).mkdir()
-    write_secret(folder / MGR / "keyring", _keyring_entry(MGR, mgr_key, {}))
+    write_secret(folder / MGR / "keyring", keyring_entry(MGR, mgr_key, {}))
     first_keys = folder / "first.keyring"
     write_secret(
         first_keys,
-        _keyring_entry("mon.", _new_key(), {"mon": "allow *"})
-        + _keyring_entry("client.admin", admin_key, _ADMIN_CAPS)
-        + _keyring_entry(MGR, mgr_key, _MGR_CAPS),
+        keyring_entry("mon.", new_key(), {"mon": "allow *"})
+        + keyring_entry("client.admin", admin_key, _ADMIN_CAPS)
+        + keyring_entry(MGR, mgr_key, _MGR_CAPS),
     )
     (folder / MON).mkdir()
     monmap = folder / "monmap"
@@ -108,23 +92,17 @@ def _set_options(admin: RadosAdmin, options: Mapping[str, Mapping[str, str]]) ->
         raise ClusterError(f"this Ceph does not take {', '.join(refused)}", where="options of the lab")
 
 
-def _register_osd(admin: RadosAdmin, folder: Path, osd: int) -> str:
-    """Give the OSD its id, key and folder; returns its UUID."""
-    osd_uuid, key = str(uuid.uuid4()), _new_key()
-    given = json.loads(_ask(admin, "osd new", json.dumps({"cephx_secret": key}).encode(), uuid=osd_uuid))
-    if given["osdid"] != osd:
-        raise ClusterError(f"the monitor gave id {given['osdid']} to osd.{osd}", where="mon")
-    home = folder / osd_name(osd)
-    home.mkdir()
-    write_secret(home / "keyring", _keyring_entry(osd_name(osd), key, {}))
-    return osd_uuid
-
-
 def _inject_crush_map(admin: RadosAdmin, folder: Path, spec: LabSpec) -> None:
     text, binary = folder / "crushmap.txt", folder / "crushmap"
     text.write_text(crush_map_text(spec))
     run(["crushtool", "-c", str(text), "-o", str(binary)])
     _ask(admin, "osd setcrushmap", binary.read_bytes())
+
+
+def make_first_pool(admin: RadosAdmin, spec: LabSpec) -> None:
+    """The pool that a lab has from the start."""
+    admin.command("osd pool create", pool=spec.pool, pg_num=spec.pg_num, pgp_num=spec.pg_num, rule="hdd")
+    admin.command("osd pool application enable", pool=spec.pool, app="rbd")
 
 
 def bootstrap(
@@ -135,7 +113,8 @@ def bootstrap(
     fsid: str,
     mon_port: int,
     spec: LabSpec,
-    disks: Mapping[int, Path],
+    disks: OsdDisks,
+    throttle: Throttle,
     daemons: Daemons,
     progress: Progress,
 ) -> None:
@@ -143,7 +122,8 @@ def bootstrap(
 
     Args:
         folder: exists and is empty but for the lab's journal.
-        disks: block device of each OSD.
+        disks: of the OSDs, attached and empty.
+        throttle: of the lab.
 
     Raises:
         CephfitError: a program or daemon failed; what was made so far stays for the caller to remove.
@@ -158,24 +138,24 @@ def bootstrap(
     try:
         _set_options(admin, spec.options)
         progress.advance(detail="options")
-        with ThreadPoolExecutor(max_workers=len(disks) + 1) as pool:
+        maker = OsdMaker(folder, conf, disks, throttle, admin)
+        osds = range(len(spec.osds))
+        with ThreadPoolExecutor(max_workers=len(osds) + 1) as pool:
             manager = pool.submit(daemons.start, MGR)
-            uuids = {osd: _register_osd(admin, folder, osd) for osd in disks}
+            identities = {osd: maker.register(osd) for osd in osds}
             _inject_crush_map(admin, folder, spec)
             progress.advance(detail="CRUSH map")
 
             def make_osd(osd: int) -> None:
-                (folder / osd_name(osd) / "block").symlink_to(disks[osd])
-                run(["ceph-osd", "-c", str(conf), "-i", str(osd), "--mkfs", "--osd-uuid", uuids[osd]])
+                maker.make(osd, spec.store(osd), *identities[osd])
                 daemons.start(osd_name(osd))
 
-            made = [pool.submit(make_osd, osd) for osd in disks]
+            made = [pool.submit(make_osd, osd) for osd in osds]
             manager.result()
             for future in made:
                 future.result()
         progress.advance(detail="OSDs")
-        admin.command("osd pool create", pool=spec.pool, pg_num=spec.pg_num, pgp_num=spec.pg_num, rule="hdd")
-        admin.command("osd pool application enable", pool=spec.pool, app="rbd")
+        make_first_pool(admin, spec)
         progress.advance(detail="pool")
     finally:
         admin.close()

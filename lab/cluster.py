@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,8 @@ from cephfit.lab.machine import require_free_disk, require_programs, require_roo
 from cephfit.lab.openstack import layout as openstack_layout
 from cephfit.lab.openstack.packages import require_packages
 from cephfit.lab.osd_disks import OsdDisks
+from cephfit.lab.osd_layout import drop_page_cache
+from cephfit.lab.osd_making import OsdMaker, make_anew
 from cephfit.lab.readiness import wait_whole
 from cephfit.lab.registry import Record
 from cephfit.lab.spec import LabSpec
@@ -23,6 +25,7 @@ from cephfit.lab.throttle import Throttle, find_throttle
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
 from cephfit.sweep.admin.rados_admin import RadosAdmin
+from cephfit.sweep.greater.osd_store import FILESTORE, OsdStore
 from cephfit.sweep.target_lock import TargetLock
 
 if TYPE_CHECKING:
@@ -123,7 +126,8 @@ class Lab:
             fsid=self.fsid,
             mon_port=self._record.mon_port,
             spec=self.spec,
-            disks={osd: self.osd_disk(osd) for osd in self.osd_ids()},
+            disks=self._disks,
+            throttle=throttle,
             daemons=self._daemons,
             progress=progress,
         )
@@ -235,6 +239,7 @@ class Lab:
             self._attach_disks(throttle)
             with self._full_speed_if_free():
                 self._daemons.start(MON)
+                self._finish_osds(throttle)
                 self._daemons.start_all([MGR, *map(osd_name, self.osd_ids())])
                 with self._connection() as admin:
                     wait_whole(admin, self.osd_ids(), alive=self._require_alive)
@@ -271,6 +276,59 @@ class Lab:
                 self._place(find_throttle(self.name))
                 wait_whole(admin, self.osd_ids(), before=before, alive=self._require_alive)
 
+    def osd_store(self, osd: int) -> OsdStore:
+        """What an OSD keeps its objects in."""
+        return self._record.store(osd)
+
+    def remake_osds(self, stores: Mapping[int, OsdStore]) -> None:
+        """Make OSDs anew with the stores given; back when all PGs are active+clean. A new lab is faster no more.
+
+        All they hold is lost, and the lab's own pool is made anew; there may be no other one. A kill in the
+        middle is made good by the next ``remake_osds`` or ``start``.
+
+        Raises:
+            ClusterError: there is another pool, or objects in the lab's own.
+            HostError: this machine cannot make such a store.
+        """
+        require_root("a lab")
+        with registry.working_on(self.folder):
+            self._record = Record.read(self.folder) or self._record
+            unmade = sorted({*stores, *self._record.unmade})
+            if not unmade:
+                return
+            self._record = replace(self._record, stores={**self._record.stores, **stores}, unmade=tuple(unmade))
+            self._record.write(self.folder)
+            throttle = find_throttle(self.name)
+            with self._full_speed_if_free(), self._connection() as admin:
+                before = {o["osd"]: o["up_from"] for o in admin.command("osd dump")["osds"]}
+                self._finish_osds(throttle)
+                self._place(throttle)
+                remade = {osd: before[osd] for osd in unmade}
+                wait_whole(admin, self.osd_ids(), before=remade, alive=self._require_alive)
+
+    def unmade_osds(self) -> tuple[int, ...]:
+        """OSDs that a killed process was making anew."""
+        record = Record.read(self.folder)
+        return record.unmade if record else ()
+
+    def _finish_osds(self, throttle: Throttle) -> None:
+        """Make the OSDs anew that the journal says are to be."""
+        if not self._record.unmade:
+            return
+        with self._connection() as admin:
+            maker = OsdMaker(self.folder, self.conf, self._disks, throttle, admin)
+            stores = {osd: self._record.store(osd) for osd in self._record.unmade}
+            make_anew(maker, admin, self._daemons, stores, keep=[self.spec.pool])
+            bootstrap.make_first_pool(admin, self.spec)
+        self._record = replace(self._record, unmade=())
+        self._record.write(self.folder)
+
+    def drop_page_caches(self) -> None:
+        """Write out and drop what the kernel holds of FileStore's files; of nobody else's."""
+        for osd in self.osd_ids():
+            if self.osd_store(osd).objectstore == FILESTORE:
+                drop_page_cache(self.folder / osd_name(osd))
+
     def _require_alive(self) -> None:
         dead = [n for n in (MON, MGR, *map(osd_name, self.osd_ids())) if self._daemons.pid(n) is None]
         if dead:
@@ -294,6 +352,9 @@ class Lab:
         devices = self._disks.attach(throttle)
         self._record = replace(self._record, devices={osd: str(device) for osd, device in devices.items()})
         self._record.write(self.folder)
+        for osd in devices:
+            if self._record.ready and osd not in self._record.unmade:
+                self._disks.reconnect(osd, self.osd_store(osd), throttle)
 
     def _place(self, throttle: Throttle) -> None:
         throttle.place(pid for osd in self.osd_ids() if (pid := self._daemons.pid(osd_name(osd))) is not None)
@@ -355,8 +416,8 @@ class Lab:
             pgs=pgs,
             daemons=daemons,
             osd_disks=self._disks.states(find_throttle(self.name)),
-            seconds=time.monotonic() - started,
             openstack=cloud.status() if cloud else None,
+            seconds=time.monotonic() - started,
         )
 
     def _ask_health(self, monitor: DaemonState) -> tuple[str, tuple[str, ...], dict[str, int]]:

@@ -8,9 +8,15 @@ from pathlib import Path
 from cephfit.errors import ClusterError, HostError
 from cephfit.lab import disks
 from cephfit.lab.daemons import osd_name
+from cephfit.lab.osd_layout import reconnect
 from cephfit.lab.spec import LabSpec
 from cephfit.lab.status import OsdDisk
 from cephfit.lab.throttle import Throttle
+from cephfit.sweep.greater.osd_store import OsdStore
+from cephfit.units import GIB, MIB
+
+_SIDE_NBYTES = {"journal": 512 * MIB, "db": GIB, "wal": 512 * MIB}
+"""Sizes of disks for what does not lie with the data; sparse."""
 
 
 class OsdDisks:
@@ -57,24 +63,63 @@ class OsdDisks:
 
     def attach(self, throttle: Throttle) -> dict[int, Path]:
         """Attach what is not attached and set what loop devices forget; the device of each OSD."""
-        devices = {}
-        for osd, (_, device_class) in enumerate(self._spec.osds):
-            device = self._loop(osd)
-            if device is None:
-                device = disks.attach_loop(self._image(osd))
-                throttle.clear(disks.device_number(device))  # of whoever had the number before
-            disks.set_rotational(device, device_class == "hdd")
-            block = self._folder / osd_name(osd) / "block"
-            if block.is_symlink() and block.readlink() != device:
-                block.unlink()
-                block.symlink_to(device)
-            devices[osd] = device
-        return devices
+        return {
+            osd: self._attach(self._image(osd), device_class, throttle)
+            for osd, (_, device_class) in enumerate(self._spec.osds)
+        }
+
+    def attach_side(self, osd: int, store: OsdStore, throttle: Throttle, *, anew: bool = False) -> dict[str, Path]:
+        """Attach the disks of what a store keeps elsewhere than its data: role to device.
+
+        Args:
+            osd: whose.
+            store: of this OSD.
+            throttle: of the lab.
+            anew: first remove all such disks that the OSD ever had.
+        """
+        if anew:
+            for role in _SIDE_NBYTES:
+                image = self._side_image(osd, role)
+                for device in disks.loops_of(image):
+                    throttle.clear(disks.device_number(device))
+                    disks.detach_loop(device)
+                image.unlink(missing_ok=True)
+        side = {}
+        for role, device_class in store.placed().items():
+            image = self._side_image(osd, role)
+            disks.make_sparse(image, _SIDE_NBYTES[role])
+            side[role] = self._attach(image, device_class, throttle)
+        return side
+
+    def reconnect(self, osd: int, store: OsdStore, throttle: Throttle) -> None:
+        """After a reboot: mount the file system of an OSD, point its links to the devices of now."""
+        side = self.attach_side(osd, store, throttle)
+        reconnect(self._folder / osd_name(osd), store, self.device(osd), side)
+
+    def _side_image(self, osd: int, role: str) -> Path:
+        return self._folder / f"osd.{osd}.{role}.img"
+
+    def _side_disks(self) -> Iterator[tuple[Path, str]]:
+        """Attached disks of journals, DBs and WALs, and the device class they are to be as fast as."""
+        for osd in range(len(self._spec.osds)):
+            for role in _SIDE_NBYTES:
+                for device in disks.loops_of(self._side_image(osd, role)):
+                    yield device, "hdd" if disks.is_rotational(device) else "ssd"
+
+    def _attach(self, image: Path, device_class: str, throttle: Throttle) -> Path:
+        device = next(iter(disks.loops_of(image)), None)
+        if device is None:
+            device = disks.attach_loop(image)
+            throttle.clear(disks.device_number(device))  # of whoever had the number before
+        disks.set_rotational(device, device_class == "hdd")
+        return device
 
     def slow_down(self, throttle: Throttle) -> None:
         """Put the limits in force."""
         for osd, (_, device_class) in enumerate(self._spec.osds):
             throttle.set(disks.device_number(self.device(osd)), self._spec.limits[device_class])
+        for device, device_class in self._side_disks():
+            throttle.set(disks.device_number(device), self._spec.limits[device_class])
 
     @contextmanager
     def full_speed(self, throttle: Throttle) -> Iterator[None]:
@@ -95,6 +140,8 @@ class OsdDisks:
             try:
                 for osd in range(len(self._spec.osds)):
                     throttle.clear(disks.device_number(self.device(osd)))
+                for device, _ in self._side_disks():
+                    throttle.clear(disks.device_number(device))
                 yield
             finally:
                 self.slow_down(throttle)

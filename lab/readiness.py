@@ -35,6 +35,9 @@ def _unready(admin: CephAdmin, osds: Collection[int], before: Mapping[int, int])
         return f"OSDs {', '.join(map(str, sorted(waiting)))} are not up"
     n_pgs = sum(pool["pg_num"] for pool in osd_map["pools"])
     pgs = admin.command("pg ls")["pg_stats"]
+    pools = {str(pool["pool"]) for pool in osd_map["pools"]}
+    if any(pg["pgid"].partition(".")[0] not in pools for pg in pgs):
+        return "the manager has not heard yet of pools that were deleted"
     if len(pgs) != n_pgs:
         return f"{len(pgs)} of {n_pgs} PGs are known to the manager"
     since = {osd: now[osd] for osd in before if osd in now}

@@ -8,11 +8,12 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from cephfit.errors import HostError, InputError
 from cephfit.lab.spec import LabSpec
+from cephfit.sweep.greater.osd_store import OsdStore
 
 SCHEMA_VERSION = 1
 _PORTS = range(20000, 32000)
@@ -34,6 +35,8 @@ class Record:
         devices: loop device last attached for each OSD id.
         spec: what it is made of.
         more_ports: on 127.0.0.1, of its OpenStack.
+        stores: of the OSDs that were made anew since, where they differ from what the spec says.
+        unmade: OSDs that are being made anew; not empty after a kill in the middle of it.
     """
 
     name: str
@@ -43,6 +46,12 @@ class Record:
     devices: dict[int, str]
     spec: LabSpec
     more_ports: tuple[int, ...] = ()
+    stores: dict[int, OsdStore] = field(default_factory=dict)
+    unmade: tuple[int, ...] = ()
+
+    def store(self, osd: int) -> OsdStore:
+        """What an OSD keeps its objects in, or will when it is made."""
+        return self.stores.get(osd, self.spec.store(osd))
 
     def write(self, folder: Path) -> None:
         document = {**asdict(self), "schema_version": SCHEMA_VERSION, "spec": self.spec.to_json()}
@@ -76,6 +85,8 @@ class Record:
                 ready=document["ready"],
                 devices={int(osd): device for osd, device in document["devices"].items()},
                 spec=LabSpec.from_json(document["spec"]),
+                stores={int(o): OsdStore(**store) for o, store in document.get("stores", {}).items()},
+                unmade=tuple(document.get("unmade", ())),
                 more_ports=tuple(document.get("more_ports", ())),
             )
         except FileNotFoundError:

@@ -20,6 +20,11 @@ _PASSES = 20
 def _clear_devices(folder: Path, throttle: Throttle | None) -> list[str]:
     """Detach all loop devices below ``folder``; what could not be, in words."""
     stuck = []
+    if throttle is not None:
+        for device in loops_of(folder):
+            throttle.clear(device_number(device))
+    for home in folder.glob("osd.*"):
+        unmount_under(home)  # FileStore's file system; by its place, since btrfs has a device number of its own
     for device in loops_of(folder):
         try:
             if throttle is not None:

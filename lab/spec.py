@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from cephfit.sweep.greater.osd_store import OsdStore
 from cephfit.units import GIB, MIB
 
 
@@ -84,6 +85,7 @@ class LabSpec:
         options: section to option to value, put into the central config store, where a sweep can set them
             otherwise (an option in ceph.conf would win over the store).
         free_nbytes: what the folder's disk must have free at the start.
+        stores: what the OSDs of a device class keep their objects in; BlueStore where it says nothing.
     """
 
     n_hosts: int = 2
@@ -98,11 +100,16 @@ class LabSpec:
     pg_num: int = 32
     options: Mapping[str, Mapping[str, str]] = field(default_factory=_default_options)
     free_nbytes: int = 4 * GIB
+    stores: Mapping[str, OsdStore] = field(default_factory=dict)
 
     @property
     def osds(self) -> tuple[tuple[int, str], ...]:
         """(host, device class) of every OSD, by its id."""
         return tuple((host, device_class) for device_class in self.limits for host in range(self.n_hosts))
+
+    def store(self, osd: int) -> OsdStore:
+        """What an OSD keeps its objects in when the lab is new."""
+        return self.stores.get(self.osds[osd][1], OsdStore())
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -110,4 +117,5 @@ class LabSpec:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "LabSpec":
         limits = {name: DiskLimits(**values) for name, values in document["limits"].items()}
-        return cls(**{**document, "limits": limits})
+        stores = {name: OsdStore(**values) for name, values in document.get("stores", {}).items()}
+        return cls(**{**document, "limits": limits, "stores": stores})

@@ -1,0 +1,1 @@
+"""The greater Ceph environment: hosts, disks, network and object stores of OSDs."""
