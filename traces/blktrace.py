@@ -2,18 +2,17 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cephfit.access import AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces import blktrace_loop
 from cephfit.traces import blktrace_record as record
 from cephfit.traces.ahead import read_ahead
-from cephfit.traces.blktrace_loop import Columns, Found
-from cephfit.traces.block_layer import Action, BlockEvents, accesses_of
+from cephfit.traces.blktrace_loop import Files, Found, Layout
+from cephfit.traces.block_layer import Action, Noted
+from cephfit.traces.latency import CompletionMatcher
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.stream import TraceStream
 
@@ -56,67 +55,133 @@ class BlktraceReader(StreamReader):
         The files may have any numbers, gaps between them, and be empty: what CPU a record is from stands in
         the record. Within a file the order of the records stands, even where the clock steps back a little.
         """
-        block_nbytes = max(_BLOCK_NBYTES // len(streams), _MAX_PAYLOAD)
-        files = [_stretches(stream, block_nbytes, _WHAT[self.action]) for stream in streams]
-        events = read_ahead(stretch.events for stretch in merged(files))
-        return accesses_of(events)
+        return read_ahead(_batches(streams, _WHAT[self.action]))
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """What counts of consecutive records of one file, and the order in which files are merged.
+def _batches(streams: Sequence[TraceStream], wanted: int) -> Iterator[AccessBatch]:
+    """Raises: InputError: a record is cut off, or what stands there is no record."""
+    layout = _layout(streams)
+    if layout is None:
+        return
+    reading = _Reading(streams)
+    files, found = reading.files, _nothing_found()
+    devices: list[int] = []
+    numbers = np.empty(0, np.int64)
+    matcher, noted = CompletionMatcher(), Noted()
+    while not files.is_over.all():
+        matcher.make_room(reading.n_unread() // layout.nbytes, len(devices))
+        why, file = blktrace_loop.follow_records(
+            files, layout, wanted, numbers, found, matcher.numbers, matcher.rows, matcher.table, matcher.ended_on
+        )
+        if why == blktrace_loop.NEW_DISK:
+            devices.append(reading.device_at(file, layout))
+            numbers = np.array(devices, np.int64)
+        elif why == blktrace_loop.BROKEN:
+            noted.add({}, {}, (), reading.skip_loss_note(file))
+        elif why == blktrace_loop.FULL:
+            matcher.double_table()
+        else:
+            reading.read_on(file)
+        if ready := matcher.ready():
+            _note(found, noted)
+            yield noted.batch(ready, devices, matcher.completions_seen)
+    _note(found, noted)
+    yield noted.batch(matcher.finish(), devices, matcher.completions_seen)
+
+
+def _layout(streams: Sequence[TraceStream]) -> Layout | None:
+    """The layout of the records, the same in all files; None where all are empty."""
+    known: dict[str, Layout] = {}
+    for stream in streams:
+        layout = record.layout_of(stream.head()[:4], where=stream.name)
+        if layout is not None:
+            known[stream.name] = layout
+        elif stream.head():
+            raise _no_record(stream, 0)
+    (first, layout), *others = known.items() or [("", None)]
+    for name, other in others:
+        if other != layout:
+            raise InputError(
+                f"its records have another version or byte order than those of {first}",
+                where=name,
+                remedy="these are not the files of one recording: profile them one after the other",
+            )
+    return layout
+
+
+class _Reading:
+    """The unread bytes of several files side by side.
 
     Attributes:
-        events: accesses and completions.
-        key_ns: int64, one for each of them: running maximum of the time in this file.
+        files: as the loop takes them.
     """
 
-    events: BlockEvents
-    key_ns: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.key_ns)
-
-    def split(self, n: int) -> "tuple[Stretch, Stretch]":
-        """The first ``n`` events, with all else that was counted, and the rest."""
-        early, late = self.events.split(n)
-        return Stretch(early, self.key_ns[:n]), Stretch(late, self.key_ns[n:])
-
-
-def _stretches(stream: TraceStream, block_nbytes: int, wanted: int) -> Iterator[Stretch]:
-    """Raises: InputError: a record is cut off, or what stands there is no record."""
-    layout = record.layout_of(stream.head()[:4], where=stream.name)
-    if layout is None:
-        if stream.head():
-            raise _no_record(stream, 0)
-        return
-    found = _nothing_found()
-    block = np.empty(_MAX_PAYLOAD + layout.nbytes + block_nbytes, np.uint8)
-    view = memoryview(block.data)
-    end = 0  # of what is in the block and not read as records yet
-    while fresh := stream.readinto(view[end : end + block_nbytes]):
-        at, end = 0, end + fresh
-        while at < end:
-            columns = _columns((end - at) // layout.nbytes + 1)
-            n, nbytes, state, _ = blktrace_loop.scan(block[at:end], layout, wanted, columns, found)
-            at += nbytes
-            broken = state == blktrace_loop.BROKEN
-            note = _LOSS_NOTE.match(view[at:end]) if broken else None
-            yield _stretch(columns, n, found, lost=int(note[1] or 1) if note else 0)
-            if note:
-                at += note.end()
-                continue
-            if broken and not (bytes(view[at : at + 4]) == _LOSS_NOTE_BEGINS and end - at < _LOSS_NOTE_NBYTES):
-                raise _no_record(stream, stream.offset - (end - at))
-            break
-        block[: end - at] = block[at:end]
-        end -= at
-    if end:
-        raise InputError(
-            f"the trace is cut off within a record ({end} bytes of it are there)",
-            where=f"{stream.name}, byte {stream.offset - end}",
-            remedy="copy the file again, or cut it at this byte and profile what is there",
+    def __init__(self, streams: Sequence[TraceStream]) -> None:
+        n = len(streams)
+        self._streams = streams
+        self._block_nbytes = max(_BLOCK_NBYTES // n, _MAX_PAYLOAD)
+        # One record with its payload may be left over when a block is read.
+        self._room = self._block_nbytes + _MAX_PAYLOAD + max(d.itemsize for d in record.DTYPES.values())
+        begins = np.arange(n) * self._room
+        self.files = Files(
+            np.empty(n * self._room, np.uint8),
+            begins,
+            begins.copy(),
+            np.zeros(n, np.int64),
+            np.zeros(n, np.bool_),
         )
+        self._view = memoryview(self.files.block.data)
+
+    def n_unread(self) -> int:
+        return int((self.files.end - self.files.at).sum())
+
+    def _unread(self, file: int) -> memoryview:
+        return self._view[int(self.files.at[file]) : int(self.files.end[file])]
+
+    def _offset(self, file: int) -> int:
+        """Where in the file the first unread byte is."""
+        return self._streams[file].offset - len(self._unread(file))
+
+    def device_at(self, file: int, layout: Layout) -> int:
+        """The device of the next record."""
+        number = bytes(self._unread(file)[layout.device : layout.device + 4])
+        return int.from_bytes(number, "big" if layout.big_endian else "little")
+
+    def read_on(self, file: int) -> None:
+        """Read the next bytes of a file of which all whole records were used.
+
+        Raises:
+            InputError: there are none, and it does not end with a record.
+        """
+        rest, begin = bytes(self._unread(file)), file * self._room
+        self._view[begin : begin + len(rest)] = rest
+        start = begin + len(rest)
+        fresh = self._streams[file].readinto(self._view[start : start + self._block_nbytes])
+        self.files.at[file], self.files.end[file] = begin, start + fresh
+        if fresh:
+            return
+        if rest:
+            raise InputError(
+                f"the trace is cut off within a record ({len(rest)} bytes of it are there)",
+                where=f"{self._streams[file].name}, byte {self._offset(file)}",
+                remedy="copy the file again, or cut it at this byte and profile what is there",
+            )
+        self.files.is_over[file] = True
+
+    def skip_loss_note(self, file: int) -> int:
+        """The events that were lost according to the kernel's note that stands where a record should.
+
+        Raises:
+            InputError: there is no such note.
+        """
+        unread = self._unread(file)
+        if note := _LOSS_NOTE.match(unread):
+            self.files.at[file] += note.end()
+            return int(note[1] or 1)
+        if bytes(unread[:4]) != _LOSS_NOTE_BEGINS or len(unread) >= _LOSS_NOTE_NBYTES:
+            raise _no_record(self._streams[file], self._offset(file))
+        self.read_on(file)
+        return 0
 
 
 def _no_record(stream: TraceStream, offset: int) -> InputError:
@@ -127,77 +192,24 @@ def _no_record(stream: TraceStream, offset: int) -> InputError:
     )
 
 
-def _columns(n: int) -> Columns:
-    times = np.empty((5, n), np.int64)
-    return Columns(np.empty(n, bool), times[0], times[1], np.empty(n, np.uint8), times[2], times[3], times[4])
-
-
 def _nothing_found() -> Found:
     return Found(
         skipped=np.zeros(len(blktrace_loop.REASONS), np.int64),
         actions=np.zeros(blktrace_loop.N_ACTIONS, np.int64),
         last_sequence=np.zeros(blktrace_loop.MAX_CPUS, np.int64),
         pairs=np.zeros((blktrace_loop.MAX_PAIRS, 2), np.int64),
-        numbers=np.zeros(4, np.int64),
+        numbers=np.zeros(3, np.int64),
     )
 
 
-def _stretch(columns: Columns, n: int, found: Found, *, lost: int) -> Stretch:
-    """The first ``n`` rows; what was counted beside them is taken out of ``found``."""
-    n_pairs, n_lost = int(found.numbers[blktrace_loop.N_PAIRS]), int(found.numbers[blktrace_loop.N_LOST])
+def _note(found: Found, noted: Noted) -> None:
+    """Move what was counted beside the accesses."""
+    n_pairs, n_lost, n_unnumbered = found.numbers.tolist()
     seen = {name: int(found.actions[i]) for i, name in record.ACTION_NAMES.items() if found.actions[i]}
-    if n_unnumbered := int(found.numbers[blktrace_loop.N_UNNUMBERED]):
+    if n_unnumbered:
         seen[UNNUMBERED] = n_unnumbered
-    events = BlockEvents(
-        is_completion=columns.is_completion[:n],
-        time_ns=columns.time_ns[:n],
-        op=columns.op[:n],
-        lbn=columns.lbn[:n],
-        nbytes=columns.nbytes[:n],
-        device=columns.device[:n],
-        skipped={r: int(k) for r, k in zip(blktrace_loop.REASONS, found.skipped, strict=True) if k},
-        events=seen,
-        stacked=frozenset((int(a), int(b)) for a, b in found.pairs[:n_pairs]),
-        lost=n_lost + lost,
-    )
+    skipped = {r: int(k) for r, k in zip(blktrace_loop.REASONS, found.skipped, strict=True) if k}
+    noted.add(skipped, seen, ((int(a), int(b)) for a, b in found.pairs[:n_pairs]), n_lost)
     found.skipped[:] = 0
     found.actions[:] = 0
-    found.numbers[[blktrace_loop.N_LOST, blktrace_loop.N_UNNUMBERED]] = 0
-    return Stretch(events, columns.key_ns[:n])
-
-
-def merged(files: Sequence[Iterator[Stretch]]) -> Iterator[Stretch]:
-    """Merge the stretches of several files by time, holding one of each.
-
-    What stands before the earliest end of any file's stretch cannot be overtaken by what is still unread. Events
-    of one time are ordered by file, then as they were.
-    """
-    if len(files) == 1:
-        yield from files[0]
-        return
-    waiting: list[Stretch | None] = [next(f, None) for f in files]
-    while any(s is not None for s in waiting):
-        for i, stretch in enumerate(waiting):
-            if stretch is not None and not len(stretch):
-                yield stretch
-                waiting[i] = next(files[i], None)
-        held = [(i, s) for i, s in enumerate(waiting) if s is not None]
-        if not held or not all(len(s) for _, s in held):
-            continue
-        horizon = min(int(s.key_ns[-1]) for _, s in held)
-        cuts = [int(np.searchsorted(s.key_ns, horizon, side="left")) for _, s in held]
-        if not any(cuts):
-            # Only events of one and the same time stand at the front: take them all.
-            cuts = [int(np.searchsorted(s.key_ns, horizon, side="right")) for _, s in held]
-        ready: list[Stretch] = []
-        for (i, stretch), n in zip(held, cuts, strict=True):
-            if n:
-                early, waiting[i] = stretch.split(n)
-                ready.append(early)
-        yield _sorted_by_time(ready)
-
-
-def _sorted_by_time(stretches: list[Stretch]) -> Stretch:
-    key = np.concatenate([s.key_ns for s in stretches])
-    order = np.argsort(key, kind="stable")
-    return Stretch(BlockEvents.joined([s.events for s in stretches], order), key[order])
+    found.numbers[:] = 0

@@ -58,7 +58,7 @@ def layout_of(head: bytes, *, where: str = "") -> Layout | None:
                 )
             at = {name: offset for name, (_, offset, *_) in dtype.fields.items()}
             return Layout(
-                big_endian=order == ">",
+                big_endian=True if order == ">" else None,
                 magic=MAGIC | version,
                 nbytes=dtype.itemsize,
                 action=at["action"],

@@ -4,7 +4,7 @@ Readers of blktrace's binary records and of blkparse's text share this, so that 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.access import AccessBatch
-from cephfit.traces.columns import Accesses
-from cephfit.traces.latency import CompletionMatcher, InFlight
+from cephfit.traces.latency import CompletionMatcher, Ready
 
 
 class Action(StrEnum):
@@ -70,10 +69,6 @@ class BlockEvents:
             stacked=stacked,
         )
 
-    def split(self, n: int) -> "tuple[BlockEvents, BlockEvents]":
-        """The first ``n`` rows, with all else that was counted, and the rest."""
-        return self._rows(slice(0, n), self), self._rows(slice(n, None), None)
-
     @classmethod
     def joined(cls, parts: Sequence["BlockEvents"], order: NDArray[np.intp]) -> "BlockEvents":
         """The rows of all parts in the given order, and the sum of what was counted beside them."""
@@ -95,20 +90,6 @@ class BlockEvents:
             lost=sum(p.lost for p in parts),
         )
 
-    def _rows(self, rows: slice, counted: "BlockEvents | None") -> "BlockEvents":
-        return BlockEvents(
-            self.is_completion[rows],
-            self.time_ns[rows],
-            self.op[rows],
-            self.lbn[rows],
-            self.nbytes[rows],
-            self.device[rows],
-            skipped=counted.skipped if counted else {},
-            events=counted.events if counted else {},
-            stacked=counted.stacked if counted else frozenset(),
-            lost=counted.lost if counted else 0,
-        )
-
 
 def device_name(device: int) -> str:
     """``major,minor`` as blkparse writes it."""
@@ -127,20 +108,66 @@ def device_number(text: bytes) -> int:
 def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
     """Number the disks, match completions and count what is in flight."""
     disks: dict[int, int] = {}
-    matcher, in_flight = CompletionMatcher(), InFlight()
-    names: tuple[str, ...] = ()
+    matcher, noted = CompletionMatcher(), Noted()
     for events in stretches:
         disk = _disk_numbers(events, disks)
-        if len(disks) != len(names):
-            names = tuple(device_name(d) for d in disks)
-        rows = matcher.push(events.is_completion, events.time_ns, events.op, events.lbn, events.nbytes, disk)
-        stacked = tuple((device_name(a), device_name(b)) for a, b in sorted(events.stacked))
-        yield _batch(
-            rows, names, matcher, in_flight, events.skipped, events.events, stacked=stacked, lost=events.lost
+        noted.add(events.skipped, events.events, events.stacked, events.lost)
+        matcher.push(events.is_completion, events.time_ns, events.op, events.lbn, events.nbytes, disk)
+        if ready := matcher.ready():
+            yield noted.batch(ready, list(disks), matcher.completions_seen)
+    yield noted.batch(matcher.finish(), list(disks), matcher.completions_seen)
+
+
+class Noted:
+    """What is told beside the accesses, between one batch of them and the next."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._skipped: Counter[str] = Counter()
+        self._events: Counter[str] = Counter()
+        self._stacked: frozenset[tuple[int, int]] = frozenset()
+        self._lost = 0
+
+    def add(
+        self,
+        skipped: Mapping[str, int],
+        events: Mapping[str, int],
+        stacked: Iterable[tuple[int, int]],
+        lost: int,
+    ) -> None:
+        """Each as in BlockEvents."""
+        self._skipped.update(skipped)
+        self._events.update(events)
+        self._stacked = self._stacked.union(stacked)
+        self._lost += lost
+
+    def batch(self, ready: Ready, devices: Sequence[int], timed: bool) -> AccessBatch:
+        """Accesses with what was noted since the last batch.
+
+        Args:
+            ready: the accesses.
+            devices: number of each disk.
+            timed: the trace has shown completions so far.
+        """
+        rows = ready.accesses
+        batch = AccessBatch(
+            rows.time_ns,
+            rows.op,
+            rows.lbn,
+            rows.nbytes,
+            rows.disk,
+            tuple(device_name(d) for d in devices),
+            latency_ns=rows.latency_ns if timed else None,
+            outstanding=ready.outstanding if timed else None,
+            skipped=dict(self._skipped),
+            events=dict(self._events),
+            stacked=tuple((device_name(a), device_name(b)) for a, b in sorted(self._stacked)),
+            lost=self._lost,
         )
-    rows = matcher.finish()
-    if len(rows):
-        yield _batch(rows, names, matcher, in_flight, {}, {})
+        self._forget()
+        return batch
 
 
 def _disk_numbers(events: BlockEvents, disks: dict[int, int]) -> NDArray[np.int32]:
@@ -156,31 +183,3 @@ def _disk_numbers(events: BlockEvents, disks: dict[int, int]) -> NDArray[np.int3
     index = np.array([disks[int(d)] for d in known], np.int32)
     place = np.minimum(np.searchsorted(known, events.device), len(known) - 1)
     return np.where(known[place] == events.device, index[place], -1).astype(np.int32)
-
-
-def _batch(
-    rows: Accesses,
-    disks: tuple[str, ...],
-    matcher: CompletionMatcher,
-    in_flight: InFlight,
-    skipped: dict[str, int],
-    events: dict[str, int],
-    *,
-    stacked: tuple[tuple[str, str], ...] = (),
-    lost: int = 0,
-) -> AccessBatch:
-    timed = matcher.completions_seen
-    return AccessBatch(
-        rows.time_ns,
-        rows.op,
-        rows.lbn,
-        rows.nbytes,
-        rows.disk,
-        disks,
-        latency_ns=rows.latency_ns if timed else None,
-        outstanding=in_flight.count(rows) if timed else None,
-        skipped=skipped,
-        events=events,
-        stacked=stacked,
-        lost=lost,
-    )

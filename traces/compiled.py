@@ -16,10 +16,23 @@ _R = TypeVar("_R")
 
 def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """The function as machine code; it must be plain arithmetic on numbers and NumPy arrays."""
+    return _compiled(function)
+
+
+def compiled_in_place(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The same for a loop that makes no arrays, slices included, and gives none back.
+
+    Numba then counts no references to the arrays that it is given. Around what is called for every access that
+    counting costs more than the work itself: 21 ns for each event of a trace became 12.
+    """
+    return _compiled(function, _nrt=False)
+
+
+def _compiled(function: Callable[_P, _R], **options: bool) -> Callable[_P, _R]:
     try:
-        return cast(Callable[_P, _R], numba.njit(cache=True, nogil=True)(function))
+        return cast(Callable[_P, _R], numba.njit(cache=True, nogil=True, **options)(function))
     except RuntimeError:  # no place to keep it that this user may write to: it is compiled in every process
-        return cast(Callable[_P, _R], numba.njit(nogil=True)(function))
+        return cast(Callable[_P, _R], numba.njit(nogil=True, **options)(function))
 
 
 def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:

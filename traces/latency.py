@@ -1,46 +1,90 @@
 """Which completion belongs to which access, and how many accesses were in flight."""
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces import latency_loop
-from cephfit.traces.columns import PENDING, UNKNOWN_LATENCY, Accesses
-from cephfit.units import NS_PER_S
+from cephfit.traces import completion_loop, latency_loop
+from cephfit.traces.columns import Accesses
+from cephfit.traces.completion_loop import (
+    FIRST_WAITING,
+    N_KEYS,
+    N_RELEASED,
+    N_ROWS,
+    NONE,
+    SEEN_AT,
+    SMALLEST_TABLE,
+    Rows,
+    Table,
+)
 
-MAX_LATENCY_NS = 120 * NS_PER_S
-"""An access that is not completed after this long is taken to have no completion in the trace. Linux itself
-reports a task that waits this long as hung (kernel.hung_task_timeout_secs)."""
-
-MAX_HELD = 1 << 18
-"""Accesses held back at most while their completion is awaited: memory stays constant."""
-
-_MAX_CANDIDATES = 1 << 23
 _MOVES_PER_ACCESS = 64
 """Accesses end nearly in the order in which they began: moving the few to their places is the fastest sort."""
 
+_FEWEST_READY = 1 << 14
+"""Accesses are given out when they are so many at least: what is done for each batch is little for each access."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Accesses whose completion came or is awaited no longer.
+
+    Attributes:
+        accesses: in order of issue.
+        outstanding: int32, accesses of the disk in flight at the issue of each one: issued before, completed later,
+            and of known latency; UNKNOWN_LATENCY where that cannot be told.
+    """
+
+    accesses: Accesses
+    outstanding: NDArray[np.int32]
+
 
 class CompletionMatcher:
-    """Joins completions to accesses of a stream, batch by batch.
+    """Joins completions to the accesses of a stream.
 
-    An access is complete when the request that ends at its last block completes, or, where the kernel merged it
-    into a larger request, the first later request that covers it. (Split requests end with the access too, so
-    the end tells more than the start.) Accesses leave in the order in which they came, as soon as all before
-    them are complete or given up.
+    A completion belongs to the latest access of its disk that waits and ends at the same block (the pieces of a
+    split request end with the access, too, so the end tells more than the start). Where it reaches further back
+    than this access, or there is none, the kernel had merged several into one request: it completes the accesses
+    that make it up. Neither too late a completion counts nor one after too many later accesses
+    (``completion_loop.MAX_LATENCY_NS``, ``MAX_HELD``).
+
+    All of this follows from the order of the events alone, so where the stream is cut changes nothing. Accesses
+    leave in the order in which they came, as soon as all before them are complete or given up.
+
+    Attributes:
+        rows, table, numbers, ended_on: what the loops of ``completion_loop`` work on.
     """
 
     def __init__(self) -> None:
-        self._held = Accesses.none()
-        self._completions_seen = False
-        self._put_off: list[tuple[NDArray[Any], ...]] = []
-        self._n_put_off = 0
+        self.rows = _rows(0)
+        self.table = _table(0)
+        self.numbers = np.array([0, 0, 0, 0, NONE], np.int64)
+        self.ended_on = np.zeros(0, np.int64)
+        self._known_on = np.zeros(0, np.int64)
+        self._room = 0
 
     @property
     def completions_seen(self) -> bool:
         """Whether the trace records completions at all."""
-        return self._completions_seen
+        return bool(self.numbers[SEEN_AT] != NONE)
+
+    def make_room(self, n_rows: int, n_disks: int) -> None:
+        """For so many more rows, and so many disks altogether."""
+        self._room = n_rows
+        n = int(self.numbers[N_ROWS])
+        if n + n_rows > len(self.rows.time_ns):
+            longer = _rows(n + max(n_rows, n))
+            for column, old in zip(longer, self.rows, strict=True):
+                column[:n] = old[:n]
+            self.rows = longer
+        if n_disks > len(self.ended_on):
+            self.ended_on = _longer(self.ended_on, n_disks)
+            self._known_on = _longer(self._known_on, n_disks)
+
+    def double_table(self) -> None:
+        """The table is half full."""
+        self.table = completion_loop.twice_as_large(self.table)
 
     def push(
         self,
@@ -50,63 +94,68 @@ class CompletionMatcher:
         lbn: NDArray[np.int64],
         nbytes: NDArray[np.int64],
         disk: NDArray[np.int32],
-    ) -> Accesses:
-        """Take the next events of the stream; return the accesses that are ready.
+    ) -> None:
+        """Take the next events of the stream.
 
         Args:
             is_completion: whether an event is a completion or an access.
             time_ns ... disk: as in AccessBatch, of the events; a disk of -1 is none that has accesses.
         """
-        self._put_off.append((is_completion, time_ns, op, lbn, nbytes, disk))
-        self._n_put_off += len(time_ns)
-        # Many that wait are not gone through again for a few that are new: a trace may have no completions at all.
-        if 4 * self._n_put_off < len(self._held):
-            return Accesses.none()
-        return self._match()
+        self.make_room(len(time_ns), int(disk.max(initial=NONE)) + 1)
+        events = (is_completion, time_ns, op, lbn, nbytes, disk)
+        done = 0
+        while (
+            done := completion_loop.follow_events(
+                *events, done, self.numbers, self.rows, self.table, self.ended_on
+            )
+        ) < len(time_ns):
+            self.double_table()
 
-    def _match(self) -> Accesses:
-        """Join what was put off; return the accesses that are ready."""
-        is_completion, time_ns, op, lbn, nbytes, disk = (
-            self._put_off[0]
-            if len(self._put_off) == 1
-            else [np.concatenate(parts) for parts in zip(*self._put_off, strict=True)]
+    def ready(self) -> Ready | None:
+        """The accesses that may leave; None while they are few, or too few beside those that stay."""
+        n = completion_loop.n_ready(self.rows.latency_ns, int(self.numbers[N_ROWS]))
+        n_held = int(self.numbers[N_ROWS]) - n
+        return self._released(n) if n >= max(_FEWEST_READY, n_held) else None
+
+    def finish(self) -> Ready:
+        """The accesses that are left; those without a completion have an unknown latency."""
+        return self._released(int(self.numbers[N_ROWS]))
+
+    def _released(self, n: int) -> Ready:
+        rows, depth = self.rows, np.empty(n, np.int32)
+        completion_loop.release(n, rows, self.numbers, self._known_on, depth)
+        n_held = int(self.numbers[N_ROWS]) - n
+        self.rows = _rows(n_held + self._room)
+        for column, old in zip(self.rows, rows, strict=True):
+            column[:n_held] = old[n : n + n_held]
+        self.table = _table(n_held)
+        n_keys = completion_loop.wait_again(n_held, self.rows, self.table)
+        self.numbers[[N_ROWS, N_KEYS, FIRST_WAITING]] = n_held, n_keys, 0
+        self.numbers[N_RELEASED] += n
+        accesses = Accesses(
+            rows.time_ns[:n], rows.op[:n], rows.lbn[:n], rows.nbytes[:n], rows.disk[:n], rows.latency_ns[:n]
         )
-        self._put_off, self._n_put_off = [], 0
-        held = self._held
-        rows = held.with_room(len(time_ns))
-        events = (is_completion, time_ns, lbn, nbytes, disk)
-        n, n_completions, n_waiting = latency_loop.match_ends(
-            is_completion, time_ns, op, lbn, nbytes, disk, PENDING, len(held),
-            rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.disk, rows.latency_ns,
-        )  # fmt: skip
-        rows = rows.cut(0, n)
-        self._completions_seen |= n_completions > 0
-        if not n_waiting:
-            self._held = Accesses.none()
-            return rows
-        waiting = np.flatnonzero(rows.latency_ns == PENDING)
-        if n_completions:
-            latency_loop.match_covered(
-                *events, PENDING, len(held), waiting[np.lexsort((rows.lbn[waiting], rows.disk[waiting]))],
-                _MAX_CANDIDATES, rows.time_ns, rows.lbn, rows.nbytes, rows.disk, rows.latency_ns,
-            )  # fmt: skip
-        # Given up: what is too old, and the older half where too many wait.
-        latency = rows.latency_ns[waiting]
-        too_old = rows.time_ns[waiting] < int(rows.time_ns[-1]) - MAX_LATENCY_NS
-        too_many = waiting < (n - MAX_HELD // 2 if n > MAX_HELD else 0)
-        latency[(latency == PENDING) & (too_old | too_many)] = UNKNOWN_LATENCY
-        rows.latency_ns[waiting] = latency
-        waiting = waiting[latency == PENDING]
-        ready = int(waiting[0]) if len(waiting) else n
-        self._held = rows.cut(ready, n)
-        return rows.cut(0, ready)
+        return Ready(accesses, depth)
 
-    def finish(self) -> Accesses:
-        """The accesses that were still held back; those without a completion have an unknown latency."""
-        ready = self._match() if self._put_off else Accesses.none()
-        rows, self._held = self._held, Accesses.none()
-        latency = np.where(rows.latency_ns == PENDING, UNKNOWN_LATENCY, rows.latency_ns)
-        return Accesses.joined([ready, replace(rows, latency_ns=latency)])
+
+def _rows(n: int) -> Rows:
+    def column() -> NDArray[np.int64]:
+        return np.empty(n, np.int64)
+
+    return Rows(
+        column(), np.empty(n, np.uint8), column(), column(), np.empty(n, np.int32), column(), column(), column()
+    )
+
+
+def _table(n_held: int) -> Table:
+    size = SMALLEST_TABLE
+    while size < 4 * n_held:
+        size *= 2
+    return Table(np.empty(size, np.int64), np.full(size, NONE, np.int64))
+
+
+def _longer(counts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    return np.concatenate([counts, np.zeros(n - len(counts), np.int64)])
 
 
 class InFlight:

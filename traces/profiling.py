@@ -23,8 +23,8 @@ from cephfit.traces.block_layer import Action
 from cephfit.traces.describe import profile_of
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.reader import StreamReader
-from cephfit.traces.recording import PartialProfile
-from cephfit.traces.shares import Counted, Share, counts_of, parts_of
+from cephfit.traces.recording import Counting, PartialProfile
+from cephfit.traces.shares import Counted, Share, parts_of
 from cephfit.traces.stream import STANDARD_INPUT, TraceStream
 
 _BLOCK_LAYER = (BlktraceReader, BlkparseTextReader, BlkparseFormatReader, BlockEventsTextReader)
@@ -275,13 +275,13 @@ def _counted(
 
 
 def _read_here(share: Share, streams: Sequence[TraceStream], reader: StreamReader, progress: Progress) -> Counted:
-    partial, shown = PartialProfile(), 0
-    for counts in counts_of(reader.read_together(streams), share.threshold):
-        partial = partial.followed_by(counts)
+    counting, shown = Counting(share.threshold), 0
+    for batch in reader.read_together(streams):
+        counting.add(batch)
         consumed = sum(s.consumed() for s in streams)
         progress.advance(consumed - shown)
         shown = consumed
-    return Counted(partial, reader.lacks)
+    return Counted(counting.partial(), reader.lacks)
 
 
 def _absolute(file: Path) -> Path:

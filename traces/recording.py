@@ -4,10 +4,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cephfit.access import AccessBatch
 from cephfit.traces.portraits import Portraits
-from cephfit.traces.tally import Tally
+from cephfit.traces.tally import Tally, count_on
+from cephfit.traces.tally_buckets import empty_joint
+from cephfit.traces.tally_loop import Joint
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +35,9 @@ class PartialProfile:
     @classmethod
     def of(cls, batch: AccessBatch) -> "PartialProfile":
         """The counts of one batch."""
-        return cls(
-            _tallies(batch),
-            Counter(batch.skipped),
-            Counter(batch.events),
-            frozenset(batch.stacked),
-            batch.lost,
-        )
+        counting = Counting(None)
+        counting.add(batch)
+        return counting.partial()
 
     def followed_by(self, later: "PartialProfile") -> "PartialProfile":
         """This stretch and the one right after it: the last access on each disk and the first one join."""
@@ -78,27 +77,66 @@ class PartialProfile:
         return max(t.latest_ns for t in self.disks.values()) - min(t.earliest_ns for t in self.disks.values())
 
 
-def _tallies(batch: AccessBatch) -> dict[str, Tally]:
+class Counting:
+    """Counts batch after batch of one stretch of a trace.
+
+    What the counts of two stretches would have to join for is simply counted on: for each access that is less than
+    a tenth of the work, for each batch it is half of it.
+    """
+
+    def __init__(self, threshold: int | None) -> None:
+        """``threshold``: LBN beyond which an access is random, for a full description; None: without one."""
+        self._threshold = threshold
+        self._joints: dict[str, Joint] = {}
+        self._skipped: Counter[str] = Counter()
+        self._events: Counter[str] = Counter()
+        self._stacked: frozenset[tuple[str, str]] = frozenset()
+        self._lost = 0
+        self._portraits = Portraits()
+
+    def add(self, batch: AccessBatch) -> None:
+        """The next batch."""
+        for disk, rows in _by_disk(batch):
+            if disk not in self._joints:
+                self._joints[disk] = empty_joint()
+            count_on(
+                self._joints[disk],
+                batch.time_ns[rows],
+                batch.op[rows],
+                batch.lbn[rows],
+                batch.nbytes[rows],
+                None if batch.latency_ns is None else batch.latency_ns[rows],
+                None if batch.outstanding is None else batch.outstanding[rows],
+            )
+        self._skipped.update(batch.skipped)
+        self._events.update(batch.events)
+        self._stacked = self._stacked.union(batch.stacked)
+        self._lost += batch.lost
+        if self._threshold is not None:
+            self._portraits = self._portraits.followed_by(Portraits.of(batch, threshold=self._threshold))
+
+    def partial(self) -> PartialProfile:
+        """All that was counted; nothing may be added afterwards."""
+        return PartialProfile(
+            {disk: Tally(joint) for disk, joint in self._joints.items()},
+            self._skipped,
+            self._events,
+            self._stacked,
+            self._lost,
+            self._portraits,
+        )
+
+
+def _by_disk(batch: AccessBatch) -> "list[tuple[str, slice | NDArray[np.intp]]]":
+    """The rows of each disk."""
     if not len(batch):
-        return {}
+        return []
     if (batch.disk == batch.disk[0]).all():
-        return {batch.disks[batch.disk[0]]: _tally(batch, slice(None))}
+        return [(batch.disks[batch.disk[0]], slice(None))]
     numbers = np.unique(batch.disk)
     order = np.argsort(batch.disk, kind="stable")
     borders = np.searchsorted(batch.disk[order], numbers)
-    parts = np.split(order, borders[1:])
-    return {batch.disks[d]: _tally(batch, rows) for d, rows in zip(numbers, parts, strict=True)}
-
-
-def _tally(batch: AccessBatch, rows: "slice | np.ndarray[tuple[int], np.dtype[np.intp]]") -> Tally:
-    return Tally.of(
-        batch.time_ns[rows],
-        batch.op[rows],
-        batch.lbn[rows],
-        batch.nbytes[rows],
-        None if batch.latency_ns is None else batch.latency_ns[rows],
-        None if batch.outstanding is None else batch.outstanding[rows],
-    )
+    return [(batch.disks[d], rows) for d, rows in zip(numbers, np.split(order, borders[1:]), strict=True)]
 
 
 def disks_of_one_level(partial: PartialProfile, *, keep_upper: bool) -> tuple[list[str], dict[str, str]]:

@@ -1,18 +1,15 @@
 """Shares of the work of reading traces: each is counted on its own, on whatever machine, and the counts join."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cephfit.access import AccessBatch
 from cephfit.traces import formats
 from cephfit.traces.block_layer import Action
 from cephfit.traces.delimited import DelimitedReader
 from cephfit.traces.part_stream import PartStream
-from cephfit.traces.portraits import Portraits
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.reader import StreamReader
-from cephfit.traces.recording import PartialProfile
+from cephfit.traces.recording import Counting, PartialProfile
 from cephfit.traces.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.vscsi_binary import VscsiBinaryReader, record_nbytes
 from cephfit.traces.vscsi_csv import VscsiCsvReader
@@ -54,15 +51,6 @@ class Counted:
     lacks: tuple[str, ...]
 
 
-def counts_of(batches: Iterator[AccessBatch], threshold: int | None) -> Iterator[PartialProfile]:
-    """The counts of each batch."""
-    for batch in batches:
-        counted = PartialProfile.of(batch)
-        if threshold is not None:
-            counted = replace(counted, portraits=Portraits.of(batch, threshold=threshold))
-        yield counted
-
-
 def count(share: Share) -> Counted:
     """Count one share; runs in another process or on another machine, too.
 
@@ -74,14 +62,14 @@ def count(share: Share) -> Counted:
         streams: list[TraceStream] = [PartStream(share.files[0], share.begin, share.end)]
     else:
         streams = [TraceStream(f) for f in share.files]
-    partial = PartialProfile()
+    counting = Counting(share.threshold)
     try:
-        for counted in counts_of(reader.read_together(streams), share.threshold):
-            partial = partial.followed_by(counted)
+        for batch in reader.read_together(streams):
+            counting.add(batch)
     finally:
         for stream in streams:
             stream.close()
-    return Counted(partial, reader.lacks)
+    return Counted(counting.partial(), reader.lacks)
 
 
 def parts_of(share: Share, reader: StreamReader, stream: TraceStream) -> list[Share]:

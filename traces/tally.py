@@ -22,6 +22,28 @@ _NO_TIMES = np.empty(0, np.int64)
 _NO_DEPTHS = np.empty(0, np.int32)
 
 
+def count_on(
+    joint: Joint,
+    time_ns: NDArray[np.int64],
+    op: NDArray[np.uint8],
+    lbn: NDArray[np.int64],
+    nbytes: NDArray[np.int64],
+    latency_ns: NDArray[np.int64] | None,
+    outstanding: NDArray[np.int32] | None,
+) -> None:
+    """Count the accesses of one disk that come right after those that ``joint`` holds, columns as in AccessBatch."""
+    tally_loop.count_accesses(
+        np.ascontiguousarray(time_ns),
+        np.ascontiguousarray(op),
+        np.ascontiguousarray(lbn),
+        np.ascontiguousarray(nbytes),
+        _NO_TIMES if latency_ns is None else np.ascontiguousarray(latency_ns),
+        _NO_DEPTHS if outstanding is None else np.ascontiguousarray(outstanding),
+        BUCKETS,
+        joint,
+    )
+
+
 class Tally:
     """Counts over consecutive accesses of one disk; never changed once it is made.
 
@@ -61,18 +83,9 @@ class Tally:
         outstanding: NDArray[np.int32] | None = None,
     ) -> "Tally":
         """Count consecutive accesses of one disk, columns as in AccessBatch."""
-        tally = cls()
-        tally_loop.count_accesses(
-            np.ascontiguousarray(time_ns),
-            np.ascontiguousarray(op),
-            np.ascontiguousarray(lbn),
-            np.ascontiguousarray(nbytes),
-            _NO_TIMES if latency_ns is None else np.ascontiguousarray(latency_ns),
-            _NO_DEPTHS if outstanding is None else np.ascontiguousarray(outstanding),
-            BUCKETS,
-            tally.joint,
-        )
-        return tally
+        joint = empty_joint()
+        count_on(joint, time_ns, op, lbn, nbytes, latency_ns, outstanding)
+        return cls(joint)
 
     @property
     def n(self) -> int:

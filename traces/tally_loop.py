@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.buckets import Steps, key_of
-from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.compiled import compiled_in_place, inlined
 
 ALL, READ, WRITE = range(3)
 """Rows of every array with three: all accesses, each held against the one before it of whatever op, then by op."""
@@ -69,7 +69,7 @@ def _time_place(time_ns: int, base: NDArray[np.int64], limit: NDArray[np.int64])
     return base[key] + (time_ns > limit[key])  # type: ignore[no-any-return]
 
 
-@compiled
+@compiled_in_place
 def count_accesses(
     time_ns: NDArray[np.int64],
     op: NDArray[np.uint8],
@@ -94,13 +94,12 @@ def count_accesses(
     earliest, latest = joint.extent_ns
     n_all = boundary[ALL, N]
     last_lbn, last_ns = boundary[ALL, LAST_LBN], boundary[ALL, LAST_NS]
-    n_of = boundary[READ:, N].copy()
-    last_lbn_of, last_ns_of = boundary[READ:, LAST_LBN].copy(), boundary[READ:, LAST_NS].copy()
-    nbytes_of = np.zeros(2, np.int64)
+    nbytes_of = joint.nbytes
     timed, counted = len(latency_ns) > 0, len(outstanding) > 0
     for i in range(len(time_ns)):
         when, first, length = time_ns[i], lbn[i], nbytes[i]
         what = np.uintp(op[i])
+        kind = np.uintp(READ) + what
         size_key = np.uintp(key_of(length, n_sizes))
         size = np.uintp(size_base[size_key] + (length > size_limit[size_key]))
         if n_all:
@@ -117,25 +116,24 @@ def count_accesses(
                 steps_back[ALL] += 1
         else:
             boundary[ALL, FIRST_LBN], boundary[ALL, FIRST_NBYTES], boundary[ALL, FIRST_NS] = first, length, when
-        if n_of[what]:
-            distance = first - last_lbn_of[what]
+        if boundary[kind, N]:
+            distance = first - boundary[kind, LAST_LBN]
             size_of = abs(distance)
             key = np.uintp(key_of(size_of, n_steps) + n_steps * (distance < 0))
             place = step_base[key] + (size_of > step_limit[key])
             step[what, size, np.uintp(place)] += 1
-            gap = when - last_ns_of[what]
+            gap = when - boundary[kind, LAST_NS]
             if gap >= 0:
-                gaps[READ + what, np.uintp(_time_place(gap, time_base, time_limit))] += 1
+                gaps[kind, np.uintp(_time_place(gap, time_base, time_limit))] += 1
             else:
-                steps_back[READ + what] += 1
+                steps_back[kind] += 1
         else:
-            kind = READ + what
             boundary[kind, FIRST_LBN], boundary[kind, FIRST_NBYTES], boundary[kind, FIRST_NS] = first, length, when
             step[what, size, np.uintp(n_distances - 1)] += 1
         last_lbn, last_ns = first + ((length + 511) >> 9) - 1, when
-        last_lbn_of[what], last_ns_of[what] = last_lbn, when
+        boundary[kind, LAST_LBN], boundary[kind, LAST_NS] = last_lbn, when
         n_all += 1
-        n_of[what] += 1
+        boundary[kind, N] += 1
         nbytes_of[what] += length
         earliest, latest = min(earliest, when), max(latest, when)
         if timed and latency_ns[i] >= 0:
@@ -145,7 +143,3 @@ def count_accesses(
             depths[what, np.uintp(depth_table[np.uintp(min(outstanding[i] + 1, n_depths - 1))])] += 1
     joint.extent_ns[0], joint.extent_ns[1] = earliest, latest
     boundary[ALL, N], boundary[ALL, LAST_LBN], boundary[ALL, LAST_NS] = n_all, last_lbn, last_ns
-    for row in range(2):
-        boundary[READ + row, N] = n_of[row]
-        boundary[READ + row, LAST_LBN], boundary[READ + row, LAST_NS] = last_lbn_of[row], last_ns_of[row]
-        joint.nbytes[row] += nbytes_of[row]

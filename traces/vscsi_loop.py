@@ -63,19 +63,19 @@ def scan(
     n, at, timed = 0, 0, record.response >= 0
     size, lbn_max, time_us_max = record.nbytes, record.lbn_max, record.time_us_max
     while at + size <= len(block):
-        command = np.uintp(half(block, at + record.command, False))
-        if half(block, at + record.ver, False) >> 8 != record.version or command > 255:
+        command = np.uintp(half(block, at + record.command, None))
+        if half(block, at + record.ver, None) >> 8 != record.version or command > 255:
             break
         commands[command] += 1
         what = op_of[command]
-        length = word(block, at + record.length, False)
-        first, when = long(block, at + record.lbn, False), long(block, at + record.time, False)
+        length = word(block, at + record.length, None)
+        first, when = long(block, at + record.lbn, None), long(block, at + record.time, None)
         # 64 bits without a sign: what reads as negative is too large.
         bad_lbn, bad_time = first < 0 or first >= lbn_max, when < 0 or when >= time_us_max
         row = np.uintp(n)
         time_ns[row], lbn[row], nbytes[row], op[row] = when * _NS_PER_US, first, length, what
         if timed:
-            took = long(block, at + record.response, False)
+            took = long(block, at + record.response, None)
             latency_ns[row] = took * _NS_PER_US if took >= 0 and took < time_us_max else UNKNOWN
         if what >= 0:
             if length == 0 or bad_lbn or bad_time:

@@ -3,10 +3,13 @@
 import itertools
 
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cephfit.traces import latency
 from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
+from cephfit.traces.completion_loop import MAX_HELD
 from cephfit.traces.latency import CompletionMatcher, InFlight
 from cephfit.traces.latency_loop import sort_nearly_sorted
 
@@ -25,53 +28,144 @@ def streams(draw: st.DrawFn) -> list[tuple[bool, int, int, int]]:
     return sorted(events, key=lambda e: e[1])
 
 
-def matched(events: list[tuple[bool, int, int, int]], borders: list[int]) -> Accesses:
+def matched(events: list[tuple[bool, int, int, int]], borders: list[int]) -> tuple[Accesses, list[int]]:
+    """The accesses, and how many were in flight at the issue of each."""
     matcher = CompletionMatcher()
     places = sorted({0, len(events), *(b for b in borders if b < len(events))})
     found = []
     for begin, end in itertools.pairwise(places):
         done, time, lbn, disk = (np.array(c) for c in zip(*events[begin:end], strict=True))
         size = np.full(len(time), 4096)
-        found.append(matcher.push(done, time, (lbn // 8 % 2).astype(np.uint8), lbn, size, disk.astype(np.int32)))
-    return Accesses.joined([*found, matcher.finish()])
+        matcher.push(done, time, (lbn // 8 % 2).astype(np.uint8), lbn, size, disk.astype(np.int32))
+        if ready := matcher.ready():
+            found.append(ready)
+    found.append(matcher.finish())
+    depths = np.concatenate([ready.outstanding for ready in found])
+    return Accesses.joined([ready.accesses for ready in found]), depths.tolist()
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accesses leave as soon as one may."""
+    monkeypatch.setattr(latency, "_FEWEST_READY", 1)
 
 
 def one_after_the_other(events: list[tuple[bool, int, int, int]]) -> list[int]:
     """The latencies by the definition: a completion belongs to the latest access that waits for it."""
     latency: list[int] = []
     begun: list[int] = []
-    waiting: dict[tuple[int, int], int] = {}
+    waiting: dict[tuple[int, int], list[int]] = {}
     for is_completion, time, lbn, disk in events:
         if not is_completion:
-            waiting[lbn, disk] = len(begun)
+            waiting.setdefault((lbn, disk), []).append(len(begun))
             begun.append(time)
             latency.append(UNKNOWN_LATENCY)
-        elif (lbn, disk) in waiting:
-            i = waiting.pop((lbn, disk))
+        elif waiting.get((lbn, disk)):
+            i = waiting[lbn, disk].pop()
             latency[i] = time - begun[i]
     return latency
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(streams())
 def test_a_completion_belongs_to_the_latest_access_that_waits(events: list[tuple[bool, int, int, int]]) -> None:
-    found = matched(events, []).latency_ns.tolist()
-    expected = one_after_the_other(events)
-    # What no completion was left for may have been covered by one that was another's.
-    assert [f for f, e in zip(found, expected, strict=True) if e != UNKNOWN_LATENCY] == [
-        e for e in expected if e != UNKNOWN_LATENCY
+    assert matched(events, [])[0].latency_ns.tolist() == one_after_the_other(events)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(streams(), st.lists(st.integers(1, 100), max_size=8))
+def test_where_the_stream_is_cut_changes_nothing(
+    events: list[tuple[bool, int, int, int]], borders: list[int]
+) -> None:
+    whole, depths = matched(events, [])
+    assert whole.time_ns.tolist() == [time for done, time, _, _ in events if not done]
+    cut, its_depths = matched(events, borders)
+    assert cut.latency_ns.tolist() == whole.latency_ns.tolist()
+    assert its_depths == depths
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(streams())
+def test_in_flight_is_what_was_issued_before_and_ended_later(events: list[tuple[bool, int, int, int]]) -> None:
+    found, depths = matched(events, [])
+    if (found.latency_ns == UNKNOWN_LATENCY).all():
+        return
+    ends = np.where(found.latency_ns < 0, -1, found.time_ns + found.latency_ns)
+    assert depths == [
+        int(((ends[:i] > found.time_ns[i]) & (found.disk[:i] == found.disk[i])).sum()) for i in range(len(found))
     ]
 
 
-@settings(max_examples=200, deadline=None)
-@given(streams(), st.lists(st.integers(1, 100), max_size=8))
-def test_accesses_leave_in_the_order_in_which_they_came(
-    events: list[tuple[bool, int, int, int]], borders: list[int]
-) -> None:
-    found = matched(events, borders)
-    assert found.time_ns.tolist() == [time for done, time, _, _ in events if not done]
-    known = found.latency_ns[found.latency_ns != UNKNOWN_LATENCY]
-    assert (known > 0).all() or not len(known)
+def one_request(*spans: tuple[int, int], completed: list[tuple[int, int]]) -> list[int]:
+    """Latencies of writes of these blocks (first, after the last), issued at 0, 1 ..., when requests of the
+    given blocks complete at 1000, 1001 ..."""
+    rows = [(False, i, a, 512 * (b - a)) for i, (a, b) in enumerate(spans)]
+    rows += [(True, 1000 + i, a, 512 * (b - a)) for i, (a, b) in enumerate(completed)]
+    done, time, lbn, nbytes = (np.array(c) for c in zip(*rows, strict=True))
+    matcher = CompletionMatcher()
+    matcher.push(done, time, np.ones(len(rows), np.uint8), lbn, nbytes, np.zeros(len(rows), np.int32))
+    return matcher.finish().accesses.latency_ns.tolist()
+
+
+def test_accesses_that_were_merged_complete_together() -> None:
+    assert one_request((0, 8), (16, 24), (8, 16), completed=[(0, 24)]) == [1000, 999, 998]
+
+
+def test_a_split_access_completes_with_its_last_piece() -> None:
+    assert one_request((0, 24), completed=[(0, 16), (16, 24)]) == [1001]
+
+
+def test_a_gap_in_a_merged_request_keeps_nothing_waiting() -> None:
+    """The event of the access between was lost."""
+    assert one_request((0, 8), (16, 24), completed=[(0, 24)]) == [1000, 999]
+
+
+def test_a_request_of_one_access_completes_no_other_that_overlaps_it() -> None:
+    """Two reads of overlapping blocks are in flight, each a request of its own."""
+    assert one_request((0, 8), (0, 16), completed=[(0, 16), (0, 8)]) == [1001, 999]
+
+
+def test_many_that_wait_are_found_by_their_ends() -> None:
+    """More wait than the request has blocks."""
+    spans = [(100 + i, 101 + i) for i in range(0, 60, 2)]
+    found = one_request(*spans, completed=[(100, 110)])
+    assert [latency >= 0 for latency in found] == [a < 110 for a, _ in spans]
+
+
+def test_more_disks_than_a_key_has_room_for_are_told_apart() -> None:
+    """The same block of 300 disks, completed in another order."""
+    n = 300
+    done = np.repeat([False, True], n)
+    disk = np.concatenate([np.arange(n), np.arange(n)[::-1]]).astype(np.int32)
+    time = np.arange(2 * n)
+    matcher = CompletionMatcher()
+    matcher.push(done, time, np.zeros(2 * n, np.uint8), np.zeros(2 * n, np.int64), np.full(2 * n, 4096), disk)
+    assert matcher.finish().accesses.latency_ns.tolist() == [2 * (n - i) - 1 for i in range(n)]
+
+
+def test_what_waits_for_longer_than_is_held_is_given_up() -> None:
+    """The first access completes after so many later ones that it is no longer waited for."""
+    n = MAX_HELD + 10
+    matcher = CompletionMatcher()
+    found = []
+    for begin in range(0, n, 50_000):
+        time = np.arange(begin, min(begin + 50_000, n))
+        zeros = np.zeros(len(time), np.int64)
+        matcher.push(
+            zeros.astype(bool), time, zeros.astype(np.uint8), 8 * time, zeros + 4096, zeros.astype(np.int32)
+        )
+        if ready := matcher.ready():
+            found.append(ready)
+    both = np.array([0, 8 * (n - 1)])
+    zeros = np.zeros(2, np.int64)
+    matcher.push(zeros == 0, zeros + n, zeros.astype(np.uint8), both, zeros + 4096, zeros.astype(np.int32))
+    found.append(matcher.finish())
+    latency_ns = np.concatenate([ready.accesses.latency_ns for ready in found])
+    assert len(latency_ns) == n
+    assert np.flatnonzero(latency_ns >= 0).tolist() == [n - 1]
+    # What was given up before any completion was seen does not know what was in flight.
+    depths = np.concatenate([ready.outstanding for ready in found])
+    assert np.flatnonzero(depths < 0).tolist() == list(range(n - MAX_HELD))
 
 
 @settings(max_examples=100, deadline=None)

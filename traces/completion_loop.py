@@ -1,0 +1,330 @@
+"""The loops that give completions to the accesses that wait for them.
+
+They are made of steps that are put into whatever loop meets the events: the one over blktrace's records in
+``blktrace_loop``, or ``follow_events`` here over columns that a text was read into. What the rule is, ``latency``
+says. Every step depends on the events alone, in their order, never on where a block of them ends.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.columns import PENDING, UNKNOWN_LATENCY
+from cephfit.traces.compiled import compiled, compiled_in_place, inlined
+from cephfit.units import NS_PER_S
+
+MAX_LATENCY_NS = 120 * NS_PER_S
+"""A completion that comes later than this is not the access's. Linux itself reports a task that waits this long as
+hung (kernel.hung_task_timeout_secs)."""
+
+MAX_HELD = 1 << 18
+"""Nor is one that comes after this many later accesses: memory stays constant."""
+
+SMALLEST_TABLE = 1 << 10
+NONE = -1
+"""No row."""
+
+_MIX = 0x9E3779B97F4A7C1
+"""Spreads keys over a table (Fibonacci hashing: 2^60 over the golden ratio)."""
+_DISK_SHIFT = 56
+
+
+class Rows(NamedTuple):
+    """Accesses in order of issue, shape (capacity,).
+
+    Attributes:
+        time_ns, op, lbn, nbytes, disk, latency_ns: as in ``columns.Accesses``.
+        ended: int64, accesses of the same disk whose completion was seen before this one's issue.
+        before: int64, the access issued last before this one of those that wait and end at the same block.
+    """
+
+    time_ns: NDArray[np.int64]
+    op: NDArray[np.uint8]
+    lbn: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
+    disk: NDArray[np.int32]
+    latency_ns: NDArray[np.int64]
+    ended: NDArray[np.int64]
+    before: NDArray[np.int64]
+
+
+class Table(NamedTuple):
+    """Open addressing, of those that wait only, so that it stays in the processor's nearest cache.
+
+    Attributes:
+        keys: int64, last block and disk.
+        rows: int64, the latest row of those with this key; NONE where the place is empty.
+    """
+
+    keys: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+
+N_ROWS, N_KEYS, FIRST_WAITING, N_RELEASED, SEEN_AT = range(5)
+"""Places of ``numbers``: rows there are, keys in the table, a row before which none waits, rows released earlier,
+and the number of accesses when the first completion came, NONE before it."""
+
+
+@inlined
+def end_of(lbn: int, nbytes: int) -> int:
+    """The block after the last one."""
+    return lbn + ((nbytes + 511) >> 9)
+
+
+@inlined
+def _home(key: int, mask: int) -> int:
+    return ((key * _MIX) >> 20) & mask
+
+
+@inlined
+def place_of(
+    end: int, disk: int, keys: NDArray[np.int64], rows: NDArray[np.int64], disk_of: NDArray[np.int32]
+) -> int:
+    """Where those that end there are in the table, or the empty place for them."""
+    mask = len(rows) - 1
+    key = end ^ (disk << _DISK_SHIFT)
+    at = _home(key, mask)
+    while rows[np.uintp(at)] != NONE and (
+        keys[np.uintp(at)] != key or disk_of[np.uintp(rows[np.uintp(at)])] != disk
+    ):
+        at = (at + 1) & mask
+    return at
+
+
+@compiled_in_place
+def _empty(at: int, keys: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+    """Empty a place, and move up those behind it that would not be found any more."""
+    mask = len(rows) - 1
+    after = (at + 1) & mask
+    while rows[np.uintp(after)] != NONE:
+        home = _home(keys[np.uintp(after)], mask)
+        if (after - home) & mask >= (after - at) & mask:
+            keys[np.uintp(at)], rows[np.uintp(at)] = keys[np.uintp(after)], rows[np.uintp(after)]
+            at = after
+        after = (after + 1) & mask
+    rows[np.uintp(at)] = NONE
+
+
+@compiled
+def twice_as_large(table: Table) -> Table:
+    """The same table with twice the places."""
+    keys, rows = table
+    new_keys, new_rows = np.empty(2 * len(keys), np.int64), np.full(2 * len(rows), NONE, np.int64)
+    mask = len(new_rows) - 1
+    for i in range(len(rows)):
+        if rows[i] != NONE:
+            at = _home(keys[i], mask)
+            while new_rows[at] != NONE:
+                at = (at + 1) & mask
+            new_keys[at], new_rows[at] = keys[i], rows[i]
+    return Table(new_keys, new_rows)
+
+
+@inlined
+def latest_at(at: int, n: int, rows: NDArray[np.int64]) -> int:
+    """The row that waits at a place of the table, NONE where there is none or it was given up."""
+    row = rows[np.uintp(at)]
+    return row if n - row <= MAX_HELD else NONE
+
+
+@inlined
+def enter(
+    row: int, at: int, end: int, disk: int, keys: NDArray[np.int64], rows: NDArray[np.int64],
+    before_of: NDArray[np.int64],
+) -> int:  # fmt: skip
+    """Let a new row wait at its place in the table; returns how many keys that adds."""
+    before = rows[np.uintp(at)]
+    before_of[np.uintp(row)] = before
+    keys[np.uintp(at)], rows[np.uintp(at)] = end ^ (disk << _DISK_SHIFT), row
+    return before == NONE
+
+
+@inlined
+def leave(
+    at: int, keys: NDArray[np.int64], rows: NDArray[np.int64], before_of: NDArray[np.int64],
+    latency_of: NDArray[np.int64],
+) -> int:  # fmt: skip
+    """Take the latest row of a place out of the table; returns how many keys are fewer for it."""
+    row = before_of[np.uintp(rows[np.uintp(at)])]
+    while row != NONE and latency_of[np.uintp(row)] != PENDING:
+        row = before_of[np.uintp(row)]
+    if row != NONE:
+        rows[np.uintp(at)] = row
+        return 0
+    _empty(at, keys, rows)
+    return 1
+
+
+@inlined
+def complete(
+    row: int, when: int, n: int, time_of: NDArray[np.int64], disk_of: NDArray[np.int32],
+    latency_of: NDArray[np.int64], ended_of: NDArray[np.int64], ended_on: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Write down that a row's completion came, unless that was too late to be its own."""
+    issued = time_of[np.uintp(row)]
+    took = max(when - issued, 0)
+    if took > MAX_LATENCY_NS:
+        latency_of[np.uintp(row)] = UNKNOWN_LATENCY
+    else:
+        latency_of[np.uintp(row)] = took
+        disk = disk_of[np.uintp(row)]
+        ended_on[np.uintp(disk)] += 1
+        # An access of the very time of the completion does not find this one in flight.
+        later = n - 1
+        while later > row and time_of[np.uintp(later)] >= issued + took:
+            ended_of[np.uintp(later)] += disk_of[np.uintp(later)] == disk
+            later -= 1
+
+
+@compiled_in_place
+def complete_within(
+    begin: int, end: int, disk: int, when: int, numbers: NDArray[np.int64], rows: Rows, table: Table,
+    ended_on: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Complete what waits within these blocks: accesses that were merged into one request.
+
+    Where accesses one before the other reach from the end to the beginning, it was made of these; else (an event
+    was lost, or the request is a part of an access) of all that lie within.
+    """
+    time_of, lbn_of, nbytes_of = rows.time_ns, rows.lbn, rows.nbytes
+    disk_of, latency_of, ended_of, before_of = rows.disk, rows.latency_ns, rows.ended, rows.before
+    keys, waiting = table
+    n = numbers[N_ROWS]
+    next_end = end
+    while next_end > begin:
+        at = place_of(next_end, disk, keys, waiting, disk_of)
+        row = latest_at(at, n, waiting)
+        if row == NONE or lbn_of[row] < begin or lbn_of[row] >= next_end:
+            break
+        complete(row, when, n, time_of, disk_of, latency_of, ended_of, ended_on)
+        numbers[N_KEYS] -= leave(at, keys, waiting, before_of, latency_of)
+        next_end = lbn_of[row]
+    if next_end <= begin:
+        return
+    first = max(numbers[FIRST_WAITING], n - MAX_HELD)
+    while first < n and latency_of[first] != PENDING:
+        first += 1
+    numbers[FIRST_WAITING] = first
+    if n - first <= end - begin:
+        for row in range(first, n):
+            row_end = end_of(lbn_of[row], nbytes_of[row])
+            if latency_of[row] == PENDING and disk_of[row] == disk and lbn_of[row] >= begin and row_end <= end:
+                complete(row, when, n, time_of, disk_of, latency_of, ended_of, ended_on)
+                at = place_of(row_end, disk, keys, waiting, disk_of)
+                if waiting[at] == row:
+                    numbers[N_KEYS] -= leave(at, keys, waiting, before_of, latency_of)
+        return
+    for row_end in range(begin + 1, end + 1):  # many wait: asking for each end is quicker
+        at = place_of(row_end, disk, keys, waiting, disk_of)
+        row = latest_at(at, n, waiting)
+        while row >= first:
+            if latency_of[row] == PENDING and lbn_of[row] >= begin:
+                complete(row, when, n, time_of, disk_of, latency_of, ended_of, ended_on)
+            row = before_of[row]
+        if waiting[at] != NONE and latency_of[waiting[at]] != PENDING:
+            numbers[N_KEYS] -= leave(at, keys, waiting, before_of, latency_of)
+
+
+@compiled_in_place
+def follow_events(
+    is_completion: NDArray[np.bool_], time_ns: NDArray[np.int64], op: NDArray[np.uint8], lbn: NDArray[np.int64],
+    nbytes: NDArray[np.int64], disk: NDArray[np.int32], start: int, numbers: NDArray[np.int64], rows: Rows,
+    table: Table, ended_on: NDArray[np.int64],
+) -> int:  # fmt: skip
+    """Take events that were read into columns, until the table is half full.
+
+    Args:
+        is_completion ... disk: shape (n,); disk: NONE where it is none of those that have accesses.
+        start: the first event.
+        numbers: by N_ROWS and so on, changed.
+        rows: with room for n more.
+        table: changed.
+        ended_on: int64 (disks,), added to.
+
+    Returns:
+        the first event that was not taken.
+    """
+    time_of, op_of, lbn_of, nbytes_of = rows.time_ns, rows.op, rows.lbn, rows.nbytes
+    disk_of, latency_of, ended_of, before_of = rows.disk, rows.latency_ns, rows.ended, rows.before
+    keys, waiting = table
+    for e in range(start, len(time_ns)):
+        if 2 * numbers[N_KEYS] > len(waiting):
+            return e
+        n = numbers[N_ROWS]
+        where, end = disk[e], end_of(lbn[e], nbytes[e])
+        if where < 0:
+            continue
+        at = place_of(end, where, keys, waiting, disk_of)
+        if is_completion[e]:
+            if numbers[SEEN_AT] == NONE:
+                numbers[SEEN_AT] = numbers[N_RELEASED] + n
+            row = latest_at(at, n, waiting)
+            if row != NONE:
+                complete(row, time_ns[e], n, time_of, disk_of, latency_of, ended_of, ended_on)
+                numbers[N_KEYS] -= leave(at, keys, waiting, before_of, latency_of)
+            if row == NONE or lbn[e] < lbn_of[row]:
+                rest = end if row == NONE else lbn_of[row]
+                complete_within(lbn[e], rest, where, time_ns[e], numbers, rows, table, ended_on)
+            continue
+        row = np.uintp(n)
+        time_of[row], op_of[row], lbn_of[row], nbytes_of[row] = time_ns[e], op[e], lbn[e], nbytes[e]
+        disk_of[row], latency_of[row], ended_of[row] = where, PENDING, ended_on[where]
+        numbers[N_KEYS] += enter(n, at, end, where, keys, waiting, before_of)
+        numbers[N_ROWS] = n + 1
+    return len(time_ns)
+
+
+@compiled_in_place
+def n_ready(latency_ns: NDArray[np.int64], n: int) -> int:
+    """Of ``n`` rows, those before the first one whose completion may still come."""
+    row = 0
+    while row < n and (latency_ns[row] != PENDING or n - row > MAX_HELD):
+        row += 1
+    return row
+
+
+@compiled_in_place
+def release(
+    n: int, rows: Rows, numbers: NDArray[np.int64], known_on: NDArray[np.int64], depth: NDArray[np.int32]
+) -> None:
+    """Tell how many accesses were in flight at the issue of each of the first ``n`` rows, which are complete or
+    given up; the latency of those becomes unknown.
+
+    Args:
+        n: rows.
+        rows: as they were followed.
+        numbers: read only.
+        known_on: int64 (disks,), accesses of known latency released so far; added to.
+        depth: int32 (n,), written: accesses of known latency that were issued before and not complete; unknown for
+            what was given up before the trace had shown any completion.
+    """
+    disk_of, latency_of, ended_of = rows.disk, rows.latency_ns, rows.ended
+    first_known = numbers[SEEN_AT] - MAX_HELD - numbers[N_RELEASED]
+    seen = numbers[SEEN_AT] != NONE
+    for row in range(n):
+        disk = np.uintp(disk_of[row])
+        depth[row] = known_on[disk] - ended_of[row] if seen and row >= first_known else UNKNOWN_LATENCY
+        if latency_of[row] == PENDING:
+            latency_of[row] = UNKNOWN_LATENCY
+        known_on[disk] += latency_of[row] >= 0
+
+
+@compiled_in_place
+def wait_again(n: int, rows: Rows, table: Table) -> int:
+    """Put those of the first ``n`` rows that wait into an empty table, of at least twice as many places; returns how
+    many keys it has."""
+    lbn_of, nbytes_of, disk_of, latency_of, before_of = (
+        rows.lbn,
+        rows.nbytes,
+        rows.disk,
+        rows.latency_ns,
+        rows.before,
+    )
+    keys, waiting = table
+    n_keys = 0
+    for row in range(n):
+        if latency_of[row] == PENDING:
+            end, disk = end_of(lbn_of[row], nbytes_of[row]), disk_of[row]
+            n_keys += enter(row, place_of(end, disk, keys, waiting, disk_of), end, disk, keys, waiting, before_of)
+    return n_keys
