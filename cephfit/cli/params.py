@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cephfit.cli.cluster_options import ClusterOptions, cluster_options
 from cephfit.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -33,20 +34,22 @@ def _source_options(function: Any) -> Any:
     target = click.option(
         "--target", "target_text", default="lab", show_default=True, metavar="TARGET", help="The cluster to ask."
     )
-    return target(release(function))
+    return target(release(cluster_options(function)))
 
 
 @command.command("tree")
 @click.argument("component", required=False)
 @_source_options
 @json_option
-def tree(component: str | None, target_text: str, release: str | None, as_json: bool) -> None:
+def tree(
+    component: str | None, target_text: str, release: str | None, cluster: ClusterOptions, as_json: bool
+) -> None:
     """The tree: components with their counts, or the parameters of one COMPONENT by category."""
     from cephfit.errors import InputError
     from cephfit.sweep.option_tree import COMPONENTS
     from cephfit.sweep.yaml_lines import nearest
 
-    version, parameters = _parameters(target_text, release)
+    version, parameters = _parameters(target_text, release, cluster)
     if component is not None:
         if component not in COMPONENTS:
             raise InputError(f"{component!r} is no component of Ceph", remedy=nearest(component, COMPONENTS))
@@ -63,11 +66,13 @@ def tree(component: str | None, target_text: str, release: str | None, as_json: 
 @click.argument("words", nargs=-1, required=True)
 @_source_options
 @json_option
-def search(words: tuple[str, ...], target_text: str, release: str | None, as_json: bool) -> None:
+def search(
+    words: tuple[str, ...], target_text: str, release: str | None, cluster: ClusterOptions, as_json: bool
+) -> None:
     """The parameters whose name or description has all the WORDS."""
     from cephfit.sweep.option_tree import found_by
 
-    version, parameters = _parameters(target_text, release)
+    version, parameters = _parameters(target_text, release, cluster)
     found = found_by(parameters, words)
     if as_json:
         print_json({"ceph_version": version, "parameters": [_document(p) for p in found]})
@@ -81,12 +86,12 @@ def search(words: tuple[str, ...], target_text: str, release: str | None, as_jso
 @click.argument("name")
 @_source_options
 @json_option
-def show(name: str, target_text: str, release: str | None, as_json: bool) -> None:
+def show(name: str, target_text: str, release: str | None, cluster: ClusterOptions, as_json: bool) -> None:
     """All that is known of the option NAME, also of one that this release no longer has."""
     from cephfit.sweep.option_history import history_of
 
     key = name.replace("-", "_").replace(" ", "_")
-    version, parameters = _parameters(target_text, release)
+    version, parameters = _parameters(target_text, release, cluster)
     parameter = next((p for p in parameters if p.option.name == key), None)
     history = history_of(key)
     if parameter is None:
@@ -98,7 +103,9 @@ def show(name: str, target_text: str, release: str | None, as_json: bool) -> Non
         _print_parameter(parameter, f"it {history.sentence}" if history else "")
 
 
-def _parameters(target_text: str, release: str | None) -> "tuple[str, tuple[Parameter, ...]]":
+def _parameters(
+    target_text: str, release: str | None, cluster: ClusterOptions
+) -> "tuple[str, tuple[Parameter, ...]]":
     """The version and its tree, of a kept release or of a running cluster, whose options are then kept."""
     from cephfit.sweep import option_archive
     from cephfit.sweep.option_tree import tree_of
@@ -106,17 +113,17 @@ def _parameters(target_text: str, release: str | None) -> "tuple[str, tuple[Para
     if release is not None:
         version, options = option_archive.kept(release)
         return version, tree_of(options)
-    version, options = _ask(target_text)
+    version, options = _ask(target_text, cluster)
     option_archive.keep(version, options)
     return version, tree_of(options)
 
 
-def _ask(target_text: str) -> "tuple[str, tuple[Option, ...]]":
+def _ask(target_text: str, cluster: ClusterOptions) -> "tuple[str, tuple[Option, ...]]":
     from cephfit.cli.target_choice import open_target
     from cephfit.errors import InputError
     from cephfit.sweep.catalogue import HasCatalogue
 
-    target = open_target(target_text, for_change=False)
+    target = open_target(target_text, for_change=False, cluster=cluster)
     try:
         if not isinstance(target, HasCatalogue):
             raise InputError(

@@ -36,7 +36,7 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: boo
         return
     started = time.monotonic()
     with progress_display() as progress:
-        target = open_target(target_text, for_change=True, progress=progress, cluster=cluster)
+        target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
         try:
             target.reset()
             name, health = target.name, target.health()

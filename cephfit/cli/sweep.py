@@ -185,7 +185,9 @@ def run(
         stack.push(_say_how_to_go_on(target_text))
         progress = stack.enter_context(progress_display())
         # Before the store: a target that is not there leaves no empty store behind.
-        target = open_target(target_text, for_change=True, progress=progress, ioengine=ioengine, cluster=cluster)
+        target = open_target(
+            target_text, for_change=True, progress=progress, ioengine=ioengine, cluster=cluster, leave=apply
+        )
         stack.callback(target.close)
         if is_foreign(target_text):
             require_healthy(target)

@@ -27,6 +27,7 @@ def open_target(
     progress: Progress | None = None,
     ioengine: str = "",
     cluster: ClusterOptions | None = None,
+    leave: bool = False,
 ) -> Target:
     """Open a target by its name.
 
@@ -38,9 +39,10 @@ def open_target(
         progress: hears what takes long.
         ioengine: fio's engine, if one will run: ``rbd`` opens images by itself, all others need block devices.
         cluster: what was said of a cluster; for ``ceph`` only.
+        leave: a person said ``--apply``: a target that cephfit did not make may be changed.
 
     Raises:
-        InputError: no such kind of target, or no such lab.
+        InputError: no such kind of target, or no such lab; or no leave to change this one.
         HostError: a lab, and no root.
         ClusterError: it does not answer, or another process changes it.
     """
@@ -51,6 +53,12 @@ def open_target(
             f"{', '.join(cluster.given())}: only for --target ceph",
             where=f"--target {text}",
             remedy="leave it out",
+        )
+    if for_change and is_foreign(text) and not leave:
+        raise InputError(
+            "cephfit did not make this cluster, and nothing is changed on it without leave",
+            where=f"--target {text}",
+            remedy="see what would be done with `cephfit sweep plan`; then give the command --apply",
         )
     if kind == "lab":
         from cephfit.lab.cluster import Lab

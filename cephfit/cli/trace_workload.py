@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from cephfit.cli.cluster_options import ClusterOptions, cluster_options
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_place import trace_place
 from cephfit.cli.workload_choice import WORKLOADS
 
 
 @click.command("workload", short_help="Run a real workload on a target and capture its trace.")
-@click.option("--target", "target_text", required=True, metavar="TARGET", help="Where: `lab`, `lab:NAME`.")
+@click.option("--target", "target_text", required=True, metavar="TARGET", help="Where: `lab`, `ceph`.")
 @click.option("--workload", type=click.Choice(WORKLOADS), default=WORKLOADS[0], show_default=True)
 @click.option("--scale", type=click.IntRange(min=1), help="Size of pgbench's database, in 15 MiB.")
 @click.option("--seconds", type=click.FloatRange(min=1), default=30.0, show_default=True, help="Measured time.")
@@ -24,6 +25,8 @@ from cephfit.cli.workload_choice import WORKLOADS
     required=True,
     help="A folder (a new one: with / at its end), or the base name of the files.",
 )
+@click.option("--apply", is_flag=True, help="Do it, on a cluster that cephfit did not make.")
+@cluster_options
 @json_option
 def command(
     target_text: str,
@@ -32,6 +35,8 @@ def command(
     seconds: float,
     seed: int,
     output: str,
+    apply: bool,
+    cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
     """Run the workload once on the default configuration and record what its block device is asked to do.
@@ -59,7 +64,7 @@ def command(
         captured.append(report)
 
     with progress_display() as progress:
-        target = open_target(target_text, for_change=True, progress=progress)
+        target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
         try:
             trial = trial_of(target, scale=scale, repeats=1, seconds=seconds, seed=seed, observe=observe)
             sample = run_once(target, Configuration(DEFAULT_CONFIGURATION), trial, progress=progress)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cephfit.cli.cluster_options import ClusterOptions, cluster_options
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.cli.workload_choice import WORKLOADS
 from cephfit.mapper import MODELS
@@ -33,7 +34,13 @@ if TYPE_CHECKING:
     help="The sweep's results.",
 )
 @click.option("--run", "run_id", help="Run of the store; the newest one of this sweep if not given.")
-@click.option("--target", "target_text", required=True, metavar="TARGET", help="Where: `lab`, `lab:NAME`.")
+@click.option(
+    "--target",
+    "target_text",
+    required=True,
+    metavar="TARGET",
+    help="Where: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`.",
+)
 @click.option(
     "--profile",
     "profile_file",
@@ -55,6 +62,8 @@ if TYPE_CHECKING:
     "--seconds", type=click.FloatRange(min=1), default=30.0, show_default=True, help="Measured time of each run."
 )
 @click.option("--keep", is_flag=True, help="Leave the target as it is at the end: volumes, last configuration.")
+@click.option("--apply", is_flag=True, help="Do it, on a cluster that cephfit did not make.")
+@cluster_options
 @json_option
 def command(
     sweep_text: str,
@@ -69,13 +78,16 @@ def command(
     repeats: int,
     seconds: float,
     keep: bool,
+    apply: bool,
+    cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
     """Run the real workload on the default, the predicted best and the predicted worst configuration.
 
     Runs are interleaved and repeated; each is stored when it is over, and a run that was interrupted goes on
     where it stopped. Prints measured beside predicted: the error, whether the order held, and the regret, which
-    is what following the prediction costs against the best configuration that was run.
+    is what following the prediction costs against the best configuration that was run. On a cluster that
+    cephfit did not make, it needs `--apply`; `cephfit sweep plan --target` shows what that changes.
     """
     from cephfit.cli.target_choice import open_target
     from cephfit.cli.workload_choice import trial_of
@@ -92,7 +104,7 @@ def command(
         chosen, note = _choose(sweep, predictions, configurations)
         if note:
             progress.note(note)
-        target = open_target(target_text, for_change=True, progress=progress)
+        target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
         try:
             if target.name != run.target or is_another_cluster(run.facts, target.facts()):
                 progress.note(
