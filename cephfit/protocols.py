@@ -108,12 +108,16 @@ class Client:
         nbytes: size of the volume.
         device: block device of the volume on this machine, if it has one: workloads mount it, and its
             kernel counters are the independent count of I/O.
+        address: where a fio server (``fio --server``) waits that does this client's I/O, as ``fio --client`` takes
+            it: ``host``, ``host,port`` or ``sock:/path``; None where fio runs on this machine. With an address,
+            ``fio_options`` name the volume as that host sees it, such as ``{"filename": "/dev/vdb"}``.
     """
 
     name: str
     fio_options: Mapping[str, str]
     nbytes: int
     device: Path | None = None
+    address: str | None = None
 
 
 class Target(Protocol):

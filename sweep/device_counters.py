@@ -23,16 +23,19 @@ So the allowed difference follows from the run itself: some per cent of 2 s, nea
 import bisect
 import threading
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Generic, TypeVar
 
 from cephfit.cells import Op
-from cephfit.errors import HostError
-from cephfit.sweep.engine import IndependentCount
+from cephfit.errors import CephfitError, HostError
+from cephfit.sweep.engine import IndependentCount, MovedBytes
 from cephfit.sweep.steadiness import Steadiness, steadiness_of
 from cephfit.units import LBN_NBYTES
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 SAMPLING_SECONDS = 0.02
 _SYSFS = Path("/sys/class/block")
@@ -41,19 +44,8 @@ _FIO_REAPING_SECONDS = 0.02
 """Between the last completion and fio's look at its clock; seen below 10 ms on a busy machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceCounters:
-    """Bytes that a device has completed since it is there."""
-
-    read_nbytes: int
-    written_nbytes: int
-
-    def of(self, op: Op) -> int:
-        return self.read_nbytes if op is Op.READ else self.written_nbytes
-
-
-def counters_of(device: Path) -> DeviceCounters:
-    """The counters now.
+def counters_of(device: Path) -> MovedBytes:
+    """The counters now: bytes that a device has completed since it is there.
 
     Raises:
         HostError: it is no block device, or the kernel does not count (``queue/iostats`` is 0).
@@ -66,7 +58,7 @@ def counters_of(device: Path) -> DeviceCounters:
             f"the kernel has no counters for {device}: {error}", where=str(folder), remedy="is it a block device?"
         ) from None
     # Documentation/block/stat.rst: field 3 is sectors read, field 7 sectors written.
-    return DeviceCounters(fields[2] * LBN_NBYTES, fields[6] * LBN_NBYTES)
+    return MovedBytes(fields[2] * LBN_NBYTES, fields[6] * LBN_NBYTES)
 
 
 def why_uncounted(device: Path) -> str:
@@ -85,21 +77,37 @@ def why_uncounted(device: Path) -> str:
     return ""
 
 
-class DeviceWatch:
-    """Samples the counters of some devices while a ``with`` block runs."""
+class CounterWatch(Generic[_Key]):
+    """Samples some counters while a ``with`` block runs.
 
-    def __init__(self, devices: Iterable[Path], op: Op) -> None:
-        self._devices = tuple(dict.fromkeys(devices))
+    Args:
+        readers: ask for a counter, by what it belongs to; each may raise CephfitError.
+        op: the direction that counts.
+        source: who counts, for people.
+        sampling_seconds: between two questions.
+    """
+
+    def __init__(
+        self,
+        readers: Mapping[_Key, Callable[[], MovedBytes]],
+        op: Op,
+        *,
+        source: Callable[[_Key], str],
+        sampling_seconds: float = SAMPLING_SECONDS,
+    ) -> None:
+        self._readers = dict(readers)
         self._op = op
+        self._source = source
+        self._sampling_seconds = sampling_seconds
         # seconds, bytes in the direction that counts, bytes in both
-        self._series: dict[Path, tuple[list[float], list[int], list[int]]]
-        self._series = {device: ([], [], []) for device in self._devices}
+        self._series: dict[_Key, tuple[list[float], list[int], list[int]]]
+        self._series = {key: ([], [], []) for key in self._readers}
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._sample_until_over, name="device counters", daemon=True)
+        self._thread = threading.Thread(target=self._sample_until_over, name="counters", daemon=True)
 
-    def __enter__(self) -> "DeviceWatch":
+    def __enter__(self) -> "CounterWatch[_Key]":
         self._sample()
-        if self._devices:
+        if self._readers:
             self._thread.start()
         return self
 
@@ -107,48 +115,56 @@ class DeviceWatch:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self._over.set()
-        if self._devices:
+        if self._readers:
             self._thread.join()
         if kind is None:
             self._sample()
 
-    def count(self, device: Path, *, runtime_ns: int, in_flight_nbytes: int) -> IndependentCount:
-        """What the device completed within fio's measured time; to be asked after the ``with`` block.
+    def count(self, key: _Key, *, runtime_ns: int, in_flight_nbytes: int) -> IndependentCount:
+        """What was completed within fio's measured time; to be asked after the ``with`` block.
 
         Args:
-            device: one of those watched.
+            key: one of those watched.
             runtime_ns: fio's measured time.
             in_flight_nbytes: at most so much was under way when the measured time began.
         """
-        times, values, moved = self._series[device]
+        times, values, moved = self._series[key]
         return window_count(
             times,
             values,
-            source=f"the kernel ({device})",
+            source=self._source(key),
             runtime_ns=runtime_ns,
             in_flight_nbytes=in_flight_nbytes,
             moved=moved,
         )
 
-    def steadiness(self, device: Path, *, runtime_ns: int) -> Steadiness | None:
+    def steadiness(self, key: _Key, *, runtime_ns: int) -> Steadiness | None:
         """How steady the device was busy over fio's measured time; None where too few steps tell."""
-        times, values, _ = self._series[device]
+        times, values, _ = self._series[key]
         return steadiness_of(times, values, runtime_ns=runtime_ns)
 
     def _sample_until_over(self) -> None:
-        while not self._over.wait(SAMPLING_SECONDS):
+        while not self._over.wait(self._sampling_seconds):
             try:
                 self._sample()
-            except HostError:
-                return  # The device has gone; fio's own error says so.
+            except CephfitError:
+                return  # What is counted has gone; fio's own error says so.
 
     def _sample(self) -> None:
-        for device in self._devices:
-            counters = counters_of(device)
-            times, values, moved = self._series[device]
+        for key, read in self._readers.items():
+            counters = read()
+            times, values, moved = self._series[key]
             times.append(time.monotonic())
             values.append(counters.of(self._op))
             moved.append(counters.read_nbytes + counters.written_nbytes)
+
+
+class DeviceWatch(CounterWatch[Path]):
+    """Samples the kernel's counters of some devices while a ``with`` block runs."""
+
+    def __init__(self, devices: Iterable[Path], op: Op) -> None:
+        readers = {device: partial(counters_of, device) for device in devices}
+        super().__init__(readers, op, source=lambda device: f"the kernel ({device})")
 
 
 def in_flight_nbytes(iodepth: int, block_nbytes: int) -> int:

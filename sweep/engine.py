@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from cephfit.cells import Cell
+from cephfit.cells import Cell, Op
 from cephfit.protocols import Client
 from cephfit.sample import OWN_LOAD, Metrics
 from cephfit.sweep.model import Measurement
@@ -108,6 +108,37 @@ class Engine(Protocol):
 
         Raises:
             ClusterError: it could not be read.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class MovedBytes:
+    """What a client has moved since its counters began, by somebody else than the program that measures."""
+
+    read_nbytes: int
+    written_nbytes: int
+
+    def of(self, op: Op) -> int:
+        return self.read_nbytes if op is Op.READ else self.written_nbytes
+
+
+@runtime_checkable
+class CountsIo(Protocol):
+    """A target that can say what its clients have moved: the hypervisor of guests, for example.
+
+    It is asked before, during and after a run, from one thread at a time.
+    """
+
+    count_source: str
+    """Who counts, for people."""
+    count_seconds: float
+    """How often asking makes sense."""
+
+    def moved(self, client: Client) -> MovedBytes:
+        """The counters of a client's volume now; they never fall while the client is there.
+
+        Raises:
+            CephfitError: nobody can count for this client, and why.
         """
 
 

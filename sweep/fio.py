@@ -99,18 +99,23 @@ def find_program(name: str, *, package: str) -> str:
     return path
 
 
+def dying_with_us(command: Sequence[str]) -> Sequence[str]:
+    """The command, to be killed by the kernel when the thread that starts it is no more, however it ended.
+
+    Raises:
+        HostError: setpriv is missing.
+    """
+    guard = (find_program("setpriv", package="util-linux"), "--pdeathsig", "KILL", "--")
+    return (*guard, "/bin/sh", "-c", _ONLY_WITH_PARENT, "sh", str(os.getpid()), *command)
+
+
 def _run_fio(job: str, *, conf: str | None, timeout_seconds: float) -> tuple[str, str]:
     """Run a job file; fio's standard output and error.
 
     The job goes in and the result comes out through pipes, so that a kill leaves no files behind.
     """
-    command: Sequence[str] = (
-        find_program("setpriv", package="util-linux"), "--pdeathsig", "KILL", "--",
-        "/bin/sh", "-c", _ONLY_WITH_PARENT, "sh", str(os.getpid()),
-        find_program("fio", package="fio"), "--output-format=json", "--eta=never", "-",
-    )  # fmt: skip
     process = subprocess.Popen(
-        command,
+        dying_with_us((find_program("fio", package="fio"), "--output-format=json", "--eta=never", "-")),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -126,15 +131,24 @@ def _run_fio(job: str, *, conf: str | None, timeout_seconds: float) -> tuple[str
     except subprocess.TimeoutExpired:
         return "", f"fio did not end within {timeout_seconds:.0f} s and was killed"
     finally:
-        if process.poll() is None:
-            process.kill()
-            with suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=30)
-        if process.poll() is None:
-            raise HostError(
-                f"fio (process {process.pid}) hangs in the kernel and cannot be killed",
-                remedy="the device under it does not answer: look at the cluster, then run the sweep again",
-            )
+        end(process, "fio")
+
+
+def end(process: subprocess.Popen[str], name: str) -> None:
+    """See that a process is over.
+
+    Raises:
+        HostError: it cannot be killed.
+    """
+    if process.poll() is None:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=30)
+    if process.poll() is None:
+        raise HostError(
+            f"{name} (process {process.pid}) hangs in the kernel and cannot be killed",
+            remedy="the device under it does not answer: look at the cluster, then run the sweep again",
+        )
 
 
 def _outcome(

@@ -29,8 +29,12 @@ class UnusableOutputError(Exception):
     """fio's output, or one job of it, gives no metrics; the text says why."""
 
 
-def read_output(text: str) -> dict[str, Any]:
+def read_output(text: str, *, jobs: str = "jobs") -> dict[str, Any]:
     """fio's JSON document, also where fio wrote other lines before it.
+
+    Args:
+        text: fio's standard output.
+        jobs: key of the list that must be there.
 
     Raises:
         UnusableOutputError: there is none, it is cut off, or is not fio's.
@@ -43,8 +47,8 @@ def read_output(text: str) -> dict[str, Any]:
         document, _ = json.JSONDecoder(parse_constant=_no_constant).raw_decode(text, start)
     except ValueError as error:
         raise UnusableOutputError(f"fio's JSON cannot be read: {error}") from None
-    if not isinstance(document.get("jobs"), list):
-        raise UnusableOutputError("fio's JSON has no jobs")
+    if not isinstance(document.get(jobs), list):
+        raise UnusableOutputError(f"fio's JSON has no {jobs}")
     return dict(document)
 
 

@@ -1,0 +1,324 @@
+"""fio in many clients: one fio here drives the fio servers that run where the clients are.
+
+``fio --client`` sends each server the job of its own client, starts all of them together and brings back what each
+found. What it makes of that itself is not used: its entry "All clients" holds, depending on fio's version, the sum
+of one client only, no latencies or a run time that is the sum of all, and is not there at all for jobs of several
+sections (github.com/axboe/fio, issues 1918 and 1881, and what 3.33 was seen to write). A client that cannot be
+reached, or whose job dies, is no error to fio, which goes on without it and ends with 0: here it is a failure.
+"""
+
+import os
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from cephfit.errors import CephfitError, ClusterError
+from cephfit.protocols import Client
+from cephfit.sweep.device_counters import CounterWatch, in_flight_nbytes
+from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome, CountsIo
+from cephfit.sweep.fio import GRACE_SECONDS, FioEngine, dying_with_us, end, figures_of, find_program
+from cephfit.sweep.fio_job import render_job, render_warming
+from cephfit.sweep.fio_output import UnusableOutputError, error_of, read_output
+from cephfit.sweep.fio_servers import host_of, why_unreachable
+from cephfit.units import MIB
+
+AGGREGATE = "All clients"
+"""fio's own sum over the clients, never used."""
+MOST_SKEW = 0.1
+"""Clients that start, or end, further apart than this part of the measured time did not run together."""
+
+_STARTS = re.compile(r"^<[^>]*> Starting \d+ (?:thread|process)")
+_ENDS = re.compile(r"^<[^>]*>\s*$")
+_TROUBLE = re.compile(r"\bfio: |\berr(?:or)?=|mismatch|refused|failed|not loadable")
+_SLOWEST_NBYTES_PER_S = MIB
+
+
+@dataclass(frozen=True, slots=True)
+class _Spoken:
+    """What one fio client process said.
+
+    Attributes:
+        output: its standard output.
+        errors: its standard error, or why it was killed.
+        starts: when each server began its job, seconds of the monotonic clock.
+        ends: when each server's job was over.
+    """
+
+    output: str
+    errors: str
+    starts: tuple[float, ...]
+    ends: tuple[float, ...]
+
+
+class RemoteFioEngine:
+    """Implements ``Engine`` by fio servers at the clients' addresses.
+
+    The local fio dies with the thread that calls ``run``, and a server ends its job when that connection is gone:
+    nothing runs on after ``run`` is over.
+
+    Args:
+        counts: who says independently what a client moved; None where nobody can.
+        grace_seconds: how much longer than ramp and run time a run may take.
+        connect_seconds: how long a server may take to answer.
+        most_skew: part of the measured time by which clients may start, or end, apart.
+    """
+
+    def __init__(
+        self,
+        counts: CountsIo | None = None,
+        *,
+        grace_seconds: float = GRACE_SECONDS,
+        connect_seconds: float = 5.0,
+        most_skew: float = MOST_SKEW,
+    ) -> None:
+        self._counts = counts
+        self._most_skew = most_skew
+        self._grace_seconds = grace_seconds
+        self._connect_seconds = connect_seconds
+
+    def facts(self) -> Mapping[str, Any]:
+        """See Engine."""
+        return {**FioEngine().facts(), "mode": "client/server"}
+
+    def run(self, run: CellRun) -> CellOutcome:
+        """See Engine."""
+        jobs = {client.name: render_job(replace(run, clients=[client])) for client in run.clients}
+        if unreachable := self._unreachable(run.clients):
+            return CellOutcome(_none_ran(run.clients, unreachable), None)
+        countable, uncounted = self._countable(run.clients)
+        seconds = run.measurement.ramp_seconds + run.measurement.run_seconds
+        try:
+            with self._watch(countable, run) as watch:
+                spoken = _speak(run.clients, jobs, timeout_seconds=seconds + self._grace_seconds)
+        except ClusterError as error:  # who counts has ceased to
+            return CellOutcome({c.name: ClientOutcome(None, str(error)) for c in run.clients}, None)
+        try:
+            found = jobs_of(read_output(spoken.output, jobs="client_stats"), run.clients)
+        except UnusableOutputError as error:
+            failure = _with_trouble(str(error), spoken, "")
+            return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, spoken.output or None)
+        together = _together(spoken, len(run.clients))
+        doubt = why_not_together(together, run.measurement.run_seconds, most_skew=self._most_skew)
+        outcomes = {}
+        for client in run.clients:
+            outcome = _outcome(client, found.get(client.name), run, spoken)
+            if outcome.metrics is not None:
+                outcome = replace(outcome, doubt=doubt, evidence={**outcome.evidence, "together": together})
+                outcome = _counted(outcome, client, run, watch, uncounted)
+            outcomes[client.name] = outcome
+        return CellOutcome(outcomes, spoken.output)
+
+    def warm(self, run: CellRun) -> None:
+        """See Engine."""
+        if unreachable := self._unreachable(run.clients):
+            name, why = next(iter(unreachable.items()))
+            raise ClusterError(f"client {name} cannot be reached: {why}")
+        jobs = {client.name: render_warming(replace(run, clients=[client])) for client in run.clients}
+        largest = max(client.nbytes for client in run.clients)
+        timeout_seconds = self._grace_seconds + largest * len(run.clients) / _SLOWEST_NBYTES_PER_S
+        spoken = _speak(run.clients, jobs, timeout_seconds=timeout_seconds)
+        try:
+            found = jobs_of(read_output(spoken.output, jobs="client_stats"), run.clients)
+            read = {name: 0 if error_of(job) else int(job["read"]["io_bytes"]) for name, job in found.items()}
+        except UnusableOutputError as error:
+            raise ClusterError(_with_trouble(f"the volumes could not be read: {error}", spoken, "")) from None
+        for client in run.clients:
+            if read.get(client.name, 0) < client.nbytes:
+                raise ClusterError(
+                    _with_trouble(
+                        f"only {read.get(client.name, 0)} of the {client.nbytes} bytes of client {client.name} "
+                        "could be read",
+                        spoken,
+                        host_of(client),
+                    )
+                )
+
+    def _unreachable(self, clients: Sequence[Client]) -> dict[str, str]:
+        reasons = {c.name: why_unreachable(c, timeout_seconds=self._connect_seconds) for c in clients}
+        return {name: why for name, why in reasons.items() if why}
+
+    def _countable(self, clients: Sequence[Client]) -> tuple[list[Client], dict[str, str]]:
+        """The clients that somebody counts for, and why nobody does for the others."""
+        if self._counts is None:
+            reason = "the I/O is done on another host, whose counters nobody reads"
+            return [], {client.name: reason for client in clients}
+        countable, uncounted = [], {}
+        for client in clients:
+            try:
+                self._counts.moved(client)
+                countable.append(client)
+            except CephfitError as error:
+                uncounted[client.name] = error.what
+        return countable, uncounted
+
+    def _watch(self, clients: Sequence[Client], run: CellRun) -> CounterWatch[str]:
+        counts = self._counts
+        if counts is None:
+            return CounterWatch({}, run.cell.pattern.op, source=str)
+        return CounterWatch(
+            {client.name: partial(counts.moved, client) for client in clients},
+            run.cell.pattern.op,
+            source=lambda _: counts.count_source,
+            sampling_seconds=counts.count_seconds,
+        )
+
+
+def jobs_of(document: Mapping[str, Any], clients: Sequence[Client]) -> dict[str, Mapping[str, Any]]:
+    """What each client's server found, by client; one that brought nothing is left out. fio's sum is passed over.
+
+    Raises:
+        UnusableOutputError: a job that was not asked for, two of one client, or one from another host.
+    """
+    addresses = {client.name: host_of(client) for client in clients}
+    jobs: dict[str, Mapping[str, Any]] = {}
+    for job in document["client_stats"]:
+        name = str(job.get("jobname")) if isinstance(job, dict) else ""
+        if name == AGGREGATE:
+            continue
+        if name not in addresses or name in jobs:
+            raise UnusableOutputError(f"fio reports a job {name!r} that was not asked for, or twice")
+        if job.get("hostname") != addresses[name]:
+            raise UnusableOutputError(
+                f"fio reports the job of client {name} from {job.get('hostname')}, not {addresses[name]}"
+            )
+        jobs[name] = job
+    return jobs
+
+
+def why_not_together(
+    together: Mapping[str, float | None], run_seconds: float, *, most_skew: float = MOST_SKEW
+) -> str:
+    """Why the clients did not run at the same time; empty if they did, or nobody can tell."""
+    for word, key in (("began", "start_skew_seconds"), ("ended", "end_skew_seconds")):
+        skew = together.get(key)
+        if skew is not None and skew > most_skew * run_seconds:
+            return (
+                f"the clients did not run together: the last {word} {skew:.2f} s after the first, "
+                f"{run_seconds:g} s were measured"
+            )
+    return ""
+
+
+def _together(spoken: _Spoken, n_clients: int) -> dict[str, float | None]:
+    """How far apart the clients began and ended, by the clock of this machine; None where fio did not say."""
+
+    def skew(moments: Sequence[float]) -> float | None:
+        return max(moments) - min(moments) if len(moments) == n_clients else None
+
+    return {"start_skew_seconds": skew(spoken.starts), "end_skew_seconds": skew(spoken.ends)}
+
+
+def _none_ran(clients: Sequence[Client], unreachable: Mapping[str, str]) -> dict[str, ClientOutcome]:
+    """fio would measure the others alone, under a load that nobody asked for."""
+    first = next(iter(unreachable))
+    other = f"not run, because client {first} cannot be reached"
+    return {c.name: ClientOutcome(None, unreachable.get(c.name, other)) for c in clients}
+
+
+def _outcome(client: Client, job: Mapping[str, Any] | None, run: CellRun, spoken: _Spoken) -> ClientOutcome:
+    if job is None:
+        words = "its fio server gave no result: the job died, or the connection was lost"
+        return ClientOutcome(None, _with_trouble(words, spoken, host_of(client)))
+    try:
+        metrics, evidence = figures_of(job, run)
+    except UnusableOutputError as error:
+        return ClientOutcome(None, _with_trouble(str(error), spoken, host_of(client)))
+    return ClientOutcome(metrics, evidence={**evidence, "address": client.address})
+
+
+def _counted(
+    outcome: ClientOutcome,
+    client: Client,
+    run: CellRun,
+    watch: CounterWatch[str],
+    uncounted: Mapping[str, str],
+) -> ClientOutcome:
+    assert outcome.metrics is not None, "only what was measured can be counted"
+    if client.name in uncounted:
+        return replace(outcome, uncounted=uncounted[client.name])
+    blocks = run.measurement.iodepth + (1 if run.measurement.is_limited else 0)
+    in_flight = in_flight_nbytes(blocks, run.cell.size.benchmark_nbytes)
+    count = watch.count(client.name, runtime_ns=outcome.metrics.runtime_ns, in_flight_nbytes=in_flight)
+    steadiness = watch.steadiness(client.name, runtime_ns=outcome.metrics.runtime_ns)
+    if steadiness is not None:
+        outcome = replace(outcome, evidence={**outcome.evidence, "steadiness": steadiness.to_json()})
+    return replace(outcome, count=count)
+
+
+def _speak(clients: Sequence[Client], jobs: Mapping[str, str], *, timeout_seconds: float) -> _Spoken:
+    """Run the local fio that drives the servers; its lines get the moment at which they came.
+
+    The jobs lie in memory files, so that a kill leaves nothing behind.
+    """
+    with ExitStack() as stack:
+        command = [find_program("fio", package="fio"), "--output-format=json", "--eta=never"]
+        descriptors = []
+        for client in clients:
+            descriptor = os.memfd_create(f"cephfit-job-{client.name}", 0)
+            stack.callback(os.close, descriptor)
+            os.write(descriptor, jobs[client.name].encode())
+            descriptors.append(descriptor)
+            command += [f"--client={client.address}", f"/proc/self/fd/{descriptor}"]
+        process = subprocess.Popen(
+            dying_with_us(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            cwd="/",
+            pass_fds=descriptors,
+            start_new_session=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+        lines: list[tuple[float, str]] = []
+        errors: list[str] = []
+        readers = [
+            threading.Thread(target=_read_lines, args=(process.stdout, lines), daemon=True),
+            threading.Thread(target=_read_all, args=(process.stderr, errors), daemon=True),
+        ]
+        for reader in readers:
+            reader.start()
+        try:
+            process.wait(timeout=timeout_seconds)
+        except subprocess.TimeoutExpired:
+            errors.append(f"fio did not end within {timeout_seconds:.0f} s and was killed\n")
+        finally:
+            end(process, "fio")
+            for reader in readers:
+                reader.join(timeout=10)
+    return _Spoken(
+        output="".join(line for _, line in lines),
+        errors="".join(errors),
+        starts=tuple(at for at, line in lines if _STARTS.match(line)),
+        ends=tuple(at for at, line in lines if _ENDS.match(line)),
+    )
+
+
+def _read_lines(stream: Any, lines: list[tuple[float, str]]) -> None:
+    for line in stream:
+        lines.append((time.monotonic(), line))
+
+
+def _read_all(stream: Any, texts: list[str]) -> None:
+    for line in stream:
+        texts.append(line)
+
+
+def _with_trouble(failure: str, spoken: _Spoken, host: str) -> str:
+    """The failure, with what fio said of it: of this host where it names one."""
+    said = [
+        line.strip()
+        for text in (spoken.errors, spoken.output.split("\n{", 1)[0])
+        for line in text.splitlines()
+        if _TROUBLE.search(line) or "killed" in line
+    ]
+    named = [line for line in said if host and host in line] or said
+    words = "; ".join(dict.fromkeys(named[:3]))
+    return f"{failure}; fio said: {words}" if words else failure

@@ -1,0 +1,301 @@
+"""fio's client/server mode with real servers on this machine: who is measured, and what goes wrong and is said."""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from cephfit.cells import Cell
+from cephfit.errors import ClusterError, InputError
+from cephfit.protocols import Client
+from cephfit.sample import State
+from cephfit.sweep.engine import CellRun, MovedBytes
+from cephfit.sweep.fio_output import UnusableOutputError, read_output
+from cephfit.sweep.fio_remote import AGGREGATE, RemoteFioEngine, jobs_of, why_not_together
+from cephfit.sweep.fio_servers import why_unreachable
+from cephfit.sweep.judgement import Circumstances, judge
+from cephfit.sweep.model import Sweep
+from cephfit.units import MIB
+
+pytestmark = [pytest.mark.fio, pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")]
+NBYTES = 4 * MIB
+ENGINE = RemoteFioEngine(most_skew=9)
+"""On a machine that is busy with other tests two servers may begin far apart; of that another test speaks."""
+
+
+@dataclass
+class Servers:
+    """Real fio servers, each with a volume that it alone is told of."""
+
+    folder: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def client(self, *, by_socket: bool = False) -> Client:
+        """One more server, and the client whose I/O it does."""
+        number = len(self.processes)
+        volume = self.folder / f"volume{number}"
+        volume.write_bytes(random.Random(number).randbytes(NBYTES))
+        address = f"sock:{self.folder}/s{number}" if by_socket else f"127.0.0.1,{free_port()}"
+        command = ["fio", f"--server={address}"]
+        self.processes.append(
+            subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, cwd="/"
+            )
+        )
+        client = Client(f"c{number}", {"filename": str(volume)}, NBYTES, address=address)
+        deadline = time.monotonic() + 20
+        while why_unreachable(client, timeout_seconds=1):
+            assert time.monotonic() < deadline, "the server never listened"
+            time.sleep(0.05)
+        return client
+
+    def jobs(self, number: int) -> list[int]:
+        """The processes of one server that do a connection's work, the deepest last."""
+        found, level = [], [self.processes[number].pid]
+        while level:
+            level = [int(pid) for parent in level for pid in children(parent)]
+            found += level
+        return found
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def children(parent: int) -> list[str]:
+    try:
+        return Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    except OSError:
+        return []
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    made = Servers(tmp_path)
+    yield made
+    for process in made.processes:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(20)
+
+
+def a_run(sweep: Sweep, clients: Sequence[Client], cell: str = "4K-randread", **changes: object) -> CellRun:
+    values: dict[str, object] = {"run_seconds": 0.8, "direct": False, **changes}
+    measurement = replace(sweep.measurement, **values)  # type: ignore[arg-type]
+    seeds = {client.name: 11 + i for i, client in enumerate(clients)}
+    return CellRun("A", Cell.parse(cell), 0, 0, measurement, clients, seeds)
+
+
+def while_running(servers: Servers, number: int, deed: Callable[[list[int]], None]) -> threading.Thread:
+    """Does something to the processes of a server half a second after its job has begun."""
+
+    def watch() -> None:
+        deadline = time.monotonic() + 30
+        while len(servers.jobs(number)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        deed(servers.jobs(number))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+def kill_all(pids: list[int]) -> None:
+    for pid in reversed(pids):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_each_client_has_its_own_servers_figures_and_they_ran_together(
+    small_sweep: Sweep, servers: Servers
+) -> None:
+    clients = [servers.client(), servers.client(), servers.client(by_socket=True)]
+    outcome = ENGINE.run(a_run(small_sweep, clients, run_seconds=1.5))
+    rates = {}
+    for client in clients:
+        given = outcome.clients[client.name]
+        assert given.metrics is not None, given.failure
+        assert given.metrics.runtime_ns >= 1.4e9
+        assert given.evidence["address"] == client.address
+        assert given.evidence["together"]["start_skew_seconds"] >= 0
+        assert given.evidence["together"]["end_skew_seconds"] >= 0
+        assert "another host" in given.uncounted
+        rates[client.name] = given.metrics.iops
+    document = read_output(str(outcome.fio_json), jobs="client_stats")
+    by_name = {job["jobname"]: job["read"] for job in document["client_stats"] if job["jobname"] != AGGREGATE}
+    for name, iops in rates.items():
+        assert iops == pytest.approx(by_name[name]["io_bytes"] / 4096 / (by_name[name]["runtime"] / 1000))
+
+
+def test_fios_own_sum_of_the_clients_is_faulty_and_is_not_used(small_sweep: Sweep, servers: Servers) -> None:
+    clients = [servers.client(), servers.client()]
+    document = read_output(str(ENGINE.run(a_run(small_sweep, clients)).fio_json), jobs="client_stats")
+    own = [job for job in document["client_stats"] if job["jobname"] != AGGREGATE]
+    sums = [job for job in document["client_stats"] if job["jobname"] == AGGREGATE]
+    assert len(own) == 2
+    if document["fio version"] == "fio-3.33":
+        (total,) = sums
+        # It names one client's address, has no percentiles, and a run time that no run took.
+        assert total["port"] in [job["port"] for job in own]
+        assert "percentile" not in total["read"]["clat_ns"]
+        assert total["job_runtime"] == sum(job["job_runtime"] for job in own)
+    # Whatever a version puts there, twice or wrong, what the clients gave stays the same.
+    wrong = {**own[0], "jobname": AGGREGATE}
+    doctored = {**document, "client_stats": [wrong, *own, wrong, wrong]}
+    assert jobs_of(doctored, clients) == jobs_of(document, clients) == {job["jobname"]: job for job in own}
+
+
+def test_jobs_twice_unasked_or_from_elsewhere_are_refused() -> None:
+    clients = [Client("c0", {}, 1, address="127.0.0.1,4000"), Client("c1", {}, 1, address="sock:/run/x")]
+    good = {"jobname": "c0", "hostname": "127.0.0.1"}
+    for stats in (
+        [good, good],
+        [{**good, "jobname": "c7"}],
+        [{**good, "hostname": "10.0.0.9"}],
+        [{**good, "jobname": "c1"}],
+        ["c0"],
+    ):
+        with pytest.raises(UnusableOutputError):
+            jobs_of({"client_stats": stats}, clients)
+    assert jobs_of({"client_stats": [{"jobname": "c1", "hostname": "/run/x"}]}, clients).keys() == {"c1"}
+
+
+def test_a_server_that_is_not_there_fails_the_run_at_once(small_sweep: Sweep, servers: Servers) -> None:
+    """fio itself would go on with the other client alone, and end with 0."""
+    clients = [servers.client(), Client("c9", {"filename": "/x"}, NBYTES, address=f"127.0.0.1,{free_port()}")]
+    started = time.monotonic()
+    outcome = ENGINE.run(a_run(small_sweep, clients, run_seconds=30))
+    assert time.monotonic() - started < 10
+    assert "Connection refused" in outcome.clients["c9"].failure
+    assert "not run, because client c9" in outcome.clients["c0"].failure
+    with pytest.raises(ClusterError, match="c9 cannot be reached"):
+        ENGINE.warm(a_run(small_sweep, clients))
+
+
+@pytest.mark.parametrize("how", ["connection", "job"])
+def test_a_client_that_dies_fails_and_the_others_are_not_trusted(
+    small_sweep: Sweep, servers: Servers, how: str
+) -> None:
+    clients = [servers.client(), servers.client()]
+    run = a_run(small_sweep, clients, run_seconds=2.0)
+    deed = while_running(servers, 1, lambda pids: kill_all(pids if how == "connection" else pids[-1:]))
+    outcome = ENGINE.run(run)
+    deed.join()
+    assert outcome.clients["c1"].metrics is None
+    assert "gave no result" in outcome.clients["c1"].failure
+    samples = judge(run, outcome, Circumstances(1, 2, (1, 2), (), 1))
+    assert [s.state for s in samples] == [State.INVALID, State.FAILED]
+    assert "client c1" in samples[0].reason
+
+
+def test_a_server_that_hangs_ends_the_run_in_time_and_nothing_runs_on(
+    small_sweep: Sweep, servers: Servers
+) -> None:
+    clients = [servers.client(), servers.client()]
+    stopped: list[int] = []
+
+    def stop(pids: list[int]) -> None:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+            stopped.append(pid)
+
+    deed = while_running(servers, 1, stop)
+    started = time.monotonic()
+    outcome = RemoteFioEngine(grace_seconds=4).run(a_run(small_sweep, clients, run_seconds=1.0))
+    deed.join()
+    try:
+        assert time.monotonic() - started < 20
+        assert outcome.clients["c1"].metrics is None
+        assert "did not end within" in outcome.clients["c1"].failure
+        deadline = time.monotonic() + 10
+        while servers.jobs(0) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not servers.jobs(0), "the other server ends its job when the connection is gone"
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_a_job_that_a_server_cannot_do_says_why(small_sweep: Sweep, servers: Servers) -> None:
+    good, bad = servers.client(), servers.client()
+    bad = replace(bad, fio_options={"filename": "/dev/null/volume"})
+    outcome = ENGINE.run(a_run(small_sweep, [good, bad]))
+    assert outcome.clients["c0"].metrics is not None
+    assert "Not a directory" in outcome.clients["c1"].failure
+    bad = replace(bad, fio_options={"ioengine": "no_such_engine", "filename": "/x"})
+    outcome = ENGINE.run(a_run(small_sweep, [good, bad]))
+    assert "no_such_engine" in outcome.clients["c1"].failure
+
+
+def test_clients_that_did_not_run_together_are_doubted(small_sweep: Sweep) -> None:
+    assert why_not_together({"start_skew_seconds": 0.05, "end_skew_seconds": 0.06}, 1.0) == ""
+    assert why_not_together({"start_skew_seconds": None, "end_skew_seconds": None}, 1.0) == ""
+    assert "the last began 0.30 s after" in why_not_together({"start_skew_seconds": 0.3}, 1.0)
+    assert "the last ended 9.00 s after" in why_not_together({"end_skew_seconds": 9.0}, 60.0)
+
+
+class Hypervisor:
+    """Counts what a client moved by its server's volume file, as a hypervisor would: or wrongly."""
+
+    count_source = "the hypervisor"
+    count_seconds = 0.05
+
+    def __init__(self, servers: Servers, factor: float = 1.0) -> None:
+        self._servers, self._factor = servers, factor
+        self._done: dict[int, int] = {}
+
+    def moved(self, client: Client) -> MovedBytes:
+        number = int(client.name[1:])
+        if number == 1:
+            raise ClusterError("this guest has no counters")
+        for pid in self._servers.jobs(number):
+            try:
+                words = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+            except (OSError, ValueError):
+                continue
+            self._done[pid] = max(self._done.get(pid, 0), int(words["rchar"]))
+        # What a process moved is added to its parent's when it has ended.
+        return MovedBytes(round(self._factor * max(self._done.values(), default=0)), 0)
+
+
+def test_a_target_that_counts_is_asked_and_believed_more_than_fio(small_sweep: Sweep, servers: Servers) -> None:
+    clients = [servers.client(), servers.client()]
+    run = a_run(small_sweep, clients, ioengine="psync", iodepth=1, run_seconds=1.5)
+    around = Circumstances(1, 2, (1, 2), (), 1)
+    outcome = RemoteFioEngine(Hypervisor(servers), most_skew=9).run(run)
+    assert outcome.clients["c0"].count is not None, outcome.clients["c0"].failure
+    assert outcome.clients["c1"].count is None
+    assert outcome.clients["c1"].uncounted == "this guest has no counters"
+    assert outcome.clients["c0"].count.source == "the hypervisor"
+    samples = judge(run, outcome, around)
+    assert [s.state for s in samples] == [State.OK] * 2, [s.reason for s in samples]
+    wrong = judge(run, RemoteFioEngine(Hypervisor(servers, 0.2), most_skew=9).run(run), around)
+    assert wrong[0].state is State.INVALID
+    assert "the hypervisor counted" in wrong[0].reason
+
+
+def test_warming_reads_every_volume_through(small_sweep: Sweep, servers: Servers) -> None:
+    clients = [servers.client(), servers.client()]
+    ENGINE.warm(a_run(small_sweep, clients))
+    broken = replace(clients[1], fio_options={"filename": "/dev/null/volume"})
+    with pytest.raises(ClusterError, match="could be read"):
+        ENGINE.warm(a_run(small_sweep, [clients[0], broken]))
+
+
+@pytest.mark.parametrize(
+    "address", [None, "", "--help", "a b", "host;x", "host,0", "host,70000", "sock:relative", "/etc/hosts", "h\nx"]
+)
+def test_addresses_that_are_none_are_refused(small_sweep: Sweep, address: str | None) -> None:
+    client = Client("c0", {"filename": "/x"}, NBYTES, address=address)
+    with pytest.raises(InputError, match="address"):
+        ENGINE.run(a_run(small_sweep, [client]))
