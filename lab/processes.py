@@ -67,9 +67,7 @@ def mentions(argv: Sequence[str], folder: Path) -> bool:
 def owned(pid: int, folder: Path) -> bool:
     """Whether the process is one of the programs a lab starts and was started for this folder."""
     argv = command_line(pid)
-    if not argv:
-        return False
-    return (Path(argv[0]).name in _PROGRAMS and mentions(argv, folder)) or is_marked(pid, folder)
+    return (bool(argv) and Path(argv[0]).name in _PROGRAMS and mentions(argv, folder)) or is_marked(pid, folder)
 
 
 def is_marked(pid: int, folder: Path) -> bool:

@@ -53,6 +53,14 @@ def anything_left(folder: Path) -> bool:
     )
 
 
+def _nothing_left_for_sure(folder: Path) -> bool:
+    """Look twice: a process in the middle of exec(2) has for an instant neither arguments nor environment."""
+    if anything_left(folder):
+        return False
+    time.sleep(0.05)
+    return not anything_left(folder)
+
+
 def remove_all(folder: Path, throttle: Throttle | None) -> None:
     """End all processes, mounts and loop devices of a folder and delete it.
 
@@ -66,7 +74,7 @@ def remove_all(folder: Path, throttle: Throttle | None) -> None:
         stuck = _clear_devices(folder, throttle)
         with suppress(HostError):
             unmount_under(folder)
-        if not anything_left(folder):
+        if _nothing_left_for_sure(folder):
             break
         if stuck:
             raise HostError(f"not all of the lab could be removed: {'; '.join(stuck)}", where=str(folder))

@@ -10,6 +10,7 @@ import pytest
 
 from cephfit.errors import HostError
 from cephfit.lab.machine import find_program
+from cephfit.lab.openstack.packages import require_packages
 from cephfit.lab.postgres import find_binaries
 
 if TYPE_CHECKING:
@@ -34,13 +35,18 @@ def _lacking(marker: str) -> str:
             find_binaries()
         except HostError as error:
             return str(error)
+    if marker == "openstack":
+        try:
+            require_packages()
+        except HostError as error:
+            return str(error)
     return ""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     reasons = [
         reason
-        for marker in ("root", "ceph", "fio", "postgres")
+        for marker in ("root", "ceph", "fio", "postgres", "openstack")
         if item.get_closest_marker(marker)
         for reason in [_lacking(marker)]
         if reason
@@ -55,6 +61,7 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("state")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         yield folder
 
 
@@ -65,6 +72,26 @@ def lab_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Lab"]:
 
     name = f"tests-{os.getpid()}"
     lab = Lab.up(name, folder=tmp_path_factory.mktemp("lab"))
+    try:
+        yield lab
+    finally:
+        lab.down()
+
+
+@pytest.fixture(scope="session")
+def openstack_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Lab"]:
+    """A running lab with an OpenStack for the whole session; mark the test ``root``, ``ceph``, ``openstack``.
+
+    One that is there already, named by its folder in ``CEPHFIT_TEST_OPENSTACK_LAB``, is used and kept: it takes
+    minutes to make one.
+    """
+    from cephfit.lab.cluster import Lab
+
+    kept = os.environ.get("CEPHFIT_TEST_OPENSTACK_LAB")
+    if kept:
+        yield Lab.open(folder=Path(kept))
+        return
+    lab = Lab.up(f"tests-os-{os.getpid()}", folder=tmp_path_factory.mktemp("oslab"), openstack=True)
     try:
         yield lab
     finally:

@@ -162,8 +162,13 @@ class LabCloud:
             registered = pool.submit(self._make_identity, identity, namespace)
             made: list[Future[None]] = [pool.submit(self._make_component, p, namespace) for p in others]
             built = pool.submit(image.build, self.layout.folder / "image")
-            for future in (registered, *made):
-                future.result()
+            try:
+                for future in (registered, *made):
+                    future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                processes.kill(self.pids())  # what the other threads wait for
+                raise
         progress.advance(detail="databases and APIs")
         self._start_agents(namespace)
         progress.advance(detail="agents")
@@ -239,9 +244,8 @@ class LabCloud:
     def pids(self) -> list[int]:
         """All living processes of it, guests too, and none of the lab's Ceph."""
         folder = self.layout.lab_folder
-        return [pid for pid in processes.of_folder(folder) if processes.is_marked(pid, folder)] + [
-            pid for pid in processes.of_folder(self.layout.folder) if not processes.is_marked(pid, folder)
-        ]
+        marked = [pid for pid in processes.of_folder(folder) if processes.is_marked(pid, folder)]
+        return sorted({*marked, *processes.of_folder(self.layout.folder)})
 
     # Asking.
 

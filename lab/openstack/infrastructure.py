@@ -1,6 +1,5 @@
 """What OpenStack stands on: MariaDB, RabbitMQ, memcached and libvirt, each the lab's own."""
 
-import shutil
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -164,8 +163,3 @@ def keep_ceph_key(layout: Layout, namespace: MountNamespace) -> None:
 def ceph_key_file(layout: Layout) -> Path:
     """The bare key of ``client.cinder``."""
     return layout.home("ceph") / "client.cinder.key"
-
-
-def forget_guests(layout: Layout) -> None:
-    """libvirt starts no guest of an earlier life; Nova defines them anew."""
-    shutil.rmtree(layout.home("libvirt/etc") / "qemu", ignore_errors=True)

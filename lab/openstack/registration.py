@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import openstack
 from openstack.connection import Connection
@@ -40,21 +41,24 @@ def connect(layout: Layout, cloud: str | None = None) -> Connection:
     return Connection(config=loader.get_one(cloud=cloud or layout.admin_cloud))
 
 
+def _identity(cloud: Connection) -> Any:
+    """Keystone's API; untyped, because to the SDK it may be version 2, which has other calls."""
+    return cloud.identity
+
+
 def register(layout: Layout) -> None:
     """Fill a Keystone that was just bootstrapped."""
     cloud = connect(layout)
-    identity = cloud.identity
-    role = {r.name: r for r in identity.roles()}
-    for name in ("service", "heat_stack_owner", "heat_stack_user"):
-        role.setdefault(name, None)
-        if role[name] is None:
-            role[name] = identity.create_role(name=name)
+    identity = _identity(cloud)
+    role = {known.name: known for known in identity.roles()}
+    for name in {"service", "heat_stack_owner", "heat_stack_user"} - set(role):
+        role[name] = identity.create_role(name=name)
     service = identity.create_project(name="service", domain_id="default")
     for name in _SERVICE_USERS:
         user = identity.create_user(name=name, password=layout.secrets["service"], domain_id="default")
         for granted in ("admin", "service"):
             identity.assign_project_role_to_user(service, user, role[granted])
-    admin_project, admin = identity.find_project("admin"), identity.find_user("admin")
+    admin_project, admin = next(identity.projects(name="admin")), next(identity.users(name="admin"))
     project = identity.create_project(name="cephfit", domain_id="default", description="for benchmarks")
     user = identity.create_user(name="cephfit", password=layout.secrets["user"], domain_id="default")
     for granted in ("member", "heat_stack_owner"):
@@ -77,8 +81,9 @@ def register(layout: Layout) -> None:
 def set_quotas(layout: Layout) -> None:
     """Give the ordinary project its quota, in every service that keeps one."""
     cloud = connect(layout)
-    project = cloud.identity.find_project("cephfit", ignore_missing=False)
-    cloud.compute.update_quota_set(project.id, **COMPUTE_QUOTA)
-    cloud.block_storage.update_quota_set(project.id, **VOLUME_QUOTA)
-    cloud.network.update_quota(project.id, **NETWORK_QUOTA)
+    project_id: str = next(_identity(cloud).projects(name="cephfit")).id
+    compute, volumes, network = dict[str, Any](COMPUTE_QUOTA), dict[str, Any](VOLUME_QUOTA), dict(NETWORK_QUOTA)
+    cloud.compute.update_quota_set(project_id, **compute)
+    cloud.block_storage.update_quota_set(project_id, **volumes)
+    cloud.network.update_quota(project_id, **network)
     cloud.close()

@@ -18,11 +18,13 @@ FLAVOURS: Mapping[str, int] = {"cephfit.tiny": 384, "cephfit.small": 512, "cephf
 def create(layout: Layout, image: GuestImage) -> None:
     """Make them, for everybody. Safe to call twice."""
     cloud = registration.connect(layout)
+    flavours = {flavour.name for flavour in cloud.compute.flavors()}
     for name, ram in FLAVOURS.items():
-        if cloud.compute.find_flavor(name) is None:
+        if name not in flavours:
             cloud.compute.create_flavor(name=name, ram=ram, vcpus=1, disk=1)
+    types = {known.name for known in cloud.block_storage.types()}
     for device_class in layout.pools:
-        if cloud.block_storage.find_type(device_class) is None:
+        if device_class not in types:
             cloud.block_storage.create_type(
                 name=device_class,
                 description=f"volumes on the lab's {device_class} OSDs",
@@ -36,17 +38,17 @@ def create(layout: Layout, image: GuestImage) -> None:
 def network_id(layout: Layout) -> str:
     """Neutron's id of the guests' network."""
     cloud = registration.connect(layout)
-    found = cloud.network.find_network(NETWORK, ignore_missing=False)
+    found = str(next(cloud.network.networks(name=NETWORK)).id)
     cloud.close()
-    return str(found.id)
+    return found
 
 
 def _create_network(layout: Layout, cloud: Connection) -> None:
-    net = cloud.network.find_network(NETWORK) or cloud.network.create_network(
+    net = next(cloud.network.networks(name=NETWORK), None) or cloud.network.create_network(
         name=NETWORK, provider_network_type="flat", provider_physical_network="lab", shared=True
     )
     network.create_bridge(layout, net.id)
-    if cloud.network.find_subnet(SUBNET) is None:
+    if next(cloud.network.subnets(name=SUBNET), None) is None:
         cloud.network.create_subnet(
             name=SUBNET,
             network_id=net.id,

@@ -23,8 +23,7 @@ def upload(
     common: dict[str, Any] = {"visibility": visibility, "use_import": False, "wait": True, **tags}
 
     def part(suffix: str, file: str, disk_format: str, container_format: str, **properties: Any) -> str:
-        found = cloud.image.find_image(f"{name}{suffix}")
-        made = found or cloud.create_image(
+        made: Any = next(cloud.image.images(name=f"{name}{suffix}"), None) or cloud.create_image(
             f"{name}{suffix}",
             filename=file,
             disk_format=disk_format,

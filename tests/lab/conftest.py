@@ -10,16 +10,18 @@ import pytest
 
 from cephfit.lab.disks import loops_of
 from cephfit.lab.mounts import mounts
-from cephfit.lab.processes import command_line, mentions
+from cephfit.lab.processes import command_line, is_marked, mentions
 
 
 @pytest.fixture
 def cephfit() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs the command people run."""
 
-    def run(*arguments: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, prefix: tuple[str, ...] = (), seconds: float = 180
+    ) -> subprocess.CompletedProcess[str]:
         argv = [*prefix, sys.executable, "-m", "cephfit.cli.main", *arguments]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False)
+        return subprocess.run(argv, capture_output=True, text=True, timeout=seconds, check=False)
 
     return run
 
@@ -34,7 +36,7 @@ def traces_of() -> Callable[[Path], list[str]]:
             for entry in Path("/proc").iterdir()
             if entry.name.isdigit()
             and int(entry.name) != os.getpid()
-            and mentions(command_line(int(entry.name)), folder)
+            and (mentions(command_line(int(entry.name)), folder) or is_marked(int(entry.name), folder))
         ]
         left = [f"mount {m.point}" for m in mounts() if folder in (m.point, *m.point.parents)]
         files = [f"file {folder}"] if folder.exists() else []

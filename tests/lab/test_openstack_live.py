@@ -1,0 +1,335 @@
+"""The lab's OpenStack with real services, guests and volumes."""
+
+import base64
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytest.importorskip("openstack", reason="needs the extra openstack")
+
+from openstack.connection import Connection
+
+from cephfit.lab import processes
+from cephfit.lab.cluster import Lab
+from cephfit.lab.openstack import resources
+from cephfit.lab.openstack.cloud import LabCloud
+from cephfit.lab.openstack.layout import interface_names
+from cephfit.lab.openstack.registration import connect
+from cephfit.sweep.guest.image import FIO_PORT
+from cephfit.sweep.guest.upload import DEFAULT_NAME
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.ceph,
+    pytest.mark.fio,
+    pytest.mark.openstack,
+    pytest.mark.slow,
+    pytest.mark.timeout(1500),
+]
+
+Cephfit = Callable[..., subprocess.CompletedProcess[str]]
+TracesOf = Callable[[Path], list[str]]
+SYSCTLS = ("ipv4/ip_forward", "bridge/bridge-nf-call-iptables", "bridge/bridge-nf-call-arptables")
+
+
+SIGNALLING_STACK = f"""
+heat_template_version: 2021-04-16
+resources:
+  group: {{type: OS::Neutron::SecurityGroup, properties: {{rules: [{{protocol: tcp}}]}}}}
+  port:
+    type: OS::Neutron::Port
+    properties: {{network: {resources.NETWORK}, security_groups: [{{get_resource: group}}]}}
+  handle: {{type: OS::Heat::WaitConditionHandle}}
+  done: {{type: OS::Heat::WaitCondition, properties: {{handle: {{get_resource: handle}}, timeout: 300}}}}
+  volume: {{type: OS::Cinder::Volume, properties: {{size: 1, volume_type: hdd}}}}
+  attachment:
+    type: OS::Cinder::VolumeAttachment
+    properties: {{volume_id: {{get_resource: volume}}, instance_uuid: {{get_resource: server}}}}
+  server:
+    type: OS::Nova::Server
+    properties:
+      image: {DEFAULT_NAME}
+      flavor: cephfit.small
+      networks: [{{port: {{get_resource: port}}}}]
+      user_data_format: RAW
+      user_data:
+        str_replace:
+          params: {{$endpoint: {{get_attr: [handle, endpoint]}}, $token: {{get_attr: [handle, token]}}}}
+          template: |
+            #!/bin/sh
+            echo '{{"status": "SUCCESS", "data": "measured"}}' >/tmp/signal
+            json="Content-Type: application/json"
+            wget -O - --header "X-Auth-Token: $token" --header "$json" --post-file /tmp/signal $endpoint
+outputs:
+  data: {{value: {{get_attr: [done, data]}}}}
+"""
+
+
+@pytest.fixture
+def lab_cloud(openstack_lab: Lab) -> LabCloud:
+    cloud = openstack_lab.cloud
+    assert cloud is not None
+    return cloud
+
+
+@pytest.fixture
+def user(lab_cloud: LabCloud) -> Iterator[Connection]:
+    """A connection of the ordinary project; what a test leaves in it is removed."""
+    cloud = connect(lab_cloud.layout, lab_cloud.layout.user_cloud)
+    yield cloud
+    for stack in cloud.orchestration.stacks():
+        cloud.orchestration.delete_stack(stack)
+    for server in cloud.compute.servers():
+        cloud.compute.delete_server(server)
+        cloud.compute.wait_for_delete(server, wait=120)
+    for volume in cloud.block_storage.volumes():
+        cloud.block_storage.delete_volume(volume)
+        cloud.block_storage.wait_for_delete(volume, wait=120)
+    cloud.close()
+
+
+@pytest.fixture
+def key(user: Connection, tmp_path: Path) -> Iterator[Path]:
+    """A private key whose public half the cloud knows by the file's name."""
+    file = tmp_path / "login"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(file)], check=True)
+    made = user.compute.create_keypair(name=file.name, public_key=(tmp_path / "login.pub").read_text().strip())
+    yield file
+    user.compute.delete_keypair(made)
+
+
+def in_guest(address: str, key: Path, *argv: str) -> str:
+    """What a program prints that is run in a guest, over SSH."""
+    options = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR")
+    ssh = ("ssh", "-i", str(key), *options, "-o", "ConnectTimeout=20", f"root@{address}")
+    return subprocess.run([*ssh, *argv], capture_output=True, text=True, timeout=120, check=True).stdout.strip()
+
+
+def boot(cloud: Connection, *, network: bool, script: str = "", name: str = "guest", **more: Any) -> Any:
+    """A server from the lab's image, ACTIVE."""
+    server = cloud.compute.create_server(
+        name=name,
+        image_id=next(cloud.image.images(name=DEFAULT_NAME)).id,
+        flavor_id=next(f.id for f in cloud.compute.flavors() if f.name == "cephfit.small"),
+        networks=[{"uuid": next(cloud.network.networks(name=resources.NETWORK)).id}] if network else "none",
+        config_drive=True,
+        **({"user_data": base64.b64encode(script.encode()).decode()} if script else {}),
+        **more,
+    )
+    return cloud.compute.wait_for_server(server, wait=240)
+
+
+def volume_of(cloud: Connection, volume_type: str) -> Any:
+    made = cloud.block_storage.create_volume(size=1, name=f"on-{volume_type}", volume_type=volume_type)
+    return cloud.block_storage.wait_for_status(made, "available", wait=120)
+
+
+def attach(cloud: Connection, server: Any, volume: Any) -> None:
+    cloud.compute.create_volume_attachment(server, volume_id=volume.id)
+    cloud.block_storage.wait_for_status(cloud.block_storage.get_volume(volume.id), "in-use", wait=120)
+
+
+def console_until(cloud: Connection, server: Any, mark: str, seconds: float = 240.0) -> str:
+    """A guest's console once it holds ``mark``."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        text = str(cloud.compute.get_server_console_output(server)["output"])
+        if mark in text:
+            return text
+        time.sleep(0.5)
+    raise AssertionError(f"no {mark} on the console within {seconds:g} s:\n{text[-2000:]}")
+
+
+def address_of(cloud: Connection, server: Any) -> str:
+    (network,) = cloud.compute.get_server(server.id).addresses.values()
+    return str(network[0]["addr"])
+
+
+def fio_in_guest(address: str, job: Path, device: str) -> dict[str, Any]:
+    """fio's JSON for a device of a guest, through fio's server in it."""
+    until = time.monotonic() + 60
+    while True:
+        with socket.socket() as probe:
+            probe.settimeout(2.0)
+            if probe.connect_ex((address, FIO_PORT)) == 0:
+                break
+        assert time.monotonic() < until, f"fio's server at {address} does not answer"
+        time.sleep(0.3)
+    job.write_text(
+        f"[j]\nioengine=libaio\ndirect=1\nfilename={device}\nsize=64m\nrw=randwrite\nbs=4k\niodepth=8\n"
+        "time_based\nruntime=4\n"
+    )
+    argv = ["fio", f"--client={address}", "--output-format=json", str(job)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+    document: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+    return document
+
+
+def test_a_guest_has_a_volume_of_each_device_class_and_its_fio_answers(
+    openstack_lab: Lab, user: Connection, key: Path, tmp_path: Path
+) -> None:
+    """Data written through the volume of a type lies in the pool of that type, on OSDs of that class alone."""
+    volumes = {name: volume_of(user, name) for name in ("hdd", "ssd")}
+    server = boot(user, network=True, key_name=key.name)
+    for volume in volumes.values():
+        attach(user, server, volume)
+    address = address_of(user, server)
+    iops = {}
+    for name, device in (("hdd", "/dev/vdb"), ("ssd", "/dev/vdc")):
+        (stats, *_) = fio_in_guest(address, tmp_path / f"{name}.fio", device)["client_stats"]
+        assert stats["error"] == 0
+        assert stats["write"]["total_ios"] > 0
+        iops[name] = stats["write"]["iops"]
+        assert in_guest(address, key, "volume-device", volumes[name].id) == device
+        image = f"volumes-{name}/volume-{volumes[name].id}"
+        argv = ["rbd", "-c", str(openstack_lab.conf), "du", "--exact", "--format", "json", image]
+        used = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)["images"][0]["used_size"]
+        assert used >= min(stats["write"]["total_ios"] * 4096, 16 << 20) / 4, "what fio wrote is in Ceph"
+    assert iops["ssd"] > iops["hdd"], "3,000 IOPS and 500 IOPS of disks below them"
+
+
+def test_a_guest_without_a_network_tells_its_result_on_the_console(user: Connection) -> None:
+    """A script in the user data finds the volume by its id, runs fio, and prints the result, packed."""
+    volume = volume_of(user, "ssd")
+    script = (
+        "#!/bin/sh\n"
+        f"device=$(volume-device {volume.id} 120) || exit 7\n"
+        "fio --name=j --filename=$device --ioengine=libaio --direct=1 --rw=write --bs=128k --size=8m"
+        " --output-format=json --output=/tmp/out.json\n"
+        "echo RESULT-BEGIN; gzip -9c /tmp/out.json | base64; echo RESULT-END\n"
+    )
+    server = boot(user, network=False, script=script)
+    attach(user, server, volume)
+    console = console_until(user, server, "CEPHFIT-GUEST-DONE 0")
+    packed = re.sub(r"\s", "", console.partition("RESULT-BEGIN")[2].partition("RESULT-END")[0])
+    result = json.loads(zlib.decompress(base64.b64decode(packed), wbits=31))
+    assert result["jobs"][0]["write"]["io_bytes"] == 8 << 20
+
+
+def test_a_stack_is_complete_when_its_guest_has_signalled(user: Connection) -> None:
+    """Port with a security group, volume, attachment and wait condition; the signal reaches heat-api."""
+    template = yaml.safe_load(SIGNALLING_STACK)
+    stack = user.orchestration.create_stack(name="signals", template=template, timeout_mins=10)
+    until = time.monotonic() + 400
+    while "IN_PROGRESS" in (state := user.orchestration.get_stack(stack.id)).status:
+        assert time.monotonic() < until, state.status_reason
+        time.sleep(1)
+    assert state.status == "CREATE_COMPLETE", state.status_reason
+    (output,) = (entry["output_value"] for entry in state.outputs if entry["output_key"] == "data")
+    assert json.loads(output) == {"1": "measured"}
+    user.orchestration.delete_stack(stack.id)
+    user.orchestration.wait_for_delete(state, wait=240)
+    assert not list(user.compute.servers())
+    assert not list(user.block_storage.volumes())
+
+
+def test_the_ordinary_project_has_its_quota_and_may_not_administrate(
+    lab_cloud: LabCloud, user: Connection
+) -> None:
+    limits = user.compute.get_limits().absolute
+    assert (limits.instances, limits.total_cores) == (24, 24)
+    assert user.block_storage.get("/limits").json()["limits"]["absolute"]["maxTotalVolumes"] == 48
+    assert user.compute.get("/os-hypervisors").status_code == 403
+    admin = connect(lab_cloud.layout)
+    assert [h.hypervisor_type for h in admin.compute.hypervisors(details=True)] == ["QEMU"]
+    admin.close()
+
+
+def test_a_dead_service_is_named_and_started_again(openstack_lab: Lab, lab_cloud: LabCloud) -> None:
+    pid = processes.from_pid_file(lab_cloud.layout.folder / "run" / "heat-engine.pid", openstack_lab.folder)
+    assert pid is not None
+    processes.kill([pid])
+    assert openstack_lab.status().dead == ("heat-engine",)
+    openstack_lab.start()
+    assert openstack_lab.status().dead == ()
+
+
+def test_after_a_stop_all_of_it_runs_again_with_what_was_there(openstack_lab: Lab, user: Connection) -> None:
+    volume = volume_of(user, "hdd")
+    server = boot(user, network=True, name="survivor")
+    openstack_lab.stop()
+    folder = openstack_lab.folder
+    assert processes.of_folder(folder) == []
+    assert not any(Path("/sys/class/net", end).exists() for end in interface_names(folder))
+    openstack_lab.start()
+    assert openstack_lab.status().dead == ()
+    assert user.block_storage.get_volume(volume.id).status == "available"
+    user.compute.start_server(server)
+    user.compute.wait_for_server(user.compute.get_server(server.id), wait=240)
+    attach(user, server, volume)
+
+
+def firewall_rules() -> str:
+    saves = (["iptables-save"], ["ip6tables-save"], ["ebtables-save"])
+    return "".join(subprocess.run(argv, capture_output=True, text=True, check=True).stdout for argv in saves)
+
+
+def sysctls() -> dict[str, str]:
+    files = {name: Path("/proc/sys/net", name) for name in SYSCTLS}
+    return {name: file.read_text() for name, file in files.items() if file.exists()}
+
+
+def interfaces(folder: Path) -> set[str]:
+    """The ends of a lab's cable, the bridge, and what is plugged into it."""
+    ends = {end for end in interface_names(folder) if Path("/sys/class/net", end).exists()}
+    bridges = {link.readlink().name for end in ends if (link := Path("/sys/class/net", end, "master")).exists()}
+    plugged = {port.name for bridge in bridges for port in Path("/sys/class/net", bridge, "brif").iterdir()}
+    return ends | bridges | plugged
+
+
+def test_down_leaves_nothing_with_a_guest_running(cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path) -> None:
+    """The commands people use, from nothing; a guest with a volume still runs when the lab goes."""
+    folder, before, rules = tmp_path / "whole", sysctls(), firewall_rules()
+    made = cephfit("lab", "up", "--openstack", "--name", "whole", "--folder", str(folder), "--json", seconds=900)
+    assert made.returncode == 0, made.stderr
+    told = json.loads(made.stdout)["openstack"]
+    assert told["ready"]
+    assert told["clouds"] == ["cephfit-lab-whole", "cephfit-lab-whole-user"]
+    assert set(told["volume_types"]) == {"hdd", "ssd"}
+    cloud = Lab.open("whole").cloud
+    assert cloud is not None
+    user = connect(cloud.layout, cloud.layout.user_cloud)
+    attach(user, boot(user, network=True), volume_of(user, "ssd"))
+    user.close()
+    there = interfaces(folder)
+    assert len(there) >= 5, f"two ends, a bridge, DHCP's tap and the guest's: {there}"
+    assert sysctls() == before
+    gone = cephfit("lab", "down", "--name", "whole", "--json")
+    assert gone.returncode == 0, gone.stderr
+    assert traces_of(folder) == []
+    assert not [name for name in there if Path("/sys/class/net", name).exists()]
+    assert (sysctls(), firewall_rules() == rules) == (before, True)
+    assert not Path("/run/libvirt").exists() or not list(Path("/run/libvirt").rglob("*.pid"))
+
+
+@pytest.mark.parametrize("mark", ["namespace", "mariadb", "keystone-migration", "neutron-dhcp-agent"])
+def test_killed_while_it_is_made_it_can_be_taken_down(
+    cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path, mark: str
+) -> None:
+    """kill -9 as soon as a certain process was started, and a little later."""
+    folder = tmp_path / "half"
+    argv = [sys.executable, "-m", "cephfit.cli.main", "lab", "up", "--openstack", "--name", "half"]
+    argv += ["--folder", str(folder)]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as maker:
+        while not (folder / "openstack" / "run" / f"{mark}.pid").exists():
+            assert maker.poll() is None, "`lab up` ended by itself"
+            time.sleep(0.02)
+        time.sleep(0.3)
+        maker.send_signal(signal.SIGKILL)
+    gone = cephfit("lab", "down", "--name", "half")
+    assert gone.returncode == 0, gone.stderr
+    time.sleep(0.5)
+    assert traces_of(folder) == []
+    assert processes.of_folder(folder) == []
+    assert interfaces(folder) == set()

@@ -1,0 +1,152 @@
+"""The parts of the lab's OpenStack that need neither root nor its packages."""
+
+import configparser
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytest.importorskip("openstack", reason="needs the extra openstack")
+
+from cephfit.errors import HostError, InputError
+from cephfit.lab import processes
+from cephfit.lab.openstack import configuration, infrastructure, network, packages
+from cephfit.lab.openstack.cloud import LabCloud
+from cephfit.lab.openstack.layout import PORT_NAMES, SECRET_NAMES, Layout, interface_names
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """As a lab with an HDD and an SSD class has it; every port and secret differs from every other."""
+    return Layout(
+        name="paper",
+        lab_folder=tmp_path,
+        ports={name: 20000 + i for i, name in enumerate(PORT_NAMES)},
+        secrets={name: f"secret-of-{name}" for name in SECRET_NAMES},
+        rbd_secret_uuid="7a2f7d0c-53ad-4bb6-9d6f-5b3fd6d3c9f1",
+        network="10.77.9",
+        pools={"hdd": "volumes-hdd", "ssd": "volumes-ssd"},
+    )
+
+
+@pytest.fixture
+def written(layout: Layout) -> Layout:
+    """The same with all its files."""
+    layout.folder.mkdir()
+    configuration.write_all(layout, LabCloud(layout).components)
+    infrastructure.prepare(layout)
+    return layout
+
+
+def test_the_journal_comes_back_as_it_was_and_only_root_reads_it(layout: Layout) -> None:
+    layout.folder.mkdir()
+    ready = replace(layout, ready=True)
+    ready.write()
+    assert Layout.read(layout.lab_folder) == ready
+    assert (layout.folder / "openstack.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_lab_without_an_openstack_has_no_journal_and_a_broken_one_is_named(layout: Layout) -> None:
+    assert Layout.read(layout.lab_folder) is None
+    layout.folder.mkdir()
+    (layout.folder / "openstack.json").write_text('{"schema_version": 1')
+    with pytest.raises(InputError, match=r"openstack\.json: not the journal of an OpenStack"):
+        Layout.read(layout.lab_folder)
+
+
+def test_every_configuration_file_is_one_that_its_service_can_read(written: Layout) -> None:
+    files = [file for file in (written.folder / "etc").iterdir() if file.suffix in {".conf", ".ini"}]
+    services = [file for file in files if file.stem not in {"libvirtd", "rabbitmq"}]
+    assert len(services) == 10
+    for file in services:
+        parsed = configparser.RawConfigParser(strict=True)  # no section and no option twice
+        parsed.read_string(file.read_text())
+        assert file.stat().st_mode & 0o077 == 0, f"{file.name} holds passwords"
+
+
+def test_cinder_has_a_back_end_for_each_device_class(written: Layout) -> None:
+    parsed = configparser.RawConfigParser()
+    parsed.read(written.conf("cinder"))
+    assert parsed["DEFAULT"]["enabled_backends"] == "hdd,ssd"
+    assert {name: parsed[name]["rbd_pool"] for name in ("hdd", "ssd")} == dict(written.pools)
+
+
+def test_clouds_yaml_has_an_administrator_and_an_ordinary_project(written: Layout) -> None:
+    clouds = yaml.safe_load(written.clouds_yaml.read_text())["clouds"]
+    assert {name: cloud["auth"]["project_name"] for name, cloud in clouds.items()} == {
+        "cephfit-lab-paper": "admin",
+        "cephfit-lab-paper-user": "cephfit",
+    }
+    assert written.clouds_yaml.stat().st_mode & 0o077 == 0
+    assert replace(written, name="default").admin_cloud == "cephfit-lab"
+
+
+def test_no_secret_is_among_arguments_and_everything_listens_on_loopback_or_for_guests(layout: Layout) -> None:
+    parts = LabCloud(layout).components
+    argvs = [service.argv for part in parts for service in part.services]
+    argvs += [migration.argv for part in parts for migration in part.migrations]
+    argvs += [service.argv for service in infrastructure.services(layout)]
+    words = [word for argv in argvs for word in argv]
+    assert not [word for word in words if "secret-of-" in word]
+    sockets = [words[i + 1] for i, word in enumerate(words) if word == "--http-socket"]
+    assert {socket.partition(":")[0] for socket in sockets} == {"127.0.0.1", "10.77.9.1"}
+    assert {socket for socket in sockets if socket.startswith("10.")} == {
+        f"10.77.9.1:{layout.ports[api]}" for api in ("heat", "heat_cfn")
+    }
+
+
+def test_interfaces_follow_from_the_folder_and_are_names_that_linux_takes() -> None:
+    ends = interface_names(Path("/var/lib/labs/one"))
+    assert ends == interface_names(Path("/var/lib/labs/one"))
+    assert not set(ends) & set(interface_names(Path("/var/lib/labs/two")))
+    assert all(len(end) <= 15 for end in ends)
+
+
+def test_the_guests_network_is_none_that_this_machine_or_another_lab_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    routes = '[{"dst":"default"},{"dst":"10.77.0.0/24"},{"dst":"10.77.2.0/23"},{"dst":"192.0.2.0/24"}]'
+    monkeypatch.setattr(network, "run", lambda argv: routes)
+    assert network.pick_network() == "10.77.1"
+    assert network.pick_network(["10.77.1"]) == "10.77.4"
+
+
+def test_a_lab_with_an_openstack_does_not_lie_in_run() -> None:
+    with pytest.raises(InputError, match="cannot lie below /run"):
+        LabCloud.lay_out("x", Path("/run/user/0/lab"), range(len(PORT_NAMES)), ("hdd",))
+
+
+def test_missing_packages_are_named_with_the_way_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "find_program", lambda name: None if name == "heat-engine" else "/usr/bin/true")
+    monkeypatch.setattr(Path, "exists", lambda self: True)
+    with pytest.raises(
+        HostError, match=r"packages of OpenStack are missing: heat-engine\n  .*make setup-openstack"
+    ):
+        packages.require_packages()
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Iterator[int]:
+    """A process that says nothing of the lab but inherited its mark, as a child of a child."""
+    code = (
+        "import subprocess, time; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); time.sleep(60)"
+    )
+    environment = {**os.environ, processes.MARK: str(tmp_path / "lab")}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        while not processes.command_line(pid):
+            time.sleep(0.01)  # in the middle of exec(2)
+        yield pid
+        processes.kill([parent.pid, pid])
+
+
+def test_a_process_is_known_by_the_mark_that_it_inherited(child: int, tmp_path: Path) -> None:
+    assert processes.owned(child, tmp_path / "lab")
+    assert child in processes.of_folder(tmp_path / "lab")
+    assert not processes.owned(child, tmp_path / "la"), "another lab, whose name begins alike"
+    assert not processes.owned(child, tmp_path / "lab" / "openstack")
