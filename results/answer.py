@@ -5,6 +5,7 @@ from itertools import pairwise
 from cephfit.assessment import Assessment, AssessmentRow
 from cephfit.prediction import Prediction, PredictionSet, Verdict
 from cephfit.results import words
+from cephfit.results.controls import Controls
 from cephfit.results.report_model import Answer, Findings
 
 _MODELS = {
@@ -47,7 +48,7 @@ def is_about(assessment: Assessment, predictions: PredictionSet) -> bool:
     )
 
 
-def caveats_of(findings: Findings, troubles: int) -> tuple[str, ...]:
+def caveats_of(findings: Findings, troubles: int, controls: Controls | None) -> tuple[str, ...]:
     """What limits the answer."""
     caveats: list[str] = []
     predictions, assessment = findings.predictions, findings.assessment
@@ -61,6 +62,11 @@ def caveats_of(findings: Findings, troubles: int) -> tuple[str, ...]:
             "that disturb each other."
         )
         caveats += predictions.notes
+    if controls is None and len({sample.key.configuration for sample in findings.samples}) > 1:
+        caveats.append(
+            "The default was not measured a second time under another name, so how much it differs from itself is "
+            "not known. A configuration without settings in the sweep file is such a control."
+        )
     repeats = {sample.key.repeat for sample in findings.samples}
     if findings.samples and len(repeats) < 3:
         caveats.append(
@@ -82,6 +88,13 @@ def caveats_of(findings: Findings, troubles: int) -> tuple[str, ...]:
         caveats += assessment.notes
     for name, sentences in findings.run.facts.get("without_effect", {}).items():
         caveats.append(f"Configuration {name} has settings that nothing here reads: {'; '.join(sentences)}.")
+    for name, sentences in findings.run.facts.get("left_out", {}).items():
+        caveats.append(f"Configuration {name} was measured without options that are gone: {'; '.join(sentences)}.")
+    if findings.stopping:
+        caveats.append(
+            "Repeats were taken only until the sweep's question was decided: configurations that left early have "
+            "fewer of them and wider intervals, and no interval here knows of the looks in between."
+        )
     if troubles:
         caveats.append(f"{words.count(troubles, 'sample')} did not count; the list below says which and why.")
     if not findings.run.finished:

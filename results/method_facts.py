@@ -7,6 +7,7 @@ from typing import Any
 
 from cephfit.baseline import Baselines
 from cephfit.results import statistics, words
+from cephfit.results.controls import Controls
 from cephfit.results.loads import names_of
 from cephfit.results.report_model import AppliedRow, Findings, Method
 from cephfit.sample import Sample, State
@@ -15,11 +16,11 @@ _SECRETS = ("keyring", "password", "token", "secret")
 _TROUBLES_SHOWN = 200
 
 
-def method_of(findings: Findings, baselines: Baselines) -> Method:
+def method_of(findings: Findings, baselines: Baselines, controls: Controls | None) -> Method:
     """Everything that the reader needs to judge the figures or to measure them again."""
     states = Counter(sample.state for sample in findings.samples)
     return Method(
-        summary=tuple(_summary(findings, baselines)),
+        summary=(*_summary(findings, baselines), *_control(controls)),
         states=tuple((state.value, states[state]) for state in State if states[state]),
         troubles=tuple(_troubles(findings))[:_TROUBLES_SHOWN],
         applied=tuple(_applied_rows(findings)),
@@ -50,6 +51,7 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
             yield "Loads", ", ".join(name or "the measurement's own" for name in loads)
         yield "Clients at once", words.names(sorted({s.key.client for s in samples}))
         yield "Repeats", str(len({s.key.repeat for s in samples}))
+        yield from _saved(findings.stopping)
         yield "Measured time of one sample", _measured_time(samples)
     yield "Seed of the order", str(run.seed)
     caches = sorted({str(s.evidence["cache"]) for s in samples if "cache" in s.evidence})
@@ -66,6 +68,36 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
     if findings.profile is not None:
         yield "Workload profile", f"{findings.profile.name}, {words.number(findings.profile.n_accesses)} accesses"
     yield "Store", findings.store
+
+
+def _saved(stopping: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """What stopping early saved, and what the races decided."""
+    if stopping is None or "runs_saved" not in stopping:
+        return
+    saved, full = stopping["runs_saved"], stopping["runs_of_full_plan"]
+    yield "Runs saved", f"{saved} of {full} fio runs ({100 * stopping['part_saved']:.0f} %)"
+    races = stopping.get("races", ())
+    for race in races if len(races) == 1 else ():
+        ends = [f"{end} {race[end] or 'not decided'}" for end in ("best", "worst") if end in race]
+        yield f"Race for {race['for']}", ", ".join(ends)
+    whole: dict[str, list[str]] = {}
+    for row in stopping.get("stopped", ()) if len(races) < 2 else ():
+        whole.setdefault(f"after {row['after']} rounds: {row['reason']}", []).append(row["configuration"])
+    for reason, configurations in whole.items():
+        yield f"Measured no more: {words.names(configurations)}", reason
+
+
+def _control(controls: Controls | None) -> Iterator[tuple[str, str]]:
+    """How far the default was from itself."""
+    if controls is None or (worst := controls.worst_cell) is None:
+        return
+    middle = stdlib.median(controls.cell_points.values())
+    predicted = f"{words.points(controls.points).lstrip('+')} points for the workload, " if controls.points else ""
+    yield (
+        "The default against itself",
+        f"{words.names(list(controls.names))} is the default under another name: {predicted}"
+        f"{middle:.1f} points in the median cell, {worst[1]:.1f} in the worst ({worst[0]})",
+    )
 
 
 def _measured_time(samples: Iterable[Sample]) -> str:

@@ -10,6 +10,7 @@ from cephfit.results import figures, words
 from cephfit.results.answer import answer_of, caveats_of
 from cephfit.results.baselines import baselines_of
 from cephfit.results.bottlenecks import bottlenecks_of
+from cephfit.results.controls import controls_of
 from cephfit.results.heat import baseline_rows_of, heat_map_of
 from cephfit.results.histograms import histograms_of, workload_figure
 from cephfit.results.loads import names_of, of_load, title_of
@@ -50,6 +51,7 @@ def read_findings(store: Store, run_id: str | None = None, load: str = OWN_LOAD)
             None if verification is None else Assessment.from_json(verification, where=f"{where}: verification")
         ),
         fio=json.loads(fio) if fio else None,
+        stopping=store.document(run.run_id, "stopping"),
         store=store.name,
         load=load,
     )
@@ -65,6 +67,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
     source = f"{findings.store}, run {run.run_id}"
     baselines = baselines_of(findings.samples, source=source, load=findings.load)
     ranked = [p.configuration for p in predictions.predictions] if predictions else []
+    controls = controls_of(findings.applied, baselines, predictions)
     weights = figures.weights_of(predictions) if predictions else {}
     subject = predictions.profile if predictions else profile.name if profile else ""
     return ReportModel(
@@ -72,7 +75,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         made_at=words.moment(made_ns),
         version=__version__,
         answer=answer_of(findings),
-        ranking=figures.ranking_of(predictions) if predictions else None,
+        ranking=figures.ranking_of(predictions, controls.points if controls else None) if predictions else None,
         verification=figures.verification_of(findings.assessment) if findings.assessment else None,
         weights=figures.cell_weights_of(predictions) if predictions else (),
         heat_map=heat_map_of(
@@ -83,8 +86,8 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         baselines=baseline_rows_of(baselines),
         workload=workload_figure(profile) if profile else None,
         histograms=histograms_of(profile) if profile else (),
-        caveats=caveats_of(findings, n_troubles(findings)),
-        method=method_of(findings, baselines),
+        caveats=caveats_of(findings, n_troubles(findings), controls),
+        method=method_of(findings, baselines, controls),
         bottlenecks=bottlenecks_of(findings.samples, load=findings.load),
         scaling=scaling_of(curves_of(findings.samples), ranked, weights),
         load=title_of(findings.load) if len(names_of(findings.samples)) > 1 else "",

@@ -21,6 +21,7 @@ class Findings:
 
     Attributes:
         fio: fio's own JSON of one of the runs, parsed: it names the options.
+        stopping: what was decided between the rounds, and the runs it saved; None where all repeats were taken.
         load: that the report is about; the samples are those of all loads.
     """
 
@@ -32,6 +33,7 @@ class Findings:
     predictions: PredictionSet | None = None
     assessment: Assessment | None = None
     fio: Mapping[str, Any] | None = None
+    stopping: Mapping[str, Any] | None = None
     store: str = ""
     load: str = OWN_LOAD
 
@@ -72,6 +74,8 @@ class Ranking:
     confidence: float
     model: str
     noise_floor: float
+    measured_floor: float | None = None
+    """Points by which the default differed from itself under another name; None without such a control."""
 
 
 @dataclass(frozen=True, slots=True)

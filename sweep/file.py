@@ -30,9 +30,13 @@ _TOP = (
     "configurations",
     "design",
     "stopping",
+    "gone_options",
     "measurement",
     "accept_risk",
 )
+
+_GONE = ("skip", "leave-out")
+"""What becomes of a configuration that names an option which the cluster does not have."""
 
 
 def bundled_sweeps() -> Iterator[str]:
@@ -126,7 +130,14 @@ def parse_sweep(text: str, *, file: str) -> Sweep:
         )
     if search is not None and search.cell is not None and search.cell not in measurement.cells:
         entries["design"].refuse(f"the optimiser is after {search.cell}, which is not among the measured cells")
-    further = {word: part.to_json() for word, part in (("search", search), ("stopping", stopping)) if part}
+    further: dict[str, Any] = {}
+    if search is not None:
+        further["search"] = search.to_json()
+    if stopping is not None:
+        further["stopping"] = stopping.to_json()
+    leaves_out = "gone_options" in entries and entries["gone_options"].word(_GONE) == _GONE[1]
+    if leaves_out:
+        further["gone_options"] = _GONE[1]
     return Sweep(
         name=name.text(),
         description=entries["description"].text() if "description" in entries else "",
@@ -138,6 +149,7 @@ def parse_sweep(text: str, *, file: str) -> Sweep:
         designs=designs,
         search=search,
         stopping=stopping,
+        leaves_out_gone=leaves_out,
     )
 
 

@@ -24,9 +24,10 @@ from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
 from cephfit.sweep.health_watch import wait_until_healthy
 from cephfit.sweep.identity import CLUSTER, is_another_cluster
 from cephfit.sweep.judgement import Circumstances, judge
+from cephfit.sweep.leaving_out import without_gone
 from cephfit.sweep.model import CacheCondition, Sweep
-from cephfit.sweep.plan import ASSUMED_TIMES, Step, StepTimes, io_seed, plan_of, run_seconds
-from cephfit.sweep.schedule import rounds_of
+from cephfit.sweep.plan import ASSUMED_TIMES, Step, StepTimes, io_seed, run_seconds
+from cephfit.sweep.schedule import full_plan, rounds_of
 from cephfit.sweep.standing import TOOK_EFFECT, Standing
 from cephfit.sweep.surveillance import Surveillance, witness_of
 from cephfit.sweep.telemetry.witness import Witness
@@ -75,11 +76,17 @@ def run_sweep(
         InputError: an option that no Ceph has, or ``resume`` is of another sweep, target or cluster.
     """
     check_goal(sweep, goal)
+    unsupported_by(target, sweep)  # a typing error ends the sweep, also where gone options are left out
+    sweep, left_out = without_gone(target, sweep)
     engine = engine or engine_of(target)
     facts = _facts(target, engine)
     if goal is not None and needs_goal(sweep):
         facts[GOAL] = goal.to_json()
     unsupported = unsupported_by(target, sweep)
+    if left_out:
+        facts["left_out"] = {name: list(reasons) for name, reasons in left_out.items()}
+        for name, reasons in left_out.items():
+            progress.note(f"configuration {name} is measured without: {'; '.join(reasons)}")
     if idle := without_effect_by(target, sweep):
         facts["without_effect"] = {name: list(sentences) for name, sentences in idle.items()}
         for name, sentences in idle.items():
@@ -131,7 +138,7 @@ class _Loop:
 
     def run_plan(self, goal: Goal | None) -> None:
         """All that is left of the plan."""
-        plan = plan_of(self.sweep)
+        plan = full_plan(self.sweep)
         standing = Standing(self.sweep, self.store.samples(self.run.run_id))
         per_run = run_seconds(self.sweep.measurement, self.times)
         n_applied = len({(step.repeat, step.configuration) for step in plan.steps})
@@ -176,7 +183,8 @@ class _Loop:
         self, step: Step, left: list[Cell], standing: Standing, per_run: float, *, in_place: bool
     ) -> bool:
         """Apply a configuration, unless it is in place, and measure what is left; whether it is in place then."""
-        title = f"round {step.repeat + 1}/{self.sweep.measurement.repeats}, {step.configuration}"
+        rounds = "" if self.sweep.search is not None else f"/{self.sweep.measurement.repeats}"
+        title = f"round {step.repeat + 1}{rounds}, {step.configuration}"
         title += f" under {step.load}" if step.load else ""
         if step.configuration in self.unsupported:
             reason = "; ".join(self.unsupported[step.configuration])

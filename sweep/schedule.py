@@ -1,9 +1,10 @@
 """Which runs come next: the rounds of a sweep, each of which may depend on what the ones before it gave."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cephfit.configuration import DEFAULT_CONFIGURATION
+from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
 from cephfit.results.store import Store
 from cephfit.sweep.design.model import Search
 from cephfit.sweep.design.proposals import proposals
@@ -19,7 +20,7 @@ from cephfit.sweep.design.trials import (
 )
 from cephfit.sweep.goal import Goal
 from cephfit.sweep.model import Sweep
-from cephfit.sweep.plan import Step, plan_of
+from cephfit.sweep.plan import Plan, Step, plan_of
 from cephfit.sweep.racing import Decided, begin, decide
 from cephfit.sweep.saving import saving_document
 
@@ -57,6 +58,23 @@ def rounds_of(sweep: Sweep, store: Store, run_id: str, goal: Goal | None) -> Ite
         yield from _while_needed(sweep, store, run_id, goal)
     else:
         yield Round(sweep, plan_of(sweep).steps)
+
+
+def full_plan(sweep: Sweep) -> Plan:
+    """All runs that a sweep may make; of an optimiser's trials only the number is known beforehand."""
+    if sweep.search is None:
+        return plan_of(sweep)
+    search, steps, default = sweep.search, list[Step](), sweep.configuration(DEFAULT_CONFIGURATION)
+    names = [Configuration(f"{search.design.name}-{i:03d}") for i in range(1, search.trials + 1)]
+    for batch in range(math.ceil(search.trials / search.batch)):
+        first = sweep.configurations if batch == 0 else (default,)
+        now = names[batch * search.batch : (batch + 1) * search.batch]
+        begins = batch_rounds(sweep, batch).start
+        steps += [
+            replace(step, repeat=begins + step.repeat)
+            for step in plan_of(replace(sweep, configurations=(*first, *now))).steps
+        ]
+    return Plan(tuple(steps))
 
 
 def _while_needed(sweep: Sweep, store: Store, run_id: str, goal: Goal | None) -> Iterator[Round]:

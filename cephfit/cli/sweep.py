@@ -1,6 +1,6 @@
 """`cephfit sweep`: plan, run, status, list."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -82,21 +82,25 @@ def _show_plan(
     last_words: str = "",
 ) -> None:
     from cephfit.cli.sweep_preview import preview_document, print_preview
-    from cephfit.cli.sweep_stopping import expected_stopping
+    from cephfit.cli.sweep_stopping import expected_stopping, print_left_out
     from cephfit.cli.sweep_text import plan_document, print_plan
     from cephfit.results.store import Store
     from cephfit.sweep.beforehand import unsupported_by, without_effect_by
     from cephfit.sweep.file import find_sweep, read_sweep
+    from cephfit.sweep.leaving_out import without_gone
     from cephfit.sweep.plan import ASSUMED_TIMES
     from cephfit.sweep.step_times import times_of
 
     sweep = read_sweep(find_sweep(file))
     unsupported = preview = times = None
+    left_out: Mapping[str, tuple[str, ...]] = {}
     if target_text is not None:
         from cephfit.cli.target_choice import open_target
 
         target = open_target(target_text, for_change=False, ioengine=sweep.measurement.ioengine, cluster=cluster)
         try:
+            unsupported_by(target, sweep)  # a typing error ends it, also where gone options are left out
+            sweep, left_out = without_gone(target, sweep)
             unsupported = unsupported_by(target, sweep)
             preview = preview_document(target, sweep)
             warnings = without_effect_by(target, sweep)
@@ -110,6 +114,7 @@ def _show_plan(
         warnings = {}
     document = plan_document(sweep, times or ASSUMED_TIMES, unsupported=unsupported, without_effect=warnings)
     document["stopping"] = expected_stopping(sweep, goal_of(profile_file, model), store)
+    document["left_out"] = {name: list(reasons) for name, reasons in left_out.items()}
     document["on_the_cluster"] = preview
     if preview is not None:
         document["expected_seconds"] = round(document["expected_seconds"] + preview["osd_restart_seconds"], 1)
@@ -117,6 +122,7 @@ def _show_plan(
         print_json(document)
         return
     print_plan(document)
+    print_left_out(document)
     if preview is not None:
         print_preview(preview)
     if last_words:

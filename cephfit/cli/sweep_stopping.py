@@ -128,6 +128,30 @@ def print_expected(document: Mapping[str, Any]) -> None:
     )
 
 
+def print_left_out(document: Mapping[str, Any]) -> None:
+    """Options that configurations are measured without, for people."""
+    together: dict[str, list[str]] = {}
+    for name, reasons in document["left_out"].items():
+        for reason in reasons:
+            together.setdefault(reason, []).append(name)
+    if together:
+        click.echo("\nLeft out, because this cluster does not take it:")
+        print_table(("configurations", "why"), [(", ".join(names), reason) for reason, names in together.items()])
+
+
+def print_search(document: Mapping[str, Any]) -> None:
+    """An optimiser's task, for people."""
+    search = document.get("search")
+    if not search:
+        return
+    goal = f"the rate of {search['cell']}" if search["cell"] else "the predicted performance for the profile"
+    click.echo(
+        f"an optimiser ({search['sampler']}, seed {search['seed']}) proposes {search['trials']} configurations, "
+        f"{search['batch']} at a time, each from what the earlier ones gave, to {search['direction']} {goal} over "
+        f"{', '.join(search['factors'])}"
+    )
+
+
 def print_stopping(document: Mapping[str, Any]) -> None:
     """What a run saved, for people."""
     stopping = document.get("stopping")
@@ -160,4 +184,11 @@ def print_trials(document: Mapping[str, Any]) -> None:
     rows = [
         (t["configuration"], "-" if t["relative"] is None else f"{t['relative']:.1f}", t["why"]) for t in trials
     ]
+    ranked = [t for t in trials if t["relative"] is not None]
+    if ranked:
+        best = max(ranked, key=lambda t: float(t["relative"]))
+        click.echo(
+            f"highest: {best['configuration']}, {best['relative']:.1f}; the highest of {len(ranked)} owes part of "
+            "it to chance: measure it again beside the default before it is believed"
+        )
     print_table(("trial", "default = 100", "settings"), rows, right=(1,))

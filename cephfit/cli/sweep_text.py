@@ -7,13 +7,14 @@ from typing import Any
 import click
 
 from cephfit.cli.output import print_table
-from cephfit.cli.sweep_stopping import known_of, print_expected, print_stopping, print_trials
+from cephfit.cli.sweep_stopping import known_of, print_expected, print_search, print_stopping, print_trials
 from cephfit.configuration import Partition
 from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import State
 from cephfit.sweep.model import Sweep
-from cephfit.sweep.plan import StepTimes, expected_seconds, plan_of
+from cephfit.sweep.plan import StepTimes, expected_seconds
+from cephfit.sweep.schedule import full_plan
 from cephfit.sweep.standing import Standing
 from cephfit.units import format_nbytes, format_seconds
 
@@ -29,7 +30,7 @@ def plan_document(
     without_effect: Mapping[str, tuple[str, ...]],
 ) -> dict[str, Any]:
     """What a sweep would do. ``unsupported`` is None where no target was asked."""
-    plan = plan_of(sweep)
+    plan = full_plan(sweep)
     m = sweep.measurement
     return {
         "name": sweep.name,
@@ -50,6 +51,7 @@ def plan_document(
         ],
         "measurement": m.to_json(),
         "accept_risk": list(sweep.accept_risk),
+        "search": None if sweep.search is None else sweep.search.to_json(),
         "runs": plan.n_runs,
         "samples": sum(len(s.cells) * m.under(s.load).n_clients for s in plan.steps),
         "expected_seconds": round(expected_seconds(sweep, plan, times, skipped=unsupported or ()), 1),
@@ -91,6 +93,7 @@ def print_plan(document: Mapping[str, Any]) -> None:
         f"{document['runs']} fio runs, {document['samples']} samples, about "
         f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
     )
+    print_search(document)
     print_expected(document)
     if document["accept_risk"]:
         click.echo(f"accepts the risk of: {', '.join(document['accept_risk'])}")
