@@ -3,7 +3,8 @@
 Run with: .venv/bin/python benchmarks/trace_speed.py [--quick] [NAME...]
 
 Everything runs on one core (``taskset``); the rates are per second of processor time, which a busy machine changes
-less than the time on the wall. cephfit and pandas are measured without their imports and, for cephfit, once the
+less than the time on the wall. Only where "wall" stands it is the time on the wall, of cephfit on all cores and of
+the peers, which use one. cephfit and pandas are measured without their imports and, for cephfit, once the
 compiled loops are loaded; both read the file as often as ``--repeats`` says, and the best one counts. blkparse and
 btt read the beginning of the file (``--peer-events``), because all of it takes them minutes.
 """
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import trace_files
@@ -33,16 +35,27 @@ LINES = {
 }
 
 
-def cephfit_seconds(path: Path, repeats: int) -> float:
-    """Best processor time of one profile; runs in a process of its own."""
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Seconds of processor time, and on the wall."""
+
+    processor: float
+    wall: float
+
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(self.processor + other.processor, self.wall + other.wall)
+
+
+def cephfit_seconds(path: Path, repeats: int, full: bool) -> Spent:
+    """The best of several profiles; runs in a process of its own."""
     from cephfit.traces import profile_files
 
-    best = float("inf")
+    spent = []
     for _ in range(repeats + 1):  # the first one loads the compiled loops
-        started = time.process_time()
-        profile_files([path])
-        best = min(best, time.process_time() - started)
-    return best
+        started = time.process_time(), time.perf_counter()
+        profile_files([path], full=full)
+        spent.append(Spent(time.process_time() - started[0], time.perf_counter() - started[1]))
+    return Spent(min(s.processor for s in spent), min(s.wall for s in spent))
 
 
 def pandas_seconds(path: Path, repeats: int, separator: str, columns: list[int]) -> float:
@@ -57,48 +70,81 @@ def pandas_seconds(path: Path, repeats: int, separator: str, columns: list[int])
     return best
 
 
-def in_child(core: int, *arguments: str) -> float:
-    """A measurement in a fresh process on one core."""
+def in_child(core: int | None, *arguments: str) -> Spent:
+    """A measurement in a fresh process, on one core or (None) on all."""
     done = subprocess.run(
-        ["taskset", "-c", str(core), sys.executable, __file__, "--measure", *arguments],
+        [*(_on(core)), sys.executable, __file__, "--measure", *arguments],
         check=True,
         capture_output=True,
         text=True,
     )
-    return float(done.stdout)
+    return Spent(*map(float, done.stdout.split()))
 
 
-def program_seconds(folder: Path, core: int, *argv: str) -> float:
-    """Processor time of a program that may leave files in ``folder``."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(["taskset", "-c", str(core), *argv], check=True, capture_output=True, cwd=folder)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def _on(core: int | None) -> list[str]:
+    return [] if core is None else ["taskset", "-c", str(core)]
 
 
-def show(name: str, n: int, seconds: float, peers: dict[str, float]) -> None:
-    rate = n / seconds
+def program_seconds(folder: Path, core: int, *argv: str) -> Spent:
+    """Of a program that may leave files in ``folder``."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run([*_on(core), *argv], check=True, capture_output=True, cwd=folder)
+    after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - started
+    return Spent(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall)
+
+
+def show(name: str, n: int, spent: Spent, peers: dict[str, float]) -> None:
+    """The rate of cephfit on one core beside those of its peers, by name."""
+    rate = n / spent.processor
     print(f"{name:14s} {n:>10,d} events  {rate / 1e6:7.2f} M/s per core", flush=True)
     for peer, its_rate in peers.items():
-        print(f"{'':14s} {peer:22s} {its_rate / 1e6:7.2f} M/s   cephfit is {rate / its_rate:.1f} times as fast")
+        print(f"{'':14s} {peer:26s} {its_rate / 1e6:7.2f} M/s   cephfit is {rate / its_rate:.1f} times as fast")
 
 
-def blktrace(folder: Path, n: int, peer_events: int, repeats: int, core: int) -> None:
-    path, few = folder / "full.blktrace.0", folder / "few.blktrace.0"
-    n = trace_files.write_blktrace(path, n)
-    n_few = trace_files.write_blktrace(few, min(n, peer_events))
-    dump = folder / "dump"
-    base = ["blkparse", "-q", "-D", str(folder), "-i", "few"]
-    peers = {"blkparse, text": n_few / program_seconds(folder, core, *base, "-o", "/dev/null")}
-    peers["blkparse -O -d"] = n_few / program_seconds(folder, core, *base, "-O", "-d", str(dump))
-    peers["btt"] = n_few / program_seconds(folder, core, "btt", "-i", str(dump), "-o", str(folder / "btt"))
-    show("blktrace", n, in_child(core, str(path), str(repeats)), peers)
+def blktrace(events: tuple[trace_files.Event, ...], name: str) -> Callable[[Path, int, int, int, int], None]:
+    def measure(folder: Path, n: int, peer_events: int, repeats: int, core: int) -> None:
+        path, few = folder / "full.blktrace.0", folder / "few.blktrace.0"
+        n = trace_files.write_blktrace(path, n, events)
+        n_few = trace_files.write_blktrace(few, min(n, peer_events), events)
+        dump = folder / "dump"
+        base = ["blkparse", "-q", "-D", str(folder), "-i", "few"]
+        peers = {
+            "blkparse, text": program_seconds(folder, core, *base, "-o", "/dev/null"),
+            "blkparse -O -d": program_seconds(folder, core, *base, "-O", "-d", str(dump)),
+            "btt": program_seconds(folder, core, "btt", "-i", str(dump), "-o", str(folder / "btt")),
+        }
+        peers["blkparse -O -d, then btt"] = peers["blkparse -O -d"] + peers["btt"]
+        show(
+            name,
+            n,
+            in_child(core, str(path), str(repeats)),
+            {peer: n_few / spent.processor for peer, spent in peers.items()},
+        )
+        wall = n / in_child(None, str(path), str(repeats)).wall
+        print(f"{'':14s} on all cores, wall {wall / 1e6:15.2f} M/s")
+        for peer, spent in peers.items():
+            rate = n_few / spent.wall
+            print(f"{'':14s} {peer:26s} {rate / 1e6:7.2f} M/s   cephfit is {wall / rate:.1f} times as fast, wall")
+
+    return measure
 
 
-def vscsi_binary(folder: Path, n: int, peer_events: int, repeats: int, core: int) -> None:
-    path = folder / "trace.vscsi"
-    n = trace_files.write_vscsi_binary(path, n)
-    show("vscsi-binary", n, in_child(core, str(path), str(repeats)), {})
+def vscsi_binary(version: int) -> Callable[[Path, int, int, int, int], None]:
+    def measure(folder: Path, n: int, peer_events: int, repeats: int, core: int) -> None:
+        path = folder / "trace.vscsi"
+        n = trace_files.write_vscsi_binary(path, n, version)
+        show(f"vscsi-{version}", n, in_child(core, str(path), str(repeats)), {})
+        wall = n / in_child(None, str(path), str(repeats)).wall
+        print(f"{'':14s} on all cores, wall {wall / 1e6:15.2f} M/s")
+
+    return measure
+
+
+def description(folder: Path, n: int, peer_events: int, repeats: int, core: int) -> None:
+    """The full description; no program is known that makes one."""
+    path = folder / "full.blktrace.0"
+    n = trace_files.write_blktrace(path, n // 4, trace_files.ALL)
+    show("description", n, in_child(core, str(path), str(repeats), "--full"), {})
 
 
 def text(name: str) -> Callable[[Path, int, int, int, int], None]:
@@ -107,21 +153,29 @@ def text(name: str) -> Callable[[Path, int, int, int, int], None]:
         path = folder / f"{name}.txt"
         trace_files.write_lines(path, n, line, ops=ops)
         theirs = in_child(core, str(path), str(repeats), separator, *map(str, columns))
-        show(name, n, in_child(core, str(path), str(repeats)), {"pandas.read_csv": n / theirs})
+        ours = in_child(core, str(path), str(repeats))
+        show(name, n, ours, {"pandas.read_csv": n / theirs.processor})
 
     return measure
 
 
-BENCHMARKS = {"blktrace": blktrace, "vscsi-binary": vscsi_binary} | {name: text(name) for name in LINES}
+BENCHMARKS = {
+    "blktrace": blktrace(trace_files.ALL, "blktrace"),
+    "blktrace-qdc": blktrace(trace_files.FEWEST, "blktrace, QDC"),
+    "vscsi-1": vscsi_binary(1),
+    "vscsi-2": vscsi_binary(2),
+    "description": description,
+} | {name: text(name) for name in LINES}
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--measure"]:
         path, repeats, *csv = sys.argv[2:]
-        if csv:
-            print(pandas_seconds(Path(path), int(repeats), csv[0], [int(c) for c in csv[1:]]))
+        if csv and csv != ["--full"]:
+            print(pandas_seconds(Path(path), int(repeats), csv[0], [int(c) for c in csv[1:]]), 0)
         else:
-            print(cephfit_seconds(Path(path), int(repeats)))
+            spent = cephfit_seconds(Path(path), int(repeats), full=bool(csv))
+            print(spent.processor, spent.wall)
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)} [all]")
