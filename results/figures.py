@@ -13,7 +13,7 @@ _CELLS_NAMED = 3
 _CELLS_SHOWN = 8
 
 
-def ranking_of(predictions: PredictionSet) -> Ranking:
+def ranking_of(predictions: PredictionSet, measured_floor: float | None = None) -> Ranking:
     """Every configuration with its interval, best first."""
     rows = predictions.predictions
     ends = [end for p in rows for end in (p.low, p.high) if math.isfinite(end)]
@@ -23,6 +23,7 @@ def ranking_of(predictions: PredictionSet) -> Ranking:
         confidence=predictions.confidence,
         model=predictions.model,
         noise_floor=predictions.noise_floor,
+        measured_floor=measured_floor,
     )
 
 
