@@ -1,5 +1,6 @@
 """One pool as the cache tier of another: made, read back and taken apart."""
 
+import time
 from typing import Any
 
 from cephfit.errors import ClusterError
@@ -7,6 +8,9 @@ from cephfit.protocols import CephAdmin
 
 _DEPRECATED_SINCE = 18
 """Reef's release notes: cache tiering is deprecated and may go without much further notice."""
+_AGENT_RATES = ("flush_bytes_sec", "evict_bytes_sec", "promote_op_per_sec")
+"""What ``ceph status`` tells of the tiering agents' work, averaged over some seconds."""
+_REST_SECONDS = 60.0
 _UNSAFE_MODES = ("readonly",)
 """Ceph wants to be told twice: what is written to the base makes copies in the cache stale."""
 
@@ -62,6 +66,17 @@ def tier_faults(admin: CephAdmin, *, base: str, cache: str, mode: str) -> list[s
     if pools[base]["read_tier"] != pools[cache]["pool"]:
         faults.append(f"clients of pool {base} are not sent to {cache}")
     return faults
+
+
+def await_rest(admin: CephAdmin) -> None:
+    """Until no tier flushes, evicts or promotes, or a minute has passed: what the agent of one pool still does would
+    be counted against the next one that is measured."""
+    deadline = time.monotonic() + _REST_SECONDS
+    while time.monotonic() < deadline:
+        rates = admin.command("status")["pgmap"]
+        if not any(rates.get(key) for key in _AGENT_RATES):
+            return
+        time.sleep(0.5)
 
 
 def release_note(version: str) -> str:

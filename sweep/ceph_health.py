@@ -23,6 +23,7 @@ HARMLESS_CHECKS: Mapping[str, str] = {
     "TELEMETRY_CHANGED": "about reporting",
     "BLUESTORE_NO_PER_POOL_OMAP": "accounting",
     "BLUESTORE_NO_PER_PG_OMAP": "accounting",
+    "CACHE_POOL_NEAR_FULL": "a cache tier that is full of what it caches is at work",
     "PG_NOT_SCRUBBED": "scrubs are kept away on purpose",
     "PG_NOT_DEEP_SCRUBBED": "scrubs are kept away on purpose",
 }

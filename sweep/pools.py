@@ -10,7 +10,7 @@ from cephfit.configuration import Configuration, Partition, Setting, Value
 from cephfit.errors import CephfitError, ClusterError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
-from cephfit.sweep.cache_tier import add_tier, take_apart, use_tier
+from cephfit.sweep.cache_tier import add_tier, await_rest, take_apart, use_tier
 from cephfit.sweep.crush.change import CrushChanges, FaultyMapError, Wish
 from cephfit.sweep.erasure import ensure_profile, remove_profile
 from cephfit.sweep.journal import Journal
@@ -108,6 +108,8 @@ class Pools:
                 self.places.ensure(wishes)
         except FaultyMapError as faulty:
             raise UnplacedPoolError(faulty.what, where=faulty.where, remedy=faulty.remedy) from None
+        if any(name.endswith(cache_pool_of("")) for name in self.made()):
+            await_rest(self._admin)
         below = ""
         for plan in plans:
             self._ensure_one(plan, below)

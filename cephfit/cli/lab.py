@@ -23,7 +23,7 @@ _folder_option = click.option(
 
 @click.group()
 def command() -> None:
-    """A real one-machine Ceph: monitor, manager, four OSDs on two CRUSH hosts, with slow and fast disks.
+    """A real one-machine Ceph: monitor, manager, four OSDs on two CRUSH hosts or more, with slow and fast disks.
 
     All of it lies in one folder and listens on 127.0.0.1; `down` leaves nothing behind. Several labs can live
     side by side under names of their own. Needs root.
@@ -33,15 +33,19 @@ def command() -> None:
 @command.command()
 @_name_option
 @_folder_option
+@click.option(
+    "--hosts", type=click.IntRange(2, 8), default=2, show_default=True, help="CRUSH hosts, two OSDs on each."
+)
 @click.option("--openstack", is_flag=True, help="With an OpenStack beside the Ceph, its volumes on that Ceph.")
 @json_option
-def up(name: str, folder: Path | None, openstack: bool, as_json: bool) -> None:
+def up(name: str, folder: Path | None, hosts: int, openstack: bool, as_json: bool) -> None:
     """Make a lab; back when all PGs are active+clean and, with --openstack, every service can be used."""
     from cephfit.lab.cluster import Lab
+    from cephfit.lab.spec import LabSpec
 
     started = time.monotonic()
     with progress_display() as progress:
-        lab = Lab.up(name, folder=folder, openstack=openstack, progress=progress)
+        lab = Lab.up(name, folder=folder, spec=LabSpec(n_hosts=hosts), openstack=openstack, progress=progress)
     seconds = time.monotonic() - started
     status = lab.status()
     if as_json:
