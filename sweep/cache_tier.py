@@ -69,8 +69,10 @@ def tier_faults(admin: CephAdmin, *, base: str, cache: str, mode: str) -> list[s
 
 
 def await_rest(admin: CephAdmin) -> None:
-    """Until no tier flushes, evicts or promotes, or a minute has passed: what the agent of one pool still does would
-    be counted against the next one that is measured."""
+    """Until no tier flushes, evicts or promotes, or a minute has passed.
+
+    What the agent of one pool still does would be counted against the next one that is measured.
+    """
     deadline = time.monotonic() + _REST_SECONDS
     while time.monotonic() < deadline:
         rates = admin.command("status")["pgmap"]
