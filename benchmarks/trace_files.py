@@ -79,8 +79,8 @@ ALL = (
     ISSUED,
     COMPLETED,
 )
-"""A Q G P U D C: what blktrace records by itself of accesses to a partition, as in the recording of a real disk that
-the tests of conformance read."""
+"""A Q G P U D C: what blktrace records by itself of accesses to a partition, as in the recording of a real disk
+that the tests of conformance read."""
 
 
 def write_blktrace(path: Path, n_events: int, events: tuple[Event, ...] = FEWEST) -> int:

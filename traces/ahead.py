@@ -13,15 +13,18 @@ _DEPTH = 2
 _WAIT_SECONDS = 0.05
 
 
+def has_second_core() -> bool:
+    """Whether a thread beside this one would run at the same time."""
+    return len(os.sched_getaffinity(0)) > 1
+
+
 def read_ahead(items: Iterator[_T]) -> Iterator[_T]:
     """The same items in the same order, made by a thread while those before them are used; what ``items`` raises
     is raised here, in its place. The compiled loops let go of Python's lock, so both sides really run at once.
 
     On a single core there is no thread.
     """
-    if len(os.sched_getaffinity(0)) < 2:
-        return items
-    return _from_thread(items)
+    return _from_thread(items) if has_second_core() else items
 
 
 def _from_thread(items: Iterator[_T]) -> Generator[_T, None, None]:

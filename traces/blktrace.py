@@ -1,7 +1,10 @@
 """Raw blktrace files (one for each CPU), ``blkparse -d`` dumps and streams of the kernel's blk tracer."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 
@@ -9,7 +12,7 @@ from cephfit.access import AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces import blktrace_loop
 from cephfit.traces import blktrace_record as record
-from cephfit.traces.ahead import read_ahead
+from cephfit.traces.ahead import has_second_core, read_ahead
 from cephfit.traces.blktrace_loop import Files, Found, Layout
 from cephfit.traces.block_layer import Action, Noted
 from cephfit.traces.latency import CompletionMatcher
@@ -63,7 +66,11 @@ def _batches(streams: Sequence[TraceStream], wanted: int) -> Iterator[AccessBatc
     layout = _layout(streams)
     if layout is None:
         return
-    reading = _Reading(streams)
+    with ThreadPoolExecutor(1) if has_second_core() else nullcontext() as pool:
+        yield from _followed(_Reading(streams, pool), layout, wanted)
+
+
+def _followed(reading: "_Reading", layout: Layout, wanted: int) -> Iterator[AccessBatch]:
     files, found = reading.files, _nothing_found()
     devices: list[int] = []
     numbers = np.empty(0, np.int64)
@@ -110,27 +117,30 @@ def _layout(streams: Sequence[TraceStream]) -> Layout | None:
 
 
 class _Reading:
-    """The unread bytes of several files side by side.
+    """The unread bytes of several files side by side, each with the next block being read while one is used.
 
     Attributes:
         files: as the loop takes them.
     """
 
-    def __init__(self, streams: Sequence[TraceStream]) -> None:
+    def __init__(self, streams: Sequence[TraceStream], pool: Executor | None) -> None:
+        """``pool``: reads ahead; None: each block is read when it is wanted."""
         n = len(streams)
-        self._streams = streams
+        self._streams, self._pool = streams, pool
         self._block_nbytes = max(_BLOCK_NBYTES // n, _MAX_PAYLOAD)
-        # One record with its payload may be left over when a block is read.
-        self._room = self._block_nbytes + _MAX_PAYLOAD + max(d.itemsize for d in record.DTYPES.values())
-        begins = np.arange(n) * self._room
+        # Before a block there is room for what is left of the one before: a record with its payload.
+        self._rest_nbytes = _MAX_PAYLOAD + max(d.itemsize for d in record.DTYPES.values())
+        self._offsets = [0] * n
+        self._turns = [0] * n
         self.files = Files(
-            np.empty(n * self._room, np.uint8),
-            begins,
-            begins.copy(),
+            np.empty(2 * n * (self._rest_nbytes + self._block_nbytes), np.uint8),
+            np.zeros(n, np.int64),
+            np.zeros(n, np.int64),
             np.zeros(n, np.int64),
             np.zeros(n, np.bool_),
         )
         self._view = memoryview(self.files.block.data)
+        self._fresh = [self._begin(file) for file in range(n)]
 
     def n_unread(self) -> int:
         return int((self.files.end - self.files.at).sum())
@@ -140,7 +150,17 @@ class _Reading:
 
     def _offset(self, file: int) -> int:
         """Where in the file the first unread byte is."""
-        return self._streams[file].offset - len(self._unread(file))
+        return self._offsets[file] - len(self._unread(file))
+
+    def _place(self, file: int) -> int:
+        """Where the file's next block belongs: its two places take turns."""
+        return (2 * file + self._turns[file]) * (self._rest_nbytes + self._block_nbytes) + self._rest_nbytes
+
+    def _begin(self, file: int) -> Callable[[], int]:
+        """Begin to read the next block of a file; what comes back says how many bytes there were."""
+        place = self._place(file)
+        read = partial(self._streams[file].readinto, self._view[place : place + self._block_nbytes])
+        return self._pool.submit(read).result if self._pool else read
 
     def device_at(self, file: int, layout: Layout) -> int:
         """The device of the next record."""
@@ -153,12 +173,14 @@ class _Reading:
         Raises:
             InputError: there are none, and it does not end with a record.
         """
-        rest, begin = bytes(self._unread(file)), file * self._room
-        self._view[begin : begin + len(rest)] = rest
-        start = begin + len(rest)
-        fresh = self._streams[file].readinto(self._view[start : start + self._block_nbytes])
-        self.files.at[file], self.files.end[file] = begin, start + fresh
+        rest, place = bytes(self._unread(file)), self._place(file)
+        fresh = self._fresh[file]()
+        self._view[place - len(rest) : place] = rest
+        self.files.at[file], self.files.end[file] = place - len(rest), place + fresh
+        self._offsets[file] += fresh
+        self._turns[file] ^= 1
         if fresh:
+            self._fresh[file] = self._begin(file)
             return
         if rest:
             raise InputError(
