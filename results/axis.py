@@ -69,8 +69,9 @@ def relative_axis(centres: Iterable[float], ends: Iterable[float]) -> Axis:
 def growth_axis(values: Iterable[float]) -> Axis:
     """A logarithmic scale for what was chosen to grow, such as 1, 2, 4 and 8 clients; the values are its ticks."""
     ticks = tuple(sorted(set(values)))
-    margin = (ticks[-1] / ticks[0]) ** 0.08
-    return Axis(ticks[0] / margin, ticks[-1] * margin, True, ticks)
+    # On the left there is room for the words of the other scale.
+    ratio = ticks[-1] / ticks[0]
+    return Axis(ticks[0] / ratio**0.15, ticks[-1] * ratio**0.05, True, ticks)
 
 
 def zero_axis(values: Iterable[float]) -> Axis:
