@@ -143,6 +143,26 @@ class CountsIo(Protocol):
 
 
 @runtime_checkable
+class PreparesCells(Protocol):
+    """An engine that needs something there before it can measure a cell."""
+
+    def prepare(self, run: CellRun) -> None:
+        """Bring about what the run needs, before caches are put into their condition. May be called again.
+
+        Raises:
+            ClusterError: it cannot be brought about.
+        """
+
+
+@runtime_checkable
+class KnowsItsLimits(Protocol):
+    """An engine that cannot measure every cell."""
+
+    def cannot(self, cell: Cell, measurement: Measurement) -> str:
+        """Why not this cell; empty if it can. Its samples are ``skipped`` with this reason."""
+
+
+@runtime_checkable
 class BringsEngine(Protocol):
     """A target that is measured by something else than fio."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cephfit.sweep.file_loads import SHAPE, read_cells, read_loads, read_shape
-from cephfit.sweep.model import FIO, CacheCondition, Measurement
+from cephfit.sweep.model import FIO, RADOS_BENCH, RBD_BENCH, CacheCondition, Measurement
 from cephfit.sweep.yaml_lines import Located
 from cephfit.units import format_nbytes
 
@@ -16,7 +16,7 @@ _REQUIRED = ("clients", "volume_size", "repeats", "run_seconds", "seed")
 _SYNCHRONOUS = ("sync", "psync", "pvsync", "pvsync2")
 _LIBRBD = "rbd"
 _IOENGINES = ("libaio", "io_uring", "posixaio", _LIBRBD, *_SYNCHRONOUS)
-_ENGINES = (FIO,)
+_ENGINES = (FIO, RADOS_BENCH, RBD_BENCH)
 
 
 def read_measurement(entry: Located) -> Measurement:

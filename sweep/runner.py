@@ -18,14 +18,14 @@ from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample, SampleKey, State
 from cephfit.sweep.beforehand import unsupported_by, without_effect_by
-from cephfit.sweep.engine import BringsEngine, CellRun, Engine
+from cephfit.sweep.engine import BringsEngine, CellRun, Engine, KnowsItsLimits, PreparesCells
 from cephfit.sweep.fio import FioEngine
 from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
 from cephfit.sweep.health_watch import wait_until_healthy
 from cephfit.sweep.identity import CLUSTER, is_another_cluster
 from cephfit.sweep.judgement import Circumstances, judge
 from cephfit.sweep.leaving_out import without_gone
-from cephfit.sweep.model import CacheCondition, Sweep
+from cephfit.sweep.model import RADOS_BENCH, RBD_BENCH, CacheCondition, Measurement, Sweep
 from cephfit.sweep.plan import ASSUMED_TIMES, Step, StepTimes, io_seed, run_seconds
 from cephfit.sweep.schedule import full_plan, rounds_of
 from cephfit.sweep.standing import TOOK_EFFECT, Standing
@@ -36,9 +36,20 @@ HEALTH_LIMIT_SECONDS = 300.0
 """How long the runner waits for a target to be healthy: a lost OSD is down and out, or back, by then."""
 
 
-def engine_of(target: Target) -> Engine:
-    """What measures on this target: its own engine, or fio."""
-    return target.engine() if isinstance(target, BringsEngine) else FioEngine()
+def engine_of(target: Target, measurement: Measurement) -> Engine:
+    """What measures on this target: its own engine, or the one that the sweep file names."""
+    if isinstance(target, BringsEngine):
+        return target.engine()
+    # These need librados, which a machine that measures a file or a simulation may not have.
+    if measurement.engine == RADOS_BENCH:
+        from cephfit.sweep.rados_bench import RadosBenchEngine
+
+        return RadosBenchEngine()
+    if measurement.engine == RBD_BENCH:
+        from cephfit.sweep.rbd_bench import RbdBenchEngine
+
+        return RbdBenchEngine()
+    return FioEngine()
 
 
 def run_sweep(
@@ -61,7 +72,7 @@ def run_sweep(
         store: where samples go.
         progress: what to show.
         resume: an unfinished run of this sweep on this target to go on with; None begins a new one.
-        engine: what measures; None takes the target's own, or fio.
+        engine: what measures; None takes the target's own, or the one that the sweep file names.
         times: for the progress display.
         health_limit_seconds: how long an unhealthy target is waited for.
         goal: whose performance configurations race for, where the sweep's file says that they do.
@@ -78,7 +89,7 @@ def run_sweep(
     check_goal(sweep, goal)
     unsupported_by(target, sweep)  # a typing error ends the sweep, also where gone options are left out
     sweep, left_out = without_gone(target, sweep)
-    engine = engine or engine_of(target)
+    engine = engine or engine_of(target, sweep.measurement)
     facts = _facts(target, engine)
     if goal is not None and needs_goal(sweep):
         facts[GOAL] = goal.to_json()
@@ -193,7 +204,8 @@ class _Loop:
             self._without_result(step, left, State.SKIPPED, reason, standing)
             self.progress.advance(len(left) * per_run)
             return False
-        if not in_place:
+        left = self._skip_what_the_engine_cannot(step, left, standing, per_run)
+        if not in_place and left:
             self.progress.advance(0, f"{title}: applying")
             if not self._apply(step, left, standing):
                 self.progress.advance(len(left) * per_run)
@@ -202,7 +214,20 @@ class _Loop:
             self.progress.advance(0, f"{title}: {cell} ({number}/{len(step.cells)})")
             self._measure(step, cell, standing)
             self.progress.advance(per_run)
-        return True
+        return in_place or bool(left)
+
+    def _skip_what_the_engine_cannot(
+        self, step: Step, left: list[Cell], standing: Standing, per_run: float
+    ) -> list[Cell]:
+        """The cells that the engine can measure; the samples of the others are stored with the reason."""
+        if not isinstance(self.engine, KnowsItsLimits):
+            return left
+        reasons = {cell: self.engine.cannot(cell, self.sweep.measurement.under(step.load)) for cell in left}
+        for cell, reason in reasons.items():
+            if reason:
+                self._without_result(step, [cell], State.SKIPPED, reason, standing)
+                self.progress.advance(per_run)
+        return [cell for cell in left if not reasons[cell]]
 
     def _apply(self, step: Step, left: list[Cell], standing: Standing) -> bool:
         """Bring the target into a configuration; when a setting did not take effect its cells are failed."""
@@ -260,6 +285,8 @@ class _Loop:
         while True:
             self._wait()
             try:
+                if isinstance(self.engine, PreparesCells):
+                    self.engine.prepare(run)
                 if self.sweep.measurement.cache is CacheCondition.COLD:
                     self.target.drop_caches()
                 else:

@@ -197,7 +197,7 @@ def run(
         stack.callback(target.close)
         if is_foreign(target_text):
             require_healthy(target)
-        engine = engine_of(target)
+        engine = engine_of(target, sweep.measurement)
         with Store.open(store, create=True) as results:
             resume = None if new else results.unfinished_run(sweep_digest=sweep.digest, target=target.name)
             if resume is not None:

@@ -1,0 +1,90 @@
+"""What the OSDs counted of clients' I/O: the other end of every operation, for programs without a block device."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cephfit.cells import Op
+from cephfit.errors import CephfitError
+from cephfit.protocols import CephAdmin, Client
+from cephfit.sweep.admin.rados_admin import RadosAdmin
+from cephfit.sweep.fio_job import CONF_OPTION
+
+_COUNTERS = {Op.READ: "op_out_bytes", Op.WRITE: "op_in_bytes"}
+"""Of the section ``osd`` of a perf dump: bytes that client operations carried, whatever the number of copies."""
+
+
+@dataclass(slots=True)
+class OsdCount:
+    """Bytes that client operations moved between two moments, over all OSDs and clients of the cluster.
+
+    Attributes:
+        read_nbytes: None where nobody could count.
+        written_nbytes: likewise.
+        why_not: why nobody could.
+    """
+
+    read_nbytes: int | None = None
+    written_nbytes: int | None = None
+    why_not: str = ""
+
+    def nbytes(self, op: Op) -> int | None:
+        return self.read_nbytes if op is Op.READ else self.written_nbytes
+
+
+@dataclass(slots=True)
+class OsdWatch:
+    """``count`` is filled in when the ``with`` block is over."""
+
+    count: OsdCount
+
+
+@contextmanager
+def watch_osds(clients: Sequence[Client]) -> Iterator[OsdWatch]:
+    """Count what the OSDs do while the block runs. That nobody can count is no error: the count says why."""
+    watch = OsdWatch(OsdCount(why_not="the clients are not of one cluster that could be asked"))
+    admin = None
+    try:
+        try:
+            admin = _admin_of(clients)
+            before = _counters(admin) if admin is not None else {}
+        except CephfitError as error:
+            watch.count = OsdCount(why_not=f"the OSDs could not be asked: {error.what}")
+            before = {}
+        yield watch
+        if admin is not None and before:
+            watch.count = _difference(admin, before)
+    finally:
+        if admin is not None:
+            admin.close()
+
+
+def _admin_of(clients: Sequence[Client]) -> CephAdmin | None:
+    reached = {(c.fio_options.get(CONF_OPTION), c.fio_options.get("clientname", "admin")) for c in clients}
+    if len(reached) != 1:
+        return None
+    ((conf, client_id),) = reached
+    return RadosAdmin(Path(conf), client_id=client_id) if conf else None
+
+
+def _counters(admin: CephAdmin) -> dict[int, dict[Op, int]]:
+    """By OSD."""
+    found = {}
+    for osd in admin.command("osd ls"):
+        dump: Any = admin.tell(f"osd.{osd}", "perf dump")
+        found[int(osd)] = {op: int(dump["osd"][counter]) for op, counter in _COUNTERS.items()}
+    return found
+
+
+def _difference(admin: CephAdmin, before: dict[int, dict[Op, int]]) -> OsdCount:
+    try:
+        after = _counters(admin)
+    except (CephfitError, KeyError, TypeError) as error:
+        return OsdCount(why_not=f"the OSDs could not be asked: {error}")
+    gone = [osd for osd in before if osd not in after or any(after[osd][op] < before[osd][op] for op in Op)]
+    if gone or set(after) != set(before):
+        return OsdCount(why_not="an OSD came, went or restarted in between")
+    sums = {op: sum(after[osd][op] - before[osd][op] for osd in after) for op in Op}
+    return OsdCount(sums[Op.READ], sums[Op.WRITE])
