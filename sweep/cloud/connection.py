@@ -1,0 +1,108 @@
+"""A connection to a cloud, and what its services say as one sentence each."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import keystoneauth1.exceptions as keystone
+import openstack
+from openstack.connection import Connection
+from openstack.exceptions import (
+    ConfigException,
+    ForbiddenException,
+    HttpException,
+    NotFoundException,
+    ResourceTimeout,
+    SDKException,
+)
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
+
+from cephfit.errors import ClusterError, InputError
+
+_ATTEMPTS = 5
+_TOO_MANY_REQUESTS = 429
+_Answer = TypeVar("_Answer")
+
+
+def connect(cloud: str) -> Connection:
+    """A connection by name in clouds.yaml; an empty name takes ``OS_CLOUD`` or the ``OS_*`` variables.
+
+    Raises:
+        InputError: there is no such cloud, or what is said of it is not enough.
+        ClusterError: Keystone does not answer, or refuses.
+    """
+    try:
+        connection = openstack.connect(cloud=cloud or None, app_name="cephfit")
+    except (ConfigException, keystone.MissingRequiredOptions) as error:
+        raise InputError(
+            f"the cloud {cloud or '(of OS_CLOUD)'} cannot be used: {one_line(error)}",
+            remedy="name one of your clouds.yaml (--target openstack:NAME), or set OS_CLOUD",
+        ) from None
+    with spoken(f"cloud {connection.name}"):
+        connection.authorize()
+    return connection
+
+
+@contextmanager
+def spoken(where: str) -> Iterator[None]:
+    """Errors of OpenStack inside the block become a ``ClusterError`` with the service's own reason."""
+    try:
+        yield
+    except keystone.Unauthorized as error:
+        raise ClusterError(
+            f"Keystone refuses the log-in: {one_line(error)}",
+            where=where,
+            remedy="see the user, password or application credential in clouds.yaml; a token may have expired",
+        ) from None
+    except ForbiddenException as error:
+        raise ClusterError(
+            f"not allowed: {one_line(error)}",
+            where=where,
+            remedy="the project's quota or the user's role does not allow it; see `cephfit cloud check`",
+        ) from None
+    except (keystone.ConnectFailure, keystone.DiscoveryFailure, keystone.EndpointNotFound) as error:
+        raise ClusterError(
+            f"a service of the cloud does not answer: {one_line(error)}",
+            where=where,
+            remedy="see the endpoints of the catalogue, and whether they can be reached from here",
+        ) from None
+    except ResourceTimeout as error:
+        raise ClusterError(f"it took too long: {one_line(error)}", where=where) from None
+    except (SDKException, keystone.ClientException) as error:
+        raise ClusterError(one_line(error), where=where) from None
+
+
+def one_line(error: Exception) -> str:
+    """What a service said, without the class names, addresses and request ids around it."""
+    details = getattr(error, "details", None)
+    text = str(details) if isinstance(details, str) and details.strip() else str(error)
+    said = " ".join(text.split())
+    return said.partition(" (HTTP ")[0].removesuffix(".") or type(error).__name__
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same call may succeed a little later: the service is overloaded or being restarted."""
+    if isinstance(error, HttpException):
+        status = error.status_code or 0
+        return status >= 500 or status == _TOO_MANY_REQUESTS
+    return isinstance(error, keystone.ConnectFailure | keystone.RetriableConnectionFailure)
+
+
+def persistently(call: Callable[[], _Answer], *, where: str) -> _Answer:
+    """Make a call that changes nothing, or may be made twice, again while its failure is a passing one.
+
+    Raises:
+        ClusterError: it still fails, or fails for good.
+    """
+    with spoken(where):
+        return retry(
+            retry=retry_if_exception(is_passing),
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_exponential(multiplier=0.5, max=8),
+            reraise=True,
+        )(call)()
+
+
+def is_missing(error: BaseException) -> bool:
+    """Whether what was asked for is not there."""
+    return isinstance(error, NotFoundException)

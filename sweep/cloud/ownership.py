@@ -1,0 +1,26 @@
+"""Whose a thing in the cloud is: everything that cephfit makes carries the id of its run."""
+
+import re
+
+RUN_KEY = "cephfit_run"
+"""Metadata key of servers and volumes, and property of images."""
+TAG_PREFIX = "cephfit-run="
+"""Tag of stacks, ports and security groups, followed by the run's id."""
+NAME_PREFIX = "cephfit"
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+def tag_of(run_id: str) -> str:
+    """The tag of everything that a run owns."""
+    return TAG_PREFIX + run_id
+
+
+def stack_name(run_id: str, kind: str) -> str:
+    """Name of a run's stack; Heat wants a letter first and takes letters, digits, ``_``, ``-`` and ``.``."""
+    return f"{NAME_PREFIX}-{run_id}-{kind}"
+
+
+def is_run_id(text: str) -> bool:
+    """Whether a text can be a run's id."""
+    return bool(_RUN_ID.fullmatch(text))

@@ -1,0 +1,183 @@
+"""Stacks of benchmark clients: made, scaled, looked into when they fail, deleted."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from openstack.connection import Connection
+
+from cephfit.errors import ClusterError
+from cephfit.protocols import Progress
+from cephfit.sweep.cloud.connection import is_missing, persistently, spoken
+from cephfit.sweep.cloud.ownership import tag_of
+
+_POLLING_SECONDS = 1.0
+_NESTED = 3
+"""Stack, group of clients, client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One client of a stack.
+
+    Attributes:
+        name: ``c0``, ``c1`` ...
+        server: id.
+        volume: id.
+        address: where it is reached; empty without a network.
+    """
+
+    name: str
+    server: str
+    volume: str
+    address: str
+
+
+class Stacks:
+    """The stacks of one run.
+
+    Args:
+        cloud: connection.
+        run_id: they carry it.
+        progress: hears what takes long.
+        timeout_seconds: how long a stack may take.
+    """
+
+    def __init__(
+        self, cloud: Connection, run_id: str, progress: Progress, *, timeout_seconds: float = 1800.0
+    ) -> None:
+        self._cloud = cloud
+        self._run_id = run_id
+        self._progress = progress
+        self._timeout_seconds = timeout_seconds
+
+    def ensure(self, name: str, template: str, parameters: Mapping[str, Any]) -> tuple[Node, ...]:
+        """A stack with these parameters: made, scaled to another count, or left as it is.
+
+        A stack that a killed process left half made is waited for, and used if it became whole. One that failed
+        is deleted and made anew once.
+
+        Args:
+            name: of the stack.
+            template: ``benchmark`` or ``verification``.
+            parameters: of the template, without the run's id.
+
+        Raises:
+            ClusterError: Heat could not make it; with the reason of the resource that failed.
+        """
+        wanted = {**parameters, "run_id": self._run_id}
+        status = self._settled_status(name)
+        if status.endswith("FAILED"):
+            self._progress.note(f"stack {name} is {status}: it is deleted and made anew")
+            self.delete(name)
+            status = ""
+        if not status:
+            self._progress.note(f"stack {name} is being made: {parameters['count']} servers")
+            self._change(name, template, wanted, make=True)
+        elif self._parameters(name) != {key: str(value) for key, value in wanted.items()}:
+            self._progress.note(f"stack {name} is being scaled to {parameters['count']} servers")
+            self._change(name, template, wanted, make=False)
+        return self.nodes(name)
+
+    def nodes(self, name: str) -> tuple[Node, ...]:
+        """The clients of a stack."""
+        stack = persistently(lambda: self._cloud.orchestration.get_stack(name), where=f"stack {name}")
+        outputs = {output["output_key"]: output["output_value"] for output in stack.outputs or ()}
+        parts = (outputs.get("servers", ()), outputs.get("volumes", ()), outputs.get("addresses", ()))
+        if len({len(part) for part in parts}) != 1:
+            raise ClusterError("its outputs do not belong together", where=f"stack {name}")
+        return tuple(
+            Node(f"c{number}", server, volume, address or "")
+            for number, (server, volume, address) in enumerate(zip(*parts, strict=True))
+        )
+
+    def delete(self, name: str) -> None:
+        """Delete a stack and wait until it is gone; none is no error."""
+        if not self._settled_status(name):
+            return
+        with spoken(f"stack {name}"):
+            self._cloud.orchestration.delete_stack(name)
+        status = self._settled_status(name)
+        if status:
+            raise ClusterError(
+                f"it could not be deleted ({status}): {'; '.join(self._failures(name)) or 'no resource says why'}",
+                where=f"stack {name}",
+                remedy=f"`cephfit cloud clean {self._run_id}` deletes what is left piece by piece",
+            )
+
+    def _change(self, name: str, template: str, parameters: Mapping[str, Any], *, make: bool) -> None:
+        files = self._cloud.orchestration.read_env_and_templates(template_file=str(template_path(template)))
+        attributes: dict[str, Any] = {
+            **files,
+            "parameters": dict(parameters),
+            "timeout_mins": int(self._timeout_seconds // 60),
+            "is_rollback_disabled": True,
+            "tags": [tag_of(self._run_id)],
+        }
+        with spoken(f"stack {name}"):
+            if make:
+                self._cloud.orchestration.create_stack(name=name, **attributes)
+            else:
+                self._cloud.orchestration.update_stack(name, **attributes)
+        status = self._settled_status(name)
+        if not status.endswith("COMPLETE"):
+            reasons = "; ".join(self._failures(name)) or "no resource says why"
+            raise ClusterError(
+                f"Heat could not make it ({status or 'it is gone'}): {reasons}",
+                where=f"stack {name}",
+                remedy="mend that, and run the same command again: the stack is made anew",
+            )
+
+    def _settled_status(self, name: str) -> str:
+        """The status once nothing is under way, such as ``CREATE_COMPLETE``; empty if there is no such stack."""
+        deadline = time.monotonic() + self._timeout_seconds
+        while (status := self._status(name)).endswith("IN_PROGRESS"):
+            if time.monotonic() > deadline:
+                raise ClusterError(f"still {status} after {self._timeout_seconds:.0f} s", where=f"stack {name}")
+            time.sleep(_POLLING_SECONDS)
+        return status
+
+    def _status(self, name: str) -> str:
+        def ask() -> str:
+            try:
+                stack = self._cloud.orchestration.get_stack(name, resolve_outputs=False)
+            except Exception as error:
+                if is_missing(error):
+                    return ""
+                raise
+            return "" if stack.status == "DELETE_COMPLETE" else str(stack.status)
+
+        return persistently(ask, where=f"stack {name}")
+
+    def _parameters(self, name: str) -> dict[str, str]:
+        stack = persistently(
+            lambda: self._cloud.orchestration.get_stack(name, resolve_outputs=False), where=f"stack {name}"
+        )
+        return {key: str(value) for key, value in (stack.parameters or {}).items() if not key.startswith("OS::")}
+
+    def _failures(self, name: str) -> Sequence[str]:
+        """Why resources of a stack failed: the innermost reason of each, once."""
+        return tuple(dict.fromkeys(self._failing(name)))
+
+    def _failing(self, name: str) -> Iterator[str]:
+        with spoken(f"stack {name}"):
+            found = list(self._cloud.orchestration.resources(name, nested_depth=_NESTED))
+        for resource in found:
+            if str(resource.status).endswith("FAILED") and not str(resource.resource_type).endswith(
+                ("OS::Heat::ResourceGroup", "client.yaml")
+            ):
+                yield f"{resource.resource_type} {resource.name}: {innermost(str(resource.status_reason))}"
+
+
+def innermost(reason: str) -> str:
+    """The service's own words at the end of Heat's chain of ``Class: place.thing: words``."""
+    words = reason.split(": ")
+    return ": ".join(word for word in words if not word[:1].isupper() or " " in word) or reason
+
+
+def template_path(name: str) -> Path:
+    """A template of the folder ``heat``, as it lies in the package."""
+    return Path(str(resources.files("cephfit.heat_templates").joinpath(f"{name}.yaml")))
