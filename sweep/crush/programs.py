@@ -19,6 +19,7 @@ NOWHERE = 0x7FFFFFFF
 _SECONDS = 120.0
 _MAPPING = re.compile(r"^CRUSH rule \d+ x (\d+) \[([\d,]*)\]$", re.MULTILINE)
 _BAD = re.compile(r"^bad mapping rule \d+ x (\d+) num_rep \d+ result ", re.MULTILINE)
+_OUR_FILE = re.compile(r"\S*/cephfit-crush-\w+/\w+")
 _PG = re.compile(r"^(\d+\.[0-9a-f]+)\t\[([\d,]*)\]", re.MULTILINE)
 
 
@@ -102,7 +103,7 @@ def map_pgs(osd_map: bytes, crush_map: bytes | None = None) -> dict[str, tuple[i
     with _files(osdmap=osd_map, crush=crush_map or b"") as at:
         if crush_map is not None:
             _run("osdmaptool", str(at["osdmap"]), "--import-crush", str(at["crush"]))
-        return _pgs(_run("osdmaptool", str(at["osdmap"]), "--clear-temp", "--test-map-pgs-dump").stdout)
+        return pgs_in(_run("osdmaptool", str(at["osdmap"]), "--clear-temp", "--test-map-pgs-dump").stdout)
 
 
 def balancing_moves(osd_map: bytes, pool: str, *, at_most: int = 100) -> int:
@@ -114,7 +115,8 @@ def balancing_moves(osd_map: bytes, pool: str, *, at_most: int = 100) -> int:
         return len(moves.read_text().splitlines()) if moves.exists() else 0
 
 
-def _pgs(said: str) -> dict[str, tuple[int, ...]]:
+def pgs_in(said: str) -> dict[str, tuple[int, ...]]:
+    """PG to OSDs in what ``osdmaptool --test-map-pgs-dump`` prints."""
     return {pg: _osds(osds) for pg, osds in _PG.findall(said)}
 
 
@@ -152,5 +154,5 @@ def _run(program: str, *argv: str) -> subprocess.CompletedProcess[str]:
 
 def _first_words(said: str, code: int) -> str:
     lines: Sequence[str] = [line.strip() for line in said.splitlines() if line.strip()]
-    own = [line for line in lines if not line.startswith(("./src", "*** ", "/"))]
+    own = [_OUR_FILE.sub("the map", line) for line in lines if not line.startswith(("./src", "*** "))]
     return own[0] if own else f"ended with {code}"
