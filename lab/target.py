@@ -2,20 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from cephfit.lab.cluster import Lab
 from cephfit.lab.image_devices import ImageDevices
+from cephfit.lab.osd_stores import LabStores
 from cephfit.lab.room import require_disk_room
 from cephfit.protocols import Progress
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.client_conf import ClientAccess
-from cephfit.sweep.disk_queues import DiskQueues
+from cephfit.sweep.greater.host_settings import HostSettings
+from cephfit.sweep.greater.osd_places import osd_places
+from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.target_lock import TargetLock
 from cephfit.sweep.targets.ceph import CephTarget
-from cephfit.sweep.targets.local_disks import LocalDisks
 from cephfit.sweep.targets.surroundings import Surroundings
 
 _HEALTHY_SECONDS = 60.0
@@ -58,7 +59,7 @@ class LabTarget(CephTarget):
             access=ClientAccess("admin", str(lab.keyring)),
             folder=folder,
             journal=journal,
-            surroundings=_surroundings(lab, journal, librbd=librbd),
+            surroundings=_surroundings(lab, admin, journal, librbd=librbd),
             for_change=for_change,
             progress=progress,
         )
@@ -76,15 +77,22 @@ class LabTarget(CephTarget):
             self._lock = None
 
 
-def _surroundings(lab: Lab, journal: Journal, *, librbd: bool) -> Surroundings:
-    def disks() -> Sequence[Path]:
-        return [lab.osd_disk(osd) for osd in lab.osd_ids()]
-
+def _surroundings(lab: Lab, admin: RadosAdmin, journal: Journal, *, librbd: bool) -> Surroundings:
+    hosts = Hosts(all_local=True)
+    stores = LabStores(lab, admin, journal)
     return Surroundings(
-        # The clients' disks are loop devices like the OSDs'.
-        greater=LocalDisks(
-            DiskQueues(journal), osd_disks=disks, client_disk_like=None if librbd else lambda: disks()[0]
+        greater=HostSettings(
+            hosts,
+            journal,
+            osds=lambda: osd_places(admin),
+            # The clients' disks are loop devices like the OSDs'.
+            client_disk_like=None if librbd else lambda: lab.osd_disk(0),
+            stores=stores,
+            interfaces=("lo",),
         ),
+        hosts=hosts,
+        stores=stores,
+        drop_page_caches=lab.drop_page_caches,
         restarts=_LabRestarts(lab),
         devices=None if librbd else ImageDevices(),
         full_speed=lab.full_speed,

@@ -9,6 +9,7 @@ from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
+from cephfit.sweep.greater.scopes import GREATER_SCOPES, base_scope
 from cephfit.sweep.option import Option
 from cephfit.sweep.option_history import FILESTORE_PREFIXES, history_of, is_gone, logging_levels
 from cephfit.sweep.option_value import fault_of
@@ -17,7 +18,6 @@ from cephfit.sweep.pool_keys import POOL_KEYS, is_pool_key
 DAEMON_SECTIONS = ("global", "mon", "mgr", "osd", "client")
 IMAGE_KEYS = ("object_size", "stripe_unit", "stripe_count", "features")
 _POOL_SCOPES = {"pool": POOL_KEYS, "image": IMAGE_KEYS}
-GREATER_SCOPES = ("osd_disk", "client_disk")
 
 
 class WrongValueError(InputError):
@@ -114,7 +114,7 @@ def reason_against(setting: Setting, catalogue: Catalogue | None, *, where: str 
     if setting.partition is Partition.CEPH:
         return _reason_against_option(setting, catalogue, where)
     if setting.partition is Partition.GREATER:
-        _require(setting.scope, GREATER_SCOPES, "scope of settings around Ceph", where)
+        _require(base_scope(setting.scope), GREATER_SCOPES, "scope of settings around Ceph", where)
         return ""
     _require(setting.scope, _POOL_SCOPES, "scope of pool settings", where)
     if setting.scope != "pool" or not is_pool_key(setting.key):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cephfit.configuration import Setting, Value
 from cephfit.errors import ClusterError, HostError
+from cephfit.sweep.hosts.host import HostRefusedError
 from cephfit.sweep.journal import Entry, Journal
 from cephfit.sweep.option_value import as_ceph_writes
 
@@ -87,4 +88,4 @@ def _write(path: Path, value: str) -> None:
     try:
         path.write_text(value)
     except OSError as error:
-        raise HostError(f"the kernel refuses {value!r}: {error.strerror}", where=str(path)) from None
+        raise HostRefusedError(f"the kernel refuses {value!r}: {error.strerror}", where=str(path)) from None

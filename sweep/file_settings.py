@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting, Value
+from cephfit.sweep.greater.scopes import GREATER_SCOPES, fault_of_key, fault_of_scope, keys_of
 from cephfit.sweep.pool_keys import CLASSES, LISTS, NESTED
 from cephfit.sweep.risk import risk_of
 from cephfit.sweep.yaml_lines import Located, nearest
@@ -13,7 +14,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 """Names of sweeps and configurations: they become file names and columns."""
 
 _CEPH_SECTIONS = ("global", "osd", "mon", "mgr", "client")
-_SCOPES = {Partition.POOL: ("pool",), Partition.GREATER: ("osd_disk", "client_disk")}
 SETTING_PARTS = ("pool", "image", "ceph", "greater")
 _CONFIGURATION = ("why", *SETTING_PARTS)
 _MASKED_SECTION = re.compile(r"(global|osd|mon|mgr|client)(\.[A-Za-z0-9_-]+)?(/[a-z]+:[A-Za-z0-9_.-]+)?")
@@ -116,8 +116,13 @@ def setting_places(parts: dict[str, Located]) -> Iterator[SettingPlace]:
                 body.refuse(f"{section!r} is no section of Ceph's configuration", nearest(section, _CEPH_SECTIONS))
             yield from _scope(body, Partition.CEPH, section)
     if "greater" in parts:
-        for scope, body in parts["greater"].mapping(_SCOPES[Partition.GREATER]).items():
-            yield from _scope(body, Partition.GREATER, scope)
+        for scope, body in parts["greater"].mapping().items():
+            if fault := fault_of_scope(scope):
+                body.refuse(fault, nearest(scope, GREATER_SCOPES))
+            for place in _scope(body, Partition.GREATER, scope):
+                if fault := fault_of_key(scope, place.key):
+                    place.entry.refuse(fault, nearest(place.key, keys_of(scope)) if keys_of(scope) else "")
+                yield place
 
 
 def _scope(body: Located, partition: Partition, scope: str) -> Iterator[SettingPlace]:

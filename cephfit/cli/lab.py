@@ -1,6 +1,7 @@
 """`cephfit lab`: a real one-machine Ceph for people without one."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,15 +38,24 @@ def command() -> None:
     "--hosts", type=click.IntRange(2, 8), default=2, show_default=True, help="CRUSH hosts, two OSDs on each."
 )
 @click.option("--openstack", is_flag=True, help="With an OpenStack beside the Ceph, its volumes on that Ceph.")
+@click.option(
+    "--filestore",
+    type=click.Choice(("xfs", "btrfs", "ext4")),
+    help="OSDs on FileStore with this file system, instead of BlueStore.",
+)
 @json_option
-def up(name: str, folder: Path | None, hosts: int, openstack: bool, as_json: bool) -> None:
+def up(name: str, folder: Path | None, hosts: int, openstack: bool, filestore: str | None, as_json: bool) -> None:
     """Make a lab; back when all PGs are active+clean and, with --openstack, every service can be used."""
     from cephfit.lab.cluster import Lab
     from cephfit.lab.spec import LabSpec
+    from cephfit.sweep.greater.osd_store import FILESTORE, OsdStore
 
     started = time.monotonic()
     with progress_display() as progress:
-        lab = Lab.up(name, folder=folder, spec=LabSpec(n_hosts=hosts), openstack=openstack, progress=progress)
+        spec = LabSpec(n_hosts=hosts)
+        if filestore is not None:
+            spec = replace(spec, stores=dict.fromkeys(spec.limits, OsdStore(FILESTORE, filestore)))
+        lab = Lab.up(name, folder=folder, spec=spec, openstack=openstack, progress=progress)
     seconds = time.monotonic() - started
     status = lab.status()
     if as_json:

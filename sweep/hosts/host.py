@@ -11,6 +11,10 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are looked for: sysctl, tc and ethtool lie in folders that a user's PATH often lacks."""
 
 
+class HostRefusedError(HostError):
+    """A host was reached and did not do it: its kernel refused a value, or a program failed there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """A program that ran to its end.
@@ -64,7 +68,8 @@ class Host(Protocol):
         """Write a file that is there (a value of the kernel) or make it.
 
         Raises:
-            HostError: it cannot be written, or the kernel refuses the value.
+            HostRefusedError: it cannot be written, or the kernel refuses the value.
+            HostError: the machine cannot be reached.
         """
 
     def exists(self, path: PurePosixPath) -> bool:
@@ -82,9 +87,12 @@ def checked(host: Host, argv: Sequence[str], *, seconds: float = 30.0, stdin: st
     """Run a program that must succeed, and return what it printed.
 
     Raises:
-        HostError: as ``Host.run``, or its exit code was not 0; with its own last words.
+        HostRefusedError: its exit code was not 0; with its own last words.
+        HostError: as ``Host.run``.
     """
     done = host.run(argv, seconds=seconds, stdin=stdin)
     if done.code != 0:
-        raise HostError(f"failed with code {done.code}: {done.words}", where=f"{host.name}: {' '.join(argv)}")
+        raise HostRefusedError(
+            f"failed with code {done.code}: {done.words}", where=f"{host.name}: {' '.join(argv)}"
+        )
     return done.stdout

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from cephfit.errors import HostError
-from cephfit.sweep.hosts.host import SEARCH_PATH, Finished
+from cephfit.sweep.hosts.host import SEARCH_PATH, Finished, HostRefusedError
 
 
 class LocalHost:
@@ -50,7 +50,7 @@ class LocalHost:
         try:
             Path(path).write_text(text)
         except OSError as error:
-            raise HostError(
+            raise HostRefusedError(
                 f"{text.strip()!r} cannot be written: {error.strerror}", where=f"{self.name}: {path}"
             ) from None
 

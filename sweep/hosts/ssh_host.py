@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cephfit.errors import HostError
-from cephfit.sweep.hosts.host import SEARCH_PATH, Finished
+from cephfit.sweep.hosts.host import SEARCH_PATH, Finished, HostRefusedError
 from cephfit.sweep.hosts.local_host import no_such_program
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ class SshHost:
     def write(self, path: PurePosixPath, text: str) -> None:
         done = self.run(["tee", "--", str(path)], stdin=text)
         if done.code != 0:
-            raise HostError(f"{text.strip()!r} cannot be written: {_reason(done)}", where=f"{self.name}: {path}")
+            raise HostRefusedError(
+                f"{text.strip()!r} cannot be written: {_reason(done)}", where=f"{self.name}: {path}"
+            )
 
     def exists(self, path: PurePosixPath) -> bool:
         # A link that leads nowhere exists all the same.

@@ -27,6 +27,7 @@ from cephfit.sweep.client_conf import (
 from cephfit.sweep.daemons import running_daemons
 from cephfit.sweep.disturbances import MapWatch, Mark
 from cephfit.sweep.filling import fill as fill_volumes
+from cephfit.sweep.hosts.host import HostRefusedError
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.option_value import as_ceph_writes
@@ -141,14 +142,20 @@ class CephTarget:
             ]
             if configuration.name not in reasons:  # what the rest asks is about settings that exist
                 more += self._changes.why_not(configuration)
+                more += self._around.stores.why_not(configuration) if self._around.stores else ()
             if more:
                 reasons.setdefault(configuration.name, []).extend(more)
         return {name: tuple(why) for name, why in reasons.items()}
 
     def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
         """Warnings by configuration: settings that exist here but that these OSDs never read."""
-        stores = {osd.get("osd_objectstore", "") for osd in self._admin.command("osd metadata")}
-        return options.without_effect(configurations, stores)
+        if (remake := self._around.stores) is None:
+            stores = {osd.get("osd_objectstore", "") for osd in self._admin.command("osd metadata")}
+            return options.without_effect(configurations, stores)
+        found: dict[str, tuple[str, ...]] = {}
+        for configuration in configurations:
+            found |= options.without_effect([configuration], set(remake.objectstores(configuration)))
+        return found
 
     def preview(self, sweep: Sweep) -> Preview:
         """What a sweep would do here, before anything is done."""
@@ -178,9 +185,10 @@ class CephTarget:
 
         if against := self.unsupported([configuration]).get(configuration.name):
             return outcome(against, {})
-        self._changes.clear_up()
+        self._clear_up()
         self._await_health(f"before configuration {configuration.name} is applied")
         self._detach()
+        self._remake_osds(configuration)
         made = self._changes.bring_about(configuration)
         if made.refused:
             return outcome([made.refused], {}, made.restarted)
@@ -197,7 +205,10 @@ class CephTarget:
         if fill:
             self._fill(volumes)
         self._attach(dict(zip(clients, volumes, strict=True)))
-        self._around.greater.apply(configuration, self._clients)
+        try:
+            self._around.greater.apply(configuration, self._clients)
+        except HostRefusedError as refused:
+            return outcome([f"{refused.where}: {refused.what}"], {}, made.restarted)
         self._await_health(f"after configuration {configuration.name} was applied")
         parts = [
             *self._changes.read_back(configuration),
@@ -209,6 +220,20 @@ class CephTarget:
         for found, _ in parts:
             values.update(found)
         return outcome([sentence for _, sentences in parts for sentence in sentences], values, made.restarted)
+
+    def _clear_up(self) -> None:
+        if self._around.stores is not None:
+            self._around.stores.clear_up()
+        self._changes.clear_up()
+
+    def _remake_osds(self, configuration: Configuration) -> None:
+        """Make OSDs anew that are to have another store; what lay on them is gone, and made again when needed."""
+        stores = self._around.stores
+        if stores is not None and (due := stores.due(configuration)):
+            self._progress.note(f"making {', '.join(f'osd.{osd}' for osd in due)} anew")
+            self._changes.give_up_pools()
+            stores.remake(configuration)
+            self._health.expect_new_pools()
 
     def _differences_around(self, configuration: Configuration) -> list[Difference]:
         found = []
@@ -233,10 +258,11 @@ class CephTarget:
         drop_client_caches(self._sockets)
         for osd in self._admin.command("osd ls"):
             self._admin.tell(f"osd.{osd}", "cache drop")
+        self._around.drop_page_caches()
 
     def why_caches_stay(self) -> str:
         if not self._only_pool:
-            return ""
+            return self._around.why_page_caches_stay()
         return f"only pool {self._only_pool} may be touched, while the caches of OSDs are everybody's"
 
     def health(self) -> Health:
@@ -253,8 +279,11 @@ class CephTarget:
         self._must_be_for_change()
         self._detach()
         self._around.greater.restore()
-        self._changes.clear_up()
+        self._clear_up()
         self._changes.take_back()
+        if self._around.stores is not None:
+            self._around.stores.restore()
+            self._health.expect_new_pools()
         self._client_conf.unlink(missing_ok=True)
         self._journal.finish()
 

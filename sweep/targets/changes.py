@@ -35,6 +35,9 @@ class ClusterChanges(Protocol):
     def clear_up(self) -> None:
         """Take away what a process that was killed left in the way of the cluster's health."""
 
+    def give_up_pools(self) -> None:
+        """Delete the pools made so far: the OSDs below them go."""
+
     def bring_about(self, configuration: Configuration) -> Made:
         """Make the configuration's options and pool; what was changed before and is not wanted now gets its
         original.

@@ -1,7 +1,7 @@
 """A Ceph cluster that cephfit did not make, as a target: locked, and changed by the rules of its people."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,14 +13,15 @@ from cephfit.sweep.admin.binary_admin import BinaryAdmin
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.client_conf import ClientAccess
 from cephfit.sweep.cluster_lock import ClusterLock
-from cephfit.sweep.disk_queues import DiskQueues
+from cephfit.sweep.greater.host_settings import HostSettings
+from cephfit.sweep.greater.osd_places import OsdPlace, osd_places
+from cephfit.sweep.greater.page_cache import drop_page_caches, why_page_caches_stay
 from cephfit.sweep.hosts.access import Hosts, SshAccess
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.osd_daemons import CephadmOsds, OsdDaemons, ProgramOsds, SystemdOsds
 from cephfit.sweep.osd_restarts import OneByOne
 from cephfit.sweep.target_lock import TargetLock
 from cephfit.sweep.targets.ceph import CephTarget
-from cephfit.sweep.targets.local_disks import LocalDisks
 from cephfit.sweep.targets.surroundings import ExportsDevices, RestartsOsds, Surroundings
 
 ADMINS = ("rados", "ceph", "rest")
@@ -134,6 +135,10 @@ class ForeignTarget(CephTarget):
             if images is not admin:
                 images.close()
             raise
+
+        def places() -> Sequence[OsdPlace]:
+            return osd_places(admin)
+
         super().__init__(
             name,
             admin=admin,
@@ -142,9 +147,14 @@ class ForeignTarget(CephTarget):
             folder=folder,
             journal=journal,
             surroundings=Surroundings(
-                greater=LocalDisks(
-                    DiskQueues(journal), client_disk_like=None if devices is None else _some_disk_of_clients
+                greater=HostSettings(
+                    self._hosts,
+                    journal,
+                    osds=places,
+                    client_disk_like=None if devices is None else _some_disk_of_clients,
                 ),
+                drop_page_caches=lambda: drop_page_caches(places(), self._hosts),
+                why_page_caches_stay=lambda: why_page_caches_stay(places(), self._hosts),
                 restarts=_restarts(choice, admin, journal, self._hosts, progress),
                 devices=devices,
                 pool_defaults=choice.pool_defaults,

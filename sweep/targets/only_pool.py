@@ -41,6 +41,9 @@ class OnlyPool:
     def clear_up(self) -> None:
         """Nothing stands in the way of the cluster's health."""
 
+    def give_up_pools(self) -> None:
+        """Nothing: no pool is ours."""
+
     def bring_about(self, configuration: Configuration) -> Made:
         if self._pool not in (p["poolname"] for p in self._admin.command("osd lspools")):
             raise InputError(

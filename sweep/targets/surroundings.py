@@ -76,6 +76,36 @@ class GreaterEnvironment(Protocol):
         """Everything as it was."""
 
 
+class RemakesOsds(Protocol):
+    """Makes OSDs anew with another layout of their disks; only where all they hold may be lost."""
+
+    def why_not(self, configuration: Configuration) -> tuple[str, ...]:
+        """Why the settings of the scope ``osd_store`` cannot be made; empty if they can. Changes nothing."""
+
+    def due(self, configuration: Configuration) -> tuple[int, ...]:
+        """OSDs that are not as a configuration wants them; one that says nothing wants what was there first."""
+
+    def remake(self, configuration: Configuration) -> None:
+        """Make those anew; the caller has deleted its pools. Journalled; back when the cluster is healthy.
+
+        Raises:
+            ClusterError: something would be lost that is not ours.
+            HostError: a host lacks something.
+        """
+
+    def objectstores(self, configuration: Configuration) -> frozenset[str]:
+        """The object stores that OSDs have under a configuration, such as ``bluestore``."""
+
+    def read_back(self, configuration: Configuration) -> ReadValues:
+        """What the OSDs and their hosts say."""
+
+    def clear_up(self) -> None:
+        """Finish what a process that was killed in ``remake`` had begun. May be called any time."""
+
+    def restore(self) -> None:
+        """All OSDs as they were first; the caller's pools are gone."""
+
+
 def no_limit_on_room(_nbytes: int) -> None:
     """For clusters whose disks lie elsewhere: what their pools report is all that is to be asked."""
 
@@ -95,6 +125,9 @@ class Surroundings:
         patience_seconds: how long all PGs may take to be active+clean after a change.
         remedy: what a person can look at when the cluster does not become healthy.
         hosts: of the cluster's daemons, those that may be reached: for what they did during a run.
+        stores: makes OSDs anew; None where nobody may.
+        drop_page_caches: makes OSDs' kernels forget the files of FileStore, which `cache drop` leaves alone.
+        why_page_caches_stay: why it cannot; empty if it can.
     """
 
     greater: GreaterEnvironment
@@ -106,3 +139,6 @@ class Surroundings:
     patience_seconds: float = 600.0
     remedy: str = "see `ceph health detail`"
     hosts: Hosts = field(default_factory=Hosts)
+    stores: RemakesOsds | None = None
+    drop_page_caches: Callable[[], None] = lambda: None
+    why_page_caches_stay: Callable[[], str] = lambda: ""

@@ -66,6 +66,14 @@ class WholeCluster:
         if self._restarts is not None:
             self._restarts.clear_up()
 
+    def give_up_pools(self) -> None:
+        if pools := self.pools.made():
+            self._allow_pool_deletion()
+            for pool in reversed(pools):
+                self.pools.delete(pool)
+            self.pools.await_counted()
+        self._health.expect_new_pools()
+
     def bring_about(self, configuration: Configuration) -> Made:
         try:
             restarted = self._apply_options(configuration)
@@ -104,11 +112,7 @@ class WholeCluster:
         return [*pools, *options, *restarts]
 
     def take_back(self) -> None:
-        if pools := self.pools.made():
-            self._allow_pool_deletion()
-            for pool in reversed(pools):
-                self.pools.delete(pool)
-            self.pools.await_counted()
+        self.give_up_pools()
         self.pools.restore_places()
         self._health.expect_new_pools()
         self.settings.apply(_DEFAULT)

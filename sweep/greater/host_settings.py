@@ -1,0 +1,234 @@
+"""The greater Ceph environment of a cluster: settings of the OSDs' hosts and disks, and of the clients' disks."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.errors import HostError, InputError
+from cephfit.protocols import Client
+from cephfit.sweep.greater.emulation import Emulation, Emulations, emulation_of
+from cephfit.sweep.greater.host_files import HostFile, HostFiles
+from cephfit.sweep.greater.osd_places import OsdPlace
+from cephfit.sweep.greater.scopes import (
+    CLIENT_DISK,
+    CPU_GOVERNOR,
+    EMULATION_KEYS,
+    MTU,
+    NETWORK,
+    OSD_DISK,
+    OSD_HOST,
+    OSD_STORE,
+    base_scope,
+    speaks_to,
+    strongest_for,
+)
+from cephfit.sweep.hosts.access import Hosts
+from cephfit.sweep.journal import Journal
+from cephfit.sweep.option_value import as_ceph_writes
+from cephfit.sweep.targets.surroundings import ReadValues, RemakesOsds
+
+_CPUS = "/sys/devices/system/cpu"
+
+
+class HostSettings:
+    """Implements ``GreaterEnvironment`` on every host that ``Hosts`` reaches.
+
+    What a host lacks, and hosts that cannot be reached, are reasons why a configuration is not supported.
+
+    Args:
+        hosts: by the names that Ceph knows.
+        journal: of the target.
+        osds: where the OSDs are; asked whenever a configuration is judged, applied or read back.
+        client_disk_like: a device whose queue has the values that the clients' disks have; None where clients
+            have no disks here (fio opens their images by itself).
+        stores: who makes OSDs anew; None where nobody may.
+        interfaces: network interfaces of a host where Ceph does not know them.
+    """
+
+    def __init__(
+        self,
+        hosts: Hosts,
+        journal: Journal,
+        *,
+        osds: Callable[[], Sequence[OsdPlace]],
+        client_disk_like: Callable[[], Path] | None = None,
+        stores: RemakesOsds | None = None,
+        interfaces: tuple[str, ...] = (),
+    ) -> None:
+        self._files = HostFiles(hosts, journal)
+        self._emulations = Emulations(hosts, journal)
+        self._osds = osds
+        self._client_disk_like = client_disk_like
+        self._stores = stores
+        self._interfaces = interfaces
+
+    def why_not(self, setting: Setting) -> str:
+        base = base_scope(setting.scope)
+        if base == CLIENT_DISK:
+            return self._why_not_client_disk(setting)
+        if base == OSD_STORE:
+            if self._stores is None:
+                return "another layout means other OSDs, and only a cluster that cephfit made (a lab) is remade"
+            return ""  # what goes together with what is asked of all such settings at once
+        concerned = [osd for osd in self._osds() if speaks_to(setting.scope, osd.daemon)]
+        if not concerned:
+            return f"no running OSD is within {setting.scope}"
+        try:
+            return self._why_not_on_hosts(setting, base, concerned)
+        except (HostError, InputError) as error:
+            return " ".join(str(error).split())
+
+    def apply(self, configuration: Configuration, clients: Sequence[Client]) -> None:
+        wanted = self._wanted_files(configuration, clients)
+        self._files.apply({file: _as_shown(setting) for setting, file in wanted})
+        self._emulations.apply({at: emulation for at, (emulation, _) in self._wanted(configuration).items()})
+
+    def read_back(self, configuration: Configuration, clients: Sequence[Client]) -> ReadValues:
+        values: dict[str, dict[str, Any]] = {}
+        mismatches: list[str] = []
+        for setting, file in self._wanted_files(configuration, clients):
+            got = self._files.value(file)
+            values.setdefault(str(setting), {})[file.place] = got
+            if clients and got != _as_shown(setting):
+                mismatches.append(f"{file.place} is {got}, not {setting.value}")
+        for (host, interface), (emulation, settings) in self._wanted(configuration).items():
+            now = self._emulations.now(host, interface)
+            for setting in settings:
+                values.setdefault(str(setting), {})[f"{host}:{interface}"] = getattr(now, setting.key)
+            if clients and not now.same(emulation):
+                mismatches.append(f"{interface} of {host} has {now}, not {emulation}")
+        if self._stores is not None:
+            found, wrong = self._stores.read_back(configuration)
+            values.update({key: dict(places) for key, places in found.items()})
+            mismatches += wrong if clients else ()
+        return values, mismatches
+
+    def release(self, clients: Sequence[Client]) -> None:
+        for client in clients:
+            if client.device is not None:
+                self._files.restore(_queue_of(client.device))
+
+    def restore(self) -> None:
+        self._emulations.restore()
+        self._files.restore()
+
+    # What a configuration wants, and where.
+
+    def _settings(self, configuration: Configuration, base: str) -> list[Setting]:
+        return [s for s in configuration.within(Partition.GREATER) if base_scope(s.scope) == base]
+
+    def _wanted_files(
+        self, configuration: Configuration, clients: Sequence[Client]
+    ) -> Iterator[tuple[Setting, HostFile]]:
+        """Where two OSDs of a host want it differently the last one has it: such a file is not per OSD."""
+        for setting in self._settings(configuration, CLIENT_DISK):
+            for client in clients:
+                if client.device is not None:
+                    queue = _queue_of(client.device)
+                    yield setting, HostFile(queue.host, f"{queue.path}/{setting.key}")
+        scopes = [
+            (base, s) for base in (OSD_DISK, OSD_HOST, NETWORK) if (s := self._settings(configuration, base))
+        ]
+        if not scopes:
+            return
+        for osd in self._osds():
+            for base, settings in scopes:
+                for setting in strongest_for(settings, osd.daemon).values():
+                    if setting.key not in EMULATION_KEYS or base != NETWORK:
+                        for file in self._files_of(setting, base, osd):
+                            yield setting, file
+
+    def _wanted(
+        self, configuration: Configuration
+    ) -> dict[tuple[str, str], tuple[Emulation, tuple[Setting, ...]]]:
+        """(host, interface) to what is to become of its packets, and the settings that say so."""
+        settings = [s for s in self._settings(configuration, NETWORK) if s.key in EMULATION_KEYS]
+        found = {}
+        for osd in self._osds() if settings else ():
+            chosen = strongest_for(settings, osd.daemon)
+            if chosen:
+                emulation = emulation_of({key: s.value for key, s in chosen.items()})
+                for interface in self._interfaces_of(osd):
+                    found[osd.host, interface] = (emulation, tuple(chosen.values()))
+        return found
+
+    def _interfaces_of(self, osd: OsdPlace) -> tuple[str, ...]:
+        return osd.interfaces or self._interfaces
+
+    def _files_of(self, setting: Setting, base: str, osd: OsdPlace) -> list[HostFile]:
+        key = setting.key
+        if base == OSD_DISK:
+            paths = [f"/sys/block/{disk}/queue/{key}" for disk in osd.disks]
+        elif base == NETWORK:
+            paths = [f"/sys/class/net/{interface}/mtu" for interface in self._interfaces_of(osd)]
+        elif key == CPU_GOVERNOR:
+            n_cpus = _last_cpu(self._files.words(HostFile(osd.host, f"{_CPUS}/present"))) + 1
+            paths = [f"{_CPUS}/cpu{cpu}/cpufreq/scaling_governor" for cpu in range(n_cpus)]
+        else:
+            paths = ["/proc/sys/" + key.replace(".", "/")]
+        return [HostFile(osd.host, path) for path in paths]
+
+    # What speaks against a setting.
+
+    def _why_not_client_disk(self, setting: Setting) -> str:
+        if self._client_disk_like is None:
+            return f"fio opens the images by itself here, so no client has a disk to set {setting.key} on"
+        disk = self._client_disk_like()
+        file = HostFile("localhost", f"/sys/block/{disk.name}/queue/{setting.key}")
+        if not self._files.exists(file):
+            return f"this kernel has no queue value {setting.key} on {disk.name}"
+        return _not_offered(setting, self._files.choices(file))
+
+    def _why_not_on_hosts(self, setting: Setting, base: str, concerned: Sequence[OsdPlace]) -> str:
+        by_host: defaultdict[str, list[OsdPlace]] = defaultdict(list)
+        for osd in concerned:
+            by_host[osd.host].append(osd)
+            if base == OSD_DISK and not osd.disks:
+                return f"{osd.daemon.name} does not say which disks are its own"
+            if base == NETWORK and not self._interfaces_of(osd):
+                return f"{osd.daemon.name} does not say which network interface it uses"
+        for host, osds in by_host.items():
+            if base == NETWORK and setting.key != MTU:
+                alone = {"delay_ms": 1.0} if setting.key == "jitter_ms" else {}
+                wanted = emulation_of({**alone, setting.key: setting.value})
+                interfaces = dict.fromkeys(i for osd in osds for i in self._interfaces_of(osd))
+                why = next((w for i in interfaces if (w := self._emulations.why_not(host, i, wanted))), "")
+            else:
+                files = dict.fromkeys(f for osd in osds for f in self._files_of(setting, base, osd))
+                why = next((w for file in files if (w := self._why_not_file(setting, file))), "")
+            if why:
+                return why
+        return ""
+
+    def _why_not_file(self, setting: Setting, file: HostFile) -> str:
+        if not self._files.exists(file):
+            if setting.key == CPU_GOVERNOR:
+                return f"{file.host} does not let its CPUs' frequency be governed (no cpufreq): a virtual machine?"
+            return f"the kernel of {file.host} has no {setting.key} ({file.path})"
+        if setting.key == CPU_GOVERNOR:
+            there = file.path.replace("scaling_governor", "scaling_available_governors")
+            return _not_offered(setting, self._files.words(HostFile(file.host, there)))
+        return _not_offered(setting, self._files.choices(file))
+
+
+def _queue_of(device: Path) -> HostFile:
+    """The queue of a client's disk, which is of this machine."""
+    return HostFile("localhost", f"/sys/block/{device.name}/queue")
+
+
+def _as_shown(setting: Setting) -> str:
+    """A value as the kernel shows it: several numbers apart by one blank."""
+    return " ".join(as_ceph_writes(setting.value).split())
+
+
+def _not_offered(setting: Setting, choices: Sequence[str]) -> str:
+    if choices and _as_shown(setting) not in choices:
+        return f"the kernel offers no {setting.key} {setting.value}; it has {', '.join(choices)}"
+    return ""
+
+
+def _last_cpu(present: Sequence[str]) -> int:
+    """From /sys/devices/system/cpu/present, such as ``0-7`` or ``0``."""
+    return int(present[0].replace(",", "-").rpartition("-")[2])
