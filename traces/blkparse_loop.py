@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces import blkparse_usual
-from cephfit.traces.blkparse_usual import Rows
 from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.event_rows import Rows
 
 PASSTHROUGH, DISCARD, FLUSH, ZERO_LENGTH = range(4)
 REASONS = ("passthrough", "discard", "flush", "zero length")

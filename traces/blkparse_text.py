@@ -14,6 +14,7 @@ from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces import blkparse_loop
 from cephfit.traces.block_layer import Action, BlockEvents, accesses_of, device_number
+from cephfit.traces.event_rows import events_of, one_after_the_other, room_for
 from cephfit.traces.fast_lines import LineParser, read_by_turns
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.stream import TraceStream
@@ -50,7 +51,7 @@ class BlkparseTextReader(StreamReader):
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         lines = _Lines(stream, self.action.encode())
-        return accesses_of(_joined(parts) for parts in read_by_turns(stream, lines))
+        return accesses_of(one_after_the_other(parts) for parts in read_by_turns(stream, lines))
 
 
 class _Lines(LineParser[BlockEvents]):
@@ -67,17 +68,9 @@ class _Lines(LineParser[BlockEvents]):
         return _events(self._stream, block, self._action)
 
 
-def _joined(parts: list[BlockEvents]) -> BlockEvents:
-    if len(parts) == 1:
-        return parts[0]
-    return BlockEvents.joined(parts, np.arange(sum(len(p.time_ns) for p in parts)))
-
-
 def _plain_events(text: NDArray[np.uint8], at: int, stop: int, action: int) -> tuple[int, int, BlockEvents]:
     """Read plain lines from byte ``at`` to ``stop``: how many, the first byte after them, and what they held."""
-    room = (stop - at) // _LINE_NBYTES + 1
-    numbers = np.empty((4, room), np.int64)
-    rows = blkparse_loop.Rows(np.empty(room, bool), numbers[0], np.empty(room, np.uint8), *numbers[1:])
+    rows = room_for((stop - at) // _LINE_NBYTES + 1)
     names = np.zeros(blkparse_loop.N_NAMES, np.int64)
     skipped = np.zeros(len(blkparse_loop.REASONS), np.int64)
     pairs = np.zeros((blkparse_loop.MAX_PAIRS, 2), np.int64)
@@ -85,21 +78,9 @@ def _plain_events(text: NDArray[np.uint8], at: int, stop: int, action: int) -> t
     seen = {
         bytes(x for x in (int(i) % 128, int(i) // 128) if x).decode(): int(names[i]) for i in names.nonzero()[0]
     }
-    return (
-        n_lines,
-        end,
-        BlockEvents(
-            is_completion=rows.is_completion[:n],
-            time_ns=rows.time_ns[:n],
-            op=rows.op[:n],
-            lbn=rows.lbn[:n],
-            nbytes=rows.nbytes[:n],
-            device=rows.device[:n],
-            skipped={r: int(k) for r, k in zip(blkparse_loop.REASONS, skipped, strict=True) if k},
-            events=seen,
-            stacked=frozenset((int(a), int(b)) for a, b in pairs[:n_pairs]),
-        ),
-    )
+    reasons = zip(blkparse_loop.REASONS, skipped.tolist(), strict=True)
+    stacked = frozenset((int(a), int(b)) for a, b in pairs[:n_pairs])
+    return n_lines, end, events_of(rows, n, skipped={r: k for r, k in reasons if k}, events=seen, stacked=stacked)
 
 
 def _events(stream: TraceStream, block: TextBlock, action: bytes) -> BlockEvents:

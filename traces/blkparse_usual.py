@@ -4,14 +4,13 @@ A line is looked at through two masks of 64 bytes, one from its beginning and on
 not show - a remap, a flush, a field that lies too far to the right - is left to ``blkparse_loop``.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.byte_masks import N_BYTES, at_most, bits_below, byte_at, eight_bytes, equal, first_bit
 from cephfit.traces.compiled import compiled, inlined
 from cephfit.traces.digits import number, of_word
+from cephfit.traces.event_rows import Rows
 
 _SPACE, _TAB, _NEWLINE, _COMMA, _POINT, _PLUS = 32, 9, 10, 44, 46, 43
 _A, _C, _D, _W, _ZERO, _NINE = 65, 67, 68, 87, 48, 57
@@ -20,17 +19,6 @@ _SECTORS_MAX = 1 << 54
 _NBYTES_MAX = 1 << 40
 _ONE = np.uint64(1)
 _NONE = np.uint64(0)
-
-
-class Rows(NamedTuple):
-    """Accesses and completions in order, columns as in ``BlockEvents``: room for more than there may be."""
-
-    is_completion: NDArray[np.bool_]
-    time_ns: NDArray[np.int64]
-    op: NDArray[np.uint8]
-    lbn: NDArray[np.int64]
-    nbytes: NDArray[np.int64]
-    device: NDArray[np.int64]
 
 
 @inlined

@@ -8,12 +8,18 @@ include/trace/events/block.h); newer kernels put the I/O priority (``be,0,4``, o
 import re
 from collections.abc import Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.traces import block_events_loop
 from cephfit.traces.block_layer import Action, BlockEvents, accesses_of, device_number
+from cephfit.traces.event_rows import events_of, one_after_the_other, room_for
+from cephfit.traces.fast_lines import LineParser, read_by_turns
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.rows import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, decimal_ns
 from cephfit.traces.stream import TraceStream
-from cephfit.traces.text import TextBlock, bad_line, text_blocks
+from cephfit.traces.text import TextBlock, bad_line
 from cephfit.units import LBN_NBYTES, NS_PER_S
 
 _EVENT = re.compile(
@@ -29,6 +35,8 @@ _BODY = re.compile(
 )
 _ACTIONS = {b"block_bio_queue": "Q", b"block_rq_issue": "D", b"block_rq_complete": "C", b"block_bio_remap": "A"}
 _NAMED_MAX = 256
+_LINE_NBYTES = 40
+"""Room is made for lines of this length; where they are shorter, they are read in two goes."""
 
 
 class BlockEventsTextReader(StreamReader):
@@ -45,7 +53,27 @@ class BlockEventsTextReader(StreamReader):
         return any(_EVENT.search(line) for line in head.splitlines()[:200])
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        return accesses_of(_events(stream, block, self.action.value) for block in text_blocks(stream))
+        lines = _Lines(stream, self.action)
+        return accesses_of(one_after_the_other(parts) for parts in read_by_turns(stream, lines))
+
+
+class _Lines(LineParser[BlockEvents]):
+    """The lines of one stream; ``action`` is the one that counts."""
+
+    def __init__(self, stream: TraceStream, action: Action) -> None:
+        self._stream = stream
+        self._action = action
+
+    def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, BlockEvents]:
+        rows = room_for((stop - at) // _LINE_NBYTES + 1)
+        counts = np.zeros(len(block_events_loop.NAMES), np.int64)
+        wanted = block_events_loop.QUEUE if self._action is Action.QUEUE else block_events_loop.ISSUE
+        n, n_lines, end = block_events_loop.parse(text, at, stop, wanted, rows, counts, block_events_loop.KNOWN)
+        named = zip(block_events_loop.NAMES, counts.tolist(), strict=True)
+        return n_lines, end, events_of(rows, n, events={_ACTIONS.get(b) or b.decode(): k for b, k in named if k})
+
+    def any_line(self, block: TextBlock) -> BlockEvents:
+        return _events(self._stream, block, self._action.value)
 
 
 def _events(stream: TraceStream, block: TextBlock, action: str) -> BlockEvents:

@@ -17,9 +17,9 @@ from cephfit.traces.delimited_loop import Fields
 from cephfit.traces.disk_table import DiskTable
 from cephfit.traces.fast_lines import LineParser, read_by_turns
 from cephfit.traces.latency import InFlight
-from cephfit.traces.plain_lines import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, PlainLine
+from cephfit.traces.plain_lines import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, Constants, PlainLine
 from cephfit.traces.reader import StreamReader
-from cephfit.traces.stream import TraceStream
+from cephfit.traces.stream import HEAD_NBYTES, TraceStream
 from cephfit.traces.text import TextBlock, bad_line
 from cephfit.units import LBN_NBYTES
 
@@ -47,7 +47,10 @@ class DelimitedFormat:
         header: matches lines that may stand before the rows (and stand there again where files were put together).
         note: what a reader of the profile must know.
         lacks: what a profile would need and the format does not say.
-        plain: the lines that a compiled loop may read; None: all go through ``row``, at a tenth of the speed.
+        plain: the lines that a compiled loop may read; None: all go through ``row``, at a fiftieth of the speed.
+        further: lines may have more fields than ``plain`` has, which are left out.
+        added: fields that are added to every line because it does not say them itself; ``constants`` are the same
+            for the loop.
     """
 
     name: str
@@ -70,6 +73,24 @@ class DelimitedFormat:
     note: str = ""
     lacks: tuple[str, ...] = ()
     plain: PlainLine | None = None
+    further: bool = False
+    added: tuple[bytes, ...] = ()
+    constants: Constants = Constants()  # noqa: RUF009 - it is frozen
+
+    def fields(self, n_fields: int) -> Fields | None:
+        """For the loop, of lines with ``n_fields`` fields; None: it reads no such lines."""
+        if self.plain is None or n_fields < len(self.plain.fields):
+            return None
+        return plain_lines.fields_of(
+            self.plain.of_length(n_fields) if self.further else self.plain,
+            separator=self.separator,
+            columns=(self.time, self.op, self.offset, self.length, self.latency),
+            disk=self.disk,
+            time_unit_ns=self.time_unit_ns,
+            time_origin=self.time_origin,
+            offset_unit=self.offset_unit,
+            length_unit=self.length_unit,
+        )
 
 
 class DelimitedReader(StreamReader):
@@ -91,7 +112,7 @@ class DelimitedReader(StreamReader):
         return self.layout.row.match(first) is not None
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        lines = _Lines(self.layout, self._fields(), stream)
+        lines = _Lines(self.layout, stream)
         in_flight = InFlight()
         timed = self.layout.latency is not None
         for stretches in read_by_turns(stream, lines):
@@ -112,21 +133,6 @@ class DelimitedReader(StreamReader):
                 skipped=dict(skipped),
             )
 
-    def _fields(self) -> Fields | None:
-        layout = self.layout
-        if layout.plain is None:
-            return None
-        return plain_lines.fields_of(
-            layout.plain,
-            separator=layout.separator,
-            columns=(layout.time, layout.op, layout.offset, layout.length, layout.latency),
-            disk=layout.disk,
-            time_unit_ns=layout.time_unit_ns,
-            time_origin=layout.time_origin,
-            offset_unit=layout.offset_unit,
-            length_unit=layout.length_unit,
-        )
-
 
 class _Lines(LineParser[_Stretch]):
     """The lines of one stream.
@@ -135,20 +141,31 @@ class _Lines(LineParser[_Stretch]):
         disks: name to number.
     """
 
-    def __init__(self, layout: DelimitedFormat, fields: Fields | None, stream: TraceStream) -> None:
+    def __init__(self, layout: DelimitedFormat, stream: TraceStream) -> None:
         self.disks: dict[bytes, int] = {}
         self._layout = layout
-        self._fields = fields
+        self._fields: dict[int, Fields | None] = {}
         self._stream = stream
         self._known = DiskTable()
         self._headers: set[bytes] = set()
         self._started = False
 
     def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, _Stretch]:
-        if self._fields is None:
+        n_fields = self._n_fields(text, at, stop)
+        if n_fields not in self._fields:
+            self._fields[n_fields] = self._layout.fields(n_fields)
+        fields = self._fields[n_fields]
+        if fields is None:
             return 0, at, (Accesses.none(), {})
-        n, end, rows = plain_lines.parse(self._fields, self._known, text, at, stop)
+        n, end, rows = plain_lines.parse(fields, self._known, text, at, stop, self._layout.constants)
         return n, end, (rows, {})
+
+    def _n_fields(self, text: NDArray[np.uint8], at: int, stop: int) -> int:
+        """How many fields the lines have: as many as the first one, if it may be any number."""
+        if not self._layout.further:
+            return len(self._layout.plain.fields) if self._layout.plain else 0
+        line = text[at : min(at + HEAD_NBYTES, stop)].tobytes().partition(b"\n")[0]
+        return len(line.split(self._layout.separator))
 
     def took(self, n_lines: int, gave: _Stretch) -> None:
         self._started |= n_lines > 0
@@ -160,7 +177,8 @@ class _Lines(LineParser[_Stretch]):
         skipped: dict[str, int] = {}
         for number, line in enumerate(block.lines, block.first):
             cut_off = block.cut_off and line is block.lines[-1]
-            if not layout.row.match(line):
+            whole = self._whole(line) if layout.added and line.strip() else line
+            if not layout.row.match(whole):
                 if not line.strip() or line in self._headers:
                     continue
                 if not self._started and layout.header.match(line):
@@ -169,7 +187,7 @@ class _Lines(LineParser[_Stretch]):
                     continue
                 raise bad_line(stream, number, line, f"a row of {layout.title}", cut_off=cut_off)
             self._started = True
-            fields = line.split(layout.separator)
+            fields = whole.split(layout.separator)
             try:
                 op = fields[layout.op].strip().lower()
                 nbytes = int(fields[layout.length]) * layout.length_unit
@@ -192,6 +210,12 @@ class _Lines(LineParser[_Stretch]):
             index = self._disk([fields[i].strip() for i in layout.disk]) if layout.disk else 0
             rows.append((time_ns, OP_READ if op in layout.reads else OP_WRITE, lbn, nbytes, index, latency_ns))
         return Accesses.of_rows(rows), skipped
+
+    def _whole(self, line: bytes) -> bytes:
+        """A line with what is added to it."""
+        n = len(self._layout.plain.fields) if self._layout.plain else 0
+        fields = line.rstrip().split(self._layout.separator, n)[:n]
+        return (self._layout.separator or b" ").join([*fields, *self._layout.added])
 
     def _disk(self, fields: list[bytes]) -> int:
         name = b"/".join(fields)

@@ -16,8 +16,8 @@ from cephfit.traces.field_index import CHUNK_NBYTES, N_PLACES, Lines
 from cephfit.traces.field_loops import KnownDisks
 from cephfit.traces.number_fields import Room, Scale
 
-TEXT, DIGITS, DECIMAL, DECIMAL_OR_NOTHING, OP, HEXADECIMAL = range(6)
-"""What a field must be: anything but nothing; a whole number; a number that may have a fraction; ..."""
+TEXT, DIGITS, DECIMAL, DECIMAL_OR_NOTHING, OP, HEXADECIMAL, LEFT_OUT = range(7)
+"""What a field must be: anything but nothing; a whole number; a number that may have a fraction; ...; anything."""
 
 NOTHING, TIME, OFFSET, LENGTH, LATENCY = range(5)
 """What a number is kept as."""
@@ -101,6 +101,8 @@ def parse(
             kind, trim, kept_as = fields.kinds[c], trims[c], fields.kept_as[c]
             if kind == OP:
                 n = field_loops.ops(lines, n, c, trim, fields.ops, op[row:])
+                continue
+            if kind == LEFT_OUT:
                 continue
             if kind in (TEXT, HEXADECIMAL):
                 n = field_loops.texts(lines, n, c, trim, kind == HEXADECIMAL)

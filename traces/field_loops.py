@@ -53,6 +53,8 @@ def ops(
             return line
         others = np.uint64(64 - 8 * n_letters)
         word = (eight_bytes(begin) << others) >> others
+        if word == np.uint64(0):  # it would be taken for a spelling that there is not
+            return line
         if word in (usual_read, usual_write):
             out[np.uintp(line)] = word == usual_write
             continue

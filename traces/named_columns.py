@@ -2,14 +2,24 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cephfit.access import AccessBatch
+from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.cells import Op
 from cephfit.errors import InputError
 from cephfit.traces.delimited import DelimitedFormat, DelimitedReader
+from cephfit.traces.plain_lines import (
+    DECIMAL_OR_NOTHING,
+    DECIMAL_OR_WHOLE,
+    DIGITS,
+    LEFT_OUT,
+    OP,
+    OP_NBYTES,
+    Constants,
+    PlainLine,
+)
 from cephfit.traces.reader import StreamReader
-from cephfit.traces.stream import HEAD_NBYTES, TraceStream
+from cephfit.traces.stream import TraceStream
 from cephfit.units import LBN_NBYTES, NS_PER_MS, NS_PER_S, NS_PER_US
 
 NAME = "columns"
@@ -36,13 +46,11 @@ class NamedColumns:
     """A person's description of a file.
 
     Attributes:
-        layout: of the rows, with ``constants`` as further columns.
-        constants: what is added to every line, its separator first; empty if the file says everything.
+        layout: of the rows.
         lacks: what the file does not say.
     """
 
     layout: DelimitedFormat
-    constants: bytes
     lacks: tuple[str, ...]
 
 
@@ -87,12 +95,43 @@ def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
     missing = [name for name in ("op", "offset", "length") if name not in place]
     if missing:
         raise _wrong(f"there is no {missing[0]}")
-    join = separator or b" "
+    layout = _layout(place, unit, disks, len(names) + len(added), separator)
+    constants = Constants(
+        time_ns=None if place["time"] < len(names) else 0,
+        op=None if place["op"] < len(names) else OP_WRITE if given["op"].lower() == "write" else OP_READ,
+        nbytes=None if place["length"] < len(names) else int(given["length"]),
+    )
     return NamedColumns(
-        _layout(place, unit, disks, len(names) + len(added), separator),
-        b"".join(join + word.encode() for word in added),
+        replace(
+            layout,
+            plain=_plain(layout, len(names)),
+            further=True,
+            added=tuple(word.encode() for word in added),
+            constants=constants,
+        ),
         tuple(lacks),
     )
+
+
+def _plain(layout: DelimitedFormat, n: int) -> PlainLine:
+    """The lines that a compiled loop may read: all that have the ``n`` columns."""
+    fields = [LEFT_OUT] * n
+    for column, field in (
+        (layout.time, DECIMAL_OR_WHOLE),
+        (layout.op, OP),
+        (layout.offset, DIGITS),
+        (layout.length, DIGITS),
+        (layout.latency, DECIMAL_OR_NOTHING if layout.separator else DECIMAL_OR_WHOLE),
+    ):
+        if column is not None and column < n:
+            fields[column] = field
+    return PlainLine(tuple(fields), _spellings(layout.reads), _spellings(layout.writes), padded=True)
+
+
+def _spellings(words: frozenset[bytes]) -> tuple[bytes, ...]:
+    """A word may be written in small or capital letters, or begin with one; other mixtures are not plain."""
+    short = [word for word in sorted(words) if len(word) <= OP_NBYTES]
+    return tuple(dict.fromkeys(w for word in short for w in (word, word.upper(), word.capitalize())))
 
 
 def _constant(name: str, value: str) -> str:
@@ -185,48 +224,11 @@ class NamedColumnsReader(StreamReader):
                 "what the columns are is not said", where=stream.name, remedy=SYNTAX.replace("\n", " ")
             )
         reader = DelimitedReader(self.columns.layout)
-        whole = _WithConstants(stream, self.columns.constants) if self.columns.constants else stream
         n = 0
-        for batch in reader.read(whole):
+        for batch in reader.read(stream):
             n += len(batch) + sum(batch.skipped.values())
             yield batch
         if not n:
             raise InputError(
                 "no line has the columns that --columns names", where=stream.name, remedy="compare them"
             )
-
-
-class _WithConstants(TraceStream):
-    """A text stream to whose every line something is added that it does not say itself."""
-
-    def __init__(self, inner: TraceStream, constants: bytes) -> None:
-        self.path, self.name, self.offset = inner.path, inner.name, 0
-        self._inner = inner
-        self._added = re.compile(rb"(?<=[^\r\n])(?=\r?\n)")
-        self._constants = constants
-        self._ready = b""
-        self._begun = b""
-
-    def read(self, nbytes: int) -> bytes:
-        while len(self._ready) < nbytes:
-            block = self._inner.read(nbytes)
-            if not block:
-                self._ready += self._begun + (self._constants if self._begun.strip() else b"")
-                self._begun = b""
-                break
-            text = self._begun + block
-            # a line longer than all that is read as text goes on unchanged, and is refused
-            end = text.rfind(b"\n") + 1 or (len(text) if len(text) > HEAD_NBYTES else 0)
-            self._ready += self._added.sub(lambda _: self._constants, text[:end])
-            self._begun = text[end:]
-        part, self._ready = self._ready[:nbytes], self._ready[nbytes:]
-        self.offset = self._inner.offset
-        return part
-
-    def head(self) -> bytes:
-        return self._inner.head()
-
-    def readinto(self, buffer: memoryview) -> int:
-        block = self.read(len(buffer))
-        buffer[: len(block)] = block
-        return len(block)

@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cephfit.errors import InputError
-from cephfit.traces import blkparse_text, delimited, text_buffers
+from cephfit.traces import blkparse_text, block_events_text, delimited, text_buffers
 from cephfit.traces.blkparse_text import BlkparseTextReader
-from cephfit.traces.block_layer import BlockEvents
+from cephfit.traces.block_events_text import BlockEventsTextReader
+from cephfit.traces.block_layer import Action, BlockEvents
 from cephfit.traces.delimited import DelimitedFormat, DelimitedReader
 from cephfit.traces.delimited_formats import FORMATS
+from cephfit.traces.named_columns import layout_of
 from cephfit.traces.stream import TraceStream
 
-PLAIN = [f for f in FORMATS if f.plain is not None]
+NAMED = {
+    "tab": "time,disk,offset:lbn,length:sectors,op:0/1,sep=tab",
+    "space": "-,op,length:kib,offset:pages,time:ms,disk,sep=space",
+    "semicolon": "time:ns,op,offset,length,latency,sep=semicolon",
+    "constants": "offset:lbn,op=write,length=4096",
+    "further": "disk,offset:lbn,disk,op=read,length=512",
+}
+PLAIN = [
+    *(f for f in FORMATS if f.plain is not None),
+    *(replace(layout_of(columns).layout, name=name) for name, columns in NAMED.items()),
+]
 
 NO_NUMBERS = np.empty(0, np.int64)
 NO_EVENTS = BlockEvents(
@@ -34,6 +47,11 @@ EXAMPLES = {
     "fiu": b"4892441340987 4253 nfsd 508084552 8 W 6 0 3b1f3a6e8a1e4d1b",
     "mqsim": b"4802 0 1310720 8 1",
     "disksim": b"1.125000 0 1310720 8 1",
+    "tab": b"0.25\tvda\t8\t16\t0",
+    "space": b"  x READ 8   1 0.5 /dev/sdb",
+    "semicolon": b"17;w; 12288;65536;5.5",
+    "constants": b"1231232",
+    "further": b"usr,7,1,more,",
     "blkreplay": b"0.000006521 ; 25704 ; 8 ; R ; 0.0 ; 0.000241",
 }
 
@@ -80,7 +98,7 @@ def test_both_ways_read_the_same(layout: DelimitedFormat, data: st.DataObject, t
     text = end.join(found) + data.draw(st.sampled_from([end, b""]))
     plainly = read(text, layout, tmp_path / "trace")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delimited.DelimitedReader, "_fields", lambda _: None)
+        patch.setattr(DelimitedFormat, "fields", lambda *_: None)
         assert plainly == read(text, layout, tmp_path / "trace")
 
 
@@ -104,7 +122,7 @@ def test_thousands_of_disks_keep_their_numbers(tmp_path: Path) -> None:
     text = b"".join(b"%d,W,%d,4096,%d\n" % (i * i % 3001, 4096 * i, 1577808000000062 + i) for i in range(20_000))
     plainly = read(text, layout, tmp_path / "trace")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delimited.DelimitedReader, "_fields", lambda _: None)
+        patch.setattr(DelimitedFormat, "fields", lambda *_: None)
         assert plainly == read(text, layout, tmp_path / "trace")
 
 
@@ -177,3 +195,59 @@ def test_usual_lines_of_blkparse_are_plain(tmp_path: Path) -> None:
         (lines,) = text_buffers.TextBuffers(stream).blocks()
     n_lines, end, _ = blkparse_text._plain_events(lines.text, lines.begin, lines.end, ord("Q"))
     assert (n_lines, end) == (len(BLKPARSE), lines.end)
+
+
+BLOCK_EVENTS = [
+    b"fio  6012 [001]   812.000100:          block:block_bio_queue: 8,0 WS 16573296 + 8 [fio]",
+    b"            fio-6012  [001] d..1.   812.000101: block_rq_issue: 8,0 WS 4096 () 16573296 + 8 [fio]",
+    b"            fio-6012  [001]   812.000100: block_rq_insert: 8,0 R 65536 () 2048 + 128 be,0,4 [kworker/1:1H]",
+    b"swapper     0 [000]   812.000400123:  1000 block:block_rq_complete: 8,0 WS () 16573296 + 8 [0]",
+    b"fio-6012 [11] ..... 1.5: block_bio_queue: 259,0 RA 7 + 16 [a b]",
+    b"fio-6012 [11] ..... 1.5: block_rq_issue: 8,0 FF 0 () 0 + 0 [x]",
+    b"fio-6012 [11] ..... 1.5: block_bio_queue: 8,0 DS 64 + 64 [x]",
+    b"fio-6012 [11] ..... 1.5: block_rq_issue: 8,0 R 36 (12 00 00) 0 + 0 [x]",
+    b"fio-6012 [11] ..... 1.5: block_bio_remap: 8,0 W 16 + 8 <- (253,0) 8",
+    b"fio-6012 [11] ..... 1.5: block_plug: [x]",
+    b"fio-6012 [11] ..... 1.5: sched_switch: prev_comm=x",
+    b"# comment",
+]
+
+
+def read_block_events(path: Path, action: Action) -> Any:
+    try:
+        found = list(BlockEventsTextReader(action).batches(path))
+    except InputError as error:
+        return str(error)
+    rows = [
+        np.concatenate([np.empty(0), *(getattr(b, name) for b in found)]).tolist()
+        for name in ("time_ns", "op", "lbn", "nbytes", "disk")
+    ]
+    return rows, [(b.skipped, b.events, b.stacked, b.disks) for b in found]
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_block_events_both_ways(data: st.DataObject, tmp_path: Path) -> None:
+    usual = st.sampled_from(BLOCK_EVENTS)
+    found = data.draw(st.lists(st.one_of(usual, usual.flatmap(lines)), min_size=1, max_size=12))
+    action = data.draw(st.sampled_from(Action))
+    path = tmp_path / "trace"
+    path.write_bytes(b"\n".join(found) + data.draw(st.sampled_from([b"\n", b""])))
+    plainly = read_block_events(path, action)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_events_text._Lines, "plain", lambda _, text, at, stop: (0, at, NO_EVENTS))
+        assert plainly == read_block_events(path, action)
+
+
+def test_usual_block_events_are_plain(tmp_path: Path) -> None:
+    (tmp_path / "trace").write_bytes(b"".join(line + b"\n" for line in BLOCK_EVENTS))
+    with TraceStream(tmp_path / "trace") as stream:
+        (block,) = text_buffers.TextBuffers(stream).blocks()
+        found = block_events_text._Lines(stream, Action.QUEUE).plain(block.text, block.begin, block.end)
+    n_lines, _, events = found
+    assert n_lines == 6
+    assert events.time_ns.tolist() == [812_000_100_000, 812_000_400_123, 1_500_000_000]
+    assert events.is_completion.tolist() == [False, True, False]
+    assert events.nbytes.tolist() == [4096, 4096, 8192]
+    assert events.op.tolist() == [1, 1, 0]
+    assert events.events == {"Q": 2, "D": 2, "C": 1, "block_rq_insert": 1}
