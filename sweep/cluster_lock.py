@@ -17,9 +17,9 @@ from pathlib import Path
 
 from cephfit.errors import ClusterError
 from cephfit.protocols import CephAdmin
+from cephfit.sweep.capabilities import LOCK_PREFIX
 from cephfit.units import format_seconds
 
-PREFIX = "cephfit/lock/"
 _RENEWAL_SECONDS = 60.0
 
 
@@ -95,7 +95,7 @@ class ClusterLock:
             seen_s=now,
             left=n_left(),
         )
-        self._key = PREFIX + secrets.token_hex(8)
+        self._key = LOCK_PREFIX + secrets.token_hex(8)
         self._renewed = time.monotonic()
         self._clear_way(note, take_over)
         self._write()
@@ -151,7 +151,7 @@ class ClusterLock:
         return not holder.pid or (holder.processes == self._holder.processes and not _is_alive(holder.pid))
 
     def _read(self) -> dict[str, Holder]:
-        said = self._admin.command("config-key dump", key=PREFIX) or {}
+        said = self._admin.command("config-key dump", key=LOCK_PREFIX) or {}
         found = {}
         for key, text in said.items():
             try:

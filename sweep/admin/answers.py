@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from cephfit.errors import ClusterError
+from cephfit.sweep.capabilities import needed_for
 
 DEFAULT_TIMEOUT_SECONDS = 15.0
 """How long a command may take. Monitors answer in milliseconds; an election takes about 5 s."""
@@ -56,7 +57,7 @@ def refusal(whom: str, command: str, code: int, words: str) -> ClusterError:
             remedy="see whether the daemons run and the network reaches them; then start the command again",
         )
     if code in (errno.EACCES, errno.EPERM):
-        remedy = "the key of this client lacks the capability; use one that may administer the cluster"
+        remedy = f"the client's key lacks the capability {needed_for(whom, command)} (docs/capabilities.md)"
     return RefusedError(f"`{command}` was refused: {said} [{name}]", where=whom, remedy=remedy, code=code)
 
 
