@@ -15,11 +15,13 @@ _COMMANDS = {
     "lab": ("cephfit.cli.lab", "A real one-machine Ceph: up, status, down."),
     "sweep": ("cephfit.cli.sweep", "Measure configurations: plan, run, status."),
     "params": ("cephfit.cli.params", "What can be set on a cluster, and what to know before one touches it."),
+    "pools": ("cephfit.cli.pools", "Pools on devices of their own: show, plan, apply, remove."),
     "restore": ("cephfit.cli.restore", "Put a target back as it was before cephfit changed it."),
     "trace": ("cephfit.cli.trace", "Read workload traces: profile, capture."),
     "map": ("cephfit.cli.map", "Predict every configuration for a workload profile."),
     "verify": ("cephfit.cli.verify", "Run the real workload and hold the prediction against it."),
     "report": ("cephfit.cli.report", "Write what was found as HTML, Markdown or CSV."),
+    "compare": ("cephfit.cli.compare", "Hold runs of one sweep on several targets against each other."),
     "image": ("cephfit.cli.image", "A small image for benchmark guests: build, upload."),
     "completion": ("cephfit.cli.completion", "Print the shell completion script."),
 }

@@ -2,7 +2,7 @@
 
 import base64
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from cephfit.errors import ClusterError
 from cephfit.protocols import CephAdmin
@@ -10,7 +10,7 @@ from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.crush import map_text, programs
 from cephfit.sweep.crush.live_map import LiveMap
 from cephfit.sweep.crush.parts import render_parts
-from cephfit.sweep.crush.proposal import Proposal, Wish, propose, without_rule
+from cephfit.sweep.crush.proposal import Proposal, Wish, buckets_of, propose, without_rule
 from cephfit.sweep.journal import Journal
 
 _ORIGINAL = "crush original"
@@ -57,7 +57,7 @@ class CrushChanges:
             ClusterError: somebody else changes the map at the same time.
         """
         rules = set(self._admin.command("osd crush rule ls"))
-        if all(w.rule in rules and self._journal.get(_PART, f"rule {w.rule}") for w in wishes):
+        if all(w.rule in rules and self._has_part("rule", w.rule) for w in wishes):
             return None
         version = self._version()
         proposal = self.propose(wishes)
@@ -87,7 +87,7 @@ class CrushChanges:
             return
         live, version = self.live(), self._version()
         before = LiveMap(base64.b64decode(original.was))
-        self._refuse_used(live, before)
+        self._refuse_used(live, {e.place.partition(" ")[2] for e in self._journal.entries(_PART)})
         known = {e.place for e in self._journal.entries(_INJECTED)}
         if live.digest != before.digest:
             if live.digest in known and self._journal.get(_OTHERS, _MAP) is None:
@@ -98,6 +98,33 @@ class CrushChanges:
             if entry.kind in (_PART, _INJECTED, _OTHERS):
                 self._journal.forget(entry.kind, entry.place)
         self._journal.forget(_ORIGINAL, _MAP)
+
+    def remove(self, rules: Iterable[str]) -> None:
+        """Take out just these rules and their buckets; as ``restore`` where nothing else of ours is in the map.
+
+        Raises:
+            ClusterError: a pool uses one of them.
+        """
+        live, version = self.live(), self._version()
+        names = {
+            name for rule in rules if self._has_part("rule", rule) for name in (rule, *buckets_of(live, rule))
+        }
+        ours = {e.place.partition(" ")[2] for e in self._journal.entries(_PART)}
+        if ours <= names:
+            self.restore()
+            return
+        self._refuse_used(live, names)
+        there = [name for name in names if name in live.rules or name in live.buckets]
+        if there:
+            changed = LiveMap.from_text(map_text.without(map_text.exact(live.text, live.document), there))
+            self._journal.note(_INJECTED, changed.digest, None)
+            self._set(changed.binary, version)
+        for entry in self._journal.entries(_PART):
+            if entry.place.partition(" ")[2] in names:
+                self._journal.forget(_PART, entry.place)
+
+    def _has_part(self, kind: str, name: str) -> bool:
+        return self._journal.get(_PART, f"{kind} {name}") is not None
 
     def _inject(self, proposal: Proposal, version: int | None) -> None:
         live = proposal.before
@@ -148,11 +175,11 @@ class CrushChanges:
         version = self._admin.command("osd dump").get("crush_version")
         return None if version is None else int(version)
 
-    def _refuse_used(self, live: LiveMap, before: LiveMap) -> None:
+    def _refuse_used(self, live: LiveMap, names: Set[str]) -> None:
         """Raises:
         ClusterError: a pool uses a rule that is to go; the monitors would refuse with less to go by.
         """
-        going = {i for name, i in live.rules.items() if self._journal.get(_PART, f"rule {name}")}
+        going = {i for name, i in live.rules.items() if name in names and self._has_part("rule", name)}
         users = [p["pool_name"] for p in self._admin.command("osd dump")["pools"] if p["crush_rule"] in going]
         if users:
             raise ClusterError(

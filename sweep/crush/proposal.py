@@ -169,8 +169,20 @@ def without_rule(live: LiveMap, rule: str) -> LiveMap:
     """The map without a rule of ours and its buckets, as if it were to be rendered; itself if it has none."""
     if rule not in live.rules:
         return live
-    names = [rule, *(b for b in live.buckets if b.startswith(f"{rule}-"))]
+    names = [rule, *buckets_of(live, rule)]
     return LiveMap.from_text(map_text.without(map_text.exact(live.text, live.document), names))
+
+
+def buckets_of(live: LiveMap, rule: str) -> tuple[str, ...]:
+    """Buckets that were made for a rule of ours: its roots, and what is in them and nowhere else."""
+    found = []
+    for root in (f"{rule}-devices", f"{rule}-primary-devices"):
+        if root not in live.buckets:
+            continue
+        elsewhere = {item for b in live.buckets.values() if b.name != root for item in b.items}
+        inner = live.buckets[root].items
+        found += [root, *(b.name for b in live.buckets.values() if b.id in inner and b.id not in elsewhere)]
+    return tuple(found)
 
 
 def _steps(live: LiveMap, rule: str) -> Any:

@@ -25,12 +25,14 @@ from cephfit.sweep.client_conf import (
     write_client_conf,
 )
 from cephfit.sweep.daemons import running_daemons
+from cephfit.sweep.declared_pools import DeclaredPools
 from cephfit.sweep.disturbances import MapWatch, Mark
 from cephfit.sweep.filling import fill as fill_volumes
 from cephfit.sweep.hosts.host import HostRefusedError
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.option_value import as_ceph_writes
+from cephfit.sweep.pool_survey import PoolPortrait, survey
 from cephfit.sweep.pools import POOL_PREFIX
 from cephfit.sweep.preview import Difference, Preview, Undoing, other_undoings
 from cephfit.sweep.targets.changes import ClusterChanges
@@ -115,6 +117,15 @@ class CephTarget:
 
     def facts(self) -> Mapping[str, Any]:
         return facts_of(self._admin)
+
+    def declared_pools(self) -> DeclaredPools:
+        """The pools that people declare for this cluster; they have their own journal and outlive ``reset``."""
+        journal = Journal(self._folder / "pools.jsonl", read_only=not self._for_change)
+        return DeclaredPools(self._admin, journal)
+
+    def pool_portraits(self) -> tuple[PoolPortrait, ...]:
+        """All pools of the cluster, with where their data lies."""
+        return survey(self._admin)
 
     def catalogue(self) -> options.Catalogue:
         """The options of this cluster."""

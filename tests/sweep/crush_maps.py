@@ -40,7 +40,7 @@ def cluster_text(
 
 
 def two_classes(n_hosts: int = 3) -> LiveMap:
-    """Hosts a, b, c ... with an hdd (OSDs 0, 2, 4 ...) and an ssd (1, 3, 5 ...) each, of weights no text can hold."""
+    """Hosts a, b ... with an hdd (OSDs 0, 2 ...) and an ssd (1, 3 ...) each; a text cannot hold their weights."""
     hosts = {"abcdefgh"[n]: {2 * n: 1.81940, 2 * n + 1: 0.43660} for n in range(n_hosts)}
     classes = {osd: "ssd" if osd % 2 else "hdd" for inner in hosts.values() for osd in inner}
     return LiveMap.from_text(cluster_text(hosts, classes))

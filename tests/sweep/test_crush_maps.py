@@ -1,4 +1,4 @@
-"""Parts appended to CRUSH maps: every other line and every weight stays, in small maps, random ones and real ones."""
+"""Parts appended to CRUSH maps, small, random and real ones: every other line and every weight stays."""
 
 import shutil
 import sys
@@ -217,7 +217,7 @@ def test_whatever_the_map_parts_can_be_put_in_and_taken_out_again(live: LiveMap,
     some = tuple(sorted(data.draw(st.sets(st.sampled_from(osds), min_size=1))))
     domain = data.draw(st.sampled_from(("osd", "host")))
     erasure = data.draw(st.booleans())
-    changed, parts, lines = added(live, Placement(Devices(osds=some), failure_domain=domain, erasure=erasure))
+    changed, _, lines = added(live, Placement(Devices(osds=some), failure_domain=domain, erasure=erasure))
     assert len(lines) >= 8
     assert changed.osds_under("fast-devices") == {osd: live.osds_under("default")[osd] for osd in some}
     reached, _ = programs.try_rule(changed.binary, changed.rules["fast"], size=len(osds), n_inputs=200)

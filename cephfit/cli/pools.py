@@ -1,0 +1,270 @@
+"""`cephfit pools`: the pools of a cluster, and pools on devices of their own from a short declaration."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cephfit.cli.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.output import json_option, print_json, print_table
+from cephfit.units import MIB, format_nbytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cephfit.sweep.declared_pools import PoolChange, PoolsPlan
+    from cephfit.sweep.targets.ceph import CephTarget
+
+_file = click.argument("file", type=click.Path(path_type=Path))
+_target = click.option(
+    "--target",
+    "target_text",
+    required=True,
+    metavar="TARGET",
+    help="Which: `lab`, `lab:NAME`, `ceph`, ...",
+)
+_adopt = click.option(
+    "--adopt", multiple=True, metavar="POOL", help="A pool that was there before may be changed. Repeatable."
+)
+
+
+@click.group()
+def command() -> None:
+    """Pools on devices of their own: shown, planned offline, made and taken away.
+
+    A FILE declares pools (`cephfit pools example` prints one). What they need in the CRUSH map is appended to the
+    cluster's own map and tried offline first: bad mappings, balance, and the data that would move.
+    """
+
+
+@command.command()
+def example() -> None:
+    """Print a file of pools to begin with."""
+    from importlib import resources
+
+    from cephfit import templates
+
+    click.echo(resources.files(templates).joinpath("pools.example.yaml").read_text(), nl=False)
+
+
+@command.command()
+@_target
+@cluster_options
+@json_option
+def show(target_text: str, cluster: ClusterOptions, as_json: bool) -> None:
+    """Show each pool: copies or code, devices, how evenly its PGs lie, cache tiers; changes nothing."""
+    target = _open(target_text, cluster, for_change=False)
+    try:
+        portraits = target.pool_portraits()
+    finally:
+        target.close()
+    if as_json:
+        print_json([p.as_json() for p in portraits])
+        return
+    rows = [
+        (
+            p.name,
+            p.kind,
+            p.rule,
+            _shares(p.classes),
+            _shares(p.primary_classes),
+            str(p.n_osds),
+            str(p.pg_num),
+            f"{p.busiest:.2f}",
+            str(p.balancing_moves),
+            _about(p.stored_nbytes),
+            "; ".join(filter(None, (p.tier, p.compression))),
+        )
+        for p in portraits
+    ]
+    headers = (
+        "pool",
+        "kind",
+        "rule",
+        "copies on",
+        "primaries on",
+        "OSDs",
+        "PGs",
+        "busiest",
+        "moves",
+        "stored",
+        "",
+    )
+    print_table(headers, rows, right=(5, 6, 7, 8, 9))
+    click.echo("\nbusiest: PGs of the most loaded OSD over its fair share; moves: upmaps that would even it out")
+
+
+@command.command()
+@_file
+@_target
+@_adopt
+@cluster_options
+@json_option
+def plan(file: Path, target_text: str, adopt: tuple[str, ...], cluster: ClusterOptions, as_json: bool) -> None:
+    """Show what the pools of FILE would change, tried offline; changes nothing. Exit code 2 if it must not be."""
+    from cephfit.errors import ClusterError
+    from cephfit.sweep.file_pools import read_pool_file
+
+    declared = read_pool_file(file)
+    target = _open(target_text, cluster, for_change=False)
+    try:
+        found = target.declared_pools().plan(declared.pools, adopt=frozenset(adopt))
+    finally:
+        target.close()
+    if as_json:
+        print_json(found.as_json())
+    else:
+        _print_plan(found)
+    if found.faults:
+        raise ClusterError(
+            "these pools must not be made", where=str(file), remedy="mend what is listed under `refused`"
+        )
+
+
+@command.command()
+@_file
+@_target
+@_adopt
+@click.option("--apply", is_flag=True, help="Do it. Without it: the plan.")
+@cluster_options
+@json_option
+@click.pass_context
+def apply(
+    context: click.Context,
+    file: Path,
+    target_text: str,
+    adopt: tuple[str, ...],
+    apply: bool,
+    cluster: ClusterOptions,
+    as_json: bool,
+) -> None:
+    """Make the pools of FILE, or bring those made before to what it says now. With --apply only.
+
+    They stay: `cephfit restore` leaves them and their data alone, `cephfit pools remove` takes them away.
+    """
+    from cephfit.sweep.file_pools import read_pool_file
+
+    if not apply:
+        context.invoke(plan, file=file, target_text=target_text, adopt=adopt, as_json=as_json, **_said(cluster))
+        if not as_json:
+            click.echo("\nNothing was changed. The same command with --apply does it.")
+        return
+    declared = read_pool_file(file)
+    target = _open(target_text, cluster, for_change=True)
+    try:
+        done = target.declared_pools().apply(declared.pools, adopt=frozenset(adopt))
+    finally:
+        target.close()
+    if as_json:
+        print_json(done.as_json())
+        return
+    for change in done.changes:
+        words = {"new": "made", "ours": "as declared", "adopted": "changed", "theirs": "left as it was"}
+        click.echo(f"pool {change.plan.name}: {words[change.state]}; {change.moved}")
+
+
+@command.command()
+@_file
+@_target
+@click.option("--with-data", is_flag=True, help="Also pools that hold objects: their data is gone then.")
+@click.option("--apply", is_flag=True, help="Do it. Without it: a list.")
+@cluster_options
+@json_option
+def remove(
+    file: Path, target_text: str, with_data: bool, apply: bool, cluster: ClusterOptions, as_json: bool
+) -> None:
+    """Delete the pools of FILE that `pools apply` made, with their rules; adopted ones get their values back.
+
+    The CRUSH map is then what it was; if somebody else changed it meanwhile, only our parts go.
+    """
+    from cephfit.sweep.file_pools import read_pool_file
+
+    declared = read_pool_file(file)
+    target = _open(target_text, cluster, for_change=apply)
+    try:
+        pools = target.declared_pools()
+        done = pools.remove(declared.pools, with_data=with_data) if apply else pools.to_remove(declared.pools)
+    finally:
+        target.close()
+    if as_json:
+        print_json({"removed": apply, "what": list(done)})
+        return
+    for sentence in done:
+        click.echo(sentence)
+    if not done:
+        click.echo("none of these pools was made or changed by cephfit")
+    elif not apply:
+        click.echo("\nNothing was changed. The same command with --apply does it.")
+
+
+def _open(target_text: str, cluster: ClusterOptions, *, for_change: bool) -> "CephTarget":
+    from cephfit.cli.target_choice import open_target
+    from cephfit.errors import InputError
+    from cephfit.sweep.targets.ceph import CephTarget
+
+    target = open_target(target_text, for_change=for_change, cluster=cluster, leave=for_change)
+    if not isinstance(target, CephTarget):
+        target.close()
+        raise InputError("this target has no pools", where=f"--target {target_text}", remedy="name a Ceph cluster")
+    return target
+
+
+def _said(cluster: ClusterOptions) -> dict[str, Any]:
+    """The options again as a command of click takes them."""
+    return {name: getattr(cluster, name) for name in ClusterOptions.__slots__}
+
+
+def _print_plan(found: "PoolsPlan") -> None:
+    rows = [_row(change) for change in found.changes]
+    print_table(("pool", "", "kind", "where", "values", "moves"), rows)
+    if found.proposal is not None:
+        click.echo("\nAdded to the CRUSH map, every other line of it as it is:")
+        for line in found.proposal.added:
+            click.echo(f"+ {line}")
+        if not found.proposal.added:
+            click.echo("  nothing: the rules are there")
+        click.echo(f"By the map alone, {found.proposal.moved}.\n")
+        trials = [
+            (
+                t.rule,
+                str(t.size),
+                f"{t.n_bad} of {t.n_inputs}",
+                str(t.n_shared),
+                f"{t.busiest:.2f}",
+                " ".join(f"osd.{osd}:{got}" for osd, (got, _) in t.load.items()),
+            )
+            for t in found.proposal.trials
+        ]
+        print_table(
+            ("rule", "size", "bad mappings", "sharing a domain", "busiest", "PGs"), trials, right=(1, 3, 4)
+        )
+    for warning in found.warnings:
+        click.echo(f"Note: {warning}")
+    for fault in found.faults:
+        click.echo(f"Refused: {fault}")
+
+
+def _row(change: "PoolChange") -> tuple[str, ...]:
+    plan = change.plan
+    state = {"new": "new", "ours": "there, ours", "adopted": "there, adopted", "theirs": "there, not ours"}
+    kind = f"{plan.erasure['k']}+{plan.erasure['m']}" if plan.erasure else f"{plan.size} copies"
+    if plan.mode:
+        kind += f", {plan.mode} cache"
+    values = ", ".join(
+        f"{key} = {then}" if now is None else f"{key}: {now} -> {then}"
+        for key, (now, then) in change.values.items()
+    )
+    place = str(plan.placement) if plan.placement else f"rule {plan.values.get('crush_rule', 'of the cluster')}"
+    moved = str(change.moved) if change.state in ("adopted", "ours") else "-"
+    return plan.name, state[change.state], kind, place, values or "as they are", moved
+
+
+def _shares(counts: "Mapping[str, int]") -> str:
+    if len(counts) < 2:
+        return "".join(counts)
+    total = sum(counts.values())
+    return " ".join(f"{name} {100 * n / total:.0f}%" for name, n in counts.items())
+
+
+def _about(nbytes: int) -> str:
+    return format_nbytes(nbytes - nbytes % MIB) if nbytes >= MIB else f"{nbytes} B"
