@@ -22,16 +22,46 @@ from pathlib import Path
 import trace_files
 
 BLKPARSE_LINE = "  8,0    0 {i:8d} {seconds:>15s}    99  Q {op:>3s} {lbn} + {n_sectors} [fio]\n"
+PERF_LINE = (
+    "  fio  6012 [001] {seconds:>15s}: block:block_rq_issue: 8,0 {op} {nbytes} () {lbn} + {n_sectors} [fio]\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A text format.
+
+    Attributes:
+        line, ops: as ``trace_files.write_lines`` takes them.
+        separator: for pandas, as a regular expression; pyarrow knows single characters only.
+        numbers, words: columns that a profile needs; none: pandas cannot read such lines.
+        columns: of cephfit's ``--columns``, if it is to be told so.
+    """
+
+    line: str
+    ops: tuple[str, str]
+    separator: str = ","
+    numbers: tuple[int, ...] = ()
+    words: tuple[int, ...] = ()
+    columns: str = ""
+
+
 LINES = {
-    "vscsi-csv": ("{i},{nbytes},1,{op},{lbn},{time_us}\n", ("read", "write"), ",", [1, 3, 4, 5]),
-    "msr": (
-        "{filetime},usr,{disk},{op},{offset},{nbytes},{latency}\n",
-        ("Read", "Write"),
-        ",",
-        [0, 1, 2, 3, 4, 5, 6],
+    "vscsi-csv": Lines("{i},{nbytes},1,{op},{lbn},{time_us}\n", ("read", "write"), ",", (1, 4, 5), (3,)),
+    "msr": Lines(
+        "{filetime},usr,{disk},{op},{offset},{nbytes},{latency}\n", ("Read", "Write"), ",", (0, 2, 4, 5, 6), (1, 3)
     ),
-    "alibaba": ("{disk},{op},{offset},{nbytes},{time_us}\n", ("R", "W"), ",", [0, 1, 2, 3, 4]),
-    "blkparse-text": (BLKPARSE_LINE, ("R", "W"), r"\s+", [0, 3, 5, 6, 7, 9]),
+    "alibaba": Lines("{disk},{op},{offset},{nbytes},{time_us}\n", ("R", "W"), ",", (0, 2, 3, 4), (1,)),
+    "blkparse-text": Lines(BLKPARSE_LINE, ("R", "W"), r"\s+", (7, 9), (0, 3, 5, 6)),
+    "columns": Lines(
+        "{seconds}\t{op}\t{lbn}\t{n_sectors}\n",
+        ("rd", "wr"),
+        "\t",
+        (2, 3),
+        (1,),
+        "time:s,op,offset:lbn,length:lbn,sep=tab",
+    ),
+    "block-events": Lines(PERF_LINE, ("R", "W")),
 }
 
 
@@ -46,28 +76,58 @@ class Spent:
         return Spent(self.processor + other.processor, self.wall + other.wall)
 
 
-def cephfit_seconds(path: Path, repeats: int, full: bool) -> Spent:
+def cephfit_seconds(path: Path, repeats: int, full: bool, columns: str) -> Spent:
     """The best of several profiles; runs in a process of its own."""
     from cephfit.traces import profile_files
+    from cephfit.traces.block_layer import Action
+    from cephfit.traces.read_options import ReadOptions
 
     spent = []
+    action = Action.ISSUE if path.stem == "block-events" else Action.QUEUE
     for _ in range(repeats + 1):  # the first one loads the compiled loops
         started = time.process_time(), time.perf_counter()
-        profile_files([path], full=full)
+        profile_files([path], full=full, action=action, options=ReadOptions(columns=columns or None))
         spent.append(Spent(time.process_time() - started[0], time.perf_counter() - started[1]))
     return Spent(min(s.processor for s in spent), min(s.wall for s in spent))
 
 
-def pandas_seconds(path: Path, repeats: int, separator: str, columns: list[int]) -> float:
-    """Best processor time of ``pandas.read_csv`` of the same columns."""
+def peer_seconds(peer: str, path: Path, repeats: int, name: str) -> Spent:
+    """The best of several readings of the columns that a profile needs; in a process of its own."""
+    read = {"pandas": with_pandas, "pyarrow": with_pyarrow}[peer](path, LINES[name])
+    spent = []
+    for _ in range(repeats):
+        started = time.process_time(), time.perf_counter()
+        read()
+        spent.append(Spent(time.process_time() - started[0], time.perf_counter() - started[1]))
+    return Spent(min(s.processor for s in spent), min(s.wall for s in spent))
+
+
+def with_pandas(path: Path, lines: Lines) -> Callable[[], object]:
     import pandas
 
-    best = float("inf")
-    for _ in range(repeats):
-        started = time.process_time()
-        pandas.read_csv(path, sep=separator, header=None, usecols=columns, engine="c", skipinitialspace=True)
-        best = min(best, time.process_time() - started)
-    return best
+    columns = [*lines.numbers, *lines.words]
+    return lambda: pandas.read_csv(
+        path,
+        sep=lines.separator,
+        header=None,
+        usecols=columns if lines.columns == "" else None,
+        dtype=dict.fromkeys(lines.numbers, "int64"),
+        engine="c",
+        skipinitialspace=True,
+    )
+
+
+def with_pyarrow(path: Path, lines: Lines) -> Callable[[], object]:
+    """Its own reader, which uses all cores."""
+    from pyarrow import csv
+
+    columns = [f"f{i}" for i in sorted((*lines.numbers, *lines.words))]
+    return lambda: csv.read_csv(
+        path,
+        csv.ReadOptions(autogenerate_column_names=True),
+        csv.ParseOptions(delimiter=lines.separator),
+        csv.ConvertOptions(include_columns=columns if lines.columns == "" else None),
+    )
 
 
 def in_child(core: int | None, *arguments: str) -> Spent:
@@ -149,12 +209,26 @@ def description(folder: Path, n: int, peer_events: int, repeats: int, core: int)
 
 def text(name: str) -> Callable[[Path, int, int, int, int], None]:
     def measure(folder: Path, n: int, peer_events: int, repeats: int, core: int) -> None:
-        line, ops, separator, columns = LINES[name]
+        lines = LINES[name]
         path = folder / f"{name}.txt"
-        trace_files.write_lines(path, n, line, ops=ops)
-        theirs = in_child(core, str(path), str(repeats), separator, *map(str, columns))
-        ours = in_child(core, str(path), str(repeats))
-        show(name, n, ours, {"pandas.read_csv": n / theirs.processor})
+        trace_files.write_lines(path, n, lines.line, ops=lines.ops)
+        options = ["--columns", lines.columns] if lines.columns else []
+        peers = []
+        if lines.numbers:
+            peers += ["pandas"] if len(lines.separator) > 1 else ["pandas", "pyarrow"]
+        on_core = {p: in_child(core, str(path), str(repeats), f"--{p}", name) for p in peers}
+        show(
+            name,
+            n,
+            in_child(core, str(path), str(repeats), *options),
+            {peer: n / spent.processor for peer, spent in on_core.items()},
+        )
+        on_all = {p: in_child(None, str(path), str(repeats), f"--{p}", name) for p in peers}
+        wall = n / in_child(None, str(path), str(repeats), *options).wall
+        print(f"{'':14s} on all cores, wall {wall / 1e6:15.2f} M/s")
+        for peer, spent in on_all.items():
+            rate = n / spent.wall
+            print(f"{'':14s} {peer:26s} {rate / 1e6:7.2f} M/s   cephfit is {wall / rate:.1f} times as fast, wall")
 
     return measure
 
@@ -170,12 +244,13 @@ BENCHMARKS = {
 
 def main() -> None:
     if sys.argv[1:2] == ["--measure"]:
-        path, repeats, *csv = sys.argv[2:]
-        if csv and csv != ["--full"]:
-            print(pandas_seconds(Path(path), int(repeats), csv[0], [int(c) for c in csv[1:]]), 0)
+        path, repeats, *more = sys.argv[2:]
+        if more[:1] in (["--pandas"], ["--pyarrow"]):
+            spent = peer_seconds(more[0].removeprefix("--"), Path(path), int(repeats), more[1])
         else:
-            spent = cephfit_seconds(Path(path), int(repeats), full=bool(csv))
-            print(spent.processor, spent.wall)
+            columns = more[1] if more[:1] == ["--columns"] else ""
+            spent = cephfit_seconds(Path(path), int(repeats), more == ["--full"], columns)
+        print(spent.processor, spent.wall)
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)} [all]")
