@@ -75,9 +75,22 @@ def spoken(where: str) -> Iterator[None]:
 def one_line(error: Exception) -> str:
     """What a service said, without the class names, addresses and request ids around it."""
     details = getattr(error, "details", None)
-    text = str(details) if isinstance(details, str) and details.strip() else str(error)
+    text = _in_body(error) or (details if isinstance(details, str) and details.strip() else str(error))
     said = " ".join(text.split())
     return said.partition(" (HTTP ")[0].removesuffix(".") or type(error).__name__
+
+
+def _in_body(error: Exception) -> str:
+    """Heat's reason, which the SDK leaves in the answer: ``error.message``, with the type where it is empty."""
+    response = getattr(error, "response", None)
+    try:
+        body = response.json() if response is not None else {}
+    except ValueError:
+        return ""
+    fault = body.get("error") if isinstance(body, dict) else None
+    if not isinstance(fault, dict):
+        return ""
+    return str(fault.get("message") or "") or f"{body.get('explanation', '')} ({fault.get('type', 'no reason')})"
 
 
 def is_passing(error: BaseException) -> bool:

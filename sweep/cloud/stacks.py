@@ -115,7 +115,7 @@ class Stacks:
             "parameters": dict(parameters),
             "timeout_mins": int(self._timeout_seconds // 60),
             "is_rollback_disabled": True,
-            "tags": [tag_of(self._run_id)],
+            "tags": tag_of(self._run_id),  # to Heat a text: tags with commas between them
         }
         with spoken(f"stack {name}"):
             if make:
