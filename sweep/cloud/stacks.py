@@ -77,7 +77,7 @@ class Stacks:
         if not status:
             self._progress.note(f"stack {name} is being made: {parameters['count']} servers")
             self._change(name, template, wanted, make=True)
-        elif self._parameters(name) != {key: str(value) for key, value in wanted.items()}:
+        elif any(self._parameters(name).get(key) != str(value) for key, value in wanted.items()):
             self._progress.note(f"stack {name} is being scaled to {parameters['count']} servers")
             self._change(name, template, wanted, make=False)
         return self.nodes(name)
