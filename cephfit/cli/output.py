@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -34,9 +34,19 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right:
 
 
 class _RichProgress:
-    """Bars on standard error: what, how far, what now, how long still."""
+    """Bars on standard error: what, how far, what now, how long still.
 
-    def __init__(self) -> None:
+    Args:
+        beside: another one, whose bars these are shown among; None makes a display of its own.
+        name: put before everything that is said.
+    """
+
+    def __init__(self, beside: "_RichProgress | None" = None, *, name: str = "") -> None:
+        self._stack: list[Any] = []
+        self._name = f"{name}: " if name else ""
+        if beside is not None:
+            self._bars = beside._bars
+            return
         from rich.console import Console
         from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Bars
@@ -51,7 +61,6 @@ class _RichProgress:
             TextColumn("{task.fields[detail]}"),
             console=Console(stderr=True),
         )
-        self._stack: list[Any] = []
 
     def __enter__(self) -> "_RichProgress":
         self._bars.start()
@@ -61,14 +70,14 @@ class _RichProgress:
         self._bars.stop()
 
     def start(self, what: str, total: float | None = None) -> None:
-        self._stack.append(self._bars.add_task(what, total=total, detail=""))
+        self._stack.append(self._bars.add_task(self._name + what, total=total, detail=""))
 
     def advance(self, steps: float = 1.0, detail: str = "") -> None:
         if self._stack:
             self._bars.update(self._stack[-1], advance=steps, detail=detail)
 
     def note(self, message: str) -> None:
-        self._bars.console.print(message, markup=False, highlight=False)
+        self._bars.console.print(self._name + message, markup=False, highlight=False)
 
     def done(self) -> None:
         task = self._stack.pop()
@@ -80,8 +89,11 @@ class _RichProgress:
 class _NotesOnly(Silence):
     """Not a terminal: no bars, but lasting lines still reach standard error."""
 
+    def __init__(self, name: str = "") -> None:
+        self._name = f"{name}: " if name else ""
+
     def note(self, message: str) -> None:
-        click.echo(message, err=True)
+        click.echo(self._name + message, err=True)
 
 
 @contextmanager
@@ -92,3 +104,13 @@ def progress_display() -> Iterator[Progress]:
             yield bars
     else:
         yield _NotesOnly()
+
+
+@contextmanager
+def progress_displays(names: Sequence[str]) -> Iterator[Mapping[str, Progress]]:
+    """The progress of several pieces of work that go on at once, by name, in one display."""
+    if sys.stderr.isatty():
+        with _RichProgress() as bars:
+            yield {name: _RichProgress(bars, name=name) for name in names}
+    else:
+        yield {name: _NotesOnly(name) for name in names}

@@ -1,16 +1,19 @@
 """`cephfit sweep`: plan, run, status, list."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cephfit.cli.cluster_options import ClusterOptions, cluster_options
 from cephfit.cli.goal_choice import goal_of, goal_options
-from cephfit.cli.output import json_option, print_json, print_table, progress_display
+from cephfit.cli.output import json_option, print_json, print_table, progress_display, progress_displays
 from cephfit.cli.sweep_effects import command as effects
+
+if TYPE_CHECKING:
+    from cephfit.cli.sweep_run import Request
 
 _STORE = click.option(
     "--store", default="results.sqlite", show_default=True, help="SQLite file or SQLAlchemy URL of the results."
@@ -134,9 +137,11 @@ def _show_plan(
 @click.argument("file")
 @click.option(
     "--target",
-    "target_text",
+    "target_texts",
     required=True,
-    help="Where to measure: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/PATH`.",
+    multiple=True,
+    help="Where to measure: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/PATH`. Given more than once, "
+    "the targets are measured side by side, each in a run of its own.",
 )
 @_STORE
 @click.option("--apply", is_flag=True, help="Do it, on a cluster that cephfit did not make. Otherwise a dry run.")
@@ -155,7 +160,7 @@ def _show_plan(
 @json_option
 def run(
     file: str,
-    target_text: str,
+    target_texts: tuple[str, ...],
     store: str,
     cluster: ClusterOptions,
     apply: bool,
@@ -171,65 +176,87 @@ def run(
     On a cluster that cephfit did not make (`--target ceph`), nothing is changed without `--apply`: it only shows
     the plan, every setting as it is now and as it would be, what restarts, and which pools are made.
     """
-    from cephfit.cli.sweep_text import print_status, status_document
-    from cephfit.cli.target_choice import is_foreign, open_target
+    from cephfit.cli.sweep_run import Request, measure
+    from cephfit.cli.sweep_text import print_status
+    from cephfit.cli.target_choice import is_foreign
 
-    if is_foreign(target_text) and not apply:
+    _refuse_twins(target_texts, cluster)
+    foreign = [text for text in target_texts if is_foreign(text)]
+    if foreign and not apply:
         words = "Nothing was changed. The same command with --apply does it."
-        _show_plan(file, target_text, None, cluster, profile_file, model, as_json=as_json, last_words=words)
+        for text in foreign:
+            _show_plan(file, text, None, cluster, profile_file, model, as_json=as_json, last_words=words)
         return
-    from cephfit.results.store import Store
-    from cephfit.sweep.beforehand import require_healthy
-    from cephfit.sweep.file import find_sweep, read_sweep
-    from cephfit.sweep.plan import ASSUMED_TIMES
-    from cephfit.sweep.runner import engine_of, run_sweep
-    from cephfit.sweep.step_times import times_of
-
-    sweep = read_sweep(find_sweep(file))
-    ioengine = sweep.measurement.ioengine
+    request = Request(file, store, cluster, apply, new, keep, health_limit, profile_file, model)
     with ExitStack() as stack:
-        stack.push(_say_how_to_go_on(target_text))
-        progress = stack.enter_context(progress_display())
-        # Before the store: a target that is not there leaves no empty store behind.
-        target = open_target(
-            target_text, for_change=True, progress=progress, ioengine=ioengine, cluster=cluster, leave=apply
-        )
-        stack.callback(target.close)
-        if is_foreign(target_text):
-            require_healthy(target)
-        engine = engine_of(target, sweep.measurement)
-        with Store.open(store, create=True) as results:
-            resume = None if new else results.unfinished_run(sweep_digest=sweep.digest, target=target.name)
-            if resume is not None:
-                progress.note(f"going on with run {resume.run_id}")
-            finished = run_sweep(
-                sweep,
-                target,
-                results,
-                progress,
-                resume=resume,
-                engine=engine,
-                times=times_of(results, target.name) or ASSUMED_TIMES,
-                health_limit_seconds=health_limit,
-                goal=goal_of(profile_file, model, resume=resume),
-            )
-            if not keep:
-                target.reset()
-            document = status_document(results, finished)
+        stack.push(_say_how_to_go_on(target_texts))
+        if len(target_texts) > 1:
+            _run_side_by_side(request, target_texts, as_json=as_json)
+            return
+        document = measure(request, target_texts[0], stack.enter_context(progress_display()))
     if as_json:
         print_json(document)
     else:
         print_status(document)
 
 
-def _say_how_to_go_on(target_text: str) -> Callable[[type[BaseException] | None, object, object], bool]:
+def _refuse_twins(target_texts: Sequence[str], cluster: ClusterOptions) -> None:
+    from cephfit.cli.target_choice import is_foreign
+    from cephfit.errors import InputError
+
+    if len(set(target_texts)) < len(target_texts):
+        raise InputError("a target is given twice", where="--target", remedy="each is measured once")
+    if cluster.conf is not None and sum(is_foreign(text) for text in target_texts) > 1:
+        raise InputError(
+            "--conf says where one cluster is, and several are given",
+            where="--target",
+            remedy="name them as ceph:NAME, each with its /etc/ceph/NAME.conf",
+        )
+
+
+def _run_side_by_side(request: "Request", target_texts: Sequence[str], *, as_json: bool) -> None:
+    """Measure on all targets at once, show how far each is, and print all that came to its end.
+
+    Raises:
+        CephfitError: what ended the first of those that failed.
+    """
+    from cephfit.cli.side_by_side import measure_side_by_side
+    from cephfit.cli.sweep_text import print_status
+    from cephfit.results.store import Store
+    from cephfit.sweep.file import find_sweep, read_sweep
+
+    read_sweep(find_sweep(request.file))  # what is wrong with it is said once
+    Store.open(request.store, create=True).close()  # likewise, and made once
+    with progress_displays(target_texts) as shown:
+        parts = measure_side_by_side(request, target_texts, shown)
+    documents = [part.document for part in parts if part.document is not None]
+    errors = [(part.target, part.error) for part in parts if part.error is not None]
+    if as_json:
+        print_json({"runs": documents, "errors": [{"target": name, "what": str(e)} for name, e in errors]})
+    else:
+        for document in documents:
+            print_status(document)
+            click.echo()
+        if len(documents) > 1 and not errors:
+            click.echo(f"side by side: `cephfit compare --store {request.store}`")
+    if any(part.interrupted for part in parts):
+        raise KeyboardInterrupt
+    for name, error in errors[1:]:
+        click.echo(f"{name}: {error}", err=True)
+    if errors:
+        raise errors[0][1]
+
+
+def _say_how_to_go_on(
+    target_texts: Sequence[str],
+) -> Callable[[type[BaseException] | None, object, object], bool]:
     """What a person wants to know after Ctrl-C; to be pushed on an exit stack."""
 
     def say(kind: type[BaseException] | None, _error: object, _traceback: object) -> bool:
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             click.echo(
                 "\nthe same command goes on from here; the target stays as it is now until then, or until "
-                f"`cephfit restore --target {target_text}`",
+                f"{' and '.join(f'`cephfit restore --target {text}`' for text in target_texts)}",
                 err=True,
             )
         return False

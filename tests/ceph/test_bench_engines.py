@@ -65,6 +65,7 @@ def test_rados_bench_measures_three_patterns_and_the_osds_counted_the_same(
     assert left == [], "its objects are gone"
 
 
+@pytest.mark.slow
 def test_rbd_bench_measures_every_pattern(lab_cluster: Lab, tmp_path: Path) -> None:
     samples, facts, _ = measured(lab_cluster, "rbd-bench", tmp_path)
     assert facts["name"] == "rbd-bench"

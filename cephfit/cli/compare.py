@@ -1,0 +1,141 @@
+"""`cephfit compare`: the same sweep on several targets, cell by cell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cephfit.cli.output import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cephfit.results.scaling import Level
+    from cephfit.results.side_by_side import Row
+    from cephfit.results.store import Store
+    from cephfit.run import Run
+
+
+@click.command("compare", short_help="Hold runs of one sweep on several targets against each other.")
+@click.option("--store", default="results.sqlite", show_default=True, help="Store of results: a file or a URL.")
+@click.option(
+    "--run",
+    "run_ids",
+    multiple=True,
+    help="Which runs; the first is what the others are held against.  [default: the newest of each target]",
+)
+@click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
+@json_option
+def command(store: str, run_ids: tuple[str, ...], load: str, as_json: bool) -> None:
+    """Print every configuration in every cell on each target, and its rate against the first target's.
+
+    Rates are those of all clients together. Intervals are of 95 %, each by itself: of a hundred cells that do not
+    differ about five seem to.
+    """
+    from cephfit.results.baselines import baselines_of
+    from cephfit.results.side_by_side import rows_of
+    from cephfit.results.store import Store
+
+    with Store.open(store) as opened:
+        runs = _runs(opened, run_ids)
+        baselines = [
+            baselines_of(opened.samples(run.run_id), source=f"{opened.name}, run {run.run_id}", load=load)
+            for run in runs
+        ]
+    rows = rows_of(baselines)
+    notes = _notes(runs)
+    if as_json:
+        print_json(_document(runs, rows, notes, load))
+        return
+    for number, run in enumerate(runs):
+        click.echo(f"{'first' if number == 0 else number + 1}: {run.target}, run {run.run_id}")
+    click.echo()
+    headers = ["configuration", "cell", f"{runs[0].target}, IOPS"]
+    for run in runs[1:]:
+        headers += [f"{run.target}, IOPS", "x the first", ""]
+    right = [i for i, header in enumerate(headers) if i > 1 and header]
+    print_table(headers, [_line(row) for row in rows], right=right)
+    for note in notes:
+        click.echo(f"Note: {note}")
+
+
+def _runs(store: Store, run_ids: Sequence[str]) -> list[Run]:
+    """The runs that were named, or the newest of each target of the newest sweep, the oldest of them first."""
+    from cephfit.errors import InputError
+
+    if run_ids:
+        runs = [store.run(run_id) for run_id in dict.fromkeys(run_ids)]
+    else:
+        newest = store.run()
+        by_target: dict[str, Run] = {}
+        for run in store.runs():
+            if run.sweep_digest == newest.sweep_digest:
+                by_target.setdefault(run.target, run)
+        runs = sorted(by_target.values(), key=lambda run: run.created_ns)
+    if len(runs) < 2:
+        raise InputError(
+            f"there is one run to compare: {runs[0].run_id} on {runs[0].target}",
+            where=store.name,
+            remedy="measure the sweep on another target too, or name runs with --run",
+        )
+    return runs
+
+
+def _notes(runs: Sequence[Run]) -> list[str]:
+    """What a person must know before believing a difference."""
+    notes = [f"run {run.run_id} on {run.target} is not finished" for run in runs if not run.finished]
+    if len({run.sweep_digest for run in runs}) > 1:
+        notes.append("the runs are of different sweeps: cells may have been measured in different ways")
+    simulated = [run.target for run in runs if run.facts.get("simulated")]
+    if simulated:
+        notes.append(f"simulated, no disk made these figures: {', '.join(simulated)}")
+    return notes
+
+
+def _line(row: Row) -> list[str]:
+    cells = [row.configuration, str(row.cell), _level(row.there[0].rate, row.there[0].missing)]
+    for there in row.there[1:]:
+        verdict = {None: "", True: "differs", False: "not distinguishable"}[there.differs]
+        cells += [_level(there.rate, there.missing), _level(there.ratio, "-"), verdict]
+    return cells
+
+
+def _level(level: Level | None, missing: str) -> str:
+    if level is None:
+        return missing if len(missing) < 40 else f"{missing[:37]}..."
+    if level.interval is None:
+        return f"{level.mean:.4g} (spread not known)"
+    return f"{level.mean:.4g} ({level.interval.low:.4g} to {level.interval.high:.4g})"
+
+
+def _document(runs: Sequence[Run], rows: Sequence[Row], notes: Sequence[str], load: str) -> dict[str, Any]:
+    def level(found: Level | None) -> dict[str, float | None] | None:
+        if found is None:
+            return None
+        ends = (found.interval.low, found.interval.high) if found.interval else (None, None)
+        return {"mean": found.mean, "low": ends[0], "high": ends[1]}
+
+    return {
+        "runs": [{"run": run.run_id, "target": run.target} for run in runs],
+        "load": load,
+        "confidence": 0.95,
+        "rows": [
+            {
+                "configuration": row.configuration,
+                "cell": str(row.cell),
+                "there": [
+                    {
+                        "iops": level(there.rate),
+                        "repeats": there.n_repeats,
+                        "ratio": level(there.ratio),
+                        "differs": there.differs,
+                        "missing": there.missing,
+                    }
+                    for there in row.there
+                ],
+            }
+            for row in rows
+        ],
+        "notes": list(notes),
+    }

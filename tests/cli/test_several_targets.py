@@ -1,0 +1,205 @@
+"""One sweep on several targets side by side: runs of their own, failures of their own, and the comparison."""
+
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cephfit.baseline import Baseline, Baselines
+from cephfit.cells import Cell
+from cephfit.cli.compare import command as compare
+from cephfit.errors import InputError
+from cephfit.results.side_by_side import ratio_of_two, rows_of
+from cephfit.results.statistics import Spread
+from cephfit.results.store import Store
+from cephfit.sample import State
+
+SWEEP = """\
+schema_version: 1
+name: two
+configurations:
+  ssd: {pool: {crush_rule: ssd}}
+measurement:
+  sizes: [4K]
+  patterns: [randread, write]
+  clients: 2
+  volume_size: 4M
+  repeats: 3
+  run_seconds: 1
+  seed: 7
+  loads: {deep: {iodepth: 16}}
+"""
+CALM, NOISY = "sim", "sim:noise=0.08,seed=9"
+
+
+def cephfit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "two.yaml").write_text(SWEEP)
+    return subprocess.run(
+        [sys.executable, "-m", "cephfit.cli.main", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def run_on(folder: Path, *targets: str) -> subprocess.CompletedProcess[str]:
+    named = [word for target in targets for word in ("--target", target)]
+    return cephfit(folder, "sweep", "run", "two.yaml", *named, "--store", "s.sqlite", "--json")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("several")
+    done = run_on(folder, CALM, NOISY)
+    assert done.returncode == 0, done.stderr
+    assert [run["target"] for run in json.loads(done.stdout)["runs"]] == [CALM, NOISY]
+    yield folder
+
+
+def test_each_target_has_a_run_of_its_own_that_is_the_same_as_alone(measured: Path, tmp_path: Path) -> None:
+    with Store.open(measured / "s.sqlite") as store:
+        runs = {run.target: run for run in store.runs()}
+        assert set(runs) == {CALM, NOISY}
+        assert all(run.finished for run in runs.values())
+        beside = {s.key: s.metrics for s in store.samples(runs[NOISY].run_id)}
+        assert all(s.state is State.OK for s in store.samples(runs[CALM].run_id))
+    assert run_on(tmp_path, NOISY).returncode == 0
+    with Store.open(tmp_path / "s.sqlite") as store:
+        alone = {s.key: s.metrics for s in store.samples(store.run().run_id)}
+    assert beside == alone
+
+
+def test_a_target_that_fails_does_not_disturb_the_other(tmp_path: Path) -> None:
+    done = run_on(tmp_path, "lab:no-such-lab", CALM)
+    assert done.returncode == 2
+    assert "no-such-lab" in done.stderr
+    document = json.loads(done.stdout)
+    assert [run["target"] for run in document["runs"]] == [CALM]
+    assert [error["target"] for error in document["errors"]] == ["lab:no-such-lab"]
+    with Store.open(tmp_path / "s.sqlite") as store:
+        assert store.run().finished
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_what_was_measured_is_kept_and_the_same_command_goes_on(tmp_path: Path, how: signal.Signals) -> None:
+    (tmp_path / "two.yaml").write_text(SWEEP)
+    slow = ["sim:pace=0.15", "sim:pace=0.15,seed=4"]
+    command = [sys.executable, "-m", "cephfit.cli.main", "sweep", "run", "two.yaml", "--store", "s.sqlite"]
+    command += [word for target in slow for word in ("--target", target)]
+    first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+
+    def kept() -> dict[str, int]:
+        if not (tmp_path / "s.sqlite").exists():
+            return {}
+        with Store.open(tmp_path / "s.sqlite", create=True) as store:
+            return {run.target: len(store.samples(run.run_id)) for run in store.runs()}
+
+    while not (len(kept()) == 2 and all(kept().values())):
+        assert time.monotonic() < deadline and first.poll() is None
+        time.sleep(0.05)
+    children = Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()
+    os.kill(first.pid, how)
+    _, errors = first.communicate(timeout=60)
+    if how is signal.SIGINT:
+        assert first.returncode == 130
+        assert "the same command goes on from here" in errors
+    while any(is_alive(pid) for pid in children):
+        assert time.monotonic() < deadline, "the processes of the targets go with the first one"
+        time.sleep(0.05)
+    before = kept()
+    assert all(0 < n < 3 * 2 * 2 * 2 * 2 for n in before.values()), "it was killed in the middle"
+    done = run_on(tmp_path, *slow)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("going on with run") == 2
+    with Store.open(tmp_path / "s.sqlite") as store:
+        assert len(store.runs()) == 2
+        for run in store.runs():
+            keys = [s.key for s in store.samples(run.run_id)]
+            assert len(keys) == len(set(keys)) == 3 * 2 * 2 * 2 * 2, (
+                "rounds, configurations, loads, cells, clients"
+            )
+
+
+def is_alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_target_twice_is_refused(tmp_path: Path) -> None:
+    done = run_on(tmp_path, CALM, CALM)
+    assert done.returncode == 2
+    assert "given twice" in done.stderr
+    assert not (tmp_path / "s.sqlite").exists()
+
+
+def compared(folder: Path, *arguments: str) -> str:
+    """What `cephfit compare` prints, without a process of its own."""
+    result = CliRunner().invoke(compare, ["--store", str(folder / "s.sqlite"), *arguments], catch_exceptions=False)
+    return result.stdout
+
+
+def test_compare_holds_every_cell_against_the_first_target(measured: Path) -> None:
+    document = json.loads(compared(measured, "--json"))
+    assert {run["target"] for run in document["runs"]} == {CALM, NOISY}
+    assert len(document["rows"]) == 2 * 2
+    for row in document["rows"]:
+        first, second = row["there"]
+        assert first["ratio"] is None
+        assert second["ratio"]["mean"] == pytest.approx(second["iops"]["mean"] / first["iops"]["mean"])
+        assert second["ratio"]["low"] < second["ratio"]["mean"] < second["ratio"]["high"]
+    text = compared(measured, "--load", "deep")
+    assert "4K-randread" in text
+    assert "no disk made these figures" in text
+    with pytest.raises(InputError, match="shallow"):
+        compared(measured, "--load", "shallow")
+    with pytest.raises(InputError, match="one run to compare"):
+        compared(measured, "--run", document["runs"][0]["run"])
+
+
+def baselines(rates: dict[str, tuple[float, ...]]) -> Baselines:
+    cell = Cell.parse("4K-read")
+    return Baselines({(name, cell): Baseline(name, cell, iops) for name, iops in rates.items()}, "test")
+
+
+def test_a_configuration_that_one_target_lacks_says_so() -> None:
+    first = baselines({"A": (100.0, 102.0), "B": (50.0, 51.0)})
+    second = baselines({"A": (200.0, 204.0), "C": (10.0, 11.0)})
+    rows = {row.configuration: row for row in rows_of([first, second])}
+    assert rows["A"].there[1].differs is True
+    assert rows["A"].there[1].ratio is not None and rows["A"].there[1].ratio.mean == pytest.approx(2.0)
+    assert rows["B"].there[1].missing == "not measured there"
+    assert rows["C"].there[0].missing == "not measured there"
+    assert rows["C"].there[1].ratio is None
+
+
+def test_the_interval_of_two_that_scatter_differently_holds_its_level() -> None:
+    """4000 simulated comparisons, one target five times as noisy: 95 % of the intervals hold the true ratio."""
+    rng = random.Random(3)
+    held = 0
+    n = 4000
+    for _ in range(n):
+        own = [200 * math.exp(rng.gauss(0, 0.10)) for _ in range(4)]
+        other = [100 * math.exp(rng.gauss(0, 0.02)) for _ in range(4)]
+        spreads = []
+        for values in (own, other):
+            logs = [math.log(v) for v in values]
+            centre = sum(logs) / 4
+            spreads.append(Spread(math.sqrt(sum((x - centre) ** 2 for x in logs) / 3), 3))
+        found = ratio_of_two(own, other, *spreads)
+        assert found is not None
+        held += 2.0 in found
+    assert held / n == pytest.approx(0.95, abs=0.02)
