@@ -213,7 +213,7 @@ class CephSettings:
         try:
             return self._admin.tell(daemon.name, "config get", var=key)[key]
         except RefusedError as error:
-            if daemon.kind == "osd" or error.code not in (errno.EACCES, errno.EPERM):
+            if daemon.kind == "osd" or error.code not in (errno.EACCES, errno.EPERM, errno.EOPNOTSUPP):
                 raise
             self._may_tell = False
             return self._value_of(daemon, key)

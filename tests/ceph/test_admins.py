@@ -5,9 +5,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from rest_server import rest_api
 
 from cephfit.errors import ClusterError
 from cephfit.lab.cluster import Lab
@@ -15,20 +17,37 @@ from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.admin.binary_admin import BinaryAdmin
 from cephfit.sweep.admin.rados_admin import RadosAdmin
+from cephfit.sweep.admin.rest_admin import RestAdmin
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root]
 
 Opener = Callable[..., CephAdmin]
 
 
+@pytest.fixture(params=["librados", "ceph program", "REST"])
+def opener(request: pytest.FixtureRequest) -> Iterator[Opener]:
+    if request.param != "REST":
+        yield {"librados": RadosAdmin, "ceph program": BinaryAdmin}[request.param]
+        return
+    with ExitStack() as servers:
+
+        def open_rest(conf: Path, *, timeout_seconds: float) -> CephAdmin:
+            # As its people run it: the server is up before anybody asks, and has more patience than they.
+            url = servers.enter_context(rest_api(conf, timeout_seconds=timeout_seconds + 2))
+            return RestAdmin(url, timeout_seconds=timeout_seconds)
+
+        yield open_rest
+
+
 @pytest.fixture(params=[RadosAdmin, BinaryAdmin], ids=["librados", "ceph program"])
-def opener(request: pytest.FixtureRequest) -> Opener:
+def opener_by_file(request: pytest.FixtureRequest) -> Opener:
+    """The ways that begin with a ceph.conf."""
     return request.param  # type: ignore[no-any-return]
 
 
 @pytest.fixture
 def admin(opener: Opener, lab_cluster: Lab) -> Iterator[CephAdmin]:
-    admin = opener(lab_cluster.conf, timeout_seconds=5)
+    admin = opener(lab_cluster.conf, timeout_seconds=20)
     yield admin
     admin.close()
 
@@ -58,6 +77,10 @@ def test_a_command_that_the_manager_serves(admin: CephAdmin) -> None:
 @pytest.mark.parametrize("kind", ["osd", "mon", "mgr"])
 def test_daemons_are_told(admin: CephAdmin, lab_cluster: Lab, kind: str) -> None:
     name = next(d.name for d in lab_cluster.status().daemons if d.name.startswith(kind))
+    if isinstance(admin, RestAdmin) and kind != "osd":
+        with pytest.raises(RefusedError, match="speaks to monitors as one and to OSDs"):
+            admin.tell(name, "config get", var="osd_max_scrubs")
+        return
     assert admin.tell(name, "config get", var="osd_max_scrubs") == {"osd_max_scrubs": "1"}
 
 
@@ -99,13 +122,13 @@ def test_several_threads_may_ask_at_once(admin: CephAdmin) -> None:
 
 
 def test_no_monitor_is_a_clear_error_within_a_bounded_time(
-    opener: Opener, lab_cluster: Lab, tmp_path: Path
+    opener_by_file: Opener, lab_cluster: Lab, tmp_path: Path
 ) -> None:
     conf = tmp_path / "ceph.conf"
     conf.write_text(f"[global]\nmon_host = [v2:127.0.0.1:9/0]\nkeyring = {lab_cluster.keyring}\n")
     started = time.monotonic()
     with pytest.raises(ClusterError, match=r"no connection|not answered in time"):
-        opener(conf, timeout_seconds=2).command("status")
+        opener_by_file(conf, timeout_seconds=2).command("status")
     assert time.monotonic() - started < 8
 
 
@@ -124,9 +147,9 @@ def test_a_monitor_that_hangs_is_given_up_in_time(opener: Opener, lab_cluster: L
         admin.close()
 
 
-def test_a_missing_configuration_file_is_named(opener: Opener, tmp_path: Path) -> None:
+def test_a_missing_configuration_file_is_named(opener_by_file: Opener, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="no such Ceph configuration file") as error:
-        opener(tmp_path / "missing.conf")
+        opener_by_file(tmp_path / "missing.conf")
     assert error.value.where.endswith("missing.conf")
 
 
@@ -135,3 +158,32 @@ def test_no_secret_among_the_arguments(lab_cluster: Lab) -> None:
         line.split("=", 1)[1].strip() for line in lab_cluster.keyring.read_text().splitlines() if "key =" in line
     )
     assert secret not in " ".join(BinaryAdmin(lab_cluster.conf)._start)
+
+
+def test_lists_and_numbers_are_arguments_too(admin: CephAdmin) -> None:
+    admin.command("osd add-noout", ids=["0", "1"])
+    try:
+        states = {o["osd"]: o["state"] for o in admin.command("osd dump")["osds"]}
+        assert ["noout" in states[osd] for osd in (0, 1, 2)] == [True, True, False]
+    finally:
+        admin.command("osd rm-noout", ids=["0", "1"])
+    assert admin.command("pg ls-by-osd", osd=0)["pg_stats"]
+
+
+def test_nobody_at_the_rest_address_is_a_clear_error() -> None:
+    with pytest.raises(ClusterError, match="no connection to ceph-rest-api") as error:
+        RestAdmin("http://127.0.0.1:9/api/v0.1", timeout_seconds=2).command("status")
+    assert error.value.where == "http://127.0.0.1:9/api/v0.1/"
+
+
+def test_confirmations_as_clusters_before_nautilus_want_them(lab_cluster: Lab) -> None:
+    with rest_api(lab_cluster.conf, flags_as_choices=True) as url:
+        admin = RestAdmin(url)
+        admin.command("osd pool create", pool="old", pg_num=1, pgp_num=1, pool_type="replicated", rule="hdd")
+        try:
+            admin.command("osd pool set", pool="old", var="size", val="1", yes_i_really_mean_it=True)
+            assert admin.command("osd pool get", pool="old", var="size")["size"] == 1
+        finally:
+            admin.command("osd pool rm", pool="old", pool2="old", yes_i_really_really_mean_it=True)
+        assert "old" not in admin.command("osd pool ls")
+        admin.close()
