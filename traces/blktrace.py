@@ -178,7 +178,8 @@ class _Reading:
         self._view[place - len(rest) : place] = rest
         self.files.at[file], self.files.end[file] = place - len(rest), place + fresh
         self._offsets[file] += fresh
-        self._turns[file] ^= 1
+        if self._pool:
+            self._turns[file] ^= 1
         if fresh:
             self._fresh[file] = self._begin(file)
             return

@@ -223,7 +223,8 @@ def follow_records(
                 break
             action = long(block, at + action_at, big) if action_is_long else word(block, at + action_at, big)
             category, what = action >> _CATEGORY_SHIFT, action & 0xFFFF & ~_CGROUP_TAG
-            if (what == wanted or what == _COMPLETE) and not category & _NOTIFY:
+            is_completion = what == _COMPLETE
+            if (what == wanted or is_completion) and not category & _NOTIFY:
                 lbn, length = long(block, at + 16, big), word(block, at + 24, big)
                 if category & (_PASSTHROUGH | _DISCARD) or length == 0 or lbn < 0 or lbn >= SECTORS_MAX:
                     if what == wanted:

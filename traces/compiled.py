@@ -6,7 +6,7 @@ disk.
 """
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 
@@ -29,10 +29,11 @@ def compiled_in_place(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def _compiled(function: Callable[_P, _R], **options: bool) -> Callable[_P, _R]:
+    njit: Any = numba.njit  # its types do not know the option that Numba's own library is compiled with
     try:
-        return cast(Callable[_P, _R], numba.njit(cache=True, nogil=True, **options)(function))
+        return cast(Callable[_P, _R], njit(cache=True, nogil=True, **options)(function))
     except RuntimeError:  # no place to keep it that this user may write to: it is compiled in every process
-        return cast(Callable[_P, _R], numba.njit(nogil=True, **options)(function))
+        return cast(Callable[_P, _R], njit(nogil=True, **options)(function))
 
 
 def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:

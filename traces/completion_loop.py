@@ -137,7 +137,7 @@ def enter(
     before = rows[np.uintp(at)]
     before_of[np.uintp(row)] = before
     keys[np.uintp(at)], rows[np.uintp(at)] = end ^ (disk << _DISK_SHIFT), row
-    return before == NONE
+    return before == NONE  # type: ignore[no-any-return]
 
 
 @inlined
@@ -267,9 +267,9 @@ def follow_events(
                 rest = end if row == NONE else lbn_of[row]
                 complete_within(lbn[e], rest, where, time_ns[e], numbers, rows, table, ended_on)
             continue
-        row = np.uintp(n)
-        time_of[row], op_of[row], lbn_of[row], nbytes_of[row] = time_ns[e], op[e], lbn[e], nbytes[e]
-        disk_of[row], latency_of[row], ended_of[row] = where, PENDING, ended_on[where]
+        new = np.uintp(n)
+        time_of[new], op_of[new], lbn_of[new], nbytes_of[new] = time_ns[e], op[e], lbn[e], nbytes[e]
+        disk_of[new], latency_of[new], ended_of[new] = where, PENDING, ended_on[where]
         numbers[N_KEYS] += enter(n, at, end, where, keys, waiting, before_of)
         numbers[N_ROWS] = n + 1
     return len(time_ns)
@@ -312,8 +312,8 @@ def release(
 
 @compiled_in_place
 def wait_again(n: int, rows: Rows, table: Table) -> int:
-    """Put those of the first ``n`` rows that wait into an empty table, of at least twice as many places; returns how
-    many keys it has."""
+    """Put those of the first ``n`` rows that wait into an empty table of at least twice as many places; returns
+    how many keys it has."""
     lbn_of, nbytes_of, disk_of, latency_of, before_of = (
         rows.lbn,
         rows.nbytes,

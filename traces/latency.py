@@ -1,6 +1,7 @@
 """Which completion belongs to which access, and how many accesses were in flight."""
 
 from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from cephfit.traces.completion_loop import (
 _MOVES_PER_ACCESS = 64
 """Accesses end nearly in the order in which they began: moving the few to their places is the fastest sort."""
 
+_Columns: TypeAlias = tuple[NDArray[Any], ...]
+
 _FEWEST_READY = 1 << 14
 """Accesses are given out when they are so many at least: what is done for each batch is little for each access."""
 
@@ -32,8 +35,8 @@ class Ready:
 
     Attributes:
         accesses: in order of issue.
-        outstanding: int32, accesses of the disk in flight at the issue of each one: issued before, completed later,
-            and of known latency; UNKNOWN_LATENCY where that cannot be told.
+        outstanding: int32, accesses of the disk in flight at the issue of each one: issued before, completed
+            later, and of known latency; UNKNOWN_LATENCY where that cannot be told.
     """
 
     accesses: Accesses
@@ -74,10 +77,7 @@ class CompletionMatcher:
         self._room = n_rows
         n = int(self.numbers[N_ROWS])
         if n + n_rows > len(self.rows.time_ns):
-            longer = _rows(n + max(n_rows, n))
-            for column, old in zip(longer, self.rows, strict=True):
-                column[:n] = old[:n]
-            self.rows = longer
+            self.rows = _moved(self.rows, 0, n, capacity=n + max(n_rows, n))
         if n_disks > len(self.ended_on):
             self.ended_on = _longer(self.ended_on, n_disks)
             self._known_on = _longer(self._known_on, n_disks)
@@ -125,9 +125,7 @@ class CompletionMatcher:
         rows, depth = self.rows, np.empty(n, np.int32)
         completion_loop.release(n, rows, self.numbers, self._known_on, depth)
         n_held = int(self.numbers[N_ROWS]) - n
-        self.rows = _rows(n_held + self._room)
-        for column, old in zip(self.rows, rows, strict=True):
-            column[:n_held] = old[n : n + n_held]
+        self.rows = _moved(rows, n, n_held, capacity=n_held + self._room)
         self.table = _table(n_held)
         n_keys = completion_loop.wait_again(n_held, self.rows, self.table)
         self.numbers[[N_ROWS, N_KEYS, FIRST_WAITING]] = n_held, n_keys, 0
@@ -145,6 +143,14 @@ def _rows(n: int) -> Rows:
     return Rows(
         column(), np.empty(n, np.uint8), column(), column(), np.empty(n, np.int32), column(), column(), column()
     )
+
+
+def _moved(rows: Rows, begin: int, n: int, *, capacity: int) -> Rows:
+    """Rows ``begin`` to ``begin + n`` as the first ones of others."""
+    moved = _rows(capacity)
+    for column, old in zip(cast(_Columns, moved), cast(_Columns, rows), strict=True):
+        column[:n] = old[begin : begin + n]
+    return moved
 
 
 def _table(n_held: int) -> Table:
@@ -174,11 +180,15 @@ class InFlight:
             carried = self._ends.get(int(disk), np.empty(0, np.int64))
             ends = np.empty(len(carried) + len(begun), np.int64)
             ends[: len(carried)] = carried
-            ends = ends[: latency_loop.known_ends(begun, latency, len(carried), ends)]
-            if not latency_loop.sort_nearly_sorted(ends, _MOVES_PER_ACCESS * len(ends)):
-                ends.sort()
             counted = np.empty(len(begun), np.int32)
-            latency_loop.count_in_flight(begun, latency, len(carried), ends, counted)
+            moves = _MOVES_PER_ACCESS * len(ends)
+            n = latency_loop.count_while_sorting(begun, latency, len(carried), ends, moves, counted)
+            if n < 0:
+                ends[: len(carried)] = carried
+                n = latency_loop.known_ends(begun, latency, len(carried), ends)
+                ends[:n].sort()
+                latency_loop.count_in_flight(begun, latency, len(carried), ends[:n], counted)
+            ends = ends[:n]
             depth[mine] = counted
             self._ends[int(disk)] = ends[np.searchsorted(ends, begun[-1], side="right") :].copy()
         return depth

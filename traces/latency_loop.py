@@ -3,26 +3,52 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.compiled import compiled
+from cephfit.traces.compiled import compiled_in_place
 
 
-@compiled
-def sort_nearly_sorted(values: NDArray[np.int64], max_moves: int) -> bool:
-    """Sort in place what is nearly in order; False, and some order, where that would take too many moves."""
-    n_moves = 0
-    for i in range(1, len(values)):
-        value, at = values[i], i
-        while at > 0 and values[at - 1] > value:
-            values[at] = values[at - 1]
-            at -= 1
-        values[at] = value
-        n_moves += i - at
-        if n_moves > max_moves:
-            return False
-    return True
+@compiled_in_place
+def count_while_sorting(
+    begun_ns: NDArray[np.int64],
+    latency_ns: NDArray[np.int64],
+    n: int,
+    ends_ns: NDArray[np.int64],
+    max_moves: int,
+    depth: NDArray[np.int32],
+) -> int:
+    """As ``known_ends`` and ``count_in_flight`` in one pass. Accesses end nearly in the order in which they begin:
+    each end is moved to its place among those before it.
+
+    Args:
+        begun_ns, latency_ns, depth: as in ``count_in_flight``.
+        n: ends that are there, ascending.
+        ends_ns: with room for those of all accesses, which are added.
+        max_moves: to make altogether.
+
+    Returns:
+        ends there are then; -1 where that would have taken more moves.
+    """
+    n_moves = ended = 0
+    for i in range(len(begun_ns)):
+        begun = begun_ns[i]
+        while ended < n and ends_ns[ended] <= begun:
+            ended += 1
+        while ended > 0 and ends_ns[ended - 1] > begun:
+            ended -= 1
+        depth[i] = n - ended
+        if latency_ns[i] >= 0:
+            end, at = begun + latency_ns[i], n
+            while at > 0 and ends_ns[at - 1] > end:
+                ends_ns[at] = ends_ns[at - 1]
+                at -= 1
+            ends_ns[at] = end
+            n_moves += n - at
+            n += 1
+            if n_moves > max_moves:
+                return -1
+    return n
 
 
-@compiled
+@compiled_in_place
 def known_ends(
     begun_ns: NDArray[np.int64], latency_ns: NDArray[np.int64], n: int, ends_ns: NDArray[np.int64]
 ) -> int:
@@ -34,7 +60,7 @@ def known_ends(
     return n
 
 
-@compiled
+@compiled_in_place
 def count_in_flight(
     begun_ns: NDArray[np.int64],
     latency_ns: NDArray[np.int64],

@@ -31,7 +31,8 @@ def count_on(
     latency_ns: NDArray[np.int64] | None,
     outstanding: NDArray[np.int32] | None,
 ) -> None:
-    """Count the accesses of one disk that come right after those that ``joint`` holds, columns as in AccessBatch."""
+    """Count the accesses of one disk that come right after those that ``joint`` holds; columns as in
+    AccessBatch."""
     tally_loop.count_accesses(
         np.ascontiguousarray(time_ns),
         np.ascontiguousarray(op),

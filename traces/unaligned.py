@@ -1,8 +1,8 @@
 """Numbers read from any byte of a block in one step, inside compiled loops.
 
 NumPy's views need aligned numbers, and payloads of any length stand between the records of some formats; putting a
-number together from its bytes costs three times as long. Whether the bytes stand in the other order is told by ``big_endian``: None is
-little-endian and known when the loop is compiled, so that nothing is asked for each number.
+number together from its bytes costs three times as long. Where ``big_endian`` is None the bytes are little-endian,
+and that is known when the loop is compiled, so that nothing is asked for each number.
 """
 
 from typing import Any

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.compiled import compiled
+from cephfit.traces.compiled import compiled_in_place
 from cephfit.traces.unaligned import half, long, word
 
 UNKNOWN = -1
@@ -34,7 +34,7 @@ class Record(NamedTuple):
     time_us_max: int
 
 
-@compiled
+@compiled_in_place
 def scan(
     block: NDArray[np.uint8],
     record: Record,

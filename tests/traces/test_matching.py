@@ -11,7 +11,6 @@ from cephfit.traces import latency
 from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
 from cephfit.traces.completion_loop import MAX_HELD
 from cephfit.traces.latency import CompletionMatcher, InFlight
-from cephfit.traces.latency_loop import sort_nearly_sorted
 
 
 @st.composite
@@ -182,10 +181,11 @@ def test_in_flight_agrees_with_looking_at_every_pair(gaps: list[tuple[int, int]]
     assert depth.tolist() == expected
 
 
-@given(st.lists(st.integers(-1000, 1000)))
-def test_nearly_sorted_or_told_that_it_is_not(values: list[int]) -> None:
-    array = np.array(values, np.int64)
-    if sort_nearly_sorted(array, 50):
-        assert array.tolist() == sorted(values)
-    else:
-        assert sorted(array.tolist()) == sorted(values)
+def test_long_and_short_latencies_in_turn_give_the_same_by_the_slower_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends so much out of order that they are sorted at once."""
+    rng = np.random.default_rng(1)
+    begun, zeros = np.cumsum(rng.integers(1, 9, 500)), np.zeros(500, np.int64)
+    columns = begun, zeros.astype(np.uint8), zeros, zeros + 512, zeros.astype(np.int32), rng.integers(1, 900, 500)
+    quick = InFlight().count(Accesses(*columns))
+    monkeypatch.setattr(latency, "_MOVES_PER_ACCESS", 0)
+    assert InFlight().count(Accesses(*columns)).tolist() == quick.tolist()
