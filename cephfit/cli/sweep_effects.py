@@ -30,8 +30,8 @@ def command(
 ) -> None:
     """Show what each factor of a screening does: the change of the rate from its first level to its second.
 
-    Per cell, with intervals that hold jointly over all factors and cells; with --profile also on the predicted
-    performance for that workload. `*` marks what is told from no effect.
+    Per cell, with intervals that hold jointly over all factors (`--json` has them); with --profile also on the
+    predicted performance for that workload.
     """
     from cephfit.results.store import Store
     from cephfit.sweep.design.effects import effects_on_cells, effects_on_profile, screening_of
@@ -64,7 +64,10 @@ def _json(effects: Effects) -> dict[str, Any]:
     return {
         "of": effects.of,
         "effects": [
-            {"factor": e.factor, "percent": e.percent, "low": e.low, "high": e.high, "matters": e.matters}
+            {
+                **{"factor": e.factor, "percent": e.percent, "low": e.low, "high": e.high},
+                **{"matters": e.matters, "matters_over_all_cells": e.everywhere},
+            }
             for e in effects.effects
         ],
         "deviation_percent": 100 * effects.deviation,
@@ -85,11 +88,14 @@ def _print(document: dict[str, Any], *, asked_for_profile: bool) -> None:
         return
     factors = document["factors"]
     sure = f"{100 * document['confidence']:g} %"
-    click.echo(f"Change of the rate in percent from the first level to the second; * is told from none ({sure}):")
+    click.echo(
+        f"Change of the rate in percent from the first level to the second; told from none at {sure}: "
+        "* jointly over all factors of the cell, ** over all factors and cells"
+    )
     rows = []
     for i, (factor, levels) in enumerate(factors.items()):
         effects = [cell["effects"][i] for cell in document["cells"]]
-        marks = [f"{e['percent']:+.0f}{'*' if e['matters'] else ' '}" for e in effects]
+        marks = [f"{e['percent']:+.0f}{_mark(e)}" for e in effects]
         rows.append((factor, " to ".join(map(_short, levels)), *marks))
     cells = [cell["of"] for cell in document["cells"]]
     print_table(("factor", "levels", *cells), rows, right=range(2, 2 + len(cells)))
@@ -110,6 +116,10 @@ def _print_profile(effects: dict[str, Any], sure: str) -> None:
         for e in ranked
     ]
     print_table(("factor", "effect", "interval", ""), rows, right=(1, 2))
+
+
+def _mark(effect: dict[str, Any]) -> str:
+    return "**" if effect["matters_over_all_cells"] else "* " if effect["matters"] else "  "
 
 
 def _short(label: str) -> str:

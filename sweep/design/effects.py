@@ -36,14 +36,16 @@ class Effect:
     Attributes:
         factor: name.
         percent: change of the rate from the factor's first to its second level.
-        low: lower end of the interval.
+        low: lower end of the interval, which holds jointly over all factors of one table.
         high: upper end.
+        everywhere: whether the effect is told from none jointly over all tables that were looked at.
     """
 
     factor: str
     percent: float
     low: float
     high: float
+    everywhere: bool
 
     @property
     def matters(self) -> bool:
@@ -88,7 +90,7 @@ def screening_of(designs: Iterable[Design]) -> Design:
 def effects_on_cells(
     design: Design, samples: Sequence[Sample], cells: Sequence[Cell], *, confidence: float = 0.95
 ) -> list[Effects]:
-    """Effects on the rate of every cell; the intervals hold jointly over all factors and cells (Bonferroni)."""
+    """Effects on the rate of every cell; each cell's intervals hold jointly over all factors (Bonferroni)."""
     rates = _by_round(samples)
     found = []
     for cell in cells:
@@ -129,8 +131,8 @@ def effects_of(
         design: a screening.
         table: logarithm by (configuration, round). Rounds that lack a row are left out whole; a row that no round
             has is left out, and then the columns are not orthogonal any more: least squares takes care of that.
-        confidence: joint level over factors and tables.
-        n_tables: how many such fits are looked at together.
+        confidence: joint level over the factors.
+        n_tables: how many such fits are looked at together, for ``Effect.everywhere``.
 
     Returns:
         None where the rows left cannot tell the factors apart, or there is nothing to judge the noise by.
@@ -156,12 +158,17 @@ def effects_of(
         return None
     variance, degrees, lack = judged
     errors = np.sqrt(variance / len(rounds) * np.diag(inverse))[1:]
-    t = float(stats.t.ppf(1 - (1 - confidence) / (2 * len(design.factors) * n_tables), degrees))
+    tail = (1 - confidence) / (2 * len(design.factors))
+    t, t_all = (float(stats.t.ppf(1 - tail / n, degrees)) for n in (1, n_tables))
     effects = tuple(
-        Effect(f.name, *(100 * math.expm1(2 * v) for v in (b, b - t * error, b + t * error)))
+        Effect(f.name, _percent(b), _percent(b - t * error), _percent(b + t * error), abs(b) > t_all * error)
         for f, b, error in zip(design.factors, beta[1:].tolist(), errors.tolist(), strict=True)
     )
     return Effects(what, effects, math.sqrt(variance), degrees, lack, len(rows))
+
+
+def _percent(beta: float) -> float:
+    return 100 * math.expm1(2 * beta)
 
 
 def _noise(

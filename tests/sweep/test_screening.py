@@ -1,0 +1,179 @@
+"""Screenings: planted effects are found, inert settings are not, factors that act together are told as such."""
+
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cephfit.cells import Cell
+from cephfit.configuration import Partition, Setting
+from cephfit.errors import InputError
+from cephfit.mapper import predictor
+from cephfit.results.store import Store
+from cephfit.sample import Metrics, Sample, SampleKey, State
+from cephfit.silence import Silence
+from cephfit.sweep.design import arrays
+from cephfit.sweep.design.effects import effects_of, effects_on_cells, effects_on_profile, screening_of
+from cephfit.sweep.design.factor import Factor, Level
+from cephfit.sweep.design.model import Design, DesignKind, Row
+from cephfit.sweep.design.names import row_names
+from cephfit.sweep.file import parse_sweep, read_sweep
+from cephfit.sweep.goal import Goal, even_profile
+from cephfit.sweep.runner import run_sweep
+from cephfit.sweep.targets.simulated import SimulatedTarget, Simulation
+
+RECORDED = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "lab_screening.yaml"
+
+SCREENING = """\
+schema_version: 1
+name: screening
+design:
+  kind: screening
+  factors:
+    ssd: {pool: {crush_rule: [default, ssd]}}
+    journaling: {image: {features: [default, "layering,journaling"]}}
+    blob: {ceph: {osd: {bluestore_max_blob_size_hdd: [default, 512K]}}}
+    no-deferred: {ceph: {osd: {bluestore_prefer_deferred_size_hdd: [default, 0]}}}
+  settings:
+    ceph:
+      osd: {osd_max_backfills: [1, 3], osd_snap_trim_sleep: [default, 2], osd_heartbeat_grace: [20, 30]}
+measurement:
+  sizes: [4K, 1M]
+  patterns: [randread, randwrite]
+  clients: 1
+  volume_size: 4M
+  repeats: 2
+  run_seconds: 1
+  seed: 3
+"""
+
+
+def two_levels(names: str) -> tuple[Factor, ...]:
+    return tuple(
+        Factor(n, (Level("default", ()), Level("1", (Setting(Partition.CEPH, "osd", n, 1),)))) for n in names
+    )
+
+
+def screening(names: str, runs: int) -> Design:
+    factors = two_levels(names)
+    rows = arrays.screening(factors, runs, foldover=False)
+    labels = row_names("s", factors, rows, numbered=True)
+    found = tuple(Row(label, levels) for label, levels in zip(labels, rows, strict=True))
+    return Design(DesignKind.SCREENING, "s", factors, found)
+
+
+def test_planted_effects_are_found_and_inert_settings_are_not(store: Store) -> None:
+    """Seven factors in twelve configurations; the truth of the simulated cluster is known."""
+    sweep = parse_sweep(SCREENING, file="f")
+    target = SimulatedTarget(Simulation(noise=0.05))
+    run = run_sweep(sweep, target, store, Silence(), resume=None)
+    samples = store.samples(run.run_id)
+    design = screening_of(sweep.designs)
+    found = {
+        e.of: {x.factor: x for x in e.effects} for e in effects_on_cells(design, samples, sweep.measurement.cells)
+    }
+    truths = {  # the simulated truth: factors by which the time of an I/O is divided
+        "4K-randread": {"ssd": 6.0},
+        "4K-randwrite": {"ssd": 6.0, "journaling": 1 / 2.1, "no-deferred": 1 / 0.72},
+        "1M-randread": {"ssd": 6.0, "blob": 1 / 0.45},
+        "1M-randwrite": {"ssd": 6.0, "blob": 1 / 0.25, "journaling": 1 / 2.1},
+    }
+    for cell, truth in truths.items():
+        told = {name for name, effect in found[cell].items() if effect.everywhere}
+        assert told == set(truth)
+        for name, ratio in truth.items():
+            assert found[cell][name].low <= 100 * (ratio - 1) <= found[cell][name].high
+
+
+def test_what_matters_for_a_workload_is_said_too(store: Store) -> None:
+    sweep = parse_sweep(SCREENING, file="f")
+    run = run_sweep(sweep, SimulatedTarget(Simulation(noise=0.05)), store, Silence(), resume=None)
+    goal = Goal(lambda c: predictor("time", confidence=c), "time", even_profile(sweep.measurement))
+    found = effects_on_profile(screening_of(sweep.designs), store.samples(run.run_id), goal)
+    assert found is not None
+    told = {e.factor: e.percent for e in found.effects if e.matters}
+    assert set(told) == {"ssd", "journaling", "no-deferred"}, "its time goes to 4K, where blobs do nothing"
+    assert told["ssd"] == pytest.approx(500, abs=60)
+    assert told["journaling"] < 0
+
+
+def test_a_screening_of_the_real_lab_finds_the_fast_disks_and_the_journal_and_nothing_inert() -> None:
+    """Recorded: eight factors in twelve configurations of the one-machine lab, three rounds."""
+    sweep = read_sweep(RECORDED)
+    samples = []
+    with RECORDED.with_suffix(".csv").open() as file:
+        for row in csv.DictReader(file):
+            iops, cell = float(row["iops"]), Cell.parse(f"{row['size']}-{row['pattern']}")
+            key = SampleKey(row["configuration"], cell, row["client"], int(row["run"]))
+            samples.append(Sample(key, State.OK, Metrics(iops, iops, 1, 1, 1.0), 0, 0))
+    tables = {e.of: e for e in effects_on_cells(screening_of(sweep.designs), samples, sweep.measurement.cells)}
+    told = {of: {x.factor for x in e.effects if x.matters} for of, e in tables.items()}
+    for cell in ("4K-write", "4K-randwrite"):
+        assert told[cell] == {"ssd", "journaling"}
+    for cell in ("4K-read", "4K-randread"):
+        assert told[cell] == {"ssd"}
+    inert = {"osd_max_backfills", "osd_heartbeat_grace", "osd_snap_trim_sleep", "osd_recovery_max_active"}
+    assert not any(names & inert for names in told.values())
+    assert {of for of, e in tables.items() if e.lack} <= {"1M-read", "1M-write", "1M-randread", "1M-randwrite"}
+
+
+def table(design: Design, betas: dict[str, float], *, noise: float, rounds: int, pair: float = 0.0, seed: int = 0):  # type: ignore[no-untyped-def]
+    dice = np.random.default_rng(seed)
+    made = {}
+    for row in design.rows:
+        signs = {f.name: -1 if v.is_default else 1 for f, v in zip(design.factors, row.levels, strict=True)}
+        truth = sum(betas.get(name, 0.0) * sign for name, sign in signs.items()) + pair * signs["a"] * signs["b"]
+        for r in range(rounds):
+            made[row.configuration, r] = truth + 0.3 * r + float(dice.normal(0, noise))
+    return made
+
+
+def test_without_noise_the_effects_are_the_planted_ones_and_rounds_do_not_matter() -> None:
+    design = screening("abcdefg", 12)
+    planted = table(design, {"b": 0.1, "f": -0.2}, noise=1e-9, rounds=2)
+    found = effects_of("x", design, planted, confidence=0.95, n_tables=1)
+    assert found is not None
+    assert {e.factor: round(e.percent, 4) for e in found.effects if abs(e.percent) > 1e-3} == {
+        "b": round(100 * math.expm1(0.2), 4),
+        "f": round(100 * math.expm1(-0.4), 4),
+    }
+
+
+def test_intervals_hold_jointly_in_nineteen_of_twenty_screenings() -> None:
+    """400 screenings without any effect: some factor told to matter in 5 %, at most 8 % by chance (3 sigma)."""
+    design = screening("abcdefg", 12)
+    false = 0
+    for seed in range(400):
+        found = effects_of(
+            "x", design, table(design, {}, noise=0.1, rounds=2, seed=seed), confidence=0.95, n_tables=1
+        )
+        assert found is not None
+        false += any(e.matters for e in found.effects)
+    assert false / 400 <= 0.083
+
+
+def test_factors_that_act_together_widen_the_intervals_and_are_told() -> None:
+    design = screening("abcdefg", 12)
+    found = effects_of("x", design, table(design, {}, noise=0.02, rounds=3, pair=0.3), confidence=0.95, n_tables=1)
+    assert found is not None
+    assert found.lack
+    assert not any(e.matters for e in found.effects), "one third of a pair's effect lies on every other factor"
+
+
+def test_a_row_that_failed_leaves_the_others_to_be_judged() -> None:
+    design = screening("abcdefg", 12)
+    whole = table(design, {"c": 0.5}, noise=0.05, rounds=3)
+    lost = {place: value for place, value in whole.items() if place[0] != "s-03"}
+    found = effects_of("x", design, lost, confidence=0.95, n_tables=1)
+    assert found is not None
+    assert found.rows == 11
+    assert [e.factor for e in found.effects if e.matters] == ["c"]
+    few = {place: value for place, value in whole.items() if place[0] in ("A", "s-01", "s-02")}
+    assert effects_of("x", design, few, confidence=0.95, n_tables=1) is None
+
+
+def test_a_sweep_without_a_screening_has_no_effects() -> None:
+    with pytest.raises(InputError, match="no screening"):
+        screening_of(())
