@@ -30,6 +30,8 @@ _PROGRAMS = frozenset(
 )
 """Only these can be a lab's; an editor or `tail -f` with a file of the lab open is somebody's own."""
 
+_EXEC_SECONDS = 2.0
+
 MARK = "CEPHFIT_LAB"
 """Environment variable with the lab's folder. Its OpenStack runs dozens of programs, many of them in Python, and
 their children: they are known by what they inherit, not by what they are called."""
@@ -87,6 +89,10 @@ def from_pid_file(pid_file: Path, folder: Path) -> int | None:
         pid = int(pid_file.read_text())
     except (OSError, ValueError):
         return None
+    # In the middle of exec(2), which takes long on a busy machine, it has neither arguments nor environment.
+    until = time.monotonic() + _EXEC_SECONDS
+    while is_alive(pid) and not command_line(pid) and time.monotonic() < until:
+        time.sleep(0.01)
     return pid if is_alive(pid) and owned(pid, folder) else None
 
 

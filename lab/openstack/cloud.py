@@ -36,7 +36,7 @@ from cephfit.sweep.guest import image
 from cephfit.sweep.guest.image import GuestImage
 
 _HOLDER = "namespace"
-_API_SECONDS = 180.0
+_API_SECONDS = 300.0
 _MIGRATION_SECONDS = 600.0
 
 
@@ -216,10 +216,9 @@ class LabCloud:
         Raises:
             ClusterError: a part does not become ready.
         """
+        if self._running.pid(_HOLDER) is None:
+            self.stop()  # what is left of a namespace without its holder cannot be joined by what is new
         network.create_cable(self.layout)
-        fresh = self._running.pid(_HOLDER) is None
-        if fresh:
-            self.stop()  # what is left of a namespace without its holder sees the wrong folders
         namespace = self._hold_namespace()
         infrastructure.start(self.layout, self._running, namespace)
         infrastructure.keep_ceph_key(self.layout, namespace)

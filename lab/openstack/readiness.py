@@ -85,7 +85,7 @@ def why_not_ready(cloud: Connection, layout: Layout) -> dict[str, str]:
 def wait_ready(
     layout: Layout,
     *,
-    seconds: float = 180.0,
+    seconds: float = 300.0,
     alive: Callable[[], None] = lambda: None,
     heard: Callable[[str], None] = lambda name: None,
 ) -> None:

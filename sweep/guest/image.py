@@ -107,6 +107,7 @@ def build(folder: Path, *, progress: Progress | None = None) -> GuestImage:
     progress = progress or Silence()
     programs.require_all()
     progress.start("guest image", N_STEPS)
+    folder = folder.resolve()  # the programs run in folders of their own
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "image.json").unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:

@@ -44,7 +44,7 @@ SYSCTLS = ("ipv4/ip_forward", "bridge/bridge-nf-call-iptables", "bridge/bridge-n
 
 
 SIGNALLING_STACK = f"""
-heat_template_version: 2021-04-16
+heat_template_version: "2021-04-16"
 resources:
   group: {{type: OS::Neutron::SecurityGroup, properties: {{rules: [{{protocol: tcp}}]}}}}
   port:
@@ -136,7 +136,7 @@ def volume_of(cloud: Connection, volume_type: str) -> Any:
 
 
 def attach(cloud: Connection, server: Any, volume: Any) -> None:
-    cloud.compute.create_volume_attachment(server, volume_id=volume.id)
+    cloud.compute.create_volume_attachment(server, volume=volume.id)
     cloud.block_storage.wait_for_status(cloud.block_storage.get_volume(volume.id), "in-use", wait=120)
 
 

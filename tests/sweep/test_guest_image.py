@@ -67,8 +67,8 @@ def test_the_command_builds_an_image_with_fio_the_drivers_and_no_password(tmp_pa
         programs.require_all()
     except HostError as error:
         pytest.skip(str(error))
-    argv = [sys.executable, "-m", "cephfit.cli.main", "image", "build", str(tmp_path / "image"), "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+    argv = [sys.executable, "-m", "cephfit.cli.main", "image", "build", "image", "--json"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     if "apt-get download" in done.stderr or "apt-cache" in done.stderr:
         pytest.skip(f"needs Debian's mirror: {done.stderr}")
     assert done.returncode == 0, done.stderr
