@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from example_run import example_predictions
+from example_run import RUN_ID, example_predictions, example_run
+from test_scaling import samples as samples_under_loads
 
 from cephfit.results.render import to_html
 from cephfit.results.report_build import read_findings, report_of
@@ -50,3 +51,19 @@ def test_the_page_loads_without_network_or_complaint_and_gives_the_answer(
     page.write_text(html.replace("</body>", '<img src="http://127.0.0.1:9/x.png"></body>'), encoding="utf-8")
     _, console = load(page, tmp_path / "profile")
     assert len(console) == 1 and "Content Security Policy" in console[0]
+
+
+def test_the_figures_of_scaling_are_drawn_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "loads.sqlite"
+    with Store.open(path, create=True) as store:
+        store.add_run(example_run())
+        for group in samples_under_loads():
+            store.add_samples(RUN_ID, group, fio_json=None)
+        html = to_html(report_of(read_findings(store), made_ns=0))
+    page = tmp_path / "scaling.html"
+    page.write_text(html, encoding="utf-8")
+    document, console = load(page, tmp_path / "profile")
+    assert console == []
+    assert document.count('<figure class="scaling">') == 4
+    assert document.count("<svg") == html.count("<svg"), "the browser closed none of them early"
+    assert document.count('class="curve"') == html.count('class="curve"')

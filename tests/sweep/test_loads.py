@@ -183,4 +183,5 @@ def test_a_rate_is_kept_and_the_kernel_agrees(
     assert given.metrics is not None, given.failure
     assert given.count is not None
     assert disagreement(given.metrics, given.count) == ""
-    assert given.metrics.iops == pytest.approx(iops, rel=0.15)
+    # fio makes up for a moment in which the machine had no time for it; without a limit it would be hundreds.
+    assert given.metrics.iops == pytest.approx(iops, rel=0.15, abs=4)

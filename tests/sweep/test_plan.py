@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cephfit.cells import CELLS
@@ -23,6 +23,7 @@ def a_sweep(n_configurations: int, n_cells: int, repeats: int, seed: int) -> Swe
 SWEEPS = st.builds(a_sweep, st.integers(1, 8), st.integers(1, 20), st.integers(1, 5), st.integers(0, 2**40))
 
 
+@settings(deadline=None)  # how long it takes is the machine's business
 @given(SWEEPS)
 def test_every_run_stands_in_the_plan_once(sweep: Sweep) -> None:
     runs = Counter((s.repeat, s.configuration, c) for s in plan_of(sweep).steps for c in s.cells)
@@ -31,6 +32,7 @@ def test_every_run_stands_in_the_plan_once(sweep: Sweep) -> None:
     assert len(runs) == m.repeats * len(sweep.configurations) * len(m.cells) == plan_of(sweep).n_runs
 
 
+@settings(deadline=None)  # how long it takes is the machine's business
 @given(SWEEPS)
 def test_a_round_is_over_before_the_next_begins(sweep: Sweep) -> None:
     repeats = [s.repeat for s in plan_of(sweep).steps]
@@ -40,6 +42,7 @@ def test_a_round_is_over_before_the_next_begins(sweep: Sweep) -> None:
         assert sorted(names) == sorted(c.name for c in sweep.configurations)
 
 
+@settings(deadline=None)  # how long it takes is the machine's business
 @given(SWEEPS)
 def test_the_plan_follows_from_the_seed_alone(sweep: Sweep) -> None:
     turned = replace(sweep, configurations=sweep.configurations[::-1])
