@@ -149,7 +149,7 @@ class DeclaredPools:
 
         Args:
             declared: the pools.
-            with_data: also where there are objects in them.
+            with_data: also where there is data in them.
 
         Returns:
             What was done, in sentences.
@@ -162,10 +162,10 @@ class DeclaredPools:
         made = [
             pool for pool in self._pools.made() if any(pool == p.name for group in plans.values() for p in group)
         ]
-        holding = {pool: n for pool in made if (n := self._n_objects(pool))}
+        holding = {pool: n for pool in made if (n := self._stored_nbytes(pool))}
         if holding and not with_data:
             raise ClusterError(
-                "; ".join(f"pool {pool} holds {n} objects" for pool, n in holding.items()),
+                "; ".join(f"pool {pool} holds {n:,} bytes" for pool, n in holding.items()),
                 where="declared pools",
                 remedy="move them away, or say --with-data if nobody needs them",
             )
@@ -177,6 +177,8 @@ class DeclaredPools:
                 done.append(f"pool {pool} is deleted")
             self._take_allowance_back()
         self._pools.places.remove({p.rule for group in plans.values() for p in group if p.rule})
+        if not self._journal.entries():
+            self._journal.finish()
         return tuple(done)
 
     def to_remove(self, declared: PoolSettings) -> tuple[str, ...]:
@@ -187,7 +189,7 @@ class DeclaredPools:
         return (
             *(f"pool {pool} would get its {key} back" for pool, _, key in values if pool in named),
             *(
-                f"pool {pool} would be deleted with {self._n_objects(pool)} objects"
+                f"pool {pool} would be deleted with {self._stored_nbytes(pool):,} bytes in it"
                 for pool in self._pools.made()
                 if pool in named
             ),
@@ -292,9 +294,10 @@ class DeclaredPools:
             self._admin.command("config set", who="mon", name=_OPTION, value=str(entry.was))
         self._journal.forget(_ALLOWANCE, _OPTION)
 
-    def _n_objects(self, pool: str) -> int:
-        stats = {p["name"]: p["stats"] for p in self._admin.command("df")["pools"]}
-        return int(stats.get(pool, {}).get("objects", 0))
+    def _stored_nbytes(self, pool: str) -> int:
+        """Bytes of clients. Not objects: a manager module keeps empty ones of its own in every pool of images."""
+        stats = {p["name"]: p["stats"] for p in self._admin.command("df")["pools"]}.get(pool, {})
+        return int(stats.get("stored", stats.get("bytes_used", 0)))
 
     def _dumped(self, name: str) -> dict[str, Any] | None:
         return next((p for p in self._admin.command("osd dump")["pools"] if p["pool_name"] == name), None)

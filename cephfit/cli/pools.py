@@ -166,7 +166,7 @@ def apply(
 @command.command()
 @_file
 @_target
-@click.option("--with-data", is_flag=True, help="Also pools that hold objects: their data is gone then.")
+@click.option("--with-data", is_flag=True, help="Also pools that hold data: it is gone then.")
 @click.option("--apply", is_flag=True, help="Do it. Without it: a list.")
 @cluster_options
 @json_option
