@@ -53,6 +53,7 @@ class FioEngine:
 
     def run(self, run: CellRun) -> CellOutcome:
         """See Engine."""
+        _refuse_remote(run)
         job = render_job(run)
         uncounted = {client.name: _why_uncounted(client, direct=run.measurement.direct) for client in run.clients}
         devices = [c.device for c in run.clients if c.device is not None and not uncounted[c.name]]
@@ -73,6 +74,7 @@ class FioEngine:
 
     def warm(self, run: CellRun) -> None:
         """See Engine."""
+        _refuse_remote(run)
         nbytes = sum(client.nbytes for client in run.clients)
         timeout_seconds = self._grace_seconds + nbytes / _SLOWEST_NBYTES_PER_S
         output, errors = _run_fio(render_warming(run), conf=ceph_conf(run), timeout_seconds=timeout_seconds)
@@ -210,6 +212,17 @@ def figures_of(job: Mapping[str, Any], run: CellRun) -> tuple[Metrics, dict[str,
     if mixed:
         evidence["other_direction"] = other_direction_of(job, run.cell)
     return metrics, evidence
+
+
+def _refuse_remote(run: CellRun) -> None:
+    """A client of another host has a path there; here it may be somebody's disk."""
+    for client in run.clients:
+        if client.address is not None:
+            raise HostError(
+                f"client {client.name} is on another host, and fio was to be run on this one",
+                where=client.address,
+                remedy="the target must bring the engine for its clients (sweep/fio_remote.py)",
+            )
 
 
 def _why_uncounted(client: Client, *, direct: bool) -> str:

@@ -15,15 +15,22 @@ from pathlib import Path
 import pytest
 
 from cephfit.cells import Cell
-from cephfit.errors import ClusterError, InputError
-from cephfit.protocols import Client
+from cephfit.configuration import Configuration
+from cephfit.errors import ClusterError, HostError, InputError
+from cephfit.protocols import Applied, Client
+from cephfit.results.store import Store
 from cephfit.sample import State
-from cephfit.sweep.engine import CellRun, MovedBytes
+from cephfit.silence import Silence
+from cephfit.sweep.engine import CellRun, Engine, MovedBytes
+from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.fio import FioEngine
 from cephfit.sweep.fio_output import UnusableOutputError, read_output
 from cephfit.sweep.fio_remote import AGGREGATE, RemoteFioEngine, jobs_of, why_not_together
 from cephfit.sweep.fio_servers import why_unreachable
 from cephfit.sweep.judgement import Circumstances, judge
 from cephfit.sweep.model import Sweep
+from cephfit.sweep.runner import run_sweep
+from cephfit.sweep.targets.simulated import SimulatedTarget
 from cephfit.units import MIB
 
 pytestmark = [pytest.mark.fio, pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")]
@@ -182,7 +189,7 @@ def test_a_server_that_is_not_there_fails_the_run_at_once(small_sweep: Sweep, se
         ENGINE.warm(a_run(small_sweep, clients))
 
 
-@pytest.mark.parametrize("how", ["connection", "job"])
+@pytest.mark.parametrize("how", [pytest.param("connection", marks=pytest.mark.slow), "job"])
 def test_a_client_that_dies_fails_and_the_others_are_not_trusted(
     small_sweep: Sweep, servers: Servers, how: str
 ) -> None:
@@ -226,6 +233,7 @@ def test_a_server_that_hangs_ends_the_run_in_time_and_nothing_runs_on(
             os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.slow
 def test_a_job_that_a_server_cannot_do_says_why(small_sweep: Sweep, servers: Servers) -> None:
     good, bad = servers.client(), servers.client()
     bad = replace(bad, fio_options={"filename": "/dev/null/volume"})
@@ -284,6 +292,46 @@ def test_a_target_that_counts_is_asked_and_believed_more_than_fio(small_sweep: S
     assert "the hypervisor counted" in wrong[0].reason
 
 
+class Guests(SimulatedTarget):
+    """A target whose clients are elsewhere: what OpenStack's guests are, by servers on this machine."""
+
+    def __init__(self, servers: Servers) -> None:
+        super().__init__(name="guests")
+        self._servers = servers
+        self._there: list[Client] = []
+
+    def apply(
+        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
+    ) -> Applied:
+        while len(self._there) < n_clients:
+            self._there.append(self._servers.client())
+        return super().apply(configuration, n_clients=n_clients, volume_nbytes=volume_nbytes, fill=fill)
+
+    def clients(self) -> Sequence[Client]:
+        return self._there
+
+    def engine(self) -> Engine:
+        return ENGINE
+
+
+def test_a_sweep_is_measured_on_clients_that_are_elsewhere(
+    servers: Servers, store: Store, small_text: str
+) -> None:
+    text = small_text.replace("repeats: 2", "repeats: 1").replace("sizes: [4K, 1M]", "sizes: [4K]")
+    text = text.replace("  iodepth: 4\n", "  direct: false\n  loads: {one: {clients: 1, patterns: [read]}}\n")
+    a, b = text.index("configurations:"), text.index("measurement:")
+    sweep = parse_sweep(text[:a] + text[b:], file="small.yaml")
+    run = run_sweep(sweep, Guests(servers), store, Silence(), resume=None)
+    samples = store.samples(run.run_id)
+    assert [s.state for s in samples] == [State.OK] * 5, [s.reason for s in samples]
+    assert {(s.key.load, s.key.client) for s in samples} == {("", "c0"), ("", "c1"), ("one", "c0")}
+    assert run.facts["engine"]["mode"] == "client/server"
+    # The fio of this machine would open the path here, whatever it is.
+    with pytest.raises(HostError, match="on another host"):
+        FioEngine().run(a_run(sweep, [servers.client()]))
+
+
+@pytest.mark.slow
 def test_warming_reads_every_volume_through(small_sweep: Sweep, servers: Servers) -> None:
     clients = [servers.client(), servers.client()]
     ENGINE.warm(a_run(small_sweep, clients))
