@@ -70,17 +70,28 @@ def separators(where: int, nbytes: int, separator: int, places: NDArray[np.int32
 
 @compiled
 def words(where: int, nbytes: int, places: NDArray[np.int32]) -> Found:
-    """Write where each run of other bytes than blanks and line ends begins and ends."""
-    n, n_lines, n_returns = 0, 0, 0
-    before = np.uint64(0)
+    """Write where each run of other bytes than blanks and line ends begins and ends.
+
+    Python takes more for white space: text with a form feed, or a carriage return within a line, is not indexed.
+    """
+    n, n_lines, n_returns, n_strangers = 0, 0, 0, 0
+    before = last = np.uint64(0)
     for begin in range(0, nbytes, N_BYTES):
         within = bits_below(nbytes - begin)
         ends = equal(where + begin, NEWLINE) & within
         content = ~(ends | equal(where + begin, SPACE) | equal(where + begin, TAB))
         n_lines += n_bits(ends)
-        n_returns += n_bits(equal(where + begin, RETURN) & within)
+        returns = equal(where + begin, RETURN) & within
+        n_returns += n_bits(returns)
+        n_strangers += n_bits(at_most(where + begin, RETURN) & within & content)
+        n_strangers -= n_bits(ends & (returns << np.uint64(1) | last))
+        last = returns >> np.uint64(63)
         n = _write_places((content ^ (content << np.uint64(1) | before)) & within, begin, places, n)
         before = content >> np.uint64(63)
+    # The line end of a last carriage return comes with the next chunk.
+    n_strangers -= byte_at(where + nbytes - 1) == RETURN
+    if n_strangers:
+        return Found(0, 0, False)
     return Found(n, n_lines, n_returns > 0)
 
 

@@ -8,12 +8,18 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.errors import InputError
+from cephfit.traces import plain_lines
+from cephfit.traces.columns import Accesses
+from cephfit.traces.disk_table import DiskTable
+from cephfit.traces.fast_lines import LineParser, read_by_turns
+from cephfit.traces.plain_lines import DIGITS, OP, TEXT, PlainLine
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.stream import TraceStream
-from cephfit.traces.text import TextBlock, bad_line, text_blocks
+from cephfit.traces.text import TextBlock, bad_line
 from cephfit.units import LBN_NBYTES, NS_PER_US
 
 _HEADER = re.compile(rb"^fio version (\d{1,9}) iolog\s*$")
@@ -23,6 +29,17 @@ _OTHERS = {b"trim": "discard", b"sync": "flush", b"datasync": "flush"}
 _OFFSET_MAX = 1 << 62
 _NBYTES_MAX = 1 << 40
 _TIME_US_MAX = 1 << 52
+_FIELDS = plain_lines.fields_of(
+    PlainLine((DIGITS, TEXT, OP, DIGITS, DIGITS), (b"read",), (b"write",)),
+    separator=None,
+    columns=(0, 2, 3, 4, None),
+    disk=(1,),
+    time_unit_ns=NS_PER_US,
+    offset_unit=1,
+    length_unit=1,
+    time_max_ns=_TIME_US_MAX * NS_PER_US,
+)
+"""Accesses of version 3 that a compiled loop reads."""
 
 
 class FioIologReader(StreamReader):
@@ -41,11 +58,33 @@ class FioIologReader(StreamReader):
         if version not in (2, 3):
             what = f"version {version} of fio's I/O log" if header else "this is no I/O log of fio"
             raise InputError(f"{what}; versions 2 and 3 are known", where=f"{stream.name}, line 1")
-        files: dict[bytes, int] = {}
-        waited_us = 0
-        for block in text_blocks(stream):
-            batch, waited_us = _batch(stream, block, version, files, waited_us)
-            yield batch
+        for batches in read_by_turns(stream, _Lines(stream, version)):
+            yield from batches
+
+
+class _Lines(LineParser[AccessBatch]):
+    """The lines of one stream. A loop reads the accesses of version 3; those of version 2 have no times, and the
+    waits between them must be added up."""
+
+    def __init__(self, stream: TraceStream, version: int) -> None:
+        self._stream = stream
+        self._version = version
+        self._files: dict[bytes, int] = {}
+        self._known = DiskTable()
+        self._waited_us = 0
+
+    def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, AccessBatch]:
+        n, end, rows = 0, at, Accesses.none()
+        if self._version == 3:
+            n, end, rows = plain_lines.parse(_FIELDS, self._known, text, at, stop)
+        names = tuple(name.decode("utf-8", "replace") for name in list(self._files))
+        return n, end, AccessBatch(rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.disk, names)
+
+    def any_line(self, block: TextBlock) -> AccessBatch:
+        batch, self._waited_us = _batch(self._stream, block, self._version, self._files, self._waited_us)
+        for name, number in self._files.items():
+            self._known.add([name], number)
+        return batch
 
 
 def _batch(

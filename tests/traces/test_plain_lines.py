@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cephfit.errors import InputError
-from cephfit.traces import blkparse_text, block_events_text, delimited, text_buffers
+from cephfit.traces import blkparse_text, block_events_text, delimited, fio_iolog, text_buffers
 from cephfit.traces.blkparse_text import BlkparseTextReader
 from cephfit.traces.block_events_text import BlockEventsTextReader
 from cephfit.traces.block_layer import Action, BlockEvents
 from cephfit.traces.delimited import DelimitedFormat, DelimitedReader
 from cephfit.traces.delimited_formats import FORMATS
+from cephfit.traces.fio_iolog import FioIologReader
 from cephfit.traces.named_columns import layout_of
 from cephfit.traces.stream import TraceStream
 
@@ -251,3 +252,39 @@ def test_usual_block_events_are_plain(tmp_path: Path) -> None:
     assert events.nbytes.tolist() == [4096, 4096, 8192]
     assert events.op.tolist() == [1, 1, 0]
     assert events.events == {"Q": 2, "D": 2, "C": 1, "block_rq_insert": 1}
+
+
+IOLOG = [
+    b"18 /dev/vdb add",
+    b"123 /dev/vdb open",
+    b"126 /dev/vdb read 4096 8192",
+    b"200 /dev/vdb write 12288 65536",
+    b"210 /dev/vdb sync 0 0",
+    b"215 /dev/vdb trim 0 4096",
+    b"220 /srv/a\x0cb write 512 512",
+]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_io_logs_of_fio_both_ways(data: st.DataObject, tmp_path: Path) -> None:
+    usual = st.sampled_from(IOLOG)
+    found = data.draw(st.lists(st.one_of(usual, usual.flatmap(lines)), min_size=1, max_size=12))
+    path = tmp_path / "trace"
+    path.write_bytes(b"fio version 3 iolog\n" + b"\n".join(found) + data.draw(st.sampled_from([b"\n", b""])))
+
+    def rows() -> Any:
+        try:
+            batches = list(FioIologReader().batches(path))
+        except InputError as error:
+            return str(error)
+        columns = [
+            np.concatenate([np.empty(0), *(getattr(b, name) for b in batches)]).tolist()
+            for name in ("time_ns", "op", "lbn", "nbytes", "disk")
+        ]
+        return columns, sum((Counter(b.skipped) for b in batches), Counter()), [b.disks for b in batches][-1:]
+
+    plainly = rows()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fio_iolog, "_FIELDS", fio_iolog._FIELDS._replace(most_digits=np.zeros(5, np.int64)))
+        assert plainly == rows()
