@@ -56,7 +56,7 @@ def command(
     from cephfit.results.sources import is_store
 
     speaker = predictor(model, confidence=confidence)
-    profile = _read_profile(profile_file)
+    profile = read_profile(profile_file)
     stored = is_store(location)
     if save and not stored:
         raise click.UsageError("--save needs a store; a CSV file cannot keep predictions")
@@ -69,7 +69,12 @@ def command(
         _print(predictions)
 
 
-def _read_profile(path: Path) -> Profile:
+def read_profile(path: Path) -> Profile:
+    """A workload's profile from a file.
+
+    Raises:
+        InputError: it cannot be read, or is no profile.
+    """
     from cephfit.errors import InputError
     from cephfit.profile import Profile
 

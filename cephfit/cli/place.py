@@ -1,0 +1,186 @@
+"""`cephfit place`: which pool each workload should have."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cephfit.cli.output import json_option, print_json, print_table
+from cephfit.mapper import MODELS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cephfit.configuration import Configuration
+    from cephfit.mapper.pool_choice import PoolChoice
+    from cephfit.profile import Profile
+    from cephfit.sweep.pool_space import Space
+
+
+@click.command("place", short_help="Say which pool each workload should have.")
+@click.argument("profiles", metavar="PROFILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--baselines", "location", required=True, metavar="STORE|CSV", help="Figures of a sweep over pools.")
+@click.option("--run", "run_id", help="Run of the store; the newest if not given.")
+@click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
+@click.option("--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="Who speaks.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Joint level of all intervals.")
+@click.option("--at-least", type=float, metavar="PERCENT", help="Wanted performance, the default pool = 100.")
+@click.option("--price", "prices", multiple=True, metavar="CLASS=N", help="Price of a byte on a device class.")
+@click.option("--stored", default="1T", show_default=True, help="How much data a workload keeps; for prices.")
+@click.option(
+    "--lies",
+    "lying",
+    multiple=True,
+    metavar="CONFIGURATION=CLASS:COPIES",
+    help="Where one lies that does not say.",
+)
+@json_option
+def command(
+    profiles: tuple[Path, ...],
+    location: str,
+    run_id: str | None,
+    load: str,
+    model: str,
+    confidence: float,
+    at_least: float | None,
+    prices: tuple[str, ...],
+    stored: str,
+    lying: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Say for each workload in PROFILE which of the measured pools fits it.
+
+    Where the samples cannot tell pools from the fastest (or, with --at-least, where several are fast enough for
+    certain), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks.
+    """
+    from cephfit.cli.map import read_profile
+    from cephfit.mapper import predictor
+    from cephfit.mapper.pool_choice import choose_pool
+    from cephfit.results import open_baselines
+    from cephfit.units import parse_nbytes
+
+    speaker = predictor(model, confidence=confidence)
+    baselines = open_baselines(location, run_id, load)
+    spaces = _spaces(location, run_id, lying)
+    by_class = _prices(prices, spaces)
+    nbytes = parse_nbytes(stored, where="--stored")
+    choices: list[tuple[Profile, PoolChoice]] = []
+    for path in profiles:
+        profile = read_profile(path)
+        predictions = speaker.predict(profile, baselines)
+        rivals = spaces or {p.configuration: None for p in predictions.predictions}
+        costs = {name: space.cost(nbytes, by_class) if space else None for name, space in rivals.items()}
+        choices.append((profile, choose_pool(predictions, costs, at_least=at_least)))
+    if as_json:
+        print_json(
+            {
+                "model": model,
+                "confidence": confidence,
+                "at_least": at_least,
+                "prices": by_class,
+                "stored_nbytes": nbytes,
+                "placements": [{**choice.to_json(), **_space_json(choice, spaces)} for _, choice in choices],
+            }
+        )
+        return
+    for _, choice in choices:
+        _print(choice, spaces, priced=bool(prices))
+    click.echo(f"{confidence:.0%} intervals, joint over all configurations; the default pool = 100; model {model}")
+
+
+def _spaces(location: str, run_id: str | None, lying: tuple[str, ...]) -> dict[str, Space | None]:
+    """Pools that compete and what each takes; empty for a CSV file, which does not say what it measured."""
+    from cephfit.results.sources import is_store
+
+    if not is_store(location):
+        return {}
+    from cephfit.results.store import Store
+    from cephfit.sweep.file import parse_sweep
+    from cephfit.sweep.pool_space import only_pool_settings, same_pool, space_of
+
+    with Store.open(location) as store:
+        run = store.run(run_id)
+    configurations: Sequence[Configuration] = parse_sweep(run.sweep_text, file=run.sweep_name).configurations
+    first = same_pool(configurations)
+    rivals = [c for c in configurations if only_pool_settings(c) and first[c.name] == c.name]
+    said = dict(_lying(text, {c.name for c in rivals}) for text in lying)
+    return {c.name: said.get(c.name) or space_of(c) for c in rivals}
+
+
+def _lying(text: str, known: set[str]) -> tuple[str, Space]:
+    from cephfit.errors import InputError
+    from cephfit.sweep.pool_space import Space
+
+    name, _, rest = text.partition("=")
+    device_class, _, copies = rest.partition(":")
+    try:
+        share = float(copies)
+    except ValueError:
+        share = math.nan
+    if name not in known or not device_class or not share > 0:
+        raise InputError(
+            f"{text!r} is no CONFIGURATION=CLASS:COPIES", where="--lies", remedy=f"such as {min(known)}=hdd:3"
+        )
+    return name, Space({device_class: share})
+
+
+def _prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> dict[str, float]:
+    from cephfit.errors import InputError
+
+    if not prices:
+        return {name: 1.0 for space in spaces.values() if space for name in (*space.per_byte, *space.fixed)}
+    found = {}
+    for text in prices:
+        name, _, number = text.partition("=")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            raise InputError(f"{text!r} is no CLASS=NUMBER", where="--price", remedy="such as ssd=4") from None
+    return found
+
+
+def _space_json(choice: PoolChoice, spaces: dict[str, Space | None]) -> dict[str, object]:
+    space = spaces.get(choice.chosen)
+    return {"bytes_on_disks_per_byte": dict(space.per_byte) if space else None}
+
+
+def _print(choice: PoolChoice, spaces: dict[str, Space | None], *, priced: bool) -> None:
+    click.echo(f"{choice.profile}: {choice.chosen or 'no pool'}, {choice.why}")
+    rows = []
+    for c in choice.candidates:
+        space = spaces.get(c.configuration)
+        interval = f"{c.low:.0f} to {c.high:.0f}" if math.isfinite(c.high) else "unknown"
+        rows.append(
+            (
+                c.configuration,
+                f"{c.relative:.0f}",
+                interval,
+                _takes(space),
+                _cost(c.cost, priced),
+                c.standing.value,
+            )
+        )
+    print_table(("  pool", "relative", "interval", "takes", "cost" if priced else "on disks", ""), [
+        (f"  {row[0]}", *row[1:]) for row in rows
+    ], right=(1, 2, 4))  # fmt: skip
+    click.echo()
+
+
+def _takes(space: Space | None) -> str:
+    from cephfit.units import format_nbytes
+
+    if space is None:
+        return "unknown"
+    parts = [f"{share:g} x {name}" for name, share in space.per_byte.items()]
+    return " + ".join([*parts, *(f"{format_nbytes(int(n))} {name}" for name, n in space.fixed.items())])
+
+
+def _cost(cost: float | None, priced: bool) -> str:
+    from cephfit.units import GIB
+
+    if cost is None:
+        return "unknown"
+    return f"{cost / GIB:.0f}" if priced else f"{cost / GIB:.0f} GiB"

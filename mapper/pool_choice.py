@@ -1,0 +1,167 @@
+"""Which of several pools a workload should have: fast enough for certain, and no dearer than that takes. Pure."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from cephfit.prediction import Prediction, PredictionSet
+
+
+class Standing(StrEnum):
+    """What the intervals allow to say of a pool for a workload."""
+
+    CHOSEN = "chosen"
+    AS_GOOD = "as good"
+    """Not told from the fastest, or fast enough where a floor was set; dearer, or slower at its price."""
+    UNSURE = "unsure"
+    """Its interval reaches over the floor and under it."""
+    SLOWER = "slower"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One pool for one workload.
+
+    Attributes:
+        configuration: whose pool it is.
+        relative: predicted performance, default = 100.
+        low: lower end of the interval.
+        high: upper end.
+        cost: of the workload's data in it, in whatever unit prices have; None if it is not known.
+        standing: what became of it.
+    """
+
+    configuration: str
+    relative: float
+    low: float
+    high: float
+    cost: float | None
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class PoolChoice:
+    """The answer for one workload.
+
+    Attributes:
+        profile: name of the workload.
+        chosen: configuration whose pool fits; empty if none does for certain.
+        why: one sentence.
+        candidates: fastest first.
+    """
+
+    profile: str
+    chosen: str
+    why: str
+    candidates: tuple[Candidate, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "profile": self.profile,
+            "pool": self.chosen or None,
+            "why": self.why,
+            "candidates": [
+                {
+                    "configuration": c.configuration,
+                    "relative": c.relative,
+                    "low": c.low if math.isfinite(c.low) else None,
+                    "high": c.high if math.isfinite(c.high) else None,
+                    "cost": c.cost,
+                    "standing": c.standing.value,
+                }
+                for c in self.candidates
+            ],
+        }
+
+
+def choose_pool(
+    predictions: PredictionSet, costs: Mapping[str, float | None], *, at_least: float | None = None
+) -> PoolChoice:
+    """Choose among the pools that have a cost entry.
+
+    Without a floor, pools compete whose intervals overlap that of the fastest: the samples do not tell them apart.
+    With one, those whose whole interval is at or above it. The cheapest of them is chosen; where prices are equal
+    or not known, the fastest. Intervals hold jointly at the predictions' confidence, so a pool that is left out as
+    slower is slower at that confidence.
+
+    Args:
+        predictions: of one workload for all configurations.
+        costs: configuration to what the workload's data costs there; None where that is not known.
+        at_least: wanted performance, default = 100.
+
+    Raises:
+        ValueError: no configuration has a cost entry.
+    """
+    rivals = sorted((p for p in predictions.predictions if p.configuration in costs), key=lambda p: -p.relative)
+    if not rivals:
+        raise ValueError("there is no pool to choose")
+    fastest = rivals[0]
+    floor = fastest.low if at_least is None else at_least
+    good = [p for p in rivals if (p.high >= floor if at_least is None else p.low >= floor)]
+    chosen = _cheapest(good, costs)
+    candidates = tuple(
+        Candidate(
+            p.configuration,
+            p.relative,
+            p.low,
+            p.high,
+            costs[p.configuration],
+            _standing(p, chosen, good, at_least),
+        )
+        for p in rivals
+    )
+    return PoolChoice(
+        predictions.profile,
+        chosen.configuration if chosen else "",
+        _why(chosen, fastest, good, costs, at_least),
+        candidates,
+    )
+
+
+def _cheapest(good: Sequence[Prediction], costs: Mapping[str, float | None]) -> Prediction | None:
+    if not good:
+        return None
+    known = [p for p in good if costs[p.configuration] is not None]
+    if len(known) < len(good):  # a pool of unknown price can be called neither cheaper nor dearer
+        return good[0]
+    return min(known, key=lambda p: (costs[p.configuration], -p.relative))
+
+
+def _standing(
+    p: Prediction, chosen: Prediction | None, good: Sequence[Prediction], at_least: float | None
+) -> Standing:
+    if p is chosen:
+        return Standing.CHOSEN
+    if p in good:
+        return Standing.AS_GOOD
+    if at_least is not None and p.high >= at_least:
+        return Standing.UNSURE
+    return Standing.SLOWER
+
+
+def _why(
+    chosen: Prediction | None,
+    fastest: Prediction,
+    good: Sequence[Prediction],
+    costs: Mapping[str, float | None],
+    at_least: float | None,
+) -> str:
+    if chosen is None:
+        return (
+            f"no pool reaches {at_least:g} for certain; {fastest.configuration} comes nearest with "
+            f"{fastest.relative:.0f} ({fastest.low:.0f} to {fastest.high:.0f})"
+        )
+    what = f"cannot be told from {fastest.configuration}"
+    if at_least is not None:
+        what = f"reach {at_least:g} for certain"
+    if len(good) == 1:
+        return (
+            "the only one that is for certain fast enough"
+            if at_least is not None
+            else "faster than every other one"
+        )
+    if any(costs[p.configuration] is None for p in good):
+        return f"the fastest of {len(good)} that {what}; not all prices are known"
+    return f"the cheapest of {len(good)} that {what}"
