@@ -129,7 +129,7 @@ def _points(
     rate_spread = statistics.pooled_spread(rates)
     mean_spread = statistics.pooled_spread(means)
     tail_spread = statistics.pooled_spread(tails)
-    points = []
+    points: list[Point] = []
     for (shape, repeats), rate, mean, tail in zip(measured, rates, means, tails, strict=True):
         points.append(
             Point(

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from cephfit.cells import CELLS, Cell
 from cephfit.results import words
 from cephfit.results.axis import Axis, growth_axis, zero_axis
-from cephfit.results.report_model import Scaling, ScalingFigure, ScalingLine, ScalingMark, ScalingRow
 from cephfit.results.scaling import CLIENTS, Curve, Level, Point
+from cephfit.results.scaling_model import Scaling, ScalingFigure, ScalingLine, ScalingMark, ScalingRow
 
 MOST_LINES = 6
 """So many lines of one figure can be told apart."""

@@ -27,7 +27,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from cephfit.cells import Op
 from cephfit.errors import CephfitError, HostError
@@ -105,7 +105,7 @@ class CounterWatch(Generic[_Key]):
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._sample_until_over, name="counters", daemon=True)
 
-    def __enter__(self) -> "CounterWatch[_Key]":
+    def __enter__(self) -> Self:
         self._sample()
         if self._readers:
             self._thread.start()

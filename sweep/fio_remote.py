@@ -7,14 +7,8 @@ sections (github.com/axboe/fio, issues 1918 and 1881, and what 3.33 was seen to 
 reached, or whose job dies, is no error to fio, which goes on without it and ends with 0: here it is a failure.
 """
 
-import os
-import re
-import subprocess
-import threading
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +16,8 @@ from cephfit.errors import CephfitError, ClusterError
 from cephfit.protocols import Client
 from cephfit.sweep.device_counters import CounterWatch, in_flight_nbytes
 from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome, CountsIo
-from cephfit.sweep.fio import GRACE_SECONDS, FioEngine, dying_with_us, end, figures_of, find_program
+from cephfit.sweep.fio import GRACE_SECONDS, FioEngine, figures_of
+from cephfit.sweep.fio_driver import Spoken, speak, with_trouble
 from cephfit.sweep.fio_job import render_job, render_warming
 from cephfit.sweep.fio_output import UnusableOutputError, error_of, read_output
 from cephfit.sweep.fio_servers import host_of, why_unreachable
@@ -33,27 +28,7 @@ AGGREGATE = "All clients"
 MOST_SKEW = 0.1
 """Clients that start, or end, further apart than this part of the measured time did not run together."""
 
-_STARTS = re.compile(r"^<[^>]*> Starting \d+ (?:thread|process)")
-_ENDS = re.compile(r"^<[^>]*>\s*$")
-_TROUBLE = re.compile(r"\bfio: |\berr(?:or)?=|mismatch|refused|failed|not loadable")
 _SLOWEST_NBYTES_PER_S = MIB
-
-
-@dataclass(frozen=True, slots=True)
-class _Spoken:
-    """What one fio client process said.
-
-    Attributes:
-        output: its standard output.
-        errors: its standard error, or why it was killed.
-        starts: when each server began its job, seconds of the monotonic clock.
-        ends: when each server's job was over.
-    """
-
-    output: str
-    errors: str
-    starts: tuple[float, ...]
-    ends: tuple[float, ...]
 
 
 class RemoteFioEngine:
@@ -95,13 +70,13 @@ class RemoteFioEngine:
         seconds = run.measurement.ramp_seconds + run.measurement.run_seconds
         try:
             with self._watch(countable, run) as watch:
-                spoken = _speak(run.clients, jobs, timeout_seconds=seconds + self._grace_seconds)
+                spoken = speak(run.clients, jobs, timeout_seconds=seconds + self._grace_seconds)
         except ClusterError as error:  # who counts has ceased to
             return CellOutcome({c.name: ClientOutcome(None, str(error)) for c in run.clients}, None)
         try:
             found = jobs_of(read_output(spoken.output, jobs="client_stats"), run.clients)
         except UnusableOutputError as error:
-            failure = _with_trouble(str(error), spoken, "")
+            failure = with_trouble(str(error), spoken, "")
             return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, spoken.output or None)
         together = _together(spoken, len(run.clients))
         doubt = why_not_together(together, run.measurement.run_seconds, most_skew=self._most_skew)
@@ -122,16 +97,16 @@ class RemoteFioEngine:
         jobs = {client.name: render_warming(replace(run, clients=[client])) for client in run.clients}
         largest = max(client.nbytes for client in run.clients)
         timeout_seconds = self._grace_seconds + largest * len(run.clients) / _SLOWEST_NBYTES_PER_S
-        spoken = _speak(run.clients, jobs, timeout_seconds=timeout_seconds)
+        spoken = speak(run.clients, jobs, timeout_seconds=timeout_seconds)
         try:
             found = jobs_of(read_output(spoken.output, jobs="client_stats"), run.clients)
             read = {name: 0 if error_of(job) else int(job["read"]["io_bytes"]) for name, job in found.items()}
         except UnusableOutputError as error:
-            raise ClusterError(_with_trouble(f"the volumes could not be read: {error}", spoken, "")) from None
+            raise ClusterError(with_trouble(f"the volumes could not be read: {error}", spoken, "")) from None
         for client in run.clients:
             if read.get(client.name, 0) < client.nbytes:
                 raise ClusterError(
-                    _with_trouble(
+                    with_trouble(
                         f"only {read.get(client.name, 0)} of the {client.nbytes} bytes of client {client.name} "
                         "could be read",
                         spoken,
@@ -205,7 +180,7 @@ def why_not_together(
     return ""
 
 
-def _together(spoken: _Spoken, n_clients: int) -> dict[str, float | None]:
+def _together(spoken: Spoken, n_clients: int) -> dict[str, float | None]:
     """How far apart the clients began and ended, by the clock of this machine; None where fio did not say."""
 
     def skew(moments: Sequence[float]) -> float | None:
@@ -221,14 +196,14 @@ def _none_ran(clients: Sequence[Client], unreachable: Mapping[str, str]) -> dict
     return {c.name: ClientOutcome(None, unreachable.get(c.name, other)) for c in clients}
 
 
-def _outcome(client: Client, job: Mapping[str, Any] | None, run: CellRun, spoken: _Spoken) -> ClientOutcome:
+def _outcome(client: Client, job: Mapping[str, Any] | None, run: CellRun, spoken: Spoken) -> ClientOutcome:
     if job is None:
         words = "its fio server gave no result: the job died, or the connection was lost"
-        return ClientOutcome(None, _with_trouble(words, spoken, host_of(client)))
+        return ClientOutcome(None, with_trouble(words, spoken, host_of(client)))
     try:
         metrics, evidence = figures_of(job, run)
     except UnusableOutputError as error:
-        return ClientOutcome(None, _with_trouble(str(error), spoken, host_of(client)))
+        return ClientOutcome(None, with_trouble(str(error), spoken, host_of(client)))
     return ClientOutcome(metrics, evidence={**evidence, "address": client.address})
 
 
@@ -249,76 +224,3 @@ def _counted(
     if steadiness is not None:
         outcome = replace(outcome, evidence={**outcome.evidence, "steadiness": steadiness.to_json()})
     return replace(outcome, count=count)
-
-
-def _speak(clients: Sequence[Client], jobs: Mapping[str, str], *, timeout_seconds: float) -> _Spoken:
-    """Run the local fio that drives the servers; its lines get the moment at which they came.
-
-    The jobs lie in memory files, so that a kill leaves nothing behind.
-    """
-    with ExitStack() as stack:
-        command = [find_program("fio", package="fio"), "--output-format=json", "--eta=never"]
-        descriptors = []
-        for client in clients:
-            descriptor = os.memfd_create(f"cephfit-job-{client.name}", 0)
-            stack.callback(os.close, descriptor)
-            os.write(descriptor, jobs[client.name].encode())
-            descriptors.append(descriptor)
-            command += [f"--client={client.address}", f"/proc/self/fd/{descriptor}"]
-        process = subprocess.Popen(
-            dying_with_us(command),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            cwd="/",
-            pass_fds=descriptors,
-            start_new_session=True,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-        lines: list[tuple[float, str]] = []
-        errors: list[str] = []
-        readers = [
-            threading.Thread(target=_read_lines, args=(process.stdout, lines), daemon=True),
-            threading.Thread(target=_read_all, args=(process.stderr, errors), daemon=True),
-        ]
-        for reader in readers:
-            reader.start()
-        try:
-            process.wait(timeout=timeout_seconds)
-        except subprocess.TimeoutExpired:
-            errors.append(f"fio did not end within {timeout_seconds:.0f} s and was killed\n")
-        finally:
-            end(process, "fio")
-            for reader in readers:
-                reader.join(timeout=10)
-    return _Spoken(
-        output="".join(line for _, line in lines),
-        errors="".join(errors),
-        starts=tuple(at for at, line in lines if _STARTS.match(line)),
-        ends=tuple(at for at, line in lines if _ENDS.match(line)),
-    )
-
-
-def _read_lines(stream: Any, lines: list[tuple[float, str]]) -> None:
-    for line in stream:
-        lines.append((time.monotonic(), line))
-
-
-def _read_all(stream: Any, texts: list[str]) -> None:
-    for line in stream:
-        texts.append(line)
-
-
-def _with_trouble(failure: str, spoken: _Spoken, host: str) -> str:
-    """The failure, with what fio said of it: of this host where it names one."""
-    said = [
-        line.strip()
-        for text in (spoken.errors, spoken.output.split("\n{", 1)[0])
-        for line in text.splitlines()
-        if _TROUBLE.search(line) or "killed" in line
-    ]
-    named = [line for line in said if host and host in line] or said
-    words = "; ".join(dict.fromkeys(named[:3]))
-    return f"{failure}; fio said: {words}" if words else failure

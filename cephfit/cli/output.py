@@ -45,7 +45,7 @@ class _RichProgress:
         self._stack: list[Any] = []
         self._name = f"{name}: " if name else ""
         if beside is not None:
-            self._bars = beside._bars
+            self._bars: Any = beside._bars
             return
         from rich.console import Console
         from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn

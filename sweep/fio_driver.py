@@ -1,0 +1,108 @@
+"""The one fio that drives fio servers: how it is run, and what it says line by line."""
+
+import os
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from cephfit.protocols import Client
+from cephfit.sweep.fio import dying_with_us, end, find_program
+
+_STARTS = re.compile(r"^<[^>]*> Starting \d+ (?:thread|process)")
+_ENDS = re.compile(r"^<[^>]*>\s*$")
+_TROUBLE = re.compile(r"\bfio: |\berr(?:or)?=|mismatch|refused|failed|not loadable")
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What one fio client process said.
+
+    Attributes:
+        output: its standard output.
+        errors: its standard error, or why it was killed.
+        starts: when each server began its job, seconds of the monotonic clock.
+        ends: when each server's job was over.
+    """
+
+    output: str
+    errors: str
+    starts: tuple[float, ...]
+    ends: tuple[float, ...]
+
+
+def speak(clients: Sequence[Client], jobs: Mapping[str, str], *, timeout_seconds: float) -> Spoken:
+    """Run the local fio that drives the servers; its lines get the moment at which they came.
+
+    The jobs lie in memory files, so that a kill leaves nothing behind.
+    """
+    with ExitStack() as stack:
+        command = [find_program("fio", package="fio"), "--output-format=json", "--eta=never"]
+        descriptors = []
+        for client in clients:
+            descriptor = os.memfd_create(f"cephfit-job-{client.name}", 0)
+            stack.callback(os.close, descriptor)
+            os.write(descriptor, jobs[client.name].encode())
+            descriptors.append(descriptor)
+            command += [f"--client={client.address}", f"/proc/self/fd/{descriptor}"]
+        process = subprocess.Popen(
+            dying_with_us(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            cwd="/",
+            pass_fds=descriptors,
+            start_new_session=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+        lines: list[tuple[float, str]] = []
+        errors: list[str] = []
+        readers = [
+            threading.Thread(target=_read_lines, args=(process.stdout, lines), daemon=True),
+            threading.Thread(target=_read_all, args=(process.stderr, errors), daemon=True),
+        ]
+        for reader in readers:
+            reader.start()
+        try:
+            process.wait(timeout=timeout_seconds)
+        except subprocess.TimeoutExpired:
+            errors.append(f"fio did not end within {timeout_seconds:.0f} s and was killed\n")
+        finally:
+            end(process, "fio")
+            for reader in readers:
+                reader.join(timeout=10)
+    return Spoken(
+        output="".join(line for _, line in lines),
+        errors="".join(errors),
+        starts=tuple(at for at, line in lines if _STARTS.match(line)),
+        ends=tuple(at for at, line in lines if _ENDS.match(line)),
+    )
+
+
+def _read_lines(stream: Any, lines: list[tuple[float, str]]) -> None:
+    for line in stream:
+        lines.append((time.monotonic(), line))
+
+
+def _read_all(stream: Any, texts: list[str]) -> None:
+    for line in stream:
+        texts.append(line)
+
+
+def with_trouble(failure: str, spoken: Spoken, host: str) -> str:
+    """The failure, with what fio said of it: of this host where it names one."""
+    said = [
+        line.strip()
+        for text in (spoken.errors, spoken.output.split("\n{", 1)[0])
+        for line in text.splitlines()
+        if _TROUBLE.search(line) or "killed" in line
+    ]
+    named = [line for line in said if host and host in line] or said
+    words = "; ".join(dict.fromkeys(named[:3]))
+    return f"{failure}; fio said: {words}" if words else failure
