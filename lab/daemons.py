@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from cephfit.errors import ClusterError, HostError
@@ -78,6 +79,16 @@ class Daemons:
     def stop_all(self, names: Iterable[str]) -> None:
         """Stop daemons side by side; those that do not run are passed over."""
         processes.stop([pid for name in names if (pid := self.pid(name)) is not None], seconds=20.0)
+
+    def kill_strays(self, name: str) -> None:
+        """End what still runs as this daemon without a pid file: a killed process had just begun to start it."""
+        kind, _, number = name.partition(".")
+        lines = {pid: processes.command_line(pid) for pid in processes.of_folder(self._folder)}
+        processes.kill(
+            pid
+            for pid, argv in lines.items()
+            if argv and Path(argv[0]).name == f"ceph-{kind}" and ("-i", number) in pairwise(argv)
+        )
 
     def state(self, name: str) -> DaemonState:
         pid = self.pid(name)

@@ -38,11 +38,21 @@ def _backing_file(name: str) -> str | None:
     return text.removesuffix(" (deleted)")
 
 
+def _is_abandoned(name: str) -> bool:
+    """Whether a device's file is deleted and the device goes at its last close; see ``abandon``."""
+    loop = _SYS_BLOCK / name / "loop"
+    try:
+        deleted = (loop / "backing_file").read_text().rstrip("\n").endswith(" (deleted)")
+        return deleted and (loop / "autoclear").read_text().strip() == "1"
+    except OSError:
+        return False
+
+
 def loops_of(place: Path) -> dict[Path, Path]:
     """The attached loop devices whose file is ``place`` or lies below it: device to file."""
     found = {}
     for entry in _SYS_BLOCK.glob("loop*"):
-        backing = _backing_file(entry.name)
+        backing = None if _is_abandoned(entry.name) else _backing_file(entry.name)
         if backing is not None and mentions([backing], place):
             found[Path("/dev") / entry.name] = Path(backing)
     return found
@@ -91,6 +101,16 @@ def detach_loop(device: Path, *, seconds: float = 10.0) -> None:
                 remedy=f"see who has it open (fuser -v {device}), end that, and try again",
             )
         time.sleep(0.05)
+
+
+def abandon(device: Path) -> None:
+    """Leave a device to whoever has it mounted in another mount namespace; its file is deleted.
+
+    The kernel detaches it when that namespace ends, and frees the file's room then.
+    """
+    file = Path(_backing_file(device.name) or "/nonexistent")
+    run(["losetup", "--detach", str(device)])
+    file.unlink(missing_ok=True)
 
 
 def device_number(device: Path) -> str:

@@ -42,6 +42,26 @@ def mounts() -> Iterator[Mount]:
         )
 
 
+def is_mounted_elsewhere(device: Path) -> bool:
+    """Whether another mount namespace has a block device mounted: made of ours while it was mounted here.
+
+    Such a mount cannot be undone from here; it ends with the namespace's last process.
+    """
+    ours = Path("/proc/self/ns/mnt").readlink()
+    seen = {ours}
+    for process in Path("/proc").iterdir():
+        try:
+            if not process.name.isdigit() or (theirs := (process / "ns" / "mnt").readlink()) in seen:
+                continue
+            seen.add(theirs)
+            lines = (process / "mountinfo").read_text().splitlines()
+        except OSError:  # gone meanwhile
+            continue
+        if any(line.partition(" - ")[2].split(" ")[1:2] == [str(device)] for line in lines):
+            return True
+    return False
+
+
 def unmount_under(folder: Path) -> None:
     """Lazily unmount everything at or below ``folder``, the innermost first.
 

@@ -68,6 +68,14 @@ class OsdDisks:
             for osd, (_, device_class) in enumerate(self._spec.osds)
         }
 
+    def renew(self, osd: int, throttle: Throttle) -> None:
+        """An empty disk in place of one that another mount namespace holds."""
+        device = self.device(osd)
+        throttle.clear(disks.device_number(device))
+        disks.abandon(device)
+        disks.make_sparse(self._image(osd), self._spec.osd_nbytes)
+        self._attach(self._image(osd), self._spec.osds[osd][1], throttle)
+
     def attach_side(self, osd: int, store: OsdStore, throttle: Throttle, *, anew: bool = False) -> dict[str, Path]:
         """Attach the disks of what a store keeps elsewhere than its data: role to device.
 

@@ -1,15 +1,17 @@
 """What lies on an OSD's disk: nothing but BlueStore, or a file system with FileStore on it."""
 
 import errno
+import fcntl
 import os
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from cephfit.errors import HostError
 from cephfit.lab.machine import require_programs, run
-from cephfit.lab.mounts import mounts, unmount_under
+from cephfit.lab.mounts import is_mounted_elsewhere, mounts, unmount_under
 from cephfit.sweep.greater.osd_store import FILESTORE, OsdStore
 
 _MKFS: Mapping[str, tuple[str, ...]] = {
@@ -27,8 +29,11 @@ _MOUNT: Mapping[str, str] = {
 }
 _LINKS = {"journal": "journal", "db": "block.db", "wal": "block.wal"}
 """Role of a disk of its own to its name in the OSD's folder."""
-_UNMOUNT_SECONDS = 60.0
-"""A full page cache is written out at the speed of the disk below the lab."""
+_UNMOUNT_SECONDS = 300.0
+"""A full page cache is written out at the speed of the disk below the lab, which may be busy otherwise."""
+_FS_IOC_SHUTDOWN = 0x8004587D
+_NO_LOG_FLUSH = (2).to_bytes(4, "little")
+"""ioctl of linux/fs.h that xfs and ext4 have, and its hardest flag."""
 
 
 def require_store(store: OsdStore) -> None:
@@ -79,26 +84,48 @@ def reconnect(home: Path, store: OsdStore, device: Path, side: Mapping[str, Path
         _link(home / _LINKS[role], beside)
 
 
-def take_off(home: Path, device: Path) -> None:
+def take_off(home: Path, device: Path) -> bool:
     """Leave an empty folder and an empty disk, whatever they held; the OSD does not run.
+
+    Returns:
+        False if another mount namespace has the disk mounted, so that it can be had no more.
 
     Raises:
         HostError: somebody holds the file system busy.
     """
-    unmount_under(home)
-    _await_unused(device)  # unmounted lazily: the kernel writes out what is left
+    _shut_down(home)
+    ours = _unmount(home, device)
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(exist_ok=True)
-    run(["blkdiscard", "--force", str(device)])
+    if ours:
+        run(["blkdiscard", "--force", str(device)])
+    return ours
 
 
-def _await_unused(device: Path) -> None:
+def _shut_down(home: Path) -> None:
+    """Keep the kernel from writing out what will be thrown away, where the file system can be told so."""
+    if os.path.ismount(home):
+        descriptor = os.open(home, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # btrfs cannot
+                fcntl.ioctl(descriptor, _FS_IOC_SHUTDOWN, _NO_LOG_FLUSH)
+        finally:
+            os.close(descriptor)
+
+
+def _unmount(home: Path, device: Path) -> bool:
+    """Unmount until nobody has the device: unmounts are lazy, and a program left by a kill may mount it again.
+
+    Returns:
+        False if another mount namespace keeps it.
+    """
     until = time.monotonic() + _UNMOUNT_SECONDS
     while True:
+        unmount_under(home)
         try:
             # For block devices O_EXCL means: nobody has it mounted or otherwise in use.
             os.close(os.open(device, os.O_RDWR | os.O_EXCL))
-            return
+            return True
         except OSError as error:
             if error.errno != errno.EBUSY or time.monotonic() > until:
                 raise HostError(
@@ -106,7 +133,9 @@ def _await_unused(device: Path) -> None:
                     where=str(device),
                     remedy=f"see who has it open (fuser -v {device}), end that, and try again",
                 ) from None
-        time.sleep(0.05)
+        if is_mounted_elsewhere(device):
+            return False
+        time.sleep(0.1)
 
 
 def drop_page_cache(home: Path) -> None:

@@ -77,7 +77,8 @@ class OsdMaker:
 
     def take_off(self, osd: int) -> None:
         """Empty the disk of an OSD that does not run."""
-        take_off(self._folder / osd_name(osd), self._disks.device(osd))
+        if not take_off(self._folder / osd_name(osd), self._disks.device(osd)):
+            self._disks.renew(osd, self._throttle)
 
 
 def make_anew(
@@ -116,6 +117,7 @@ def make_anew(
     identities = {osd: maker.register(osd, again=True) for osd in stores}
 
     def make(osd: int) -> None:
+        daemons.kill_strays(osd_name(osd))
         maker.take_off(osd)
         maker.make(osd, stores[osd], *identities[osd])
         daemons.start(osd_name(osd))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cephfit.errors import CephfitError, HostError
 from cephfit.lab import processes
-from cephfit.lab.disks import detach_loop, device_number, is_attached, loops_of
-from cephfit.lab.mounts import mounts, unmount_under
+from cephfit.lab.disks import abandon, detach_loop, device_number, is_attached, loops_of
+from cephfit.lab.mounts import is_mounted_elsewhere, mounts, unmount_under
 from cephfit.lab.openstack import network
 from cephfit.lab.postgres import PostgresServer
 from cephfit.lab.throttle import Throttle
@@ -30,7 +30,10 @@ def _clear_devices(folder: Path, throttle: Throttle | None) -> list[str]:
             if throttle is not None:
                 throttle.clear(device_number(device))
             PostgresServer(device).remove()
-            detach_loop(device)
+            if is_mounted_elsewhere(device):
+                abandon(device)
+            else:
+                detach_loop(device)
         except CephfitError as error:
             stuck.append(str(error))
     return stuck

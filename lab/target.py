@@ -45,12 +45,14 @@ class LabTarget(CephTarget):
         self._lab = lab
         self._lock = TargetLock(folder / "lock", name) if for_change else None
         try:
+            if for_change:
+                lab.reassert_limits()  # a process killed while it filled volumes left the disks at full speed
+                if lab.unmade_osds():  # another one while it made OSDs anew
+                    lab.remake_osds({})
             admin = RadosAdmin(lab.conf)
         except BaseException:
             self._unlock()
             raise
-        if for_change:
-            lab.reassert_limits()  # a process killed while it filled volumes left the disks at full speed
         journal = Journal(folder / "journal.jsonl", read_only=not for_change)
         super().__init__(
             name,

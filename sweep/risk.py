@@ -88,6 +88,12 @@ RISKS: tuple[Risk, ...] = (
     Risk(Partition.CEPH, "journal_ignore_corruption", "always", "a broken journal is replayed"),
     Risk(Partition.CEPH, "auth_*_required", "none", "the cluster stops asking who is there"),
     Risk(Partition.CEPH, "osd_max_object_size", "always", "objects already larger become unreadable"),
+    *(
+        Risk(Partition.GREATER, key, "always", "all traffic of the OSDs' hosts suffers it, not only Ceph's")
+        for key in ("delay_ms", "jitter_ms", "loss_pct", "rate_mbit")
+    ),
+    Risk(Partition.GREATER, "mtu", "always", "a network that does not carry frames of this size stalls the OSDs"),
+    Risk(Partition.GREATER, "kernel.*", "always", "concerns the whole host, not only what it stores"),
     Risk(Partition.CEPH, "mon_allow_pool_*", "always", "pools become easier to delete or to make unsafe"),
 )
 """What is known to risk data, first match first. From Ceph's option descriptions and operations manual."""

@@ -13,7 +13,9 @@ from pathlib import Path
 from cephfit.errors import HostError
 from cephfit.lab import processes
 from cephfit.lab.machine import find_program, run
+from cephfit.lab.mounts import mounts
 from cephfit.lab.openstack.layout import Layout
+from cephfit.sweep.greater.osd_store import FILE_SYSTEMS
 
 _SHADOWED = {
     "/etc/libvirt": "libvirt/etc",
@@ -86,7 +88,10 @@ class MountNamespace:
             time.sleep(0.01)
 
     def furnish(self) -> None:
-        """Put the lab's own folders in place of the machine's."""
+        """Put the lab's own folders in place of the machine's; let go of disks that labs here have mounted."""
+        for mount in mounts():
+            if mount.kind in FILE_SYSTEMS and mount.point.name.startswith("osd."):
+                self.call(["umount", "--lazy", str(mount.point)])
         self.call(["mount", "-t", "tmpfs", "-o", "mode=755,size=64m", "tmpfs", "/run"])
         for folder in (TEMPORARY, "/run/lock", "/run/netns", "/run/libvirt"):
             self.call(["mkdir", "-p", folder])

@@ -19,7 +19,7 @@ _LIMIT_PACKETS = 100_000
 packets that were to be delayed only."""
 _TBF_LATENCY_MS = 400
 _TBF_BURST_MS = 10
-"""A bucket of so much of the rate; at least one of the largest frames (loopback's 64 KiB)."""
+"""A bucket of so much of the rate, but no less than 128 KiB: a frame larger than it would never pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Emulation:
     def arguments(self) -> list[str]:
         """As tc takes them after the discipline's name."""
         if self.kind == "tbf":
-            nbytes = max(1 << 16, round(self.rate_mbit * 1e6 / 8 * _TBF_BURST_MS / 1e3))
+            nbytes = max(1 << 17, round(self.rate_mbit * 1e6 / 8 * _TBF_BURST_MS / 1e3))
             return ["rate", f"{self.rate_mbit:g}mbit", "burst", str(nbytes), "latency", f"{_TBF_LATENCY_MS}ms"]
         words = ["limit", str(_LIMIT_PACKETS)]
         if self.delay_ms:
