@@ -1,31 +1,13 @@
 """What a configuration's pools take of each device class. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from cephfit.configuration import Configuration, Partition
 from cephfit.sweep.option_value import as_ceph_writes
 from cephfit.sweep.pool_plan import PoolPlan, Role, plan_pools
 
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    """What data takes on disks.
-
-    Attributes:
-        per_byte: device class to bytes on its disks for each byte of clients' data.
-        fixed: device class to bytes that are taken whatever is stored: a cache tier's target, in all copies.
-    """
-
-    per_byte: Mapping[str, float]
-    fixed: Mapping[str, float] = field(default_factory=dict)
-
-    def cost(self, stored_nbytes: float, prices: Mapping[str, float]) -> float | None:
-        """Price of so much data; None if a class has no price."""
-        if any(name not in prices for name in (*self.per_byte, *self.fixed)):
-            return None
-        by_data = sum(prices[name] * share * stored_nbytes for name, share in self.per_byte.items())
-        return by_data + sum(prices[name] * nbytes for name, nbytes in self.fixed.items())
+Space = Mapping[str, float]
+"""Device class to bytes on its disks for each byte of clients' data."""
 
 
 def only_pool_settings(configuration: Configuration) -> bool:
@@ -33,21 +15,40 @@ def only_pool_settings(configuration: Configuration) -> bool:
     return all(s.partition is Partition.POOL for s in configuration.settings)
 
 
-def space_of(configuration: Configuration) -> Space | None:
-    """What a configuration's pools take; None where it does not say on which class, or in how many copies."""
+def space_of(configuration: Configuration, measured_nbytes: int) -> Space | None:
+    """What data takes in a configuration's pools, for the speed that was measured.
+
+    A cache tier counts with the part of the measured data that it had room for: more data in the same cache would
+    be slower than what was measured.
+
+    Args:
+        configuration: of a sweep.
+        measured_nbytes: all volumes of the sweep together.
+
+    Returns:
+        None where the configuration does not say on which class its pools lie, or in how many copies.
+    """
     settings = {s.key: as_ceph_writes(s.value) for s in configuration.within(Partition.POOL) if s.scope == "pool"}
     plans = plan_pools("pool", settings, {}, where=f"configuration {configuration.name}")
     data = next((p for p in plans if p.role is Role.DATA), plans[0])
-    per_byte = _shares(data)
-    if per_byte is None:
+    shares = _shares(data)
+    if shares is None:
         return None
-    fixed: dict[str, float] = {}
     for cache in (p for p in plans if p.role is Role.CACHE):
-        shares = _shares(cache)
-        if shares is None or "target_max_bytes" not in cache.values:
+        copies = _shares(cache)
+        if copies is None or "target_max_bytes" not in cache.values:
             return None
-        fixed = {name: share * int(cache.values["target_max_bytes"]) for name, share in shares.items()}
-    return Space(per_byte, fixed)
+        held = min(1.0, int(cache.values["target_max_bytes"]) / measured_nbytes)
+        for name, share in copies.items():
+            shares[name] = shares.get(name, 0.0) + share * held
+    return shares
+
+
+def cost_of(space: Space, prices: Mapping[str, float]) -> float | None:
+    """Price of a byte of clients' data; None if a class has no price."""
+    if any(name not in prices for name in space):
+        return None
+    return sum(prices[name] * share for name, share in space.items())
 
 
 def same_pool(configurations: Sequence[Configuration]) -> Mapping[str, str]:

@@ -11,7 +11,8 @@ from cephfit.errors import CephfitError, ClusterError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.cache_tier import add_tier, await_rest, take_apart, use_tier
-from cephfit.sweep.crush.change import CrushChanges, FaultyMapError, Wish
+from cephfit.sweep.crush.change import CrushChanges, FaultyMapError
+from cephfit.sweep.crush.proposal import Wish
 from cephfit.sweep.erasure import ensure_profile, remove_profile
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.option_value import as_ceph_writes, same_value

@@ -12,9 +12,6 @@ from cephfit.cli.output import json_option, print_json, print_table
 from cephfit.mapper import MODELS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cephfit.configuration import Configuration
     from cephfit.mapper.pool_choice import PoolChoice
     from cephfit.profile import Profile
     from cephfit.sweep.pool_space import Space
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Joint level of all intervals.")
 @click.option("--at-least", type=float, metavar="PERCENT", help="Wanted performance, the default pool = 100.")
 @click.option("--price", "prices", multiple=True, metavar="CLASS=N", help="Price of a byte on a device class.")
-@click.option("--stored", default="1T", show_default=True, help="How much data a workload keeps; for prices.")
 @click.option(
     "--lies",
     "lying",
@@ -47,32 +43,31 @@ def command(
     confidence: float,
     at_least: float | None,
     prices: tuple[str, ...],
-    stored: str,
     lying: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Say for each workload in PROFILE which of the measured pools fits it.
 
     Where the samples cannot tell pools from the fastest (or, with --at-least, where several are fast enough for
-    certain), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks.
+    certain), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache tier
+    counts with the part of the measured data that it had room for.
     """
     from cephfit.cli.map import read_profile
     from cephfit.mapper import predictor
     from cephfit.mapper.pool_choice import choose_pool
     from cephfit.results import open_baselines
-    from cephfit.units import parse_nbytes
+    from cephfit.sweep.pool_space import cost_of
 
     speaker = predictor(model, confidence=confidence)
     baselines = open_baselines(location, run_id, load)
     spaces = _spaces(location, run_id, lying)
     by_class = _prices(prices, spaces)
-    nbytes = parse_nbytes(stored, where="--stored")
     choices: list[tuple[Profile, PoolChoice]] = []
     for path in profiles:
         profile = read_profile(path)
         predictions = speaker.predict(profile, baselines)
         rivals = spaces or {p.configuration: None for p in predictions.predictions}
-        costs = {name: space.cost(nbytes, by_class) if space else None for name, space in rivals.items()}
+        costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
         choices.append((profile, choose_pool(predictions, costs, at_least=at_least)))
     if as_json:
         print_json(
@@ -81,7 +76,6 @@ def command(
                 "confidence": confidence,
                 "at_least": at_least,
                 "prices": by_class,
-                "stored_nbytes": nbytes,
                 "placements": [{**choice.to_json(), **_space_json(choice, spaces)} for _, choice in choices],
             }
         )
@@ -103,16 +97,16 @@ def _spaces(location: str, run_id: str | None, lying: tuple[str, ...]) -> dict[s
 
     with Store.open(location) as store:
         run = store.run(run_id)
-    configurations: Sequence[Configuration] = parse_sweep(run.sweep_text, file=run.sweep_name).configurations
-    first = same_pool(configurations)
-    rivals = [c for c in configurations if only_pool_settings(c) and first[c.name] == c.name]
+    sweep = parse_sweep(run.sweep_text, file=run.sweep_name)
+    first = same_pool(sweep.configurations)
+    rivals = [c for c in sweep.configurations if only_pool_settings(c) and first[c.name] == c.name]
     said = dict(_lying(text, {c.name for c in rivals}) for text in lying)
-    return {c.name: said.get(c.name) or space_of(c) for c in rivals}
+    measured_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
+    return {c.name: said.get(c.name) or space_of(c, measured_nbytes) for c in rivals}
 
 
 def _lying(text: str, known: set[str]) -> tuple[str, Space]:
     from cephfit.errors import InputError
-    from cephfit.sweep.pool_space import Space
 
     name, _, rest = text.partition("=")
     device_class, _, copies = rest.partition(":")
@@ -124,14 +118,14 @@ def _lying(text: str, known: set[str]) -> tuple[str, Space]:
         raise InputError(
             f"{text!r} is no CONFIGURATION=CLASS:COPIES", where="--lies", remedy=f"such as {min(known)}=hdd:3"
         )
-    return name, Space({device_class: share})
+    return name, {device_class: share}
 
 
 def _prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> dict[str, float]:
     from cephfit.errors import InputError
 
     if not prices:
-        return {name: 1.0 for space in spaces.values() if space for name in (*space.per_byte, *space.fixed)}
+        return {name: 1.0 for space in spaces.values() if space for name in space}
     found = {}
     for text in prices:
         name, _, number = text.partition("=")
@@ -144,7 +138,7 @@ def _prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> dict[st
 
 def _space_json(choice: PoolChoice, spaces: dict[str, Space | None]) -> dict[str, object]:
     space = spaces.get(choice.chosen)
-    return {"bytes_on_disks_per_byte": dict(space.per_byte) if space else None}
+    return {"bytes_on_disks_per_byte": dict(space) if space else None}
 
 
 def _print(choice: PoolChoice, spaces: dict[str, Space | None], *, priced: bool) -> None:
@@ -159,28 +153,19 @@ def _print(choice: PoolChoice, spaces: dict[str, Space | None], *, priced: bool)
                 f"{c.relative:.0f}",
                 interval,
                 _takes(space),
-                _cost(c.cost, priced),
+                _cost(c.cost),
                 c.standing.value,
             )
         )
-    print_table(("  pool", "relative", "interval", "takes", "cost" if priced else "on disks", ""), [
-        (f"  {row[0]}", *row[1:]) for row in rows
-    ], right=(1, 2, 4))  # fmt: skip
+    what = "price of a byte" if priced else "bytes on disks"
+    indented = [(f"  {row[0]}", *row[1:]) for row in rows]
+    print_table(("  pool", "relative", "interval", "takes", what, ""), indented, right=(1, 2, 4))
     click.echo()
 
 
 def _takes(space: Space | None) -> str:
-    from cephfit.units import format_nbytes
-
-    if space is None:
-        return "unknown"
-    parts = [f"{share:g} x {name}" for name, share in space.per_byte.items()]
-    return " + ".join([*parts, *(f"{format_nbytes(int(n))} {name}" for name, n in space.fixed.items())])
+    return "unknown" if space is None else " + ".join(f"{share:g} x {name}" for name, share in space.items())
 
 
-def _cost(cost: float | None, priced: bool) -> str:
-    from cephfit.units import GIB
-
-    if cost is None:
-        return "unknown"
-    return f"{cost / GIB:.0f}" if priced else f"{cost / GIB:.0f} GiB"
+def _cost(cost: float | None) -> str:
+    return "unknown" if cost is None else f"{cost:g}"

@@ -39,7 +39,7 @@ def exact(text: str, document: Mapping[str, Any]) -> str:
     lines, block, bucket_id = [], ("", ""), 0
     for line in text.splitlines():
         if found := _BLOCK.match(line):
-            block = found.groups()
+            block = (found[1], found[2])
         elif line.startswith("}"):
             block = ("", "")
         elif found := _BUCKET_ID.match(line):

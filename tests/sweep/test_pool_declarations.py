@@ -9,13 +9,14 @@ from cephfit.sweep.crush.placement import Devices, Placement
 from cephfit.sweep.file import bundled_sweep, parse_sweep, read_sweep
 from cephfit.sweep.file_pools import read_pool_file
 from cephfit.sweep.pool_plan import Role, plan_pools
-from cephfit.sweep.pool_space import Space, same_pool, space_of
+from cephfit.sweep.pool_space import cost_of, same_pool, space_of
 from cephfit.sweep.pools import data_pool_name, pool_name
 from cephfit.units import GIB
 
 MEASUREMENT = (
-    "measurement: {sizes: [4K], patterns: [read], clients: 1, volume_size: 64M, repeats: 1, run_seconds: 1}"
+    "measurement: {sizes: [4K], patterns: [read], clients: 1, volume_size: 64M, repeats: 1, run_seconds: 1, "
 )
+MEASUREMENT += "seed: 1}"
 
 
 def sweep(pools: str, configurations: str, *, accept: str = "[size, erasure.m]") -> str:
@@ -107,13 +108,15 @@ def test_pools_that_lie_alike_share_a_rule_and_others_do_not() -> None:
 
 def test_what_pools_take_of_each_class() -> None:
     swept = {c.name: c for c in read_sweep(bundled_sweep("heterogeneous")).configurations}
-    assert space_of(swept["ssd"]) == Space({"ssd": 2.0})
-    assert space_of(swept["mixed"]) == Space({"ssd": 1.0, "hdd": 1.0})
-    assert space_of(swept["coded"]) == Space({"hdd": 1.5})
-    assert space_of(swept["tiered"]) == Space({"hdd": 2.0}, {"ssd": 2 * 4.0 * GIB})
-    assert space_of(swept["A"]) is None, "the cluster's default says it, not the file"
-    assert Space({"hdd": 2.0}, {"ssd": 8.0}).cost(10, {"hdd": 1.0, "ssd": 4.0}) == 2 * 10 + 4 * 8
-    assert Space({"hdd": 2.0}).cost(10, {"ssd": 4.0}) is None
+    assert space_of(swept["ssd"], GIB) == {"ssd": 2.0}
+    assert space_of(swept["mixed"], GIB) == {"ssd": 1.0, "hdd": 1.0}
+    assert space_of(swept["coded"], GIB) == {"hdd": 1.5}
+    assert space_of(swept["A"], GIB) is None, "the cluster's default says it, not the file"
+    # A tier that held all that was measured promises its speed only to data that it holds all of.
+    assert space_of(swept["tiered"], GIB // 2) == {"hdd": 2.0, "ssd": 2.0}
+    assert space_of(swept["tiered-small"], GIB // 2) == {"hdd": 2.0, "ssd": 0.5}
+    assert cost_of({"hdd": 2.0, "ssd": 0.5}, {"hdd": 1.0, "ssd": 4.0}) == 4.0
+    assert cost_of({"hdd": 2.0}, {"ssd": 4.0}) is None
     assert same_pool(list(swept.values()))["A-again"] == "A"
 
 
