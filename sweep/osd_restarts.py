@@ -101,7 +101,8 @@ class OneByOne:
     def _pgs_of(self, osd: int) -> Sequence[dict[str, Any]] | None:
         """None while the manager does not know: for some seconds after a change of the map."""
         said = self._admin.command("pg ls-by-osd", osd=osd)
-        found: Sequence[dict[str, Any]] | None = said.get("pg_stats") if said.get("pg_ready", True) else None
+        # Of an OSD without PGs, older releases leave the list out.
+        found: Sequence[dict[str, Any]] | None = said.get("pg_stats", ()) if said.get("pg_ready", True) else None
         return found
 
     def _await_up(self, osd: int, before: int) -> None:

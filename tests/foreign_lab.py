@@ -13,6 +13,7 @@ from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.targets.foreign import ClusterChoice, ForeignTarget
 
 _RESTART = """#!{python}
+import fcntl
 import sys
 from pathlib import Path
 from cephfit.lab.cluster import Lab
@@ -20,6 +21,9 @@ from cephfit.lab.daemons import Daemons
 
 folder = Path({folder!r})
 name = "osd." + sys.argv[1]
+# Whoever called may have been killed and called again: like systemd's, these restarts come one after the other.
+turn = (folder / "restart.lock").open("w")
+fcntl.flock(turn, fcntl.LOCK_EX)
 daemons = Daemons(folder, folder / "ceph.conf")
 daemons.stop_all([name])
 daemons.start(name)

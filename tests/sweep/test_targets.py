@@ -1,7 +1,8 @@
 """Every target passes the one contract suite; and what is each one's own."""
 
 import subprocess
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,29 @@ class TestForeignClusterOnlyPool(_OnForeignCluster):
 class TestForeignClusterWithRestartsAndDevices(_OnForeignCluster):
     other = SHARDS
     how: Mapping[str, Any] = {"librbd": False, "restarts": True}
+
+
+@pytest.mark.root
+@pytest.mark.ceph
+@pytest.mark.fio
+@pytest.mark.slow
+class TestForeignClusterByRest(_OnForeignCluster):
+    other = DEFERRED
+
+    @pytest.fixture
+    def harness(self, lab_cluster: Any) -> Iterator[Harness]:
+        from foreign_lab import open_foreign
+
+        sys.path.insert(0, str(Path(__file__).parent.parent / "ceph"))
+        from rest_server import rest_api
+
+        with rest_api(lab_cluster.conf) as url:
+            yield Harness(
+                lambda: open_foreign(lab_cluster, admin="rest", rest_url=url),
+                self.other,
+                n_clients=1,
+                state=lambda: _state_of_cluster(lab_cluster),
+            )
 
 
 def test_a_simulation_is_told_how_to_behave_and_says_that_it_is_one() -> None:
