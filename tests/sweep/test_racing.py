@@ -1,0 +1,293 @@
+"""Races of configurations, and cells that are known well enough: what is decided, when, and after a kill."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cephfit.cells import Cell
+from cephfit.errors import InputError
+from cephfit.mapper import predictor
+from cephfit.profile import Profile
+from cephfit.protocols import Predictor
+from cephfit.results.baselines import baselines_of
+from cephfit.results.report_build import read_findings, report_of
+from cephfit.results.store import Store
+from cephfit.run import Run
+from cephfit.sample import Metrics, Sample, SampleKey, State
+from cephfit.silence import Silence
+from cephfit.sweep.contest import Contest, Look
+from cephfit.sweep.engine import CellOutcome, CellRun
+from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.goal import Goal, cell_profile, even_profile
+from cephfit.sweep.model import Sweep
+from cephfit.sweep.plan import plan_of
+from cephfit.sweep.racing import begin, decide, decisions, stops_of
+from cephfit.sweep.runner import run_sweep
+from cephfit.sweep.saving import ASSUMED_SCATTER, expected_saving, imagined_samples, saved_runs
+from cephfit.sweep.schedule import STOPPING_DOCUMENT
+from cephfit.sweep.standing import Standing
+from cephfit.sweep.stopping import Decide, Stopping
+from cephfit.sweep.targets.simulated import SimulatedEngine, SimulatedTarget, Simulation
+from cephfit.sweep.targets.simulated_truth import true_iops
+
+RACE = """\
+schema_version: 1
+name: race
+stopping: {race: %s}
+configurations:
+  A-again: {}
+  ssd: {pool: {crush_rule: ssd}}
+  no-deferred: {ceph: {osd: {bluestore_prefer_deferred_size_hdd: 0}}}
+  blob: {ceph: {osd: {bluestore_max_blob_size_hdd: 512K}}}
+  journaling: {image: {features: "layering,journaling"}}
+measurement:
+  sizes: [4K, 1M]
+  clients: 2
+  volume_size: 4M
+  repeats: 9
+  run_seconds: 1
+  seed: 7
+"""
+
+
+def time_predictor(confidence: float) -> Predictor:
+    return predictor("time", confidence=confidence)
+
+
+@pytest.fixture
+def sweep() -> Sweep:
+    return parse_sweep(RACE % "profile", file="race.yaml")
+
+
+@pytest.fixture
+def goal(sweep: Sweep) -> Goal:
+    return Goal(time_predictor, "time", even_profile(sweep.measurement))
+
+
+def measure(sweep: Sweep, goal: Goal | None, store: Store, *, noise: float = 0.05) -> Run:
+    target = SimulatedTarget(Simulation(noise=noise))
+    return run_sweep(sweep, target, store, Silence(), resume=None, goal=goal, health_limit_seconds=5)
+
+
+def full_plan_of(sweep: Sweep, *, noise: float, seed: int) -> list[Sample]:
+    """All nine repeats as the simulated cluster's truth and noise would have them."""
+    dice = np.random.default_rng(seed)
+    m = sweep.measurement
+    samples = []
+    for configuration in sweep.configurations:
+        for cell, repeat, client in itertools.product(m.cells, range(m.repeats), ("c0", "c1")):
+            truth = true_iops(configuration, cell, n_clients=2, iodepth=1)
+            iops = truth * float(dice.lognormal(0, noise))
+            metrics = Metrics(iops, iops * cell.size.benchmark_nbytes, 100, 10**9, 1e6)
+            samples.append(Sample(SampleKey(configuration.name, cell, client, repeat), State.OK, metrics, 0, 0))
+    return samples
+
+
+def test_a_race_finds_the_best_and_the_worst_and_stops(sweep: Sweep, goal: Goal, store: Store) -> None:
+    run = measure(sweep, goal, store)
+    assert run.finished
+    document = store.document(run.run_id, STOPPING_DOCUMENT)
+    assert document is not None
+    assert [(r["best"], r["worst"]) for r in document["races"]] == [("ssd", "journaling")]
+    rounds = max(s.key.repeat for s in store.samples(run.run_id)) + 1
+    assert rounds < 9
+    standings = Standing(sweep, store.samples(run.run_id), stops=stops_of(document)).all()
+    assert all(s.left == 0 and s.ok + s.saved == s.planned == 8 * 9 for s in standings)
+    assert document["runs_saved"] == sum(s.saved for s in standings)
+
+
+def test_over_twenty_repetitions_a_race_picks_what_the_full_plan_picks_at_a_third_of_its_runs(
+    sweep: Sweep, goal: Goal
+) -> None:
+    """On the simulated cluster, whose truth is known; benchmarks/racing.py has the same on a recorded real one."""
+    assert goal.profile is not None
+    plan = plan_of(sweep)
+    parts, agreed = [], 0
+    for seed in range(20):
+        samples = full_plan_of(sweep, noise=0.08, seed=seed)
+        said = time_predictor(0.95).predict(goal.profile, baselines_of(samples, source="all nine"))
+        decided = list(decisions(sweep, samples, goal, rounds=8))[-1]
+        picks = {side.word: side.pick for side in decided.contests[None].sides}
+        agreed += picks == {"best": said.best, "worst": said.worst}
+        parts.append(1 - saved_runs(plan, {p: s.after for p, s in decided.stopped.items()}) / plan.n_runs)
+    assert agreed == 20
+    assert sum(parts) / 20 <= 0.35
+
+
+def test_what_is_decided_after_a_round_does_not_depend_on_later_ones(sweep: Sweep, goal: Goal) -> None:
+    samples = imagined_samples(sweep, replace(ASSUMED_SCATTER, configurations=0.03, cells=0.03), seed=3)
+    some_open = False
+    for measured in range(2, 9):
+        early = [s for s in samples if s.key.repeat < measured]
+        with_all = list(decisions(sweep, samples, goal, rounds=measured))[-1]
+        with_early = list(decisions(sweep, reversed(early), goal, rounds=measured))[-1]
+        assert with_all == with_early
+        some_open |= not with_all.contests[None].over
+    assert some_open, "a race that is over at the first look would show nothing"
+
+
+class EndOfProgramError(Exception):
+    """Stands for whatever ends a program."""
+
+
+class StopsAfter(SimulatedEngine):
+    def __init__(self, target: SimulatedTarget, n_runs: int) -> None:
+        super().__init__(target)
+        self.left = n_runs
+
+    def run(self, run: CellRun) -> CellOutcome:
+        if self.left == 0:
+            raise EndOfProgramError
+        self.left -= 1
+        return super().run(run)
+
+
+@pytest.mark.parametrize(("race", "n_runs"), [("profile", 48), ("profile", 95), ("cells", 97), ("cells", 110)])
+def test_a_race_that_was_killed_goes_on_to_the_very_same_runs(race: str, n_runs: int, tmp_path: Path) -> None:
+    """48 runs are a round: killed at the end of one, before and right after a decision, and later."""
+    sweep = parse_sweep(RACE % race, file="race.yaml")
+    goal = Goal(time_predictor, "time", even_profile(sweep.measurement) if race == "profile" else None)
+    simulation = Simulation(noise=0.3, seed=5)
+
+    def kept(store: Store, run: Run) -> tuple[list[str], object]:
+        document = store.document(run.run_id, STOPPING_DOCUMENT)
+        return sorted(f"{s.key} {s.metrics}" for s in store.samples(run.run_id)), document
+
+    with Store.open(tmp_path / "unbroken.sqlite", create=True) as store:
+        target = SimulatedTarget(simulation)
+        unbroken = kept(store, run_sweep(sweep, target, store, Silence(), resume=None, goal=goal))
+    with Store.open(tmp_path / "broken.sqlite", create=True) as store:
+        target = SimulatedTarget(simulation)
+        with pytest.raises(EndOfProgramError):
+            run_sweep(sweep, target, store, Silence(), resume=None, goal=goal, engine=StopsAfter(target, n_runs))
+        begun = store.unfinished_run(sweep_digest=sweep.digest, target="sim")
+        assert begun is not None
+        again = SimulatedTarget(simulation)
+        assert kept(store, run_sweep(sweep, again, store, Silence(), resume=begun, goal=goal)) == unbroken
+
+
+def test_a_race_in_every_cell_answers_for_every_cell(store: Store) -> None:
+    sweep = parse_sweep(RACE % "cells", file="race.yaml")
+    run = measure(sweep, Goal(time_predictor, "time"), store)
+    document = store.document(run.run_id, STOPPING_DOCUMENT)
+    assert document is not None
+    answers = {r["for"]: (r["best"], r["worst"]) for r in document["races"]}
+    assert set(answers) == {str(c) for c in sweep.measurement.cells}
+    assert answers["4K-randwrite"] == ("ssd", "journaling")
+    assert answers["4K-randread"][0] == "ssd"
+    assert answers["4K-randread"][1] in ("A", None), "nothing is worse than the default at reading"
+
+
+def test_cells_that_the_workload_does_not_use_are_measured_no_more_than_they_must(store: Store) -> None:
+    sweep = parse_sweep(RACE % "profile", file="race.yaml")
+    run = measure(sweep, Goal(time_predictor, "time", cell_profile(Cell.parse("4K-randread"))), store)
+    repeats: dict[str, int] = {}
+    for sample in store.samples(run.run_id):
+        repeats[str(sample.key.cell)] = max(repeats.get(str(sample.key.cell), 0), sample.key.repeat + 1)
+    assert all(n == 2 for cell, n in repeats.items() if cell != "4K-randread")
+
+
+def test_a_cell_that_is_known_well_enough_is_measured_no_more(store: Store) -> None:
+    text = RACE.replace("{race: %s}", "{within_percent: 4}")
+    sweep = parse_sweep(text, file="f")
+    run = measure(sweep, None, store, noise=0.03)
+    document = store.document(run.run_id, STOPPING_DOCUMENT)
+    assert document is not None
+    assert 0 < document["runs_saved"] < document["runs_of_full_plan"]
+    for row in document["stopped"]:
+        said = float(row["reason"].split(" to ")[1].split(" %")[0])
+        assert said <= 4.0
+
+
+def test_a_configuration_without_figures_drops_out_and_the_race_goes_on(
+    sweep: Sweep, goal: Goal, store: Store
+) -> None:
+    target = SimulatedTarget(Simulation(refuse="journaling", noise=0.05))
+    run = run_sweep(sweep, target, store, Silence(), resume=None, goal=goal, health_limit_seconds=5)
+    document = store.document(run.run_id, STOPPING_DOCUMENT)
+    assert document is not None
+    assert document["races"][0]["best"] == "ssd"
+    assert document["races"][0]["worst"] != "journaling"
+
+
+def test_equals_are_not_raced_to_the_end() -> None:
+    """Two copies of the default: neither can be told from it, and that is said before nine repeats are made."""
+    text = RACE[: RACE.index("  ssd:")] + "  A-too: {}\n" + RACE[RACE.index("measurement:") :]
+    sweep = parse_sweep(text % "profile", file="f")
+    goal = Goal(time_predictor, "time", even_profile(sweep.measurement))
+    decided_early = false = 0
+    for seed in range(20):
+        samples = imagined_samples(sweep, replace(ASSUMED_SCATTER, configurations=0.0, cells=0.0), seed)
+        last = list(decisions(sweep, samples, goal, rounds=8))[-1]
+        picks = [side.pick for side in last.contests[None].sides]
+        false += not set(picks) <= {"A", None}
+        decided_early += picks == ["A", "A"]
+    assert decided_early >= 12
+    assert false <= 3, "meant for one in twenty"
+
+
+def test_the_error_is_shared_out_over_all_looks() -> None:
+    look = Look(measured=3, ceiling=9, stopping=Stopping(confidence=0.95, minimum=2))
+    assert 7 * (1 - look.confidence) == pytest.approx(0.025), "and half of it is kept back"
+
+
+def test_only_the_asked_end_is_raced_for() -> None:
+    contest = Contest.begin(cell_profile(Cell.parse("4K-read")), ["A", "b"], Decide.WORST)
+    assert [side.word for side in contest.sides] == ["worst"]
+
+
+def test_a_race_without_its_workload_is_refused_before_anything_is_touched(sweep: Sweep, store: Store) -> None:
+    with pytest.raises(InputError, match="there is no workload"):
+        measure(sweep, Goal(time_predictor, "time"), store)
+    lacking = Goal(time_predictor, "time", cell_profile(Cell.parse("32M-read")))
+    with pytest.raises(InputError, match="does not measure: 32M-read"):
+        measure(sweep, lacking, store)
+    assert store.runs() == []
+
+
+def test_a_race_is_not_gone_on_with_for_another_workload(sweep: Sweep, goal: Goal, store: Store) -> None:
+    target = SimulatedTarget()
+    with pytest.raises(EndOfProgramError):
+        run_sweep(sweep, target, store, Silence(), resume=None, goal=goal, engine=StopsAfter(target, 3))
+    other = replace(goal, profile=cell_profile(Cell.parse("4K-read")))
+    with pytest.raises(InputError, match="another workload"):
+        run_sweep(sweep, target, store, Silence(), resume=store.run(), goal=other)
+
+
+def test_a_plan_expects_to_save_more_where_configurations_differ_more(sweep: Sweep, goal: Goal) -> None:
+    far = expected_saving(sweep, goal, replace(ASSUMED_SCATTER, configurations=0.5))
+    near = expected_saving(sweep, goal, replace(ASSUMED_SCATTER, repeats=0.1, configurations=0.02, cells=0.02))
+    assert near[1] < far[1] <= 7 / 9
+    assert all(low <= middle <= high for low, middle, high in (far, near))
+
+
+def test_the_report_says_what_was_saved(sweep: Sweep, goal: Goal, store: Store) -> None:
+    run = measure(sweep, goal, store)
+    report = report_of(read_findings(store, run.run_id), made_ns=1)
+    summary = dict(report.method.summary)
+    assert summary["Race for even"] == "best ssd, worst journaling"
+    saved = int(summary["Runs saved"].split()[0])
+    assert saved == (store.document(run.run_id, STOPPING_DOCUMENT) or {})["runs_saved"]
+    assert any("only until the sweep's question was decided" in caveat for caveat in report.caveats)
+
+
+@pytest.mark.parametrize("model", ["meyer", "meyer-random"])
+def test_models_without_ratios_race_too(model: str, sweep: Sweep, store: Store) -> None:
+    def speaks(confidence: float) -> Predictor:
+        return predictor(model, confidence=confidence)
+
+    profile: Callable[..., Profile] = even_profile
+    run = measure(sweep, Goal(speaks, model, profile(sweep.measurement)), store)
+    document = store.document(run.run_id, STOPPING_DOCUMENT)
+    assert document is not None
+    assert document["races"][0]["best"] == "ssd"
+
+
+def test_decisions_of_a_sweep_without_terms_are_none(sweep: Sweep) -> None:
+    full = replace(sweep, stopping=None)
+    assert list(decisions(full, [], None, rounds=9)) == []
+    assert decide(begin(sweep, None), sweep, [], None, measured=2).stopped == {}
