@@ -81,10 +81,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sweeps", type=int, default=300, help="of every line (default 300)")
     parser.add_argument("--seed", type=int, default=2017)
+    parser.add_argument("--truth", choices=tuple(TRUTHS), help="only this one")
     chosen = parser.parse_args()
     sweep = imagined_sweep()
     assert sweep.stopping is not None
     for name, effect in TRUTHS.items():
+        if chosen.truth not in (None, name):
+            continue
         what = "falsely not the default: race | full plan" if effect == 0 else "wrong pick: race | full plan"
         print(f"\n| {name}: noise | {what} | given up | undecided | runs: mean |\n|---|---|---|---|---|---|")
         for noise_name, noise in NOISES.items():
