@@ -57,7 +57,7 @@ def plackett_burman(runs: int) -> NDArray[np.int64]:
         raise ValueError(f"no Plackett-Burman array of {runs} rows")
     import pyDOE3  # takes half a second, and only screenings need it
 
-    array = np.rint(pyDOE3.pbdesign(runs - 1)).astype(np.int64)
+    array: NDArray[np.int64] = np.rint(pyDOE3.pbdesign(runs - 1)).astype(np.int64)
     if (array == 1).all(axis=1).any():
         array = -array
     if array.shape != (runs, runs - 1) or not (array.T @ array == runs * np.eye(runs - 1)).all():
