@@ -30,7 +30,7 @@ def _words(at: int, newlines: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 @inlined
 def _others_than_digits(at: int) -> np.uint64:
-    return at_most(at, _ZERO - 1) | ~at_most(at, _NINE)
+    return at_most(at, _ZERO - 1) | ~at_most(at, _NINE)  # type: ignore[no-any-return]
 
 
 @compiled
@@ -78,7 +78,7 @@ def parse(
             minor, good_too = number(line + comma + 1, line + first_end)
             if not (good and good_too):
                 break
-            device, device_word, device_nbytes = major << 20 | minor, word, length
+            device, device_word, device_nbytes = np.int64(major << 20 | minor), word, length
         # CPU, sequence number, time and process are digits, but for the point 9 digits before the end of the time.
         point = time_end - 1 - _FRACTION
         n_seconds = point - time

@@ -176,7 +176,7 @@ def parse(
                 minor, good_too = number(rest + comma + 1, rest + device_end)
                 if comma >= device_end or not (good and good_too and major < _DEVICE_MAX and minor < _DEVICE_MAX):
                     break
-                device, device_word, device_nbytes = major << 20 | minor, word, device_end
+                device, device_word, device_nbytes = np.int64(major << 20 | minor), word, device_end
             begins, ends = _without_first(begins), _without_first(ends)
             kind, kind_end = first_bit(begins), first_bit(ends)
             letters = bits_below(kind_end) & ~bits_below(kind)

@@ -126,7 +126,7 @@ def parse(
         if len(fields.disk):
             n = field_loops.disk_numbers(lines, n, fields.disk, trims, disks, disk[row:])
         if n:
-            at += np.int64(places[step * n_fields * n - step + 1]) + 1
+            at += places[step * n_fields * n - step + 1] + 1
             row += n
         if n < n_here or n == 0 or row == len(time_ns):
             break

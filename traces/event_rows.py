@@ -36,7 +36,17 @@ def events_of(
     stacked: frozenset[tuple[int, int]] = frozenset(),
 ) -> BlockEvents:
     """The first ``n`` rows, and what was counted beside them."""
-    return BlockEvents(*(column[:n] for column in rows), skipped=skipped or {}, events=events, stacked=stacked)
+    return BlockEvents(
+        rows.is_completion[:n],
+        rows.time_ns[:n],
+        rows.op[:n],
+        rows.lbn[:n],
+        rows.nbytes[:n],
+        rows.device[:n],
+        skipped=skipped or {},
+        events=events,
+        stacked=stacked,
+    )
 
 
 def one_after_the_other(parts: Sequence[BlockEvents]) -> BlockEvents:

@@ -112,7 +112,7 @@ def _place(
         if differs != np.uint64(0):
             at = (at + 1) & mask
         searching = differs != np.uint64(0) and number_of[np.uintp(at)] >= 0
-    return at
+    return at  # type: ignore[return-value]
 
 
 @compiled

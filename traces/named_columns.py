@@ -96,7 +96,7 @@ def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
     if missing:
         raise _wrong(f"there is no {missing[0]}")
     layout = _layout(place, unit, disks, len(names) + len(added), separator)
-    constants = Constants(
+    said = Constants(
         time_ns=None if place["time"] < len(names) else 0,
         op=None if place["op"] < len(names) else OP_WRITE if given["op"].lower() == "write" else OP_READ,
         nbytes=None if place["length"] < len(names) else int(given["length"]),
@@ -107,7 +107,7 @@ def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
             plain=_plain(layout, len(names)),
             further=True,
             added=tuple(word.encode() for word in added),
-            constants=constants,
+            constants=said,
         ),
         tuple(lacks),
     )

@@ -51,8 +51,8 @@ def _load(lines: Lines, n: int, column: int, trim: int, drop: int, room: Room) -
         length = end - drop - begin
         words[np.uintp(line)] = eight_bytes(end - drop - _WORD)
         lengths[np.uintp(line)] = length
-        least, most = min(least, length), max(most, length)
-    return least, most
+        least, most = min(least, length), max(most, length)  # type: ignore[arg-type]
+    return least, most  # type: ignore[return-value]
 
 
 @compiled
@@ -88,7 +88,7 @@ def _read_whole(
     for digit in range(_WORD, most, _WORD):
         _load(lines, n, column, trim, drop + digit, room)
         wrong |= _add_digits(room, n, digit, out)
-    return wrong == np.uint64(0)
+    return bool(wrong == np.uint64(0))
 
 
 @compiled

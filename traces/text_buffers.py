@@ -63,7 +63,7 @@ class TextBuffers:
             text = self._free.pop() if self._free else np.zeros(_ROOM, np.uint8)
             fresh = _BEFORE + len(rest)
             text[_BEFORE:fresh] = np.frombuffer(rest, np.uint8)
-            n = self._stream.readinto(memoryview(text)[fresh : fresh + BLOCK_NBYTES])
+            n = self._stream.readinto(memoryview(text.data)[fresh : fresh + BLOCK_NBYTES])
             is_last, stop = n < BLOCK_NBYTES, fresh + n
             end = _after_last_newline(text, _BEFORE, stop)
             if stop - end > HEAD_NBYTES:
