@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from trace_maker import batch
 
@@ -114,6 +114,7 @@ def cut(whole: AccessBatch, start: int, stop: int) -> AccessBatch:
     )
 
 
+@settings(deadline=None)
 @given(traces(), st.lists(st.integers(0, 40), max_size=6), st.randoms(use_true_random=False))
 def test_any_split_joined_in_any_grouping_gives_the_identical_profile(
     whole: AccessBatch, borders: list[int], random: object
@@ -126,6 +127,7 @@ def test_any_split_joined_in_any_grouping_gives_the_identical_profile(
     assert profile(parts[0]).to_json() == profile(PartialProfile.of(whole)).to_json()
 
 
+@settings(deadline=None)
 @given(traces())
 def test_counts_agree_with_counting_one_access_after_the_other(whole: AccessBatch) -> None:
     random = {"r": 0, "w": 0}
@@ -147,12 +149,14 @@ def key(time_ns: int) -> int:
     return key_of(time_ns, N_FINE + 1)
 
 
+@settings(deadline=None)
 @given(st.integers(1, (1 << 44) - 1))
 def test_a_fine_bucket_is_off_by_less_than_its_width(time_ns: int) -> None:
     value = fine_value_ns(fine_bucket(key(time_ns)))
     assert abs(value - time_ns) <= time_ns / FINE_PER_OCTAVE + 1
 
 
+@settings(deadline=None)
 @given(st.integers(1 << 44, (1 << 63) - 1))
 def test_longer_times_belong_to_the_last_fine_bucket(time_ns: int) -> None:
     assert fine_bucket(key(time_ns)) == N_FINE - 1
@@ -165,6 +169,7 @@ def test_a_percentile_is_the_value_that_so_many_do_not_exceed() -> None:
     assert percentile_ns(fine, 1.0) == pytest.approx(10**6, rel=1 / FINE_PER_OCTAVE)
 
 
+@settings(deadline=None)
 @given(traces())
 def test_histograms_agree_with_a_binary_search_in_their_limits(whole: AccessBatch) -> None:
     found = profile(PartialProfile.of(whole)).description["histograms"]
@@ -180,6 +185,7 @@ def test_histograms_agree_with_a_binary_search_in_their_limits(whole: AccessBatc
             assert found[name]["all"]["counts"] == expected.tolist()
 
 
+@settings(deadline=None)
 @given(traces())
 def test_the_share_at_another_threshold_is_what_that_threshold_would_have_given(whole: AccessBatch) -> None:
     found = profile(PartialProfile.of(whole))
