@@ -1,0 +1,65 @@
+"""What a person says of a cloud: which one, and what benchmark clients are made of there."""
+
+from dataclasses import dataclass, fields
+
+from cephfit.errors import InputError
+from cephfit.sweep.yaml_lines import nearest
+
+
+@dataclass(frozen=True, slots=True)
+class CloudChoice:
+    """A cloud and the clients to be made in it.
+
+    Attributes:
+        cloud: name in clouds.yaml; empty takes ``OS_CLOUD``.
+        image: of the guests, by name or id.
+        flavor: of the guests.
+        volume_type: of the default configuration's volumes.
+        network: on which guests are reached; empty for guests without any.
+        zone: availability zone; empty leaves the choice to Nova.
+        port: of fio's server in the guests.
+        overcommit: whether more may be asked for than the project's quota shows to be free.
+    """
+
+    cloud: str = ""
+    image: str = "cephfit-guest"
+    flavor: str = ""
+    volume_type: str = ""
+    network: str = ""
+    zone: str = ""
+    port: int = 8765
+    overcommit: bool = False
+
+
+def parse_choice(text: str) -> CloudChoice:
+    """Read ``openstack:CLOUD,image=NAME,flavor=NAME,volume_type=NAME,network=NAME``.
+
+    Raises:
+        InputError: names the word that is wrong, or the one that is missing.
+    """
+    cloud, *words = text.partition(":")[2].split(",")
+    known = [field.name for field in fields(CloudChoice) if field.name != "cloud"]
+    said: dict[str, str] = {}
+    for word in words:
+        key, is_pair, value = word.partition("=")
+        if not is_pair or not value:
+            raise InputError(f"{word!r} is no NAME=VALUE", where=f"--target {text}")
+        if key not in known:
+            raise InputError(f"a cloud has no {key!r}", where=f"--target {text}", remedy=nearest(key, known))
+        if key in said:
+            raise InputError(f"{key} is said twice", where=f"--target {text}")
+        said[key] = value
+    port, overcommit = said.pop("port", "8765"), said.pop("overcommit", "no")
+    if not port.isdigit() or not 0 < int(port) < 65536:
+        raise InputError(f"{port!r} is no port", where=f"--target {text}", remedy="a number from 1 to 65535")
+    if overcommit not in ("yes", "no"):
+        raise InputError(f"overcommit={overcommit}", where=f"--target {text}", remedy="yes or no")
+    choice = CloudChoice(cloud=cloud, port=int(port), overcommit=overcommit == "yes", **said)
+    for key in ("flavor", "volume_type"):
+        if not getattr(choice, key):
+            raise InputError(
+                f"which {key} the benchmark clients have is not said",
+                where=f"--target {text}",
+                remedy=f"add it: openstack:{cloud},{key}=NAME",
+            )
+    return choice

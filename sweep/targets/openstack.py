@@ -1,0 +1,238 @@
+"""OpenStack as a target: many virtual machines, each with a Cinder volume of its own."""
+
+import hashlib
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cephfit import __version__
+from cephfit.configuration import Configuration, Partition
+from cephfit.errors import ClusterError, InputError
+from cephfit.protocols import Applied, Client, Health, Progress
+from cephfit.silence import Silence
+from cephfit.sweep.cloud import guests, volumes
+from cephfit.sweep.cloud.choice import CloudChoice
+from cephfit.sweep.cloud.connection import connect, persistently
+from cephfit.sweep.cloud.ownership import stack_name
+from cephfit.sweep.cloud.stacks import Node, Stacks
+from cephfit.sweep.engine import Engine
+from cephfit.sweep.fio_remote import RemoteFioEngine
+from cephfit.sweep.journal import Journal
+from cephfit.sweep.target_lock import TargetLock
+
+_STACK = "stack"
+_READY_SECONDS = 900.0
+"""A guest that installs fio from its distribution's mirrors needs minutes."""
+_HEALTH_SECONDS = 5.0
+"""Nova is asked no more often than this."""
+
+
+def state_folder(choice: CloudChoice) -> Path:
+    """Where journal and lock of a cloud are kept."""
+    base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    name = choice.cloud or os.environ.get("OS_CLOUD") or os.environ.get("OS_AUTH_URL") or "default"
+    return base / "cephfit" / "openstack" / hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+class OpenStackTarget:
+    """Implements ``protocols.Target`` and ``JudgesConfigurations`` on an OpenStack cloud.
+
+    A configuration chooses the volume type. What it creates: a stack for each volume type and size, of servers
+    with a volume each; their names are in the journal before they are made, and everything in them carries the
+    run's id. Any method may be cut off by a kill at any instant.
+
+    Args:
+        choice: cloud, image, flavour, network, volume type of the default.
+        for_change: take the lock; needed by all but ``facts``, ``health`` and ``unsupported``.
+        progress: hears what takes long.
+
+    Raises:
+        InputError: clouds.yaml does not know the cloud.
+        ClusterError: the cloud does not answer, or another process uses this target.
+    """
+
+    def __init__(self, choice: CloudChoice, *, for_change: bool = True, progress: Progress | None = None) -> None:
+        self._choice = choice
+        self._progress = progress or Silence()
+        self._cloud = connect(choice.cloud)
+        self.name = f"openstack:{self._cloud.name}"
+        folder = state_folder(choice)
+        self._lock: TargetLock | None = None
+        if for_change:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = TargetLock(folder / "lock", self.name)
+        self._journal = Journal(folder / "journal.jsonl", read_only=not for_change)
+        self._run_id = ""
+        self._nodes: tuple[Node, ...] = ()
+        self._clients: tuple[Client, ...] = ()
+        self._last_health: tuple[float, Health] | None = None
+
+    def begin(self, run_id: str) -> None:
+        """What is made from now on belongs to this run."""
+        self._run_id = run_id
+
+    def engine(self) -> Engine:
+        """fio's servers in the guests, driven from here."""
+        return RemoteFioEngine()
+
+    def facts(self) -> Mapping[str, Any]:
+        choice = self._choice
+        flavor = persistently(
+            lambda: self._cloud.compute.find_flavor(choice.flavor, ignore_missing=True), where="flavours"
+        )
+        image = persistently(
+            lambda: self._cloud.image.find_image(choice.image, ignore_missing=True), where="images"
+        )
+        return {
+            "cloud": {
+                "name": self._cloud.name,
+                "region": self._cloud.config.region_name or "",
+                "image": choice.image,
+                "image_id": image.id if image is not None else None,
+                "flavor": choice.flavor,
+                "vcpus": flavor.vcpus if flavor is not None else None,
+                "ram_mib": flavor.ram if flavor is not None else None,
+                "network": choice.network,
+                "volume_type": choice.volume_type,
+            },
+            "versions": {"cephfit": __version__},
+        }
+
+    def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """Whatever is no volume type: the cloud's users cannot reach Ceph.
+
+        Raises:
+            InputError: a volume type that the cloud does not have.
+        """
+        reasons = {}
+        for configuration in configurations:
+            against = [
+                f"{setting} cannot be set through OpenStack, which lets its users choose only the volume type"
+                for setting in configuration.settings
+                if (setting.partition, setting.scope, setting.key) != (Partition.POOL, "volume", "type")
+            ]
+            if against:
+                reasons[configuration.name] = tuple(against)
+            else:
+                volumes.require_types(self._cloud, [self._type_of(configuration)])
+        return reasons
+
+    def apply(
+        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
+    ) -> Applied:
+        started = time.monotonic()
+        self._must_be_for_change()
+        if against := self.unsupported([configuration]).get(configuration.name):
+            return Applied(configuration.name, False, tuple(against), {})
+        if not self._choice.network:
+            raise InputError(
+                "guests without a network cannot be measured by fio's servers",
+                where=self.name,
+                remedy="name a network that this machine can reach: network=NAME",
+            )
+        volume_type = self._type_of(configuration)
+        gib = volumes.size_gib(volume_nbytes)
+        name = stack_name(self._run_id, f"{volume_type}-{gib}")
+        self._journal.note(_STACK, name, self._run_id)
+        nodes = self._stacks(self._run_id).ensure(name, "benchmark", self._parameters(volume_type, gib, n_clients))
+        guests.await_reachable(self._cloud, nodes, port=self._choice.port, seconds=_READY_SECONDS)
+        self._nodes = nodes
+        self._clients = tuple(
+            Client(
+                node.name,
+                {"filename": guests.VOLUME},
+                volume_nbytes,
+                address=f"{node.address},{self._choice.port}",
+            )
+            for node in nodes
+        )
+        if fill and (empty := volumes.unfilled(self._cloud, nodes, volume_nbytes)):
+            self._progress.note(f"filling {len(empty)} volumes of type {volume_type}")
+            names = {node.name for node in empty}
+            clients = [client for client in self._clients if client.name in names]
+            volumes.fill(self._cloud, empty, clients, volume_nbytes)
+        found = self._types_found()
+        wrong = sorted({t for t in found.values() if t != volume_type})
+        mismatches = tuple(f"a volume is of type {t}, not {volume_type}" for t in wrong)
+        values = {"pool/volume/type = " + volume_type: found} if configuration.settings else {}
+        return Applied(configuration.name, not mismatches, mismatches, values, (), time.monotonic() - started)
+
+    def clients(self) -> Sequence[Client]:
+        return self._clients
+
+    def drop_caches(self) -> None:
+        raise InputError(
+            "caches of a cloud's storage cannot be made cold from its guests",
+            where=self.name,
+            remedy="write `cache: warm` in the sweep file: every volume is then read once before each run",
+        )
+
+    def health(self) -> Health:
+        """Whether the servers run, as Nova says; asked every few seconds at most."""
+        now = time.monotonic()
+        if self._last_health is not None and now - self._last_health[0] < _HEALTH_SECONDS:
+            return self._last_health[1]
+        reasons = []
+        for node in self._nodes:
+            server = persistently(
+                lambda node=node: self._cloud.compute.find_server(node.server),  # type: ignore[misc]
+                where=f"server {node.server}",
+            )
+            if server is None or server.status != "ACTIVE":
+                status = "gone" if server is None else server.status
+                reasons.append(f"the server of client {node.name} is {status}")
+        health = Health(ok=not reasons, reasons=tuple(reasons), observed={"servers": len(self._nodes)})
+        self._last_health = (now, health)
+        return health
+
+    def reset(self) -> None:
+        self._must_be_for_change()
+        self._nodes, self._clients, self._last_health = (), (), None
+        for entry in list(self._journal.entries(_STACK)):
+            self._progress.note(f"stack {entry.place} is being deleted")
+            self._stacks(str(entry.was)).delete(entry.place)
+            self._journal.forget(_STACK, entry.place)
+        self._journal.finish()
+
+    def close(self) -> None:
+        self._cloud.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def _type_of(self, configuration: Configuration) -> str:
+        return next((str(setting.value) for setting in configuration.settings), self._choice.volume_type)
+
+    def _parameters(self, volume_type: str, gib: int, count: int) -> dict[str, Any]:
+        choice = self._choice
+        return {
+            "count": count,
+            "image": choice.image,
+            "flavor": choice.flavor,
+            "network": choice.network,
+            "availability_zone": choice.zone,
+            "volume_type": volume_type,
+            "volume_size": gib,
+            "fio_port": choice.port,
+            "user_data": guests.user_data(port=choice.port),
+        }
+
+    def _stacks(self, run_id: str) -> Stacks:
+        return Stacks(self._cloud, run_id, self._progress)
+
+    def _types_found(self) -> dict[str, str]:
+        found = {}
+        for node in self._nodes:
+            volume = persistently(
+                lambda node=node: self._cloud.block_storage.get_volume(node.volume),  # type: ignore[misc]
+                where=f"volume {node.volume}",
+            )
+            found[node.name] = str(volume.volume_type)
+        return found
+
+    def _must_be_for_change(self) -> None:
+        if self._lock is None:
+            raise ClusterError("this target was opened for reading only", where=self.name)
+        if not self._run_id:
+            raise ClusterError("no run was begun on this target", where=self.name)
