@@ -187,6 +187,14 @@ class WarnsOfSettings(Protocol):
         """
 
 
+@runtime_checkable
+class BelongsToRun(Protocol):
+    """What a Target can do besides: mark what it creates with the run that it is created for."""
+
+    def begin(self, run_id: str) -> None:
+        """A run begins or goes on: what is created from now on carries its id, what it created before is its."""
+
+
 class Workload(Protocol):
     """A real workload, run on a client's volume to verify a prediction."""
 

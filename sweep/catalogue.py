@@ -17,6 +17,8 @@ from cephfit.sweep.pool_keys import POOL_KEYS, is_pool_key
 
 DAEMON_SECTIONS = ("global", "mon", "mgr", "osd", "client")
 IMAGE_KEYS = ("object_size", "stripe_unit", "stripe_count", "features")
+VOLUME_TYPE = ("volume", "type")
+"""Scope and key of the pool partition through which OpenStack's users choose a pool."""
 _POOL_SCOPES = {"pool": POOL_KEYS, "image": IMAGE_KEYS}
 
 
@@ -116,6 +118,8 @@ def reason_against(setting: Setting, catalogue: Catalogue | None, *, where: str 
     if setting.partition is Partition.GREATER:
         _require(base_scope(setting.scope), GREATER_SCOPES, "scope of settings around Ceph", where)
         return ""
+    if (setting.scope, setting.key) == VOLUME_TYPE:
+        return f"{setting} is of OpenStack's volumes, and this is a Ceph cluster without one"
     _require(setting.scope, _POOL_SCOPES, "scope of pool settings", where)
     if setting.scope != "pool" or not is_pool_key(setting.key):
         _require(setting.key, _POOL_SCOPES[setting.scope], f"{setting.scope} setting", where)

@@ -14,7 +14,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 """Names of sweeps and configurations: they become file names and columns."""
 
 _CEPH_SECTIONS = ("global", "osd", "mon", "mgr", "client")
-SETTING_PARTS = ("pool", "image", "ceph", "greater")
+SETTING_PARTS = ("pool", "image", "volume", "ceph", "greater")
+VOLUME_KEYS = ("type",)
+"""Of a Cinder volume, on OpenStack: its type says in which pool it lies."""
 _CONFIGURATION = ("why", *SETTING_PARTS)
 _MASKED_SECTION = re.compile(r"(global|osd|mon|mgr|client)(\.[A-Za-z0-9_-]+)?(/[a-z]+:[A-Za-z0-9_.-]+)?")
 
@@ -102,7 +104,7 @@ class SettingPlace:
 
 
 def setting_places(parts: dict[str, Located]) -> Iterator[SettingPlace]:
-    """All keys under ``pool``, ``image``, ``ceph`` and ``greater``.
+    """All keys under ``pool``, ``image``, ``volume``, ``ceph`` and ``greater``.
 
     Raises:
         InputError: names file and line.
@@ -110,6 +112,11 @@ def setting_places(parts: dict[str, Located]) -> Iterator[SettingPlace]:
     for word in ("pool", "image"):
         if word in parts:
             yield from _scope(parts[word], Partition.POOL, word)
+    if "volume" in parts:
+        for place in _scope(parts["volume"], Partition.POOL, "volume"):
+            if place.key not in VOLUME_KEYS:
+                place.entry.refuse(f"a Cinder volume has no {place.key!r} here", nearest(place.key, VOLUME_KEYS))
+            yield place
     if "ceph" in parts:
         for section, body in parts["ceph"].mapping().items():
             if not _MASKED_SECTION.fullmatch(section):

@@ -13,7 +13,7 @@ from typing import Any
 from cephfit import __version__
 from cephfit.cells import Cell
 from cephfit.errors import ClusterError, InputError
-from cephfit.protocols import Progress, Target
+from cephfit.protocols import BelongsToRun, Progress, Target
 from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample, SampleKey, State
@@ -125,6 +125,8 @@ def run_sweep(
             )
         for change in _changed(run.facts, facts):
             progress.note(f"since run {run.run_id} began, {change}")
+    if isinstance(target, BelongsToRun):
+        target.begin(run.run_id)
     witness = witness_of(target)
     loop = _Loop(sweep, target, store, progress, run, engine, times, health_limit_seconds, unsupported, witness)
     loop.run_plan(goal)

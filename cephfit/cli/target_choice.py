@@ -1,18 +1,19 @@
-"""Which target a person means: `lab`, `lab:NAME`, `lab:/folder`, `ceph`, `ceph:NAME`, `sim`, `local:/path`."""
+"""Which target a person means: `lab`, `lab:NAME`, `lab:/folder`, `ceph`, `ceph:NAME`, `sim`, `local:/path`, `openstack:CLOUD`."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cephfit.cli.cluster_options import ClusterOptions
-from cephfit.errors import InputError
+from cephfit.errors import HostError, InputError
 from cephfit.protocols import Progress, Target
 
 if TYPE_CHECKING:
     from cephfit.sweep.hosts.access import SshAccess
     from cephfit.sweep.targets.foreign import ClusterChoice
 
-KINDS = ("lab", "ceph", "sim", "local")
+KINDS = ("lab", "ceph", "sim", "local", "openstack")
 
 
 def is_foreign(text: str) -> bool:
@@ -34,7 +35,7 @@ def open_target(
     Args:
         text: ``lab`` (the lab called default), ``lab:NAME``, ``lab:/its/folder``, ``ceph`` (the cluster of
             /etc/ceph/ceph.conf), ``ceph:NAME`` (of /etc/ceph/NAME.conf), ``sim``, ``sim:noise=0.05,...``,
-            ``local:/path/of/file``.
+            ``local:/path/of/file``, ``openstack:CLOUD,flavor=NAME,volume_type=NAME,...``.
         for_change: whether the caller will apply configurations or reset; takes the target's lock.
         progress: hears what takes long.
         ioengine: fio's engine, if one will run: ``rbd`` opens images by itself, all others need block devices.
@@ -87,10 +88,26 @@ def open_target(
         from cephfit.sweep.targets.local import local_target
 
         return local_target(text, for_change=for_change)
+    if kind == "openstack":
+        return _cloud_target(text, for_change=for_change, progress=progress)
     raise InputError(
         f"there is no target {text!r}",
-        remedy="targets are lab, lab:NAME, lab:/its/folder, ceph, ceph:NAME, sim, local:/path/of/file",
+        remedy="targets are lab, lab:NAME, lab:/its/folder, ceph, ceph:NAME, sim, local:/path/of/file, "
+        "openstack:CLOUD",
     )
+
+
+def _cloud_target(text: str, *, for_change: bool, progress: Progress | None) -> Target:
+    if find_spec("openstack") is None or find_spec("tenacity") is None:
+        raise HostError(
+            "openstacksdk is not installed",
+            where=f"--target {text}",
+            remedy="install cephfit with its extra: pip install 'cephfit[openstack]'",
+        )
+    from cephfit.sweep.cloud.choice import parse_choice
+    from cephfit.sweep.targets.openstack import OpenStackTarget
+
+    return OpenStackTarget(parse_choice(text), for_change=for_change, progress=progress)
 
 
 def cluster_choice(name: str, said: ClusterOptions) -> "ClusterChoice":
