@@ -9,7 +9,7 @@ TEST_PACKAGES := tests/debian-packages.txt
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check setup setup-openstack packages packages-openstack test-packages clean
+.PHONY: help demo test test-all test-openstack check setup setup-openstack packages packages-openstack test-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ test: packages test-packages $(VENV)/ready-dev ## the tests that CI runs
 
 test-all: packages test-packages $(VENV)/ready-dev ## every test, the slow ones too
 	$(PYTEST) $(PYTEST_OPTIONS)
+
+test-openstack: packages packages-openstack test-packages $(VENV)/ready-dev ## the tests on a real OpenStack, which they start
+	$(PYTEST) -m openstack $(PYTEST_OPTIONS)
 
 check: $(VENV)/ready-dev ## ruff, and mypy --strict on the built package
 	$(BIN)/ruff check .

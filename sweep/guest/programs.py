@@ -18,6 +18,7 @@ _PACKAGES: Mapping[str, str] = {
     "fio": "fio",
     "ldd": "libc-bin",
     "modprobe": "kmod",
+    "setpriv": "util-linux",
 }
 """Program to the Debian package that has it."""
 
@@ -52,14 +53,14 @@ def require_all() -> None:
 def run(
     argv: Sequence[str], *, cwd: Path | None = None, stdin: bytes | None = None, seconds: float = 300.0
 ) -> bytes:
-    """Run a program to its end and return what it printed.
+    """Run a program to its end and return what it printed. It dies with us: a killed build leaves nothing at work.
 
     Raises:
         HostError: it failed; with its last words.
     """
     try:
         done = subprocess.run(
-            [str(find(argv[0])), *argv[1:]],
+            [str(find("setpriv")), "--pdeathsig", "KILL", "--", str(find(argv[0])), *argv[1:]],
             cwd=cwd,
             input=stdin,
             capture_output=True,

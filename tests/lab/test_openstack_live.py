@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -313,11 +314,14 @@ def test_down_leaves_nothing_with_a_guest_running(cephfit: Cephfit, traces_of: T
     assert not Path("/run/libvirt").exists() or not list(Path("/run/libvirt").rglob("*.pid"))
 
 
-@pytest.mark.parametrize("mark", ["namespace", "mariadb", "keystone-migration", "neutron-dhcp-agent"])
+@pytest.mark.parametrize(
+    ("mark", "deleted"),
+    [("namespace", False), ("mariadb", False), ("keystone-migration", True), ("neutron-dhcp-agent", False)],
+)
 def test_killed_while_it_is_made_it_can_be_taken_down(
-    cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path, mark: str
+    cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path, mark: str, deleted: bool
 ) -> None:
-    """kill -9 as soon as a certain process was started, and a little later."""
+    """kill -9 a little after a certain process was started, and once somebody deletes the folder besides."""
     folder = tmp_path / "half"
     argv = [sys.executable, "-m", "cephfit.cli.main", "lab", "up", "--openstack", "--name", "half"]
     argv += ["--folder", str(folder)]
@@ -327,6 +331,8 @@ def test_killed_while_it_is_made_it_can_be_taken_down(
             time.sleep(0.02)
         time.sleep(0.3)
         maker.send_signal(signal.SIGKILL)
+    if deleted:
+        shutil.rmtree(folder, ignore_errors=True)
     gone = cephfit("lab", "down", "--name", "half")
     assert gone.returncode == 0, gone.stderr
     time.sleep(0.5)
