@@ -10,7 +10,7 @@ from cephfit.configuration import Configuration, Partition, Setting, Value
 from cephfit.errors import CephfitError, ClusterError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
-from cephfit.sweep.cache_tier import add_tier, await_rest, take_apart, use_tier
+from cephfit.sweep.cache_tier import add_tier, await_rest, take_apart, use_tier, why_no_tiers
 from cephfit.sweep.crush.change import CrushChanges, FaultyMapError
 from cephfit.sweep.crush.proposal import Wish
 from cephfit.sweep.erasure import ensure_profile, remove_profile
@@ -83,10 +83,26 @@ class Pools:
     def why_not(self, configuration: Configuration) -> tuple[str, ...]:
         """Why this cluster cannot place a configuration's pools, found offline; changes nothing."""
         try:
-            wishes = self.wishes(self.plans(configuration), where=f"configuration {configuration.name}")
-            return self.places.propose(wishes).faults if wishes else ()
+            plans = self.plans(configuration)
+            if reasons := self._against_release(plans):
+                return reasons
+            wishes = self.wishes(plans, where=f"configuration {configuration.name}")
+            return self.places.propose(wishes).faults if wishes else ()  # a known rule may be short for this size
         except CephfitError as error:
             return (f"{error.what}{f' ({error.remedy})' if error.remedy else ''}",)
+
+    def _against_release(self, plans: Sequence[PoolPlan]) -> tuple[str, ...]:
+        """Kinds of pools that this cluster's release or its OSDs cannot have."""
+        reasons: list[str] = []
+        if any(plan.role is Role.CACHE for plan in plans):
+            reasons += filter(None, [why_no_tiers(self._admin)])
+        if any(plan.erasure for plan in plans):
+            stores = {osd.get("osd_objectstore", "bluestore") for osd in self._admin.command("osd metadata")}
+            if other := stores - {"bluestore"}:
+                reasons.append(
+                    f"images on an erasure code need BlueStore, and there are {', '.join(sorted(other))} OSDs"
+                )
+        return tuple(reasons)
 
     def ensure(self, configuration: Configuration) -> str:
         """The configuration's pools, made and set, their PGs in place; finishes half-made ones.
