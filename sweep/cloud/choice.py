@@ -35,7 +35,7 @@ def parse_choice(text: str) -> CloudChoice:
     """Read ``openstack:CLOUD,image=NAME,flavor=NAME,volume_type=NAME,network=NAME``.
 
     Raises:
-        InputError: names the word that is wrong, or the one that is missing.
+        InputError: names the word that is wrong.
     """
     cloud, *words = text.partition(":")[2].split(",")
     known = [field.name for field in fields(CloudChoice) if field.name != "cloud"]
@@ -54,12 +54,19 @@ def parse_choice(text: str) -> CloudChoice:
         raise InputError(f"{port!r} is no port", where=f"--target {text}", remedy="a number from 1 to 65535")
     if overcommit not in ("yes", "no"):
         raise InputError(f"overcommit={overcommit}", where=f"--target {text}", remedy="yes or no")
-    choice = CloudChoice(cloud=cloud, port=int(port), overcommit=overcommit == "yes", **said)
+    return CloudChoice(cloud=cloud, port=int(port), overcommit=overcommit == "yes", **said)
+
+
+def require_whole(choice: CloudChoice) -> None:
+    """What clients are made of; who only restores or cleans up need not say it.
+
+    Raises:
+        InputError: flavour or volume type is not said.
+    """
     for key in ("flavor", "volume_type"):
         if not getattr(choice, key):
             raise InputError(
                 f"which {key} the benchmark clients have is not said",
-                where=f"--target {text}",
-                remedy=f"add it: openstack:{cloud},{key}=NAME",
+                where="--target openstack",
+                remedy=f"add it: openstack:{choice.cloud},{key}=NAME,...",
             )
-    return choice

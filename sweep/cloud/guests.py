@@ -7,17 +7,24 @@ from importlib import resources
 
 import jinja2
 from openstack.connection import Connection
+from openstack.exceptions import NotFoundException
 
 from cephfit import templates
 from cephfit.errors import ClusterError
+from cephfit.protocols import Client
 from cephfit.sweep.cloud.connection import persistently
 from cephfit.sweep.cloud.stacks import Node
+from cephfit.sweep.fio_driver import speak
+from cephfit.sweep.fio_output import UnusableOutputError, error_of, read_output
+from cephfit.units import KIB
 
 VOLUME = "/dev/cephfit-volume"
 """In every guest: a link to the block device of its Cinder volume."""
 
 _POLLING_SECONDS = 1.0
 _CONNECT_SECONDS = 2.0
+_PROBE_NBYTES = 4 * KIB
+_PROBE_SECONDS = 30.0
 
 
 def user_data(*, port: int) -> str:
@@ -27,8 +34,15 @@ def user_data(*, port: int) -> str:
     return template.render(device=VOLUME, port=port)
 
 
-def await_reachable(cloud: Connection, nodes: Sequence[Node], *, port: int, seconds: float) -> None:
-    """Until fio's server answers in every guest.
+def client_of(node: Node, *, port: int, nbytes: int) -> Client:
+    """The benchmark client that a guest is, by its fio server."""
+    # Without the link fio would make a file of that name, in the guest's memory, and measure that.
+    options = {"filename": VOLUME, "allow_file_create": "0"}
+    return Client(node.name, options, nbytes, address=f"{node.address},{port}")
+
+
+def await_ready(cloud: Connection, nodes: Sequence[Node], *, port: int, seconds: float) -> None:
+    """Until fio's server answers in every guest, and can read that guest's volume.
 
     Raises:
         ClusterError: one does not answer in time; with the last lines of its console.
@@ -36,14 +50,47 @@ def await_reachable(cloud: Connection, nodes: Sequence[Node], *, port: int, seco
     deadline = time.monotonic() + seconds
     for node in nodes:
         while not _answers(node.address, port):
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"no fio server answers at {node.address}:{port} after {seconds:.0f} s; the console ends "
-                    f"with: {last_words(cloud, node.server) or 'nothing'}",
-                    where=f"client {node.name} (server {node.server})",
-                    remedy="see whether this machine may reach the guests' network and the image has fio",
-                )
-            time.sleep(_POLLING_SECONDS)
+            _pause(deadline, cloud, node, f"no fio server answers at {node.address}:{port}", seconds)
+    waiting = list(nodes)
+    while waiting := [node for node in waiting if not _can_read(node, port)]:
+        _pause(deadline, cloud, waiting[0], f"its fio server cannot read its volume at {VOLUME}", seconds)
+
+
+def _pause(deadline: float, cloud: Connection, node: Node, why: str, seconds: float) -> None:
+    if time.monotonic() > deadline:
+        raise ClusterError(
+            f"{why} after {seconds:.0f} s; the console ends with: {last_words(cloud, node.server) or 'nothing'}",
+            where=f"client {node.name} (server {node.server})",
+            remedy="see whether this machine may reach the guests' network and the image has fio",
+        )
+    time.sleep(_POLLING_SECONDS)
+
+
+def _can_read(node: Node, port: int) -> bool:
+    client = client_of(node, port=port, nbytes=_PROBE_NBYTES)
+    lines = [f"[{node.name}]", "rw=read", f"bs={_PROBE_NBYTES}", f"size={_PROBE_NBYTES}", "direct=1", "thread=1"]
+    lines += [f"{key}={value}" for key, value in client.fio_options.items()]
+    said = speak([client], {node.name: "\n".join([*lines, ""])}, timeout_seconds=_PROBE_SECONDS)
+    try:
+        jobs = read_output(said.output, jobs="client_stats")["client_stats"]
+    except UnusableOutputError:
+        return False
+    return any(
+        job.get("jobname") == node.name and not error_of(job) and job["read"]["io_bytes"] == _PROBE_NBYTES
+        for job in jobs
+    )
+
+
+def status_of(cloud: Connection, server: str) -> str:
+    """Nova's status of a server, such as ``ACTIVE``; ``gone`` if there is no such server."""
+
+    def ask() -> str:
+        try:
+            return str(cloud.compute.get_server(server).status)
+        except NotFoundException:
+            return "gone"
+
+    return persistently(ask, where=f"server {server}")
 
 
 def last_words(cloud: Connection, server: str, *, n_lines: int = 5) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from openstack.connection import Connection
+from openstack.exceptions import ConflictException
 
 from cephfit.errors import ClusterError
 from cephfit.protocols import Progress
@@ -15,6 +16,7 @@ from cephfit.sweep.cloud.connection import is_missing, persistently, spoken
 from cephfit.sweep.cloud.ownership import tag_of
 
 _POLLING_SECONDS = 1.0
+_NAME_SECONDS = 60.0
 _NESTED = 3
 """Stack, group of clients, client."""
 
@@ -82,6 +84,10 @@ class Stacks:
             self._change(name, template, wanted, make=False)
         return self.nodes(name)
 
+    def count(self, name: str) -> int:
+        """How many clients a stack was last asked to have; 0 if there is no such stack."""
+        return int(self._parameters(name).get("count", 0)) if self._status(name) else 0
+
     def nodes(self, name: str) -> tuple[Node, ...]:
         """The clients of a stack."""
         stack = persistently(lambda: self._cloud.orchestration.get_stack(name), where=f"stack {name}")
@@ -119,7 +125,7 @@ class Stacks:
         }
         with spoken(f"stack {name}"):
             if make:
-                self._cloud.orchestration.create_stack(name=name, **attributes)
+                self._create(name, attributes)
             else:
                 self._cloud.orchestration.update_stack(name, **attributes)
         status = self._settled_status(name)
@@ -130,6 +136,18 @@ class Stacks:
                 where=f"stack {name}",
                 remedy="mend that, and run the same command again: the stack is made anew",
             )
+
+    def _create(self, name: str, attributes: Mapping[str, Any]) -> None:
+        """Heat keeps the name of a deleted stack for a moment longer than it shows the stack."""
+        deadline = time.monotonic() + _NAME_SECONDS
+        while True:
+            try:
+                self._cloud.orchestration.create_stack(name=name, **attributes)
+                return
+            except ConflictException:
+                if self._status(name) or time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLLING_SECONDS)
 
     def _settled_status(self, name: str) -> str:
         """The status once nothing is under way, such as ``CREATE_COMPLETE``; empty if there is no such stack."""

@@ -12,12 +12,13 @@ from cephfit.configuration import Configuration, Partition
 from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Applied, Client, Health, Progress
 from cephfit.silence import Silence
-from cephfit.sweep.cloud import guests, volumes
+from cephfit.sweep.cloud import beforehand, guests, volumes
 from cephfit.sweep.cloud.choice import CloudChoice
 from cephfit.sweep.cloud.connection import connect, persistently
+from cephfit.sweep.cloud.diagnostics import ServerDiagnostics
 from cephfit.sweep.cloud.ownership import stack_name
 from cephfit.sweep.cloud.stacks import Node, Stacks
-from cephfit.sweep.engine import Engine
+from cephfit.sweep.engine import Engine, MovedBytes
 from cephfit.sweep.fio_remote import RemoteFioEngine
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.target_lock import TargetLock
@@ -68,6 +69,7 @@ class OpenStackTarget:
         self._nodes: tuple[Node, ...] = ()
         self._clients: tuple[Client, ...] = ()
         self._last_health: tuple[float, Health] | None = None
+        self._diagnostics: ServerDiagnostics | None = None
 
     def begin(self, run_id: str) -> None:
         """What is made from now on belongs to this run."""
@@ -75,7 +77,21 @@ class OpenStackTarget:
 
     def engine(self) -> Engine:
         """fio's servers in the guests, driven from here."""
-        return RemoteFioEngine()
+        return RemoteFioEngine(counts=self)
+
+    @property
+    def count_source(self) -> str:
+        return ServerDiagnostics.count_source
+
+    @property
+    def count_seconds(self) -> float:
+        return ServerDiagnostics.count_seconds
+
+    def moved(self, client: Client) -> MovedBytes:
+        """See ``engine.CountsIo``."""
+        if self._diagnostics is None:
+            raise ClusterError("no configuration was applied", where=self.name)
+        return self._diagnostics.moved(client)
 
     def facts(self) -> Mapping[str, Any]:
         choice = self._choice
@@ -99,6 +115,9 @@ class OpenStackTarget:
             },
             "versions": {"cephfit": __version__},
         }
+
+    def why_caches_stay(self) -> str:
+        return "the caches of a cloud's storage cannot be made cold from its guests"
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
         """Whatever is no volume type: the cloud's users cannot reach Ceph.
@@ -124,6 +143,8 @@ class OpenStackTarget:
     ) -> Applied:
         started = time.monotonic()
         self._must_be_for_change()
+        if not self._run_id:
+            raise ClusterError("no run was begun on this target", where=self.name)
         if against := self.unsupported([configuration]).get(configuration.name):
             return Applied(configuration.name, False, tuple(against), {})
         if not self._choice.network:
@@ -135,18 +156,19 @@ class OpenStackTarget:
         volume_type = self._type_of(configuration)
         gib = volumes.size_gib(volume_nbytes)
         name = stack_name(self._run_id, f"{volume_type}-{gib}")
+        stacks = self._stacks(self._run_id)
+        n_there = stacks.count(name)
+        n_more = max(0, n_clients - n_there)
+        beforehand.require(self._cloud, self._choice, [volume_type], n_more=n_more, gib=gib)
         self._journal.note(_STACK, name, self._run_id)
-        nodes = self._stacks(self._run_id).ensure(name, "benchmark", self._parameters(volume_type, gib, n_clients))
-        guests.await_reachable(self._cloud, nodes, port=self._choice.port, seconds=_READY_SECONDS)
+        # Guests that a smaller load leaves idle stay: their volumes are filled already.
+        parameters = self._parameters(volume_type, gib, max(n_clients, n_there))
+        nodes = stacks.ensure(name, "benchmark", parameters)[:n_clients]
+        guests.await_ready(self._cloud, nodes, port=self._choice.port, seconds=_READY_SECONDS)
         self._nodes = nodes
+        self._diagnostics = ServerDiagnostics(self._cloud, nodes)
         self._clients = tuple(
-            Client(
-                node.name,
-                {"filename": guests.VOLUME},
-                volume_nbytes,
-                address=f"{node.address},{self._choice.port}",
-            )
-            for node in nodes
+            guests.client_of(node, port=self._choice.port, nbytes=volume_nbytes) for node in nodes
         )
         if fill and (empty := volumes.unfilled(self._cloud, nodes, volume_nbytes)):
             self._progress.note(f"filling {len(empty)} volumes of type {volume_type}")
@@ -176,12 +198,8 @@ class OpenStackTarget:
             return self._last_health[1]
         reasons = []
         for node in self._nodes:
-            server = persistently(
-                lambda node=node: self._cloud.compute.find_server(node.server),  # type: ignore[misc]
-                where=f"server {node.server}",
-            )
-            if server is None or server.status != "ACTIVE":
-                status = "gone" if server is None else server.status
+            status = guests.status_of(self._cloud, node.server)
+            if status != "ACTIVE":
                 reasons.append(f"the server of client {node.name} is {status}")
         health = Health(ok=not reasons, reasons=tuple(reasons), observed={"servers": len(self._nodes)})
         self._last_health = (now, health)
@@ -189,7 +207,7 @@ class OpenStackTarget:
 
     def reset(self) -> None:
         self._must_be_for_change()
-        self._nodes, self._clients, self._last_health = (), (), None
+        self._nodes, self._clients, self._last_health, self._diagnostics = (), (), None, None
         for entry in list(self._journal.entries(_STACK)):
             self._progress.note(f"stack {entry.place} is being deleted")
             self._stacks(str(entry.was)).delete(entry.place)
@@ -234,5 +252,3 @@ class OpenStackTarget:
     def _must_be_for_change(self) -> None:
         if self._lock is None:
             raise ClusterError("this target was opened for reading only", where=self.name)
-        if not self._run_id:
-            raise ClusterError("no run was begun on this target", where=self.name)
