@@ -1,13 +1,12 @@
 """Values of the kernel that are files of a host (/sys, /proc/sys): journalled, set, read back, put back."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from cephfit.errors import HostError
 from cephfit.sweep.hosts.access import Hosts
-from cephfit.sweep.hosts.host import Host
+from cephfit.sweep.hosts.host import HostRefusedError
 from cephfit.sweep.journal import Entry, Journal
 
 _FILE = "host file"
@@ -63,7 +62,7 @@ class HostFiles:
     """Brings values of hosts from whatever they are to what is wanted.
 
     Works from the journal and the hosts themselves, so that a process killed anywhere leaves a state from which
-    the next one goes on.
+    the next one goes on. Each host is asked for all its files at once.
     """
 
     def __init__(self, hosts: Hosts, journal: Journal) -> None:
@@ -74,79 +73,96 @@ class HostFiles:
         """Set these; every value changed before and not wanted now gets its original.
 
         Raises:
-            HostRefusedError: a kernel refuses a value.
-            HostError: a host cannot be reached, or has no such value.
+            HostRefusedError: a kernel refuses a value, or has no such value.
+            HostError: a host cannot be reached.
         """
         groups: defaultdict[HostFile, dict[HostFile, str]] = defaultdict(dict)
         for file, value in wanted.items():
             groups[_group(file)][file] = value
-        changed = defaultdict(list)
+        changed: defaultdict[HostFile, list[Entry]] = defaultdict(list)
         for entry in self._journal.entries(_FILE):
             changed[_group(HostFile.of_place(entry.place))].append(entry)
-        for group in {**changed, **groups}:
-            if not self._stands(groups.get(group, {}), changed.get(group, [])):
-                for entry in sorted(changed.get(group, []), key=lambda e: _order(HostFile.of_place(e.place))):
-                    self._put_back(entry)
-                self._set(groups.get(group, {}))
-
-    def _stands(self, wanted: Mapping[HostFile, str], changed: Sequence[Entry]) -> bool:
-        """Whether a group is as it is wanted, and nothing else of it was changed; not asked of a scheduler."""
-        places = {file.place for file in wanted}
-        if any(_companions(file) for file in [*wanted, *(HostFile.of_place(e.place) for e in changed)]):
-            return False
-        return all(e.place in places for e in changed) and all(self.value(f) == v for f, v in wanted.items())
-
-    def _set(self, wanted: Mapping[HostFile, str]) -> None:
-        for file, value in wanted.items():
-            was = self.value(file)
-            if was != value:
-                self._journal.note(_FILE, file.place, was)
-                for companion in _companions(file):
-                    if self.exists(companion):
-                        self._journal.note(_FILE, companion.place, self.value(companion))
-        for file in sorted(wanted, key=_order):
-            if self.value(file) != wanted[file]:
-                # Noted before as a companion, where another value of the group changed it just now.
-                self._journal.note(_FILE, file.place, self.value(file))
-                self._host(file).write(PurePosixPath(file.path), wanted[file])
+        now = self.values([*wanted, *(HostFile.of_place(e.place) for group in changed.values() for e in group)])
+        moved = [g for g in {**changed, **groups} if not _stands(groups.get(g, {}), changed.get(g, []), now)]
+        self._put_back([entry for group in moved for entry in changed.get(group, [])], now)
+        self._set({file: value for group in moved for file, value in groups.get(group, {}).items()})
 
     def restore(self, below: HostFile | None = None) -> None:
         """Everything as it was, or only what lies in one folder of a host."""
-        entries = [(HostFile.of_place(e.place), e) for e in self._journal.entries(_FILE)]
-        for file, entry in sorted(entries, key=lambda pair: _order(pair[0])):
-            if below is None or (file.host == below.host and file.path.startswith(f"{below.path}/")):
-                self._put_back(entry)
+        entries = [
+            entry
+            for entry in self._journal.entries(_FILE)
+            if below is None or entry.place.startswith(f"{below.place}/")
+        ]
+        self._put_back(entries, self.values([HostFile.of_place(entry.place) for entry in entries]))
 
-    def value(self, file: HostFile) -> str:
-        """A value as it is now: of a choice such as ``none [mq-deadline] kyber`` the one in brackets.
+    def contents(self, files: Iterable[HostFile]) -> dict[HostFile, str]:
+        """What stands in the files; those that are not there are left out.
 
         Raises:
-            HostError: the host cannot be reached, or has no such value.
+            HostError: a host cannot be reached.
         """
-        text = self._host(file).read(PurePosixPath(file.path))
-        _, bracket, rest = text.partition("[")
-        return rest.partition("]")[0] if bracket else " ".join(text.split())
+        by_host: defaultdict[str, list[HostFile]] = defaultdict(list)
+        for file in dict.fromkeys(files):
+            by_host[file.host].append(file)
+        found = {}
+        for host, ours in by_host.items():
+            texts = self._hosts.named(host).read_all([PurePosixPath(file.path) for file in ours])
+            found.update({f: texts[p] for f in ours if (p := PurePosixPath(f.path)) in texts})
+        return found
 
-    def choices(self, file: HostFile) -> tuple[str, ...]:
-        """What a value may be, where the kernel lists it in the file; empty where it does not."""
-        text = self._host(file).read(PurePosixPath(file.path))
-        return tuple(word.strip("[]") for word in text.split()) if "[" in text else ()
+    def values(self, files: Iterable[HostFile]) -> dict[HostFile, str]:
+        """Values as they are now: of a choice such as ``none [mq-deadline] kyber`` the one in brackets."""
+        return {file: _value(text) for file, text in self.contents(files).items()}
 
-    def exists(self, file: HostFile) -> bool:
-        return self._host(file).exists(PurePosixPath(file.path))
+    def _put_back(self, entries: Sequence[Entry], now: Mapping[HostFile, str]) -> None:
+        """Args:
+        entries: of the journal.
+        now: values of their files; a disk that is gone took its queue with it, and is not among them.
+        """
+        files = {HostFile.of_place(entry.place): entry for entry in entries}
+        reset = {_group(f) for f, e in files.items() if _companions(f) and now.get(f, e.was) != e.was}
+        for file in sorted(files, key=_order):
+            if file in now and (now[file] != files[file].was or _group(file) in reset):
+                self._write(file, str(files[file].was))
+        back = self.values(files)
+        for file, entry in files.items():
+            if back.get(file, entry.was) != entry.was:
+                raise HostRefusedError(f"is {back[file]} again after {entry.was!r} was put back", where=file.place)
+            self._journal.forget(_FILE, entry.place)
 
-    def words(self, file: HostFile) -> tuple[str, ...]:
-        """The content of a file apart by blanks."""
-        return tuple(self._host(file).read(PurePosixPath(file.path)).split())
+    def _set(self, wanted: Mapping[HostFile, str]) -> None:
+        beside = {file: _companions(file) for file in wanted}
+        was = self.values([*wanted, *(c for companions in beside.values() for c in companions)])
+        for file, value in wanted.items():
+            if file not in was:
+                raise HostRefusedError("this kernel has no such value", where=file.place)
+            if was[file] != value:
+                for changing in (file, *(c for c in beside[file] if c in was)):
+                    self._journal.note(_FILE, changing.place, was[changing])
+        reset = {_group(file) for file, companions in beside.items() if companions and was[file] != wanted[file]}
+        for file in sorted(wanted, key=_order):
+            if was[file] != wanted[file] or _group(file) in reset:
+                self._journal.note(_FILE, file.place, was[file])
+                self._write(file, wanted[file])
 
-    def _put_back(self, entry: Entry) -> None:
-        file = HostFile.of_place(entry.place)
-        # A disk that is gone took its queue with it.
-        if self.exists(file) and self.value(file) != entry.was:
-            self._host(file).write(PurePosixPath(file.path), str(entry.was))
-            if self.value(file) != entry.was:
-                raise HostError(f"is {self.value(file)} again after {entry.was!r} was put back", where=file.place)
-        self._journal.forget(_FILE, entry.place)
+    def _write(self, file: HostFile, value: str) -> None:
+        self._hosts.named(file.host).write(PurePosixPath(file.path), value)
 
-    def _host(self, file: HostFile) -> Host:
-        return self._hosts.named(file.host)
+
+def _value(text: str) -> str:
+    _, bracket, rest = text.partition("[")
+    return rest.partition("]")[0] if bracket else " ".join(text.split())
+
+
+def choices(text: str) -> tuple[str, ...]:
+    """What a value may be, where the kernel lists it in the file; empty where it does not."""
+    return tuple(word.strip("[]") for word in text.split()) if "[" in text else ()
+
+
+def _stands(wanted: Mapping[HostFile, str], changed: Sequence[Entry], now: Mapping[HostFile, str]) -> bool:
+    """Whether a group is as it is wanted, and nothing else of it was changed; not asked of a scheduler."""
+    places = {file.place for file in wanted}
+    if any(_companions(file) for file in [*wanted, *(HostFile.of_place(e.place) for e in changed)]):
+        return False
+    return all(e.place in places for e in changed) and all(now.get(f) == v for f, v in wanted.items())

@@ -9,7 +9,7 @@ from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import HostError, InputError
 from cephfit.protocols import Client
 from cephfit.sweep.greater.emulation import Emulation, Emulations, emulation_of
-from cephfit.sweep.greater.host_files import HostFile, HostFiles
+from cephfit.sweep.greater.host_files import HostFile, HostFiles, choices
 from cephfit.sweep.greater.osd_places import OsdPlace
 from cephfit.sweep.greater.scopes import (
     CLIENT_DISK,
@@ -81,15 +81,17 @@ class HostSettings:
             return " ".join(str(error).split())
 
     def apply(self, configuration: Configuration, clients: Sequence[Client]) -> None:
-        wanted = self._wanted_files(configuration, clients)
+        wanted = list(self._wanted_files(configuration, clients))
         self._files.apply({file: _as_shown(setting) for setting, file in wanted})
         self._emulations.apply({at: emulation for at, (emulation, _) in self._wanted(configuration).items()})
 
     def read_back(self, configuration: Configuration, clients: Sequence[Client]) -> ReadValues:
         values: dict[str, dict[str, Any]] = {}
         mismatches: list[str] = []
-        for setting, file in self._wanted_files(configuration, clients):
-            got = self._files.value(file)
+        wanted = list(self._wanted_files(configuration, clients))
+        there = self._files.values(file for _, file in wanted)
+        for setting, file in wanted:
+            got = there.get(file, "not there")
             values.setdefault(str(setting), {})[file.place] = got
             if clients and got != _as_shown(setting):
                 mismatches.append(f"{file.place} is {got}, not {setting.value}")
@@ -164,7 +166,7 @@ class HostSettings:
         elif base == NETWORK:
             paths = [f"/sys/class/net/{interface}/mtu" for interface in self._interfaces_of(osd)]
         elif key == CPU_GOVERNOR:
-            n_cpus = _last_cpu(self._files.words(HostFile(osd.host, f"{_CPUS}/present"))) + 1
+            n_cpus = _last_cpu(self._content(HostFile(osd.host, f"{_CPUS}/present"))) + 1
             paths = [f"{_CPUS}/cpu{cpu}/cpufreq/scaling_governor" for cpu in range(n_cpus)]
         else:
             paths = ["/proc/sys/" + key.replace(".", "/")]
@@ -177,9 +179,9 @@ class HostSettings:
             return f"fio opens the images by itself here, so no client has a disk to set {setting.key} on"
         disk = self._client_disk_like()
         file = HostFile("localhost", f"/sys/block/{disk.name}/queue/{setting.key}")
-        if not self._files.exists(file):
+        if not (text := self._content(file)):
             return f"this kernel has no queue value {setting.key} on {disk.name}"
-        return _not_offered(setting, self._files.choices(file))
+        return _not_offered(setting, choices(text))
 
     def _why_not_on_hosts(self, setting: Setting, base: str, concerned: Sequence[OsdPlace]) -> str:
         by_host: defaultdict[str, list[OsdPlace]] = defaultdict(list)
@@ -197,20 +199,25 @@ class HostSettings:
                 why = next((w for i in interfaces if (w := self._emulations.why_not(host, i, wanted))), "")
             else:
                 files = dict.fromkeys(f for osd in osds for f in self._files_of(setting, base, osd))
-                why = next((w for file in files if (w := self._why_not_file(setting, file))), "")
+                texts = self._files.contents(files)
+                why = next((w for f in files if (w := self._why_not_file(setting, f, texts.get(f, "")))), "")
             if why:
                 return why
         return ""
 
-    def _why_not_file(self, setting: Setting, file: HostFile) -> str:
-        if not self._files.exists(file):
+    def _why_not_file(self, setting: Setting, file: HostFile, text: str) -> str:
+        if not text:
             if setting.key == CPU_GOVERNOR:
                 return f"{file.host} does not let its CPUs' frequency be governed (no cpufreq): a virtual machine?"
-            return f"the kernel of {file.host} has no {setting.key} ({file.path})"
+            what = f"queue value {setting.key}" if base_scope(setting.scope) == OSD_DISK else setting.key
+            return f"the kernel of {file.host} has no {what} ({file.path})"
         if setting.key == CPU_GOVERNOR:
             there = file.path.replace("scaling_governor", "scaling_available_governors")
-            return _not_offered(setting, self._files.words(HostFile(file.host, there)))
-        return _not_offered(setting, self._files.choices(file))
+            return _not_offered(setting, self._content(HostFile(file.host, there)).split())
+        return _not_offered(setting, choices(text))
+
+    def _content(self, file: HostFile) -> str:
+        return self._files.contents([file]).get(file, "")
 
 
 def _queue_of(device: Path) -> HostFile:
@@ -229,6 +236,6 @@ def _not_offered(setting: Setting, choices: Sequence[str]) -> str:
     return ""
 
 
-def _last_cpu(present: Sequence[str]) -> int:
+def _last_cpu(present: str) -> int:
     """From /sys/devices/system/cpu/present, such as ``0-7`` or ``0``."""
-    return int(present[0].replace(",", "-").rpartition("-")[2])
+    return int(present.strip().replace(",", "-").rpartition("-")[2] or 0)

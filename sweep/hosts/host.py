@@ -1,6 +1,6 @@
 """A machine on which small things are read, set and run. One contract suite runs against every implementation."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Protocol
@@ -62,6 +62,13 @@ class Host(Protocol):
 
         Raises:
             HostError: it is not there, or must not be read.
+        """
+
+    def read_all(self, paths: Sequence[PurePosixPath]) -> Mapping[PurePosixPath, str]:
+        """The contents of many files at once; those that are not there, cannot be read or are empty are left out.
+
+        Raises:
+            HostError: the machine cannot be reached.
         """
 
     def write(self, path: PurePosixPath, text: str) -> None:

@@ -2,7 +2,8 @@
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from cephfit.errors import HostError
@@ -45,6 +46,14 @@ class LocalHost:
             return Path(path).read_text(errors="replace")
         except OSError as error:
             raise HostError(f"cannot be read: {error.strerror}", where=f"{self.name}: {path}") from None
+
+    def read_all(self, paths: Sequence[PurePosixPath]) -> Mapping[PurePosixPath, str]:
+        found = {}
+        for path in paths:
+            with suppress(HostError):
+                if text := self.read(path):
+                    found[path] = text
+        return found
 
     def write(self, path: PurePosixPath, text: str) -> None:
         try:

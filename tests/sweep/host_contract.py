@@ -63,6 +63,15 @@ class HostContract:
         with pytest.raises(HostError, match="'1' cannot be written: No such file or directory"):
             host.write(tmp_path / "no" / "folder", "1")
 
+    def test_many_files_are_read_at_once(self, host: Host, tmp_path: Path) -> None:
+        texts = {tmp_path / "a:b": "1\n", tmp_path / "two lines": "x\ny: z\n", tmp_path / "ü": "none [bfq]\n"}
+        for path, text in texts.items():
+            path.write_text(text)
+        (tmp_path / "empty").touch()
+        absent = [tmp_path / "absent", tmp_path / "empty", tmp_path]
+        assert host.read_all([*texts, *absent]) == texts
+        assert host.read_all(absent) == host.read_all([]) == {}
+
     @pytest.mark.root
     def test_a_value_that_the_kernel_refuses_is_an_error(self, host: Host) -> None:
         with pytest.raises(HostError, match="'many' cannot be written: Invalid argument"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ssh_server import SSHD, ssh_server
 
 from cephfit.configuration import Configuration, Partition, Setting, Value
-from cephfit.errors import HostError, InputError
+from cephfit.errors import InputError
 from cephfit.lab import disks
 from cephfit.sweep.daemons import Daemon
 from cephfit.sweep.file import parse_sweep
@@ -155,7 +155,7 @@ class TestHostSettings:
         ("scope", "key", "value", "why"),
         [
             ("osd_disk", "scheduler", "cfq", "the kernel offers no scheduler cfq; it has none, "),
-            ("osd_disk", "no_such_value", 1, "has no no_such_value (/sys/block/loop"),
+            ("osd_disk", "no_such_value", 1, "has no queue value no_such_value (/sys/block/loop"),
             (
                 "osd_host",
                 "net.ipv4.no_such_key",
@@ -435,5 +435,7 @@ def test_every_scope_is_read() -> None:
 
 def test_hosts_can_be_asked_for_what_they_are_not(tmp_path: Path) -> None:
     files = HostFiles(Hosts(), Journal(tmp_path / "journal"))
-    with pytest.raises(HostError, match="cannot be read"):
-        files.value(HostFile("localhost", "/proc/sys/no/such/key"))
+    absent = HostFile("localhost", "/proc/sys/no/such/key")
+    assert files.values([absent]) == {}
+    with pytest.raises(HostRefusedError, match="no such value"):
+        files.apply({absent: "1"})
