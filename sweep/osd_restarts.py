@@ -70,16 +70,12 @@ class OneByOne:
             self._journal.forget(_NOOUT, entry.place)
 
     def _require_stoppable(self, osd: int) -> None:
-        try:
-            said = self._admin.command("osd ok-to-stop", ids=[str(osd)])
-        except RefusedError as error:
-            if error.code != errno.EBUSY:
-                raise
-            why = error.what
-        else:
-            if not isinstance(said, dict) or said.get("ok_to_stop", True):
-                return
-            why = "the monitors say so"
+        """Raises:
+        ClusterError: stopping it would stop I/O of a pool that is not cephfit's.
+        """
+        why = self._against_stopping(osd)
+        if not why:
+            return
         pools = pools_that_would_stop(self._pgs_of(osd) or (), self._admin.command("osd dump")["pools"])
         strangers = [name for name in pools if not name.startswith(POOL_PREFIX)]
         if strangers or not pools:
@@ -88,6 +84,22 @@ class OneByOne:
                 where=f"pools {', '.join(strangers)}" if strangers else f"osd.{osd}",
                 remedy="wait until all PGs have all their copies; pools without redundancy forbid it for good",
             )
+
+    def _against_stopping(self, osd: int) -> str:
+        """The monitors' words against it; they have none yet (EAGAIN) while PGs of new pools are unknown."""
+        deadline = time.monotonic() + self._patience_seconds
+        while True:
+            try:
+                said = self._admin.command("osd ok-to-stop", ids=[str(osd)])
+            except RefusedError as error:
+                if error.code == errno.EBUSY:
+                    return error.what
+                if error.code != errno.EAGAIN or time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_SECONDS)
+                continue
+            is_fine = not isinstance(said, dict) or said.get("ok_to_stop", True)
+            return "" if is_fine else "the monitors say so"
 
     def _set_noout(self, osd: int) -> None:
         if "noout" not in self._of_map(osd).get("state", ()):

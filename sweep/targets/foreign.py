@@ -109,32 +109,46 @@ class ForeignTarget(CephTarget):
         self._cluster_lock: ClusterLock | None = None
         self._hosts = Hosts(choice.ssh)
         images = RadosAdmin(choice.conf, client_id=choice.client_id, keyring=choice.keyring)
-        admin: CephAdmin = images
+        opened: list[CephAdmin] = [images]
         try:
+            admin: CephAdmin = images
             if choice.admin != "rados":
                 admin = open_admin(choice)
-            fsid = str(admin.command("status")["fsid"])
-            _require_one_cluster(fsid, str(images.cluster.get_fsid()), choice)
-            folder = state_folder(fsid)
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if for_change:
-                self._local_lock = TargetLock(folder / "lock", name)
-            journal = Journal(folder / "journal.jsonl", read_only=not for_change)
-            if for_change:
-                self._cluster_lock = ClusterLock(
-                    admin,
-                    folder,
-                    target=name,
-                    n_left=lambda: len(journal.entries()),
-                    note=progress.note,
-                    take_over=choice.take_over,
-                )
+                opened.append(admin)
+            self._open(name, choice, admin, images, devices, for_change=for_change, progress=progress)
         except BaseException:
             self._let_go()
-            admin.close()
-            if images is not admin:
-                images.close()
+            for connection in opened:
+                connection.close()
             raise
+
+    def _open(
+        self,
+        name: str,
+        choice: ClusterChoice,
+        admin: CephAdmin,
+        images: RadosAdmin,
+        devices: ExportsDevices | None,
+        *,
+        for_change: bool,
+        progress: Progress,
+    ) -> None:
+        fsid = str(admin.command("status")["fsid"])
+        _require_one_cluster(fsid, str(images.cluster.get_fsid()), choice)
+        folder = state_folder(fsid)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if for_change:
+            self._local_lock = TargetLock(folder / "lock", name)
+        journal = Journal(folder / "journal.jsonl", read_only=not for_change)
+        if for_change:
+            self._cluster_lock = ClusterLock(
+                admin,
+                folder,
+                target=name,
+                n_left=lambda: len(journal.entries()),
+                note=progress.note,
+                take_over=choice.take_over,
+            )
 
         def places() -> Sequence[OsdPlace]:
             return osd_places(admin)
@@ -165,6 +179,8 @@ class ForeignTarget(CephTarget):
             progress=progress,
             only_pool=choice.only_pool,
         )
+        if for_change:
+            self._changes.clear_up()  # a flag that a killed process left would look like an unhealthy cluster
 
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True

@@ -244,7 +244,7 @@ def test_an_osd_that_must_not_stop_is_not_restarted(lab_cluster: Lab, tmp_path: 
         admin.close()
 
 
-def test_a_flag_that_a_killed_restart_left_goes_with_the_next_command(lab_cluster: Lab, tmp_path: Path) -> None:
+def test_a_flag_that_a_killed_restart_left_goes_with_the_next_opening(lab_cluster: Lab, tmp_path: Path) -> None:
     program = tmp_path / "hangs"
     program.write_text("#!/bin/sh\nsleep 600\n")
     program.chmod(0o755)
@@ -270,9 +270,9 @@ def test_a_flag_that_a_killed_restart_left_goes_with_the_next_command(lab_cluste
     assert flagged() == [0]
     target = open_foreign(lab_cluster, restarts=str(restart_program(lab_cluster, tmp_path)))
     try:
-        target.reset()
         assert flagged() == []
         assert target.health().ok
+        target.reset()
     finally:
         target.close()
         admin.close()

@@ -34,6 +34,8 @@ N_KILLS = 50
 LONGEST_SECONDS = {"apply": 8.0, "run": 40.0, "restore": 6.0}
 """A run measures after some seconds, when volumes are there and filled; a restore takes 3 to 10 s."""
 
+REPEATS = 8
+
 SWEEP = """
 schema_version: 1
 name: killed
@@ -46,7 +48,7 @@ configurations:
   runtime:
     ceph: {{osd: {{osd_max_backfills: 3, bluestore_prefer_deferred_size_hdd: 0}}}}
     image: {{stripe_unit: 64K, stripe_count: 2}}
-measurement: {{sizes: [4K], patterns: [randread, randwrite], clients: 1, volume_size: 16M, repeats: 3,
+measurement: {{sizes: [4K], patterns: [randread, randwrite], clients: 1, volume_size: 16M, repeats: {repeats},
   ramp_seconds: 0.2, run_seconds: 0.5, ioengine: {ioengine}, iodepth: 1, direct: true, cache: cold, seed: 7,
   max_attempts: 20}}
 """
@@ -77,7 +79,7 @@ class Scene:
     def __init__(self, lab: Lab, kind: str, folder: Path) -> None:
         self.lab = lab
         self.sweep = folder / "killed.yaml"
-        self.sweep.write_text(SWEEP.format(ioengine="rbd" if kind == "ceph" else "libaio"))
+        self.sweep.write_text(SWEEP.format(repeats=REPEATS, ioengine="rbd" if kind == "ceph" else "libaio"))
         self.store = folder / "results.sqlite"
         self.program = str(restart_program(lab, folder))
         self.target = "ceph:lab" if kind == "ceph" else f"lab:{lab.folder}"
@@ -113,6 +115,12 @@ class Scene:
             assert len(runs) <= 1, "a run that was killed is gone on with, not begun again"
             return store.samples(runs[0].run_id) if runs else []
 
+    def is_finished(self) -> bool:
+        if not self.samples():
+            return False
+        with Store.open(self.store) as store:
+            return store.run().finished
+
     def restore(self) -> dict[str, Any]:
         done = subprocess.run(self.command("restore"), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -141,6 +149,14 @@ def kill_in_the_middle(argv: list[str], seconds: float) -> str:
     return "ended"
 
 
+def assert_whole(scene: Scene) -> None:
+    """Everything of the plan is in the store, once."""
+    samples = scene.samples()
+    ok = Counter((s.key.configuration, str(s.key.cell), s.key.repeat) for s in samples if s.state is State.OK)
+    cells = [str(cell) for cell in read_sweep(scene.sweep).measurement.cells]
+    assert ok == Counter(itertools.product(("A", "restart", "runtime"), cells, range(REPEATS)))
+
+
 def test_cluster_and_store_are_right_after_every_kill(scene: Scene) -> None:
     before = scene.state()
     dice = random.Random(2017)
@@ -160,14 +176,12 @@ def test_cluster_and_store_are_right_after_every_kill(scene: Scene) -> None:
             assert scene.restore()["healthy"]
             assert scene.state() == before
         print(f"{time.strftime('%T')} {dict(kills)}, {len(kept)} samples", file=sys.stderr, flush=True)
+        if scene.is_finished():
+            assert_whole(scene)
+            scene.store, kept = scene.store.with_suffix(f".{kills.total()}"), []
 
     done = subprocess.run(scene.command("run"), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    samples = scene.samples()
-    assert samples[: len(kept)] == kept
-    ok = Counter((s.key.configuration, str(s.key.cell), s.key.repeat) for s in samples if s.state is State.OK)
-    m = read_sweep(scene.sweep).measurement
-    assert ok == Counter(
-        (c, str(cell), r) for c in ("A", "restart", "runtime") for cell in m.cells for r in range(3)
-    )
+    assert scene.samples()[: len(kept)] == kept
+    assert_whole(scene)
     assert scene.state() == before
