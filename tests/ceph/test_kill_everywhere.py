@@ -5,6 +5,7 @@ OSD with noout, a lock on the cluster, librbd). A kill hits the process only: wh
 life.
 """
 
+import itertools
 import json
 import os
 import random
