@@ -12,6 +12,7 @@ from cephfit.errors import InputError
 from cephfit.traces import formats
 from cephfit.traces.block_layer import Action
 from cephfit.traces.profiling import recordings_of
+from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.stream import TraceStream
 
 
@@ -21,6 +22,7 @@ def accesses(
     format_name: str | None = None,
     action: Action = Action.QUEUE,
     disk: str | None = None,
+    options: ReadOptions = ReadOptions(),  # noqa: B008 - it is frozen
 ) -> Iterator[AccessBatch]:
     """The accesses of one recording (a file, or blktrace's files of one device), batch by batch.
 
@@ -29,6 +31,7 @@ def accesses(
         format_name: None: told by the content.
         action: which event of the block layer counts as an access.
         disk: only this one.
+        options: what the person says about the files.
 
     Raises:
         InputError: several recordings, histograms only, no such disk, or what the reader finds.
@@ -42,9 +45,10 @@ def accesses(
         )
     with ExitStack() as stack:
         streams = [stack.enter_context(TraceStream(f)) for f in recordings[0].files]
+        format_name = options.format_name or format_name
         if format_name is None:
             format_name = formats.format_of(next((s for s in streams if s.head()), streams[0]))
-        reader = next((r for r in formats.readers(action) if r.name == format_name), None)
+        reader = next((r for r in formats.readers(action, options) if r.name == format_name), None)
         if reader is None:
             raise InputError(
                 f"{format_name} has no single accesses", where=streams[0].name, remedy="give a trace of accesses"

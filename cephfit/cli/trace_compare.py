@@ -7,15 +7,16 @@ from pathlib import Path
 import click
 
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
-from cephfit.cli.trace_input import profile_of_path, trace_options
+from cephfit.cli.trace_input import TraceInput, description_option, trace_options
 
 
 @click.command("compare", short_help="How two workloads differ, cell by cell.")
 @click.argument("a", metavar="A", type=click.Path(path_type=Path))
 @click.argument("b", metavar="B", type=click.Path(path_type=Path))
 @trace_options
+@description_option
 @json_option
-def command(a: Path, b: Path, format_name: str | None, action: str, describe: str, as_json: bool) -> None:
+def command(a: Path, b: Path, trace: TraceInput, as_json: bool) -> None:
     """Compare two profiles or traces.
 
     The distance is the share of accesses that would have to be of another size bin, op or randomness for the two
@@ -24,10 +25,7 @@ def command(a: Path, b: Path, format_name: str | None, action: str, describe: st
     from cephfit.traces.comparison import compared
 
     with progress_display() as progress:
-        first, second = (
-            profile_of_path(path, format_name=format_name, action=action, describe=describe, progress=progress)
-            for path in (a, b)
-        )
+        first, second = (trace.profile(path, progress) for path in (a, b))
     found = compared(first, second)
     if as_json:
         print_json({"a": first.name, "b": second.name, **found.to_json()})

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cephfit.cli.output import json_option, print_json
+from cephfit.cli.trace_input import TraceInput, trace_options
 
 
 @click.command("convert", short_help="Write a trace as Parquet or as fio's I/O log.")
@@ -26,16 +27,14 @@ from cephfit.cli.output import json_option, print_json
     help="3 has a time in every line and needs fio 3.31; 2 has waits between the accesses.",
 )
 @click.option("--disk", help="Write this disk only.")
-@click.option("--action", type=click.Choice(["Q", "D"]), default="Q", show_default=True, help="Event that counts.")
-@click.option("--format", "format_name", metavar="FORMAT", help="Of the trace [default: by content].")
+@trace_options
 @json_option
 def command(
     files: tuple[Path, ...],
     output: Path,
     iolog_version: str,
     disk: str | None,
-    action: str,
-    format_name: str | None,
+    trace: TraceInput,
     as_json: bool,
 ) -> None:
     """Write one recording as another format, in constant memory.
@@ -57,7 +56,9 @@ def command(
         )
     if any(output.exists() and f.exists() and output.samefile(f) for f in files):
         raise InputError("a trace cannot be written over itself", where=str(output), remedy="choose another name")
-    batches = accesses(files, format_name=format_name, action=Action(action), disk=disk)
+    batches = accesses(
+        files, format_name=trace.format_name, action=Action(trace.action), disk=disk, options=trace.options
+    )
     if output.suffix == ".parquet":
         n = write_parquet(batches, output)
     else:

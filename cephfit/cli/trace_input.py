@@ -1,54 +1,102 @@
-"""Arguments that are a profile or a trace, told by their content."""
+"""Arguments that are a profile or a trace, told by their content, and how a trace is to be read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from cephfit.cli.trace_reading import read_options, reading_options
 from cephfit.profile import Profile
 from cephfit.protocols import Progress
+
+if TYPE_CHECKING:
+    from cephfit.traces.read_options import ReadOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
+@dataclass(frozen=True, slots=True)
+class TraceInput:
+    """How a trace is to be read.
+
+    Attributes:
+        format_name: None to tell by content.
+        action: event of the block layer that counts, ``Q`` or ``D``.
+        options: what the content does not say.
+        describe: ``fast`` or ``full``.
+    """
+
+    format_name: str | None
+    action: str
+    options: ReadOptions
+    describe: str = "fast"
+
+    def profile(self, path: Path, progress: Progress) -> Profile:
+        """A profile file's profile, or that of a trace.
+
+        Raises:
+            InputError: it is neither, or damaged.
+        """
+        from cephfit.traces import profile_files
+        from cephfit.traces.block_layer import Action
+
+        if self.format_name is None and self.options.format_name is None and _looks_like_a_profile(path):
+            return Profile.loads(path.read_text(encoding="utf-8"), where=str(path))
+        return profile_files(
+            [path],
+            format_name=self.format_name,
+            action=Action(self.action),
+            full=self.describe == "full",
+            options=self.options,
+            progress=progress,
+        )
+
+
 def trace_options(command: _Command) -> _Command:
-    """Adds ``--format``, ``--action`` and ``--describe``, which matter where the argument is a trace."""
+    """Adds all that says how a trace is to be read, given to the command as ``trace``, a ``TraceInput``."""
     for option in (
         click.option(
-            "--describe",
-            type=click.Choice(["fast", "full"]),
-            default="full",
+            "--action",
+            type=click.Choice(["Q", "D"]),
+            default="Q",
             show_default=True,
-            help="How much of a trace to describe; fast leaves out behaviour over time and place.",
-        ),
-        click.option(
-            "--action", type=click.Choice(["Q", "D"]), default="Q", show_default=True, help="Of a trace."
+            help="Of a trace: what counts.",
         ),
         click.option("--format", "format_name", metavar="FORMAT", help="Of a trace [default: by content]."),
     ):
         command = option(command)
-    return command
+
+    @wraps(command)
+    def with_trace(
+        *,
+        format_name: str | None,
+        action: str,
+        assume_op: str | None,
+        columns: str | None,
+        blkparse_format: str | None,
+        describe: str = "fast",
+        **others: Any,
+    ) -> Any:
+        options = read_options(assume_op, columns, blkparse_format)
+        return command(trace=TraceInput(format_name, action, options, describe), **others)
+
+    return reading_options(with_trace)  # type: ignore[return-value]
 
 
-def profile_of_path(
-    path: Path, *, format_name: str | None, action: str, describe: str, progress: Progress
-) -> Profile:
-    """A profile file's profile, or that of a trace.
-
-    Raises:
-        InputError: it is neither, or damaged.
-    """
-    from cephfit.traces import profile_files
-    from cephfit.traces.block_layer import Action
-
-    if format_name is None and _looks_like_a_profile(path):
-        return Profile.loads(path.read_text(encoding="utf-8"), where=str(path))
-    return profile_files(
-        [path], format_name=format_name, action=Action(action), full=describe == "full", progress=progress
-    )
+def description_option(command: _Command) -> _Command:
+    """Adds ``--describe``, for commands that make a profile of a trace; stands below ``trace_options``."""
+    return click.option(
+        "--describe",
+        type=click.Choice(["fast", "full"]),
+        default="full",
+        show_default=True,
+        help="How much of a trace to describe; fast leaves out behaviour over time and place.",
+    )(command)
 
 
 def _looks_like_a_profile(path: Path) -> bool:

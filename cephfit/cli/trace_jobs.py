@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
-from cephfit.cli.trace_input import profile_of_path, trace_options
+from cephfit.cli.trace_input import TraceInput, description_option, trace_options
 from cephfit.errors import InputError
 
 
@@ -36,6 +36,7 @@ from cephfit.errors import InputError
     help="As fast as the workload was, or as the device lets it.",
 )
 @trace_options
+@description_option
 @json_option
 def command(
     path: Path,
@@ -44,9 +45,7 @@ def command(
     size: str | None,
     seconds: float,
     pace: str,
-    format_name: str | None,
-    action: str,
-    describe: str,
+    trace: TraceInput,
     as_json: bool,
 ) -> None:
     """Write a fio job with the profile's sizes, mix, randomness, depth and pace.
@@ -58,7 +57,7 @@ def command(
     from cephfit.units import parse_nbytes
 
     with progress_display() as progress:
-        found = profile_of_path(path, format_name=format_name, action=action, describe=describe, progress=progress)
+        found = trace.profile(path, progress)
     job = job_of(found, paced=pace == "recorded", nbytes=parse_nbytes(size, where="--size") if size else None)
     text = job.text(file, seconds=seconds)
     if output is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
-from cephfit.cli.trace_input import profile_of_path, trace_options
+from cephfit.cli.trace_input import TraceInput, description_option, trace_options
 
 if TYPE_CHECKING:
     from cephfit.profile import Profile
@@ -38,14 +38,13 @@ figure{{margin:0}} svg{{width:100%;height:auto}}</style></head>
 )
 @click.option("--only", "only", multiple=True, help="Draw this picture (several: give it again) [default: all].")
 @trace_options
+@description_option
 @json_option
 def command(
     path: Path,
     output: Path,
     only: tuple[str, ...],
-    format_name: str | None,
-    action: str,
-    describe: str,
+    trace: TraceInput,
     as_json: bool,
 ) -> None:
     """Draw size bins, sizes, distances, outstanding, latency, inter-arrival, and behaviour over time and place.
@@ -70,7 +69,7 @@ def command(
     from cephfit.traces.figures import drawings, figure_of
 
     with progress_display() as progress:
-        found = profile_of_path(path, format_name=format_name, action=action, describe=describe, progress=progress)
+        found = trace.profile(path, progress)
     known = list(drawings(found))
     for name in only:
         if name not in known:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
+from cephfit.cli.trace_input import TraceInput, trace_options
 from cephfit.units import format_seconds
 
 
@@ -19,8 +20,7 @@ from cephfit.units import format_seconds
 @click.option("--wrap", is_flag=True, help="Places beyond the target's end begin again at its start.")
 @click.option("--full-speed", is_flag=True, help="Without the recorded times.")
 @click.option("--disk", help="Replay this disk of the trace only.")
-@click.option("--action", type=click.Choice(["Q", "D"]), default="Q", show_default=True, help="Event that counts.")
-@click.option("--format", "format_name", metavar="FORMAT", help="Of the trace [default: by content].")
+@trace_options
 @json_option
 def command(
     files: tuple[Path, ...],
@@ -31,8 +31,7 @@ def command(
     wrap: bool,
     full_speed: bool,
     disk: str | None,
-    action: str,
-    format_name: str | None,
+    trace: TraceInput,
     as_json: bool,
 ) -> None:
     """Issue a trace's reads and WRITES at their recorded times, through fio.
@@ -63,7 +62,9 @@ def command(
             where=str(target),
             remedy="say that this is wanted: --i-know-it-writes",
         )
-    batches = accesses(files, format_name=format_name, action=Action(action), disk=disk)
+    batches = accesses(
+        files, format_name=trace.format_name, action=Action(trace.action), disk=disk, options=trace.options
+    )
     with progress_display() as progress:
         progress.note(f"replaying on {target}")
         report = replay(batches, target, iodepth=iodepth, wrap=wrap, paced=not full_speed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
-from cephfit.cli.trace_input import profile_of_path, trace_options
+from cephfit.cli.trace_input import TraceInput, description_option, trace_options
 from cephfit.profile import Profile
 from cephfit.units import format_nbytes, format_seconds
 
@@ -24,11 +24,12 @@ _SPARKS = " ▁▂▃▄▅▆▇█"
 @click.command("show", short_help="What a workload does, in the terminal.")
 @click.argument("path", metavar="PROFILE_OR_TRACE", type=click.Path(path_type=Path))
 @trace_options
+@description_option
 @json_option
-def command(path: Path, format_name: str | None, action: str, describe: str, as_json: bool) -> None:
+def command(path: Path, trace: TraceInput, as_json: bool) -> None:
     """Show a workload: cells, histograms, behaviour over time, phases, heat map, hot spots."""
     with progress_display() as progress:
-        found = profile_of_path(path, format_name=format_name, action=action, describe=describe, progress=progress)
+        found = trace.profile(path, progress)
     if as_json:
         print_json(found.to_json())
         return
