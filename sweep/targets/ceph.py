@@ -156,7 +156,7 @@ class CephTarget:
                 more += self._around.stores.why_not(configuration) if self._around.stores else ()
             if more:
                 reasons.setdefault(configuration.name, []).extend(more)
-        return {name: tuple(why) for name, why in reasons.items()}
+        return {name: tuple(dict.fromkeys(why)) for name, why in reasons.items()}
 
     def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
         """Warnings by configuration: settings that exist here but that these OSDs never read."""
