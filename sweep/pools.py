@@ -4,6 +4,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from cephfit.configuration import Configuration, Partition, Setting, Value
@@ -24,6 +25,8 @@ _POOL = "pool"
 POOL_PREFIX = "cephfit-"
 _PLACING_KEYS = ("size", "pg_num", "pgp_num", "crush_rule")
 """Changing one of these puts PGs in other places."""
+_CEPHS_SIZE = 3
+"""osd_pool_default_size of every release since Firefly."""
 _WAIT_SECONDS = 30.0
 """PGs of an empty pool find their places within 2 s on a lab."""
 _SILENCE_SECONDS = 10.0
@@ -136,10 +139,23 @@ class Pools:
         """The CRUSH rules that plans need."""
         ids = {pool["poolname"]: pool["poolnum"] for pool in self._admin.command("osd lspools")}
         return [
-            Wish(p.rule, p.placement, p.size, int(p.values.get("pg_num", 0)), ids.get(p.name), where)
+            Wish(p.rule, p.placement, self._size(p), int(p.values.get("pg_num", 0)), ids.get(p.name), where)
             for p in plans
             if p.placement is not None
         ]
+
+    def _size(self, plan: PoolPlan) -> int:
+        return plan.size if plan.erasure or "size" in plan.values else self._default_size
+
+    @cached_property
+    def _default_size(self) -> int:
+        """Copies that the monitors give a pool of which nothing is said."""
+        try:
+            monitor = self._admin.command("mon dump")["mons"][0]["name"]
+            shown = self._admin.command("config show", who=f"mon.{monitor}")
+        except RefusedError:  # before Mimic
+            return _CEPHS_SIZE
+        return next((int(e["value"]) for e in shown if e["name"] == "osd_pool_default_size"), _CEPHS_SIZE)
 
     def _ensure_one(self, plan: PoolPlan, below: str) -> None:
         name = plan.name
