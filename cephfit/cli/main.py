@@ -23,6 +23,7 @@ _COMMANDS = {
     "verify": ("cephfit.cli.verify", "Run the real workload and hold the prediction against it."),
     "report": ("cephfit.cli.report", "Write what was found as HTML, Markdown or CSV."),
     "compare": ("cephfit.cli.compare", "Hold runs of one sweep on several targets against each other."),
+    "cloud": ("cephfit.cli.cloud", "OpenStack: check a cloud, list and delete what runs own there."),
     "image": ("cephfit.cli.image", "A small image for benchmark guests: build, upload."),
     "completion": ("cephfit.cli.completion", "Print the shell completion script."),
 }

@@ -1,4 +1,4 @@
-"""Which target a person means: `lab`, `lab:NAME`, `lab:/folder`, `ceph`, `ceph:NAME`, `sim`, `local:/path`, `openstack:CLOUD`."""
+"""Which target a person means: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/path`, `openstack:CLOUD`."""
 
 import os
 from importlib.util import find_spec
@@ -97,13 +97,21 @@ def open_target(
     )
 
 
-def _cloud_target(text: str, *, for_change: bool, progress: Progress | None) -> Target:
-    if find_spec("openstack") is None or find_spec("tenacity") is None:
+def require_openstack(where: str) -> None:
+    """Raises:
+    HostError: the libraries that speak with OpenStack are not installed.
+    """
+    missing = [name for name in ("openstack", "novaclient", "tenacity") if find_spec(name) is None]
+    if missing:
         raise HostError(
-            "openstacksdk is not installed",
-            where=f"--target {text}",
+            f"Python's {' and '.join(missing)} is not installed",
+            where=where,
             remedy="install cephfit with its extra: pip install 'cephfit[openstack]'",
         )
+
+
+def _cloud_target(text: str, *, for_change: bool, progress: Progress | None) -> Target:
+    require_openstack(f"--target {text}")
     from cephfit.sweep.cloud.choice import parse_choice
     from cephfit.sweep.targets.openstack import OpenStackTarget
 

@@ -1,0 +1,137 @@
+"""`cephfit cloud`: what a sweep would find in an OpenStack cloud, what it left there, and deleting that."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from cephfit.cli.output import json_option, print_json, print_table, progress_display
+from cephfit.errors import ClusterError, InputError
+from cephfit.units import GIB
+
+if TYPE_CHECKING:
+    from openstack.connection import Connection
+
+_CLOUD = click.option(
+    "--cloud", default="", metavar="NAME", help="Which cloud of clouds.yaml; OS_CLOUD unless given."
+)
+
+
+@click.group()
+def command() -> None:
+    """OpenStack: check what a sweep needs, list what runs own, delete what a run left.
+
+    Everything that cephfit makes in a cloud carries the id of its run. Nothing else is ever touched.
+    """
+
+
+@command.command()
+@click.argument("target")
+@click.option("--clients", default=1, show_default=True, type=click.IntRange(1), help="So many guests are wanted.")
+@click.option("--volume-size", default="1G", show_default=True, help="Of each one's volume.")
+@json_option
+def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
+    """Look whether a cloud has all that a sweep needs; makes nothing.
+
+    TARGET is what `sweep run --target` takes: `openstack:CLOUD,flavor=NAME,volume_type=NAME,network=NAME`.
+    """
+    from cephfit.sweep.cloud import beforehand
+    from cephfit.sweep.cloud.choice import parse_choice, require_whole
+    from cephfit.sweep.cloud.volumes import size_gib
+    from cephfit.units import parse_nbytes
+
+    if target.partition(":")[0] != "openstack":
+        raise InputError(f"{target} is no cloud", remedy="openstack:CLOUD,flavor=NAME,volume_type=NAME,...")
+    choice = parse_choice(target)
+    require_whole(choice)
+    cloud = _connected(choice.cloud)
+    try:
+        gib = size_gib(parse_nbytes(volume_size))
+        beforehand.require(cloud, choice, [choice.volume_type], n_more=clients, gib=gib)
+        flavor = beforehand.require_flavor(cloud, choice.flavor)
+        needs = list(beforehand.needs(cloud, flavor, n_more=clients, gib=gib))
+        free = beforehand.free_processors(cloud)
+    finally:
+        cloud.close()
+    if as_json:
+        print_json({"cloud": cloud.name, "needs": [asdict(n) for n in needs], "free_processors": free})
+        return
+    rows = [(n.what, str(n.more), str(n.used), "none" if n.limit < 0 else str(n.limit)) for n in needs]
+    print_table(("quota", "needed", "used", "limit"), rows, right=(1, 2, 3))
+    unseen = "this user may not see them" if free is None else str(free)
+    click.echo(f"processors of the compute hosts that are not promised: {unseen}")
+    click.echo(f"{cloud.name} has what {clients} clients with volumes of {gib * GIB // GIB} GiB need")
+
+
+@command.command(name="list")
+@_CLOUD
+@json_option
+def list_runs(cloud: str, as_json: bool) -> None:
+    """Show what runs of cephfit own in this project."""
+    from cephfit.sweep.cloud.clean import runs
+
+    connection = _connected(cloud)
+    try:
+        found = runs(connection)
+    finally:
+        connection.close()
+    if as_json:
+        print_json({run_id: [asdict(thing) for thing in things] for run_id, things in found.items()})
+        return
+    rows = [(run_id, t.kind, t.name, t.status or "-", t.id) for run_id, things in found.items() for t in things]
+    if not rows:
+        click.echo("no run of cephfit owns anything in this project")
+        return
+    print_table(("run", "kind", "name", "status", "id"), rows)
+
+
+@command.command()
+@click.argument("run_id", metavar="RUN")
+@_CLOUD
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@json_option
+def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:
+    """Delete all that a run left in this project: stacks, servers, ports, groups, volumes.
+
+    It is found by the run's id, also when this machine knows nothing of the run any more. What cannot be deleted is
+    listed with the reason, and the command ends with 2.
+    """
+    from cephfit.sweep.cloud.clean import clean as clean_up
+    from cephfit.sweep.cloud.clean import owned
+    from cephfit.sweep.cloud.ownership import is_run_id
+
+    if not is_run_id(run_id):
+        raise InputError(f"{run_id!r} is no run's id", remedy="`cephfit cloud list` shows them")
+    connection = _connected(cloud)
+    try:
+        if dry_run:
+            things = owned(connection, run_id)
+            if as_json:
+                print_json({"run": run_id, "would_delete": [asdict(thing) for thing in things]})
+            else:
+                print_table(
+                    ("kind", "name", "status", "id"), [(t.kind, t.name, t.status or "-", t.id) for t in things]
+                )
+            return
+        with progress_display() as progress:
+            gone, left = clean_up(connection, run_id, progress)
+    finally:
+        connection.close()
+    if as_json:
+        print_json({"run": run_id, "deleted": [asdict(t) for t in gone], "left": [asdict(one) for one in left]})
+    elif not gone and not left:
+        click.echo(f"run {run_id} owns nothing in this project")
+    else:
+        click.echo(f"{len(gone)} things of run {run_id} are deleted")
+    if left:
+        reasons = "; ".join(f"{one.thing.kind} {one.thing.name} ({one.thing.id}): {one.why}" for one in left)
+        raise ClusterError(f"not deleted: {reasons}", where=f"run {run_id}", remedy="then run this command again")
+
+
+def _connected(name: str) -> "Connection":
+    from cephfit.cli.target_choice import require_openstack
+
+    require_openstack(f"cloud {name}" if name else "OS_CLOUD")
+    from cephfit.sweep.cloud.connection import connect
+
+    return connect(name)
