@@ -7,7 +7,6 @@ import click
 
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.errors import ClusterError, InputError
-from cephfit.units import GIB
 
 if TYPE_CHECKING:
     from openstack.connection import Connection
@@ -60,7 +59,7 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
     print_table(("quota", "needed", "used", "limit"), rows, right=(1, 2, 3))
     unseen = "this user may not see them" if free is None else str(free)
     click.echo(f"processors of the compute hosts that are not promised: {unseen}")
-    click.echo(f"{cloud.name} has what {clients} clients with volumes of {gib * GIB // GIB} GiB need")
+    click.echo(f"{cloud.name} has what {clients} clients with volumes of {gib} GiB need")
 
 
 @command.command(name="list")
@@ -93,8 +92,8 @@ def list_runs(cloud: str, as_json: bool) -> None:
 def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:
     """Delete all that a run left in this project: stacks, servers, ports, groups, volumes.
 
-    It is found by the run's id, also when this machine knows nothing of the run any more. What cannot be deleted is
-    listed with the reason, and the command ends with 2.
+    It is found by the run's id, also when this machine knows nothing of the run any more. What cannot be deleted
+    is listed with the reason, and the command ends with 2.
     """
     from cephfit.sweep.cloud.clean import clean as clean_up
     from cephfit.sweep.cloud.clean import owned

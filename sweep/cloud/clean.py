@@ -12,7 +12,7 @@ from openstack.exceptions import NotFoundException
 from cephfit.errors import ClusterError
 from cephfit.protocols import Progress
 from cephfit.sweep.cloud.connection import persistently, spoken
-from cephfit.sweep.cloud.ownership import NAME_PREFIX, RUN_KEY, TAG_PREFIX, stack_name, tag_of
+from cephfit.sweep.cloud.ownership import NAME_PREFIX, RUN_KEY, TAG_PREFIX, stack_name
 
 _POLLING_SECONDS = 1.0
 _SETTLED = ("available", "in-use", "error", "error_deleting", "error_extending", "error_restoring")

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keystoneauth1.exceptions as keystone
-import novaclient.exceptions as nova
-from novaclient import client as nova_client
+import novaclient.exceptions as nova  # type: ignore[import-untyped]
+from novaclient import client as nova_client  # type: ignore[import-untyped]
 from openstack.connection import Connection
 
 from cephfit.errors import ClusterError

@@ -31,7 +31,7 @@ def user_data(*, port: int) -> str:
     """The script that guests run at their start; Heat puts the volume's id in."""
     text = resources.files(templates).joinpath("guest.sh.j2").read_text()
     template = jinja2.Template(text, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
-    return template.render(device=VOLUME, port=port)
+    return str(template.render(device=VOLUME, port=port))
 
 
 def client_of(node: Node, *, port: int, nbytes: int) -> Client:

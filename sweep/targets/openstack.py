@@ -54,6 +54,9 @@ class OpenStackTarget:
         ClusterError: the cloud does not answer, or another process uses this target.
     """
 
+    count_source = ServerDiagnostics.count_source
+    count_seconds = ServerDiagnostics.count_seconds
+
     def __init__(self, choice: CloudChoice, *, for_change: bool = True, progress: Progress | None = None) -> None:
         self._choice = choice
         self._progress = progress or Silence()
@@ -78,14 +81,6 @@ class OpenStackTarget:
     def engine(self) -> Engine:
         """fio's servers in the guests, driven from here."""
         return RemoteFioEngine(counts=self)
-
-    @property
-    def count_source(self) -> str:
-        return ServerDiagnostics.count_source
-
-    @property
-    def count_seconds(self) -> float:
-        return ServerDiagnostics.count_seconds
 
     def moved(self, client: Client) -> MovedBytes:
         """See ``engine.CountsIo``."""
