@@ -314,10 +314,10 @@ def test_a_delimited_trace_of_ones_own_is_shown_compared_and_converted(tmp_path:
     trace = tmp_path / "own.tsv"
     trace.write_text("1\t0\t4096\tR\n2\t4096\t4096\tW\n3\t81920\t8192\tR\n")
     columns = ("--columns", "time:s,offset:bytes,length:bytes,op:R/W,sep=tab")
-    shown = json.loads(run("show", trace, *columns, "--json").stdout)
-    assert shown["n_accesses"] == 3
+    shown = Profile.loads(run("show", trace, *columns, "--json").stdout, where="show")
+    assert shown.n_accesses == 3
     same = json.loads(run("compare", trace, trace, *columns, "--json").stdout)
     assert same["total_variation"] == 0
     converted = tmp_path / "own.parquet"
     run("convert", trace, *columns, "-o", converted)
-    assert json.loads(run("show", converted, "--json").stdout)["n_accesses"] == 3
+    assert Profile.loads(run("show", converted, "--json").stdout, where="show").n_accesses == 3
