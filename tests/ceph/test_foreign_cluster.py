@@ -123,6 +123,7 @@ def test_without_apply_it_says_what_it_would_do_and_does_nothing(cluster: Cluste
     assert "nobody here can restart OSDs" in text
 
 
+@pytest.mark.slow  # the ceph program takes a second per command on a busy machine
 def test_every_way_of_administering_sees_the_same(cluster: Cluster) -> None:
     seen = {}
     with rest_api(cluster.lab.conf) as url:
