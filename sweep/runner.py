@@ -4,29 +4,25 @@ What is done is what the store holds, and nothing else: a run of fio reaches it 
 over. Killed at any moment, the program started again finds what is there and does what is left.
 """
 
-import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from cephfit import __version__
 from cephfit.cells import Cell
-from cephfit.errors import ClusterError, InputError
+from cephfit.errors import ClusterError
 from cephfit.protocols import BelongsToRun, Progress, Target
 from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample, SampleKey, State
 from cephfit.sweep.beforehand import unsupported_by, without_effect_by
-from cephfit.sweep.engine import BringsEngine, CellRun, Engine, KnowsItsLimits, PreparesCells
-from cephfit.sweep.fio import FioEngine
+from cephfit.sweep.engine import CellRun, Engine, KnowsItsLimits, PreparesCells
 from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
 from cephfit.sweep.health_watch import wait_until_healthy
-from cephfit.sweep.identity import CLUSTER, is_another_cluster
 from cephfit.sweep.judgement import Circumstances, judge
 from cephfit.sweep.leaving_out import without_gone
-from cephfit.sweep.model import RADOS_BENCH, RBD_BENCH, CacheCondition, Measurement, Sweep
+from cephfit.sweep.model import CacheCondition, Sweep
 from cephfit.sweep.plan import ASSUMED_TIMES, Step, StepTimes, io_seed, run_seconds
+from cephfit.sweep.run_begin import begun, engine_of, facts_of
 from cephfit.sweep.schedule import full_plan, rounds_of
 from cephfit.sweep.standing import TOOK_EFFECT, Standing
 from cephfit.sweep.surveillance import Surveillance, witness_of
@@ -34,22 +30,6 @@ from cephfit.sweep.telemetry.witness import Witness
 
 HEALTH_LIMIT_SECONDS = 300.0
 """How long the runner waits for a target to be healthy: a lost OSD is down and out, or back, by then."""
-
-
-def engine_of(target: Target, measurement: Measurement) -> Engine:
-    """What measures on this target: its own engine, or the one that the sweep file names."""
-    if isinstance(target, BringsEngine):
-        return target.engine()
-    # These need librados, which a machine that measures a file or a simulation may not have.
-    if measurement.engine == RADOS_BENCH:
-        from cephfit.sweep.rados_bench import RadosBenchEngine
-
-        return RadosBenchEngine()
-    if measurement.engine == RBD_BENCH:
-        from cephfit.sweep.rbd_bench import RbdBenchEngine
-
-        return RbdBenchEngine()
-    return FioEngine()
 
 
 def run_sweep(
@@ -90,7 +70,7 @@ def run_sweep(
     unsupported_by(target, sweep)  # a typing error ends the sweep, also where gone options are left out
     sweep, left_out = without_gone(target, sweep)
     engine = engine or engine_of(target, sweep.measurement)
-    facts = _facts(target, engine)
+    facts = facts_of(target, engine)
     if goal is not None and needs_goal(sweep):
         facts[GOAL] = goal.to_json()
     unsupported = unsupported_by(target, sweep)
@@ -102,29 +82,7 @@ def run_sweep(
         facts["without_effect"] = {name: list(sentences) for name, sentences in idle.items()}
         for name, sentences in idle.items():
             progress.note(f"configuration {name}: {'; '.join(sentences)}")
-    if resume is None:
-        run = _new_run(sweep, target, facts)
-        store.add_run(run)
-    else:
-        run = resume
-        if (run.sweep_digest, run.target) != (sweep.digest, target.name):
-            raise InputError(
-                f"run {run.run_id} is of another sweep or target ({run.sweep_name} on {run.target})",
-                remedy="begin a new run: --new",
-            )
-        if is_another_cluster(run.facts, facts):
-            raise InputError(
-                f"run {run.run_id} was begun on another cluster that was called {run.target}",
-                where=f"fsid {run.facts[CLUSTER]}, now {facts[CLUSTER]}",
-                remedy="figures of two clusters are no sweep of one; begin a new run: --new",
-            )
-        if run.facts.get(GOAL) != facts.get(GOAL):
-            raise InputError(
-                f"run {run.run_id} was begun for another workload or with another model",
-                remedy="give the profile and the model that it was begun with, or begin a new run: --new",
-            )
-        for change in _changed(run.facts, facts):
-            progress.note(f"since run {run.run_id} began, {change}")
+    run = begun(sweep, target, store, progress, facts, resume=resume)
     if isinstance(target, BelongsToRun):
         target.begin(run.run_id)
     witness = witness_of(target)
@@ -324,37 +282,3 @@ class _Loop:
             ]
             self.store.add_samples(self.run.run_id, samples, fio_json=None)
             standing.add(samples)
-
-
-def _facts(target: Target, engine: Engine) -> dict[str, Any]:
-    # The engine first: a missing fio is found before anything is touched.
-    measured_by = dict(engine.facts())
-    return {
-        **target.facts(),
-        "cephfit": __version__,
-        "engine": measured_by,
-        "clocks": {"wall_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()},
-    }
-
-
-def _new_run(
-    sweep: Sweep, target: Target, facts: Mapping[str, Any], *, now_ns: Callable[[], int] = time.time_ns
-) -> Run:
-    created_ns = now_ns()
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(created_ns // 1_000_000_000))
-    return Run(
-        run_id=f"{sweep.name}-{stamp}-{secrets.token_hex(2)}",
-        sweep_name=sweep.name,
-        sweep_text=sweep.text,
-        sweep_digest=sweep.digest,
-        target=target.name,
-        seed=sweep.measurement.seed,
-        created_ns=created_ns,
-        facts=facts,
-    )
-
-
-def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What a resumed run's samples do not share: programs of other versions than at its beginning."""
-    keys = [k for k in now if k in ("cephfit", "engine") or "version" in k]
-    return [f"{k} changed from {before.get(k)} to {now[k]}" for k in keys if before.get(k) != now[k]]

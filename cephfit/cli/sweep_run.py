@@ -54,7 +54,8 @@ def measure(request: Request, target_text: str, progress: Progress) -> dict[str,
     from cephfit.sweep.beforehand import require_healthy
     from cephfit.sweep.file import find_sweep, read_sweep
     from cephfit.sweep.plan import ASSUMED_TIMES
-    from cephfit.sweep.runner import engine_of, run_sweep
+    from cephfit.sweep.run_begin import engine_of
+    from cephfit.sweep.runner import run_sweep
     from cephfit.sweep.step_times import times_of
 
     sweep = read_sweep(find_sweep(request.file))

@@ -1,0 +1,120 @@
+"""Before the first cell of a sweep is measured: who measures, what is known of the target, which run it is."""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cephfit import __version__
+from cephfit.errors import InputError
+from cephfit.protocols import Progress, Target
+from cephfit.results.store import Store
+from cephfit.run import Run
+from cephfit.sweep.engine import BringsEngine, Engine
+from cephfit.sweep.fio import FioEngine
+from cephfit.sweep.goal import GOAL
+from cephfit.sweep.identity import CLUSTER, is_another_cluster
+from cephfit.sweep.model import RADOS_BENCH, RBD_BENCH, Measurement, Sweep
+
+
+def engine_of(target: Target, measurement: Measurement) -> Engine:
+    """What measures on this target: its own engine, or the one that the sweep file names."""
+    if isinstance(target, BringsEngine):
+        return target.engine()
+    # These need librados, which a machine that measures a file or a simulation may not have.
+    if measurement.engine == RADOS_BENCH:
+        from cephfit.sweep.rados_bench import RadosBenchEngine
+
+        return RadosBenchEngine()
+    if measurement.engine == RBD_BENCH:
+        from cephfit.sweep.rbd_bench import RbdBenchEngine
+
+        return RbdBenchEngine()
+    return FioEngine()
+
+
+def begun(
+    sweep: Sweep,
+    target: Target,
+    store: Store,
+    progress: Progress,
+    facts: Mapping[str, Any],
+    *,
+    resume: Run | None,
+) -> Run:
+    """The run to go on with, or a new one, which is in the store then.
+
+    Args:
+        sweep: what will be measured.
+        target: where.
+        store: where a new run goes.
+        progress: hears what has changed since a run began.
+        facts: of the target and the engine, now.
+        resume: an unfinished run; None begins a new one.
+
+    Raises:
+        InputError: ``resume`` is of another sweep, target, cluster or goal.
+    """
+    if resume is None:
+        run = _new_run(sweep, target, facts)
+        store.add_run(run)
+        return run
+    run = resume
+    if (run.sweep_digest, run.target) != (sweep.digest, target.name):
+        raise InputError(
+            f"run {run.run_id} is of another sweep or target ({run.sweep_name} on {run.target})",
+            remedy="begin a new run: --new",
+        )
+    if is_another_cluster(run.facts, facts):
+        raise InputError(
+            f"run {run.run_id} was begun on another cluster that was called {run.target}",
+            where=f"fsid {run.facts[CLUSTER]}, now {facts[CLUSTER]}",
+            remedy="figures of two clusters are no sweep of one; begin a new run: --new",
+        )
+    if run.facts.get(GOAL) != facts.get(GOAL):
+        raise InputError(
+            f"run {run.run_id} was begun for another workload or with another model",
+            remedy="give the profile and the model that it was begun with, or begin a new run: --new",
+        )
+    for change in _changed(run.facts, facts):
+        progress.note(f"since run {run.run_id} began, {change}")
+    return run
+
+
+def facts_of(target: Target, engine: Engine) -> dict[str, Any]:
+    """What a run keeps of the target, of what measures, and of the clocks. JSON values only.
+
+    Raises:
+        HostError: what measures cannot work on this machine.
+    """
+    # The engine first: a missing fio is found before anything is touched.
+    measured_by = dict(engine.facts())
+    return {
+        **target.facts(),
+        "cephfit": __version__,
+        "engine": measured_by,
+        "clocks": {"wall_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()},
+    }
+
+
+def _new_run(
+    sweep: Sweep, target: Target, facts: Mapping[str, Any], *, now_ns: Callable[[], int] = time.time_ns
+) -> Run:
+    created_ns = now_ns()
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(created_ns // 1_000_000_000))
+    return Run(
+        run_id=f"{sweep.name}-{stamp}-{secrets.token_hex(2)}",
+        sweep_name=sweep.name,
+        sweep_text=sweep.text,
+        sweep_digest=sweep.digest,
+        target=target.name,
+        seed=sweep.measurement.seed,
+        created_ns=created_ns,
+        facts=facts,
+    )
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What a resumed run's samples do not share: programs of other versions than at its beginning."""
+    keys = [k for k in now if k in ("cephfit", "engine") or "version" in k]
+    return [f"{k} changed from {before.get(k)} to {now[k]}" for k in keys if before.get(k) != now[k]]
