@@ -69,7 +69,8 @@ class Option:
     def from_json(cls, document: Mapping[str, Any]) -> "Option":
         """The inverse of ``to_json``."""
         lists = ("flags", "services", "choices", "see_also")
-        return cls(**{key: tuple(value) if key in lists else value for key, value in document.items()})
+        fields: dict[str, Any] = {key: tuple(value) if key in lists else value for key, value in document.items()}
+        return cls(**fields)
 
     @property
     def acts_at_runtime(self) -> bool:

@@ -92,7 +92,7 @@ class ClusterWitness:
             if not isinstance(host, LocalHost):
                 self._seen[name] = host
         for name, host in self._seen.items():
-            counters = _tried(lambda host=host: counters_of_host(host))  # type: ignore[misc]
+            counters = _tried(lambda host=host: counters_of_host(host))
             if not isinstance(counters, str):
                 speeds = {device: link_nbytes_per_s(host, device) for device in counters.sent_nbytes}
                 self._links[name] = {device: speed for device, speed in speeds.items() if speed is not None}

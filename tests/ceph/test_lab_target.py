@@ -9,7 +9,7 @@ import pytest
 from cluster_state import state_of
 
 from cephfit.configuration import Configuration, Partition, Setting, Value
-from cephfit.errors import ClusterError
+from cephfit.errors import ClusterError, InputError
 from cephfit.lab.cluster import Lab
 from cephfit.lab.target import LabTarget
 from cephfit.protocols import Applied, JudgesConfigurations, Target
@@ -88,10 +88,20 @@ def test_a_client_option_is_read_back_from_the_running_client(target: LabTarget)
 
 
 def test_a_value_that_ceph_refuses_is_told_in_its_words(target: LabTarget, lab_cluster: Lab) -> None:
+    # Of a text the catalogue cannot tell whether it is a log level: the monitor does.
     before = state_of(lab_cluster)["config dump"]
-    applied = apply(target, ceph("osd", osd_client_message_cap=7, osd_max_backfills="many"))
+    applied = apply(target, ceph("osd", osd_client_message_cap=7, debug_osd="many"))
     assert not applied.ok
-    assert "error parsing value" in applied.mismatches[0]
+    assert "many" in applied.mismatches[0]
+    assert state_of(lab_cluster)["config dump"] == before
+
+
+def test_a_value_that_the_option_does_not_take_is_refused_before_anything_is_changed(
+    target: LabTarget, lab_cluster: Lab
+) -> None:
+    before = state_of(lab_cluster)["config dump"]
+    with pytest.raises(InputError, match="osd_max_backfills must be a whole number"):
+        apply(target, ceph("osd", osd_client_message_cap=7, osd_max_backfills="many"))
     assert state_of(lab_cluster)["config dump"] == before
 
 
