@@ -71,6 +71,11 @@ def _tagged(stack: Any) -> str | None:
     return next((t.removeprefix(TAG_PREFIX) for t in stack.tags or () if t.startswith(TAG_PREFIX)), None)
 
 
+def _is_this_projects(cloud: Connection, stack: Any) -> bool:
+    """Heat shows an administrator the stacks of all projects; only their addresses say whose they are."""
+    return any(f"/{cloud.current_project_id}/stacks/" in link["href"] for link in stack.links or ())
+
+
 def _in_metadata(thing: Any) -> str | None:
     return (thing.metadata or {}).get(RUN_KEY)
 
@@ -98,7 +103,7 @@ def _stack_status(cloud: Connection, stack: str) -> str:
 _KINDS = (
     _Kind(
         "stack",
-        lambda cloud: cloud.orchestration.stacks(),
+        lambda cloud: [stack for stack in cloud.orchestration.stacks() if _is_this_projects(cloud, stack)],
         _tagged,
         lambda run_id: re.compile(re.escape(stack_name(run_id, "")) + ".*"),
         lambda cloud, stack: cloud.orchestration.delete_stack(stack),

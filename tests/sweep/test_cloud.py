@@ -1,0 +1,142 @@
+"""The pure parts of the target openstack; the rest is tested on a real OpenStack (test_openstack_target.py)."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("openstack", reason="needs the extra openstack")
+
+from cephfit.cells import Op
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.errors import ClusterError, InputError
+from cephfit.sweep.catalogue import unsupported
+from cephfit.sweep.cloud import clean, guests
+from cephfit.sweep.cloud.beforehand import Need
+from cephfit.sweep.cloud.choice import CloudChoice, parse_choice, require_whole
+from cephfit.sweep.cloud.diagnostics import moved_of
+from cephfit.sweep.cloud.ownership import is_run_id, stack_name
+from cephfit.sweep.cloud.stacks import Node, innermost, template_path
+from cephfit.sweep.cloud.volumes import size_gib
+from cephfit.sweep.file import parse_sweep
+from cephfit.units import GIB
+
+SWEEP = """
+schema_version: 1
+name: types
+configurations:
+  ssd:
+    volume: {type: fast}
+measurement: {clients: 1, volume_size: 64M, repeats: 1, run_seconds: 1, seed: 1}
+"""
+
+
+def test_a_target_names_the_cloud_and_what_its_guests_are_made_of() -> None:
+    choice = parse_choice("openstack:work,flavor=m1.small,volume_type=hdd,network=lab,port=9000,overcommit=yes")
+    assert choice == CloudChoice("work", "cephfit-guest", "m1.small", "hdd", "lab", "", 9000, True)
+    require_whole(choice)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("openstack:work,flavour=m1", "a cloud has no 'flavour'.*did you mean 'flavor'"),
+        ("openstack:work,flavor", "no NAME=VALUE"),
+        ("openstack:work,flavor=a,flavor=b", "said twice"),
+        ("openstack:work,port=0", "no port"),
+        ("openstack:work,overcommit=perhaps", "yes or no"),
+    ],
+)
+def test_a_wrong_word_in_a_target_is_named(text: str, words: str) -> None:
+    with pytest.raises(InputError) as refused:
+        parse_choice(text)
+    assert re.search(words, str(refused.value), re.DOTALL)
+
+
+def test_who_only_restores_need_not_say_what_guests_are_made_of() -> None:
+    choice = parse_choice("openstack:work")
+    with pytest.raises(InputError, match="which flavor"):
+        require_whole(choice)
+
+
+def test_a_sweep_chooses_volume_types_in_the_pool_partition() -> None:
+    sweep = parse_sweep(SWEEP, file="types.yaml")
+    (setting,) = sweep.configuration("ssd").settings
+    assert setting == Setting(Partition.POOL, "volume", "type", "fast")
+
+
+def test_a_volume_has_no_other_setting() -> None:
+    with pytest.raises(InputError, match=r"types.yaml:6.*no 'tipe'"):
+        parse_sweep(SWEEP.replace("type: fast", "tipe: fast"), file="types.yaml")
+
+
+def test_a_ceph_cluster_skips_configurations_of_volume_types() -> None:
+    fast = Configuration("ssd", (Setting(Partition.POOL, "volume", "type", "fast"),))
+    assert "OpenStack" in unsupported([fast], None)["ssd"][0]
+
+
+@given(st.integers(1, 100 * GIB))
+def test_a_cinder_volume_holds_what_is_asked_for_and_less_than_a_gib_more(nbytes: int) -> None:
+    assert nbytes <= size_gib(nbytes) * GIB < nbytes + GIB
+
+
+@pytest.mark.parametrize(
+    ("used", "limit", "words"),
+    [(3, -1, ""), (7, 10, ""), (8, 10, "3 more instances are needed, 8 of 10 are used")],
+)
+def test_a_quota_is_enough_or_says_by_how_much_it_is_not(used: int, limit: int, words: str) -> None:
+    assert Need("instances", 3, used, limit).sentence == words
+
+
+def test_the_hypervisor_counts_by_device() -> None:
+    # Nova 26.2 with libvirt, API version 2.47, a guest with a root disk and a volume.
+    diagnostics = {"vda_read": 512, "vda_write": 0, "vdb_read": 8192, "vdb_write": 4096, "memory": 393216}
+    moved = moved_of(diagnostics, "vdb")
+    assert (moved.of(Op.READ), moved.of(Op.WRITE)) == (8192, 4096)
+    with pytest.raises(ClusterError, match="disk vdc"):
+        moved_of(diagnostics, "vdc")
+
+
+def test_the_reason_of_a_failed_resource_is_what_its_service_said() -> None:
+    chain = 'ResourceInError: resources.clients.resources[0].server: Went to status ERROR due to "No valid host"'
+    assert innermost(chain).endswith('Went to status ERROR due to "No valid host"')
+    assert "ResourceInError" not in innermost(chain)
+
+
+def test_names_of_one_run_are_never_those_of_another() -> None:
+    # The run "a-1" has a security group "cephfit-a-1"; the run "a" has a port of that name, but no such group.
+    kinds = {kind.name: kind for kind in clean._KINDS}
+    assert kinds["port"].names("a").fullmatch("cephfit-a-1")
+    assert not kinds["port"].names("a").fullmatch("cephfit-a-1-0")
+    assert not kinds["security group"].names("a").fullmatch("cephfit-a-1")
+    assert not kinds["port"].names("a.b").fullmatch("cephfit-axb-1")
+
+
+def test_a_run_is_named_so_that_heat_takes_the_stacks_name() -> None:
+    run_id = "quick-20261121T170212-19b3"
+    assert is_run_id(run_id)
+    assert re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_.-]{0,254}", stack_name(run_id, "hdd-1"))
+    assert not is_run_id("a; rm -rf /")
+
+
+def test_guests_measure_their_volume_and_never_a_file_in_its_place() -> None:
+    client = guests.client_of(Node("c0", "s", "v", "10.0.0.5"), port=8765, nbytes=64)
+    assert client.address == "10.0.0.5,8765"
+    assert client.fio_options == {"filename": guests.VOLUME, "allow_file_create": "0"}
+    script = guests.user_data(port=9000)
+    assert script.startswith("#!")
+    assert f"link={guests.VOLUME}" in script
+    assert "--server=0.0.0.0,9000" in script
+
+
+@pytest.mark.parametrize("name", ["benchmark", "client"])
+def test_the_templates_are_found_and_every_parameter_is_used(name: str) -> None:
+    path = template_path(name)
+    assert path == Path(str(path)).absolute()
+    text = path.read_text()
+    document = yaml.safe_load(text)
+    for parameter in document["parameters"]:
+        assert f"get_param: {parameter}}}" in text, f"{name}.yaml never uses {parameter}"
