@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cephfit.errors import CephfitError, ClusterError, HostError
 from cephfit.lab import bootstrap, disks, registry, remains
 from cephfit.lab.daemons import MGR, MON, Daemons, DaemonState, osd_name
-from cephfit.lab.machine import require_free_disk, require_programs, require_root
+from cephfit.lab.machine import require_aio, require_free_disk, require_programs, require_root
 from cephfit.lab.openstack import layout as openstack_layout
 from cephfit.lab.openstack.packages import require_packages
 from cephfit.lab.osd_disks import OsdDisks
@@ -92,6 +92,7 @@ class Lab:
         if openstack:
             require_packages()
         disks.require_loop()
+        require_aio(len(spec.osds))
         throttle = find_throttle(name)
         more_nbytes = openstack_layout.FREE_NBYTES if openstack else 0
         require_free_disk(folder or registry.labs_root() / name, spec.free_nbytes + more_nbytes)

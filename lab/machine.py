@@ -35,6 +35,12 @@ PACKAGES: Mapping[str, str] = {
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 """Not on the PATH of every root shell (su without a dash)."""
 
+_KERNEL_LIMITS = Path("/proc/sys/fs")
+_AIO_OF_AN_OSD = 2048
+"""A running BlueStore OSD has two queues of bdev_aio_max_queue_depth = 1024: BlueStore's and BlueFS's."""
+_CEPHS_AIO = 1048576
+"""What Ceph's own packages set, in sysctl.d/30-ceph-osd.conf; a container has what its host has."""
+
 
 def find_program(name: str) -> str | None:
     """Full path of a program, also where PATH lacks the sbin folders; None if there is none."""
@@ -81,6 +87,27 @@ def require_free_disk(folder: Path, nbytes: int) -> None:
             f"the disk has {free / 2**30:.1f} GiB free, the lab needs {format_nbytes(nbytes)}",
             where=str(folder),
             remedy="free some room, or choose a folder on another disk with --folder",
+        )
+
+
+def require_aio(n_osds: int) -> None:
+    """Raises:
+    HostError: the kernel has too few asynchronous I/Os left for so many OSDs; ``ceph-osd --mkfs`` would fail with
+        EAGAIN.
+    """
+    try:
+        taken = int((_KERNEL_LIMITS / "aio-nr").read_text())
+        most = int((_KERNEL_LIMITS / "aio-max-nr").read_text())
+    except FileNotFoundError:  # /proc is masked: ceph-osd itself has to say it
+        return
+    wanted = n_osds * _AIO_OF_AN_OSD
+    if taken + wanted > most:
+        raise HostError(
+            f"{n_osds} OSDs need {wanted} asynchronous I/Os, and {max(0, most - taken)} of this machine's {most} "
+            "are left",
+            where=str(_KERNEL_LIMITS / "aio-max-nr"),
+            remedy=f"raise the limit: sysctl fs.aio-max-nr={max(_CEPHS_AIO, taken + wanted)}; or take a lab down "
+            "that nobody needs",
         )
 
 

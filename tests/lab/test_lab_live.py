@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.errors import ClusterError
-from cephfit.lab import disks, export, processes
+from cephfit.errors import ClusterError, HostError
+from cephfit.lab import disks, export, machine, processes, registry
 from cephfit.lab.bootstrap import crush_map_text
 from cephfit.lab.cluster import Lab
 from cephfit.lab.memory_group import MemoryGroup
@@ -72,6 +72,18 @@ def test_the_lab_is_whole_and_its_disks_are_what_they_claim(lab_cluster: Lab) ->
     }
     assert {d.host for d in status.osd_disks if d.device_class == "hdd"} == {"host0", "host1"}
     assert all(d.limits == lab_cluster.spec.limits[d.device_class] for d in status.osd_disks)
+
+
+def test_too_few_asynchronous_ios_are_said_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "aio-nr").write_text("65536\n")
+    (tmp_path / "aio-max-nr").write_text("65536\n")
+    monkeypatch.setattr(machine, "_KERNEL_LIMITS", tmp_path)
+    with pytest.raises(HostError, match="4 OSDs need 8192 asynchronous I/Os, and 0 of this machine's 65536"):
+        Lab.up("noaio", folder=tmp_path / "lab")
+    assert not (tmp_path / "lab").exists()
+    assert "noaio" not in registry.lab_names()
 
 
 def test_osds_take_the_defaults_of_their_kind_of_disk(lab_cluster: Lab, admin: RadosAdmin) -> None:

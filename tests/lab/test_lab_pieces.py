@@ -145,6 +145,35 @@ def test_a_full_disk_is_said_before_anything_is_made(tmp_path: Path) -> None:
         machine.require_free_disk(tmp_path / "not" / "there", 1 << 50)
 
 
+@pytest.fixture
+def kernel_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stands in for /proc/sys/fs."""
+    monkeypatch.setattr(machine, "_KERNEL_LIMITS", tmp_path)
+    (tmp_path / "aio-max-nr").write_text("65536\n")
+    return tmp_path
+
+
+def test_too_few_asynchronous_ios_for_the_osds_come_with_the_sysctl(kernel_limits: Path) -> None:
+    (kernel_limits / "aio-nr").write_text("57344\n")
+    machine.require_aio(4)  # the last four that go
+    (kernel_limits / "aio-nr").write_text("57345\n")
+    with pytest.raises(HostError, match="need 8192 asynchronous I/Os, and 8191 of this machine's 65536") as caught:
+        machine.require_aio(4)
+    assert "sysctl fs.aio-max-nr=1048576" in caught.value.remedy
+
+
+def test_the_limit_that_is_asked_for_would_do(kernel_limits: Path) -> None:
+    (kernel_limits / "aio-nr").write_text("1048576\n")
+    (kernel_limits / "aio-max-nr").write_text("1048576\n")
+    with pytest.raises(HostError) as caught:
+        machine.require_aio(1)
+    assert "sysctl fs.aio-max-nr=1050624" in caught.value.remedy
+
+
+def test_a_machine_that_shows_no_such_limit_is_not_refused(kernel_limits: Path) -> None:
+    machine.require_aio(4)
+
+
 PG = {"up": [0, 1], "acting": [0, 1], "state": "active+clean", "reported_epoch": "20"}
 
 
