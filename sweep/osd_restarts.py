@@ -11,7 +11,7 @@ from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.ceph_health import reasons_against
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.osd_daemons import OsdDaemons
-from cephfit.sweep.pools import POOL_PREFIX
+from cephfit.sweep.pool_names import POOL_PREFIX
 
 _NOOUT = "noout"
 _POLL_SECONDS = 0.5

@@ -56,7 +56,7 @@ def read_back_pools(
         if plan.role is Role.CACHE:
             faults += tier_faults(admin, base=base, cache=plan.name, mode=plan.mode)
             if "cache.mode" in text_of:
-                values[text_of["cache.mode"]] = {plan.name: _dumped(admin, plan.name)["cache_mode"]}
+                values[text_of["cache.mode"]] = {plan.name: dumped_pool(admin, plan.name)["cache_mode"]}
         if plan.placement is not None:
             faults += _read_place(admin, plan, text_of, values, allowed[plan.rule])
     return values, faults
@@ -65,7 +65,7 @@ def read_back_pools(
 def _read_code(
     admin: CephAdmin, plan: PoolPlan, text_of: Mapping[str, str], values: dict[str, dict[str, Any]]
 ) -> list[str]:
-    dumped = _dumped(admin, plan.name)
+    dumped = dumped_pool(admin, plan.name)
     profile = profile_of(admin, dumped["erasure_code_profile"])
     faults = []
     for key, wanted in plan.erasure.items():
@@ -107,6 +107,7 @@ def _read_place(
     ]
 
 
-def _dumped(admin: CephAdmin, name: str) -> dict[str, Any]:
+def dumped_pool(admin: CephAdmin, name: str) -> dict[str, Any]:
+    """A pool that is there, as ``osd dump`` has it."""
     pool: dict[str, Any] = next(p for p in admin.command("osd dump")["pools"] if p["pool_name"] == name)
     return pool

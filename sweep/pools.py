@@ -1,13 +1,10 @@
 """Pools of the tool's own: one for each distinct set of pool settings, made, read back and deleted."""
 
-import hashlib
-import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from cephfit.configuration import Configuration, Partition, Setting, Value
+from cephfit.configuration import Configuration, Value
 from cephfit.errors import CephfitError, ClusterError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
@@ -18,43 +15,16 @@ from cephfit.sweep.erasure import ensure_profile, remove_profile
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.option_value import as_ceph_writes, same_value
 from cephfit.sweep.pool_keys import VALUE_TYPES
+from cephfit.sweep.pool_names import pool_name, pool_settings
 from cephfit.sweep.pool_plan import PoolPlan, Role, cache_pool_of, data_pool_of, plan_pools
-from cephfit.sweep.pool_readback import pool_value, read_back_pools
+from cephfit.sweep.pool_readback import dumped_pool, pool_value, read_back_pools
+from cephfit.sweep.pool_waiting import UnplacedPoolError, await_counted, await_placed, map_epoch
 
 _POOL = "pool"
-POOL_PREFIX = "cephfit-"
 _PLACING_KEYS = ("size", "pg_num", "pgp_num", "crush_rule")
 """Changing one of these puts PGs in other places."""
 _CEPHS_SIZE = 3
 """osd_pool_default_size of every release since Firefly."""
-_WAIT_SECONDS = 30.0
-"""PGs of an empty pool find their places within 2 s on a lab."""
-_SILENCE_SECONDS = 10.0
-"""OSDs report a PG that changed to the manager every 5 s (mgr_stats_period)."""
-
-
-class UnplacedPoolError(ClusterError):
-    """A pool's PGs did not become active+clean, because its rule finds too few OSDs for its size, for example."""
-
-
-def pool_settings(configuration: Configuration) -> tuple[Setting, ...]:
-    """What a configuration says about its pool (not about its images)."""
-    return tuple(s for s in configuration.within(Partition.POOL) if s.scope == "pool")
-
-
-def pool_name(configuration: Configuration) -> str:
-    """Configurations with the same pool settings share a pool; the default's is ``cephfit-default``."""
-    settings = pool_settings(configuration)
-    if not settings:
-        return POOL_PREFIX + "default"
-    text = "\n".join(f"{s.key}={as_ceph_writes(s.value)}" for s in sorted(settings))
-    return POOL_PREFIX + hashlib.sha256(text.encode()).hexdigest()[:10]
-
-
-def data_pool_name(configuration: Configuration) -> str | None:
-    """The pool of the images' data where that is not the pool of the images; None otherwise."""
-    is_coded = any(s.key.startswith("erasure.") for s in pool_settings(configuration))
-    return data_pool_of(pool_name(configuration)) if is_coded else None
 
 
 class Pools:
@@ -159,7 +129,7 @@ class Pools:
 
     def _ensure_one(self, plan: PoolPlan, below: str) -> None:
         name = plan.name
-        placed_at = self._epoch() + 1
+        placed_at = map_epoch(self._admin) + 1
         is_new = name not in self.existing()
         if is_new:
             self._journal.note(_POOL, name, None)
@@ -179,7 +149,7 @@ class Pools:
             values["allow_ec_overwrites"] = "true"  # RBD writes in place
         is_moved = False
         for key in _PLACING_KEYS:
-            epoch = self._epoch()
+            epoch = map_epoch(self._admin)
             if key in values and self._set(name, key, values.pop(key)):
                 is_moved, placed_at = True, epoch + 1
         if plan.role is Role.CACHE:
@@ -189,7 +159,7 @@ class Pools:
         for key, value in values.items():
             self._set(name, key, value)
         if is_new or is_moved:
-            self._await_placed(name, placed_at)
+            await_placed(self._admin, name, placed_at)
         if plan.role is Role.CACHE:
             use_tier(self._admin, base=below, cache=name, mode=plan.mode)
 
@@ -225,12 +195,7 @@ class Pools:
 
     def await_counted(self) -> None:
         """Until the manager's PG count is that of the pools there are; it hears of deleted ones a little later."""
-        deadline = time.monotonic() + _WAIT_SECONDS
-        while time.monotonic() < deadline:
-            expected = sum(int(pool["pg_num"]) for pool in self._admin.command("osd dump")["pools"])
-            if self._admin.command("status")["pgmap"]["num_pgs"] == expected:
-                return
-            time.sleep(0.1)
+        await_counted(self._admin)
 
     def max_avail_nbytes(self, name: str) -> int | None:
         """Bytes that clients can still write into the images of a pool, as Ceph reckons; None while it does not
@@ -244,7 +209,7 @@ class Pools:
     def copies(self, name: str) -> float:
         """Bytes that lie on disks for each byte of an image: copies, or (k + m) / k."""
         holding = self._holding(name)
-        pool = self._dumped(holding)
+        pool = dumped_pool(self._admin, holding)
         if not pool.get("erasure_code_profile"):
             return float(pool["size"])
         profile = self._admin.command("osd erasure-code-profile get", name=pool["erasure_code_profile"])
@@ -279,41 +244,3 @@ class Pools:
             arguments["yes_i_really_mean_it"] = True
         self._admin.command("osd pool set", **arguments)
         return True
-
-    def _await_placed(self, name: str, epoch: int) -> None:
-        """Until every PG is active+clean by a report since ``epoch``; older reports tell of older places.
-
-        Args:
-            name: of the pool.
-            epoch: of the map that moved the PGs. One that it did not move makes no report: after a while silence
-                counts as that.
-        """
-        started = time.monotonic()
-        while (why := self._unplaced(name, epoch)) and time.monotonic() < started + _WAIT_SECONDS:
-            if time.monotonic() > started + _SILENCE_SECONDS:
-                epoch = 0
-            time.sleep(0.1)
-        if why:
-            raise UnplacedPoolError(f"after {_WAIT_SECONDS:.0f} s {why}", where=f"pool {name}")
-
-    def _unplaced(self, name: str, epoch: int) -> str:
-        pool = self._dumped(name)
-        target = pool.get("pg_num_target", pool["pg_num"])
-        try:
-            pgs = self._admin.command("pg ls-by-pool", poolstr=name)["pg_stats"]
-        except RefusedError as error:  # the manager has not heard of the pool yet
-            return error.what
-        if len(pgs) != target or pool["pg_placement_num"] != pool.get("pg_placement_num_target", target):
-            return f"it has {len(pgs)} of {target} PGs"
-        counts = Counter(pg["state"] for pg in pgs if pg["state"] != "active+clean")
-        silent = sum(int(pg["reported_epoch"]) < epoch for pg in pgs)
-        if silent:
-            return f"{silent} PGs have not reported"
-        return ", ".join(f"{count} PGs are {state}" for state, count in counts.items())
-
-    def _epoch(self) -> int:
-        return int(self._admin.command("osd dump")["epoch"])
-
-    def _dumped(self, name: str) -> dict[str, Any]:
-        pool: dict[str, Any] = next(p for p in self._admin.command("osd dump")["pools"] if p["pool_name"] == name)
-        return pool

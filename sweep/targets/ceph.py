@@ -32,8 +32,8 @@ from cephfit.sweep.hosts.host import HostRefusedError
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.option_value import as_ceph_writes
+from cephfit.sweep.pool_names import POOL_PREFIX
 from cephfit.sweep.pool_survey import PoolPortrait, survey
-from cephfit.sweep.pools import POOL_PREFIX
 from cephfit.sweep.preview import Difference, Preview, Undoing, other_undoings
 from cephfit.sweep.targets.changes import ClusterChanges
 from cephfit.sweep.targets.cluster_facts import facts_of

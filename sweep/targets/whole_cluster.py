@@ -12,7 +12,9 @@ from cephfit.sweep.ceph_settings import CephSettings, stored_settings
 from cephfit.sweep.daemons import concerned, running_daemons
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
-from cephfit.sweep.pools import Pools, UnplacedPoolError, pool_name
+from cephfit.sweep.pool_names import pool_name
+from cephfit.sweep.pool_waiting import UnplacedPoolError
+from cephfit.sweep.pools import Pools
 from cephfit.sweep.preview import Preview, Undoing
 from cephfit.sweep.targets.changes import Made
 from cephfit.sweep.targets.cluster_preview import option_undoings, preview_of

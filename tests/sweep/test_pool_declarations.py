@@ -8,9 +8,9 @@ from cephfit.errors import InputError
 from cephfit.sweep.crush.placement import Devices, Placement
 from cephfit.sweep.file import bundled_sweep, parse_sweep, read_sweep
 from cephfit.sweep.file_pools import read_pool_file
+from cephfit.sweep.pool_names import data_pool_name, pool_name
 from cephfit.sweep.pool_plan import Role, plan_pools
 from cephfit.sweep.pool_space import cost_of, same_pool, space_of
-from cephfit.sweep.pools import data_pool_name, pool_name
 from cephfit.units import GIB
 
 MEASUREMENT = (
