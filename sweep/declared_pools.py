@@ -4,8 +4,7 @@ They have a journal of their own: ``cephfit restore`` undoes what sweeps did and
 """
 
 import errno
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from cephfit.errors import ClusterError, InputError
@@ -18,6 +17,7 @@ from cephfit.sweep.crush.proposal import Proposal
 from cephfit.sweep.crush.trial import Movement, movement
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.option_value import same_value
+from cephfit.sweep.pool_changes import PoolChange, PoolsPlan, faults_of
 from cephfit.sweep.pool_keys import VALUE_TYPES
 from cephfit.sweep.pool_plan import PoolPlan, Role, own_rule, plan_pools
 from cephfit.sweep.pool_readback import pool_value
@@ -29,62 +29,6 @@ _OPTION = "mon_allow_pool_delete"
 
 PoolSettings = Mapping[str, Mapping[str, str]]
 """Pool's name to its settings: key to value as Ceph writes it."""
-
-
-@dataclass(frozen=True, slots=True)
-class PoolChange:
-    """One pool, as it is and as it shall be.
-
-    Attributes:
-        plan: what is wanted.
-        state: ``new``; ``ours`` (made by us before); ``adopted`` (there before, and may be changed); ``theirs``
-            (there before, and may not).
-        values: key to value now and then, of those that differ; the value now is None where there is none.
-        moved: data that these changes move.
-    """
-
-    plan: PoolPlan
-    state: str
-    values: Mapping[str, tuple[str | None, str]]
-    moved: Movement
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "pool": self.plan.name,
-            "role": self.plan.role.value,
-            "state": self.state,
-            "place": str(self.plan.placement) if self.plan.placement else self.plan.values.get("crush_rule", ""),
-            "rule": self.plan.rule or self.plan.values.get("crush_rule", ""),
-            "size": self.plan.size,
-            "erasure": dict(self.plan.erasure),
-            "values": {key: {"now": now, "then": then} for key, (now, then) in self.values.items()},
-            "moved": self.moved.as_json(),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class PoolsPlan:
-    """What a file of pools comes to on a cluster.
-
-    Attributes:
-        changes: pool by pool.
-        proposal: of the CRUSH map; None where no pool needs a rule of its own.
-        faults: why it must not be applied.
-        warnings: sentences for the person.
-    """
-
-    changes: tuple[PoolChange, ...]
-    proposal: Proposal | None
-    faults: tuple[str, ...]
-    warnings: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "pools": [change.as_json() for change in self.changes],
-            "crush": self.proposal.as_json() if self.proposal else None,
-            "faults": list(self.faults),
-            "warnings": list(self.warnings),
-        }
 
 
 class DeclaredPools:
@@ -115,7 +59,7 @@ class DeclaredPools:
         proposal = self._pools.places.propose(wishes) if wishes else None
         changes = tuple(self._change(plan, proposal, adopt) for plan in plans)
         faults = list(proposal.faults) if proposal else []
-        faults += [fault for change in changes for fault in _faults(change)]
+        faults += [fault for change in changes for fault in faults_of(change)]
         warnings = list(proposal.warnings) if proposal else []
         if any(plan.role is Role.CACHE for plan in plans):
             faults += filter(None, [why_no_tiers(self._admin)])
@@ -305,12 +249,3 @@ class DeclaredPools:
     def _release(self) -> str:
         words = next(iter(self._admin.command("versions")["mon"]), "").split()
         return words[2] if len(words) > 2 else ""
-
-
-def _faults(change: PoolChange) -> Sequence[str]:
-    plan = change.plan
-    if change.state == "theirs" and change.values:
-        return [f"pool {plan.name} was there before and is not ours to change (say --adopt {plan.name})"]
-    if change.state == "adopted" and (plan.erasure or plan.role is not Role.BASE):
-        return [f"pool {plan.name} is there: it can get values and another place, not a code or a tier"]
-    return []

@@ -12,7 +12,7 @@ from cephfit.units import MIB, format_nbytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cephfit.sweep.declared_pools import PoolChange, PoolsPlan
+    from cephfit.sweep.pool_changes import PoolChange, PoolsPlan
     from cephfit.sweep.targets.ceph import CephTarget
 
 _file = click.argument("file", type=click.Path(path_type=Path))
