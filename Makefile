@@ -26,9 +26,6 @@ test-all: packages test-packages $(VENV)/ready-dev ## every test, the slow ones 
 test-openstack: packages packages-openstack test-packages $(VENV)/ready-dev ## the tests on a real OpenStack, which they start
 	$(PYTEST) -m openstack $(PYTEST_OPTIONS)
 
-test-openstack: packages packages-openstack test-packages $(VENV)/ready-dev ## sweeps through the lab's OpenStack
-	$(PYTEST) -m openstack tests/sweep $(PYTEST_OPTIONS)
-
 check: $(VENV)/ready-dev ## ruff, and mypy --strict on the built package
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
