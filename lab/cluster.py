@@ -1,37 +1,29 @@
 """A real Ceph cluster on this machine, all of it in one folder and on 127.0.0.1."""
 
 import time
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cephfit.errors import CephfitError, ClusterError, HostError
-from cephfit.lab import bootstrap, disks, registry, remains
-from cephfit.lab.daemons import MGR, MON, Daemons, DaemonState, osd_name
-from cephfit.lab.machine import require_aio, require_free_disk, require_programs, require_root
-from cephfit.lab.openstack import layout as openstack_layout
-from cephfit.lab.openstack.packages import require_packages
-from cephfit.lab.osd_disks import OsdDisks
+from cephfit.lab import osd_remaking, registry, remains
+from cephfit.lab.cloud_part import open_cloud
+from cephfit.lab.daemons import MGR, MON, osd_name
+from cephfit.lab.machine import require_root
+from cephfit.lab.making import make_lab
 from cephfit.lab.osd_layout import drop_page_cache
-from cephfit.lab.osd_making import OsdMaker, make_anew
-from cephfit.lab.readiness import wait_whole
+from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
+from cephfit.lab.removal import remove_lab
 from cephfit.lab.spec import LabSpec
-from cephfit.lab.status import LabStatus
-from cephfit.lab.throttle import Throttle, find_throttle
+from cephfit.lab.status import LabStatus, ask_health
+from cephfit.lab.throttle import find_throttle
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
-from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.greater.osd_store import FILESTORE, OsdStore
-from cephfit.sweep.target_lock import TargetLock
 
 if TYPE_CHECKING:
     from cephfit.lab.openstack.cloud import LabCloud
-
-_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "monmaptool", "losetup")
 
 
 class Lab:
@@ -48,9 +40,11 @@ class Lab:
         self.folder = folder
         self.conf = folder / "ceph.conf"
         self.keyring = folder / "keyring"
-        self._record = record
-        self._daemons = Daemons(folder, self.conf)
-        self._disks = OsdDisks(record.name, folder, record.spec)
+        self._parts = LabParts(folder, record)
+
+    @property
+    def _record(self) -> Record:
+        return self._parts.record
 
     @property
     def name(self) -> str:
@@ -86,77 +80,13 @@ class Lab:
             InputError: the name or the folder is taken.
             ClusterError: Ceph did not come up.
         """
-        spec, progress = spec or LabSpec(), progress or Silence()
         require_root("a lab")
-        require_programs(*_PROGRAMS)
-        if openstack:
-            require_packages()
-        disks.require_loop()
-        require_aio(len(spec.osds))
-        throttle = find_throttle(name)
-        more_nbytes = openstack_layout.FREE_NBYTES if openstack else 0
-        require_free_disk(folder or registry.labs_root() / name, spec.free_nbytes + more_nbytes)
-        place = registry.claim(name, folder)
-        try:
-            with registry.working_on(place):
-                n_more = len(openstack_layout.PORT_NAMES) if openstack else 0
-                with registry.port_choice(1 + n_more) as (port, *more):
-                    record = Record(
-                        name, str(uuid.uuid4()), port, ready=False, devices={}, spec=spec, more_ports=tuple(more)
-                    )
-                    record.write(place)
-                lab = cls(place, record)
-                n_steps = bootstrap.N_STEPS + 1 + (openstack_layout.N_STEPS if openstack else 0)
-                progress.start(f"lab {name}", n_steps)
-                lab._make(throttle, progress)
-                progress.done()
-                return lab
-        except BaseException:
-            remains.remove_all(place, throttle)
-            registry.release(name)
-            raise
-
-    def _make(self, throttle: Throttle, progress: Progress) -> None:
-        self._disks.make()
-        self._attach_disks(throttle)
-        progress.advance(detail="disks")
-        bootstrap.bootstrap(
-            name=self.name,
-            folder=self.folder,
-            conf=self.conf,
-            fsid=self.fsid,
-            mon_port=self._record.mon_port,
-            spec=self.spec,
-            disks=self._disks,
-            throttle=throttle,
-            daemons=self._daemons,
-            progress=progress,
-        )
-        self._slow_down(throttle)
-        with self._connection() as admin:
-            wait_whole(admin, self.osd_ids(), alive=self._require_alive)
-        progress.advance(detail="all PGs active+clean")
-        if self._record.more_ports:
-            self._make_openstack(progress)
-        self._record = replace(self._record, ready=True)
-        self._record.write(self.folder)
-
-    def _make_openstack(self, progress: Progress) -> None:
-        from cephfit.lab.openstack.cloud import CephAccess, LabCloud  # needs the extra `openstack`
-
-        cloud = LabCloud.lay_out(self.name, self.folder, self._record.more_ports, tuple(self.spec.limits))
-        cloud.make(CephAccess(self.conf, self.fsid, self._record.mon_port), progress)
-        with self._connection() as admin:
-            wait_whole(admin, self.osd_ids(), alive=self._require_alive)
+        return cls(*make_lab(name, folder, spec or LabSpec(), openstack=openstack, progress=progress or Silence()))
 
     @property
     def cloud(self) -> "LabCloud | None":
         """The OpenStack beside it; None if there is none."""
-        if not self._record.more_ports:
-            return None
-        from cephfit.lab.openstack.cloud import LabCloud
-
-        return LabCloud.open(self.folder)
+        return open_cloud(self.folder, self._record)
 
     @classmethod
     def open(cls, name: str = "default", *, folder: Path | None = None) -> "Lab":
@@ -181,29 +111,7 @@ class Lab:
             ClusterError: a sweep or a workload is running on it.
         """
         require_root("a lab")
-        place = folder.resolve() if folder else registry.folder_of(name)
-        if place is None:
-            place = registry.labs_root().resolve() / name
-            if not remains.anything_left(place):
-                raise registry.no_such_lab(name)
-        record = Record.read(place)
-        if record is not None:
-            name = record.name
-        elif folder is not None and not remains.anything_left(place):
-            raise registry.no_such_lab(name)
-        try:
-            throttle = find_throttle(name)
-        except HostError:
-            throttle = None
-        with ExitStack() as stack:
-            if place.is_dir():
-                stack.enter_context(registry.working_on(place))
-            if (place / "target").is_dir():
-                stack.callback(TargetLock(place / "target" / "lock", f"lab:{name}").release)
-            if throttle is not None and record is not None:
-                remains.clear_forgotten([Path(device) for device in record.devices.values()], throttle)
-            remains.remove_all(place, throttle)
-            registry.release(name)
+        remove_lab(name, folder)
 
     def down(self) -> None:
         """Remove the lab and all that belongs to it. Safe to call twice."""
@@ -213,7 +121,7 @@ class Lab:
     # What it is made of.
 
     def osd_ids(self) -> tuple[int, ...]:
-        return tuple(range(len(self.spec.osds)))
+        return self._parts.osd_ids()
 
     def device_class(self, osd: int) -> str:
         return self.spec.osds[osd][1]
@@ -224,7 +132,7 @@ class Lab:
         Raises:
             ClusterError: it is not attached.
         """
-        return self._disks.device(osd)
+        return self._parts.disks.device(osd)
 
     # Starting and stopping.
 
@@ -236,14 +144,14 @@ class Lab:
         """
         require_root("a lab")
         with registry.working_on(self.folder):
-            throttle = find_throttle(self.name)
-            self._attach_disks(throttle)
-            with self._full_speed_if_free():
-                self._daemons.start(MON)
-                self._finish_osds(throttle)
-                self._daemons.start_all([MGR, *map(osd_name, self.osd_ids())])
-                with self._connection() as admin:
-                    wait_whole(admin, self.osd_ids(), alive=self._require_alive)
+            parts, throttle = self._parts, find_throttle(self.name)
+            parts.attach_disks(throttle)
+            with parts.full_speed_if_free():
+                parts.daemons.start(MON)
+                osd_remaking.finish(parts, throttle)
+                parts.daemons.start_all([MGR, *map(osd_name, self.osd_ids())])
+                with parts.connection() as admin:
+                    parts.await_whole(admin)
             if (cloud := self.cloud) is not None:
                 cloud.start()
 
@@ -253,9 +161,10 @@ class Lab:
         with registry.working_on(self.folder):
             if (cloud := self.cloud) is not None:
                 cloud.stop()
-            self._daemons.stop_all(map(osd_name, self.osd_ids()))
-            self._daemons.stop_all([MGR])
-            self._daemons.stop_all([MON])
+            daemons = self._parts.daemons
+            daemons.stop_all(map(osd_name, self.osd_ids()))
+            daemons.stop_all([MGR])
+            daemons.stop_all([MON])
 
     def restart_osds(self, osds: Sequence[int] | None = None) -> None:
         """Restart OSDs (all of them by default), so that they read their configuration anew.
@@ -266,16 +175,17 @@ class Lab:
             ClusterError: one does not start, or the cluster does not become whole.
         """
         require_root("a lab")
+        parts = self._parts
         osds = self.osd_ids() if osds is None else tuple(osds)
-        with self._connection() as admin:
+        with parts.connection() as admin:
             ever = {o["osd"]: o["up_from"] for o in admin.command("osd dump")["osds"]}
             before = {osd: ever[osd] for osd in osds}
             names = [osd_name(osd) for osd in osds]
-            with self._full_speed_if_free():
-                self._daemons.stop_all(names)
-                self._daemons.start_all(names)
-                self._place(find_throttle(self.name))
-                wait_whole(admin, self.osd_ids(), before=before, alive=self._require_alive)
+            with parts.full_speed_if_free():
+                parts.daemons.stop_all(names)
+                parts.daemons.start_all(names)
+                parts.place(find_throttle(self.name))
+                parts.await_whole(admin, before)
 
     def osd_store(self, osd: int) -> OsdStore:
         """What an OSD keeps its objects in."""
@@ -293,36 +203,12 @@ class Lab:
         """
         require_root("a lab")
         with registry.working_on(self.folder):
-            self._record = Record.read(self.folder) or self._record
-            unmade = sorted({*stores, *self._record.unmade})
-            if not unmade:
-                return
-            self._record = replace(self._record, stores={**self._record.stores, **stores}, unmade=tuple(unmade))
-            self._record.write(self.folder)
-            throttle = find_throttle(self.name)
-            with self._full_speed_if_free(), self._connection() as admin:
-                before = {o["osd"]: o["up_from"] for o in admin.command("osd dump")["osds"]}
-                self._finish_osds(throttle)
-                self._place(throttle)
-                remade = {osd: before[osd] for osd in unmade}
-                wait_whole(admin, self.osd_ids(), before=remade, alive=self._require_alive)
+            osd_remaking.remake(self._parts, stores)
 
     def unmade_osds(self) -> tuple[int, ...]:
         """OSDs that a killed process was making anew."""
         record = Record.read(self.folder)
         return record.unmade if record else ()
-
-    def _finish_osds(self, throttle: Throttle) -> None:
-        """Make the OSDs anew that the journal says are to be."""
-        if not self._record.unmade:
-            return
-        with self._connection() as admin:
-            maker = OsdMaker(self.folder, self.conf, self._disks, throttle, admin)
-            stores = {osd: self._record.store(osd) for osd in self._record.unmade}
-            make_anew(maker, admin, self._daemons, stores, keep=[self.spec.pool])
-            bootstrap.make_first_pool(admin, self.spec)
-        self._record = replace(self._record, unmade=())
-        self._record.write(self.folder)
 
     def drop_page_caches(self) -> None:
         """Write out and drop what the kernel holds of FileStore's files; of nobody else's."""
@@ -330,39 +216,7 @@ class Lab:
             if self.osd_store(osd).objectstore == FILESTORE:
                 drop_page_cache(self.folder / osd_name(osd))
 
-    def _require_alive(self) -> None:
-        dead = [n for n in (MON, MGR, *map(osd_name, self.osd_ids())) if self._daemons.pid(n) is None]
-        if dead:
-            raise ClusterError(
-                f"{', '.join(dead)} died",
-                where=f"lab {self.name}",
-                remedy=f"`cephfit lab start --name {self.name}` starts it; the logs are in {self.folder}/log",
-            )
-
-    @contextmanager
-    def _connection(self) -> Iterator[RadosAdmin]:
-        admin = RadosAdmin(self.conf)
-        try:
-            yield admin
-        finally:
-            admin.close()
-
-    # Disks and their limits.
-
-    def _attach_disks(self, throttle: Throttle) -> None:
-        devices = self._disks.attach(throttle)
-        self._record = replace(self._record, devices={osd: str(device) for osd, device in devices.items()})
-        self._record.write(self.folder)
-        for osd in devices:
-            if self._record.ready and osd not in self._record.unmade:
-                self._disks.reconnect(osd, self.osd_store(osd), throttle)
-
-    def _place(self, throttle: Throttle) -> None:
-        throttle.place(pid for osd in self.osd_ids() if (pid := self._daemons.pid(osd_name(osd))) is not None)
-
-    def _slow_down(self, throttle: Throttle) -> None:
-        self._disks.slow_down(throttle)
-        self._place(throttle)
+    # Limits of the disks.
 
     def full_speed(self) -> AbstractContextManager[None]:
         """Without limits on the disks inside the block, for filling volumes.
@@ -373,21 +227,13 @@ class Lab:
         Raises:
             HostError: another process is at it.
         """
-        return self._disks.full_speed(find_throttle(self.name))
-
-    @contextmanager
-    def _full_speed_if_free(self) -> Iterator[None]:
-        """``full_speed`` unless somebody, perhaps the caller, has lifted the limits already."""
-        with ExitStack() as stack:
-            with suppress(HostError):
-                stack.enter_context(self.full_speed())
-            yield
+        return self._parts.full_speed()
 
     def reassert_limits(self) -> None:
         """Set the limits again, unless a living process has lifted them."""
         throttle = find_throttle(self.name)
-        self._disks.reassert_limits(throttle)
-        self._place(throttle)
+        self._parts.disks.reassert_limits(throttle)
+        self._parts.place(throttle)
 
     # Asking.
 
@@ -399,11 +245,11 @@ class Lab:
         """
         require_root("a lab")
         started = time.monotonic()
-        names = (MON, MGR, *map(osd_name, self.osd_ids()))
-        daemons = tuple(self._daemons.state(name) for name in names)
-        if self._record.ready and self._disks.all_attached():
+        parts = self._parts
+        daemons = tuple(parts.daemons.state(name) for name in parts.daemon_names())
+        if self._record.ready and parts.disks.all_attached():
             self.reassert_limits()
-        health, checks, pgs = self._ask_health(daemons[0])
+        health, checks, pgs = ask_health(self.conf, daemons[0])
         cloud = self.cloud
         return LabStatus(
             name=self.name,
@@ -416,18 +262,7 @@ class Lab:
             checks=checks,
             pgs=pgs,
             daemons=daemons,
-            osd_disks=self._disks.states(find_throttle(self.name)),
+            osd_disks=parts.disks.states(find_throttle(self.name)),
             openstack=cloud.status() if cloud else None,
             seconds=time.monotonic() - started,
         )
-
-    def _ask_health(self, monitor: DaemonState) -> tuple[str, tuple[str, ...], dict[str, int]]:
-        if not monitor.alive:
-            return "the monitor does not run", (), {}
-        try:
-            with self._connection() as admin:
-                status = admin.command("status")
-        except CephfitError as error:
-            return error.what, (), {}
-        pgs = {entry["state_name"]: entry["count"] for entry in status["pgmap"].get("pgs_by_state", [])}
-        return status["health"]["status"], tuple(status["health"]["checks"]), pgs

@@ -1,11 +1,15 @@
 """What a lab says of itself."""
 
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from cephfit.errors import CephfitError
 from cephfit.lab.daemons import DaemonState
 from cephfit.lab.openstack.status import CloudStatus
 from cephfit.lab.spec import DiskLimits
+from cephfit.sweep.admin.rados_admin import RadosAdmin
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +75,21 @@ class LabStatus:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "dead": self.dead}
+
+
+def ask_health(conf: Path, monitor: DaemonState) -> tuple[str, tuple[str, ...], dict[str, int]]:
+    """Ceph's own word on a lab: health (or why there is none), health checks, PG state to count.
+
+    Args:
+        conf: the lab's ceph.conf.
+        monitor: of the lab; one that does not run is not asked, for that would take long.
+    """
+    if not monitor.alive:
+        return "the monitor does not run", (), {}
+    try:
+        with closing(RadosAdmin(conf)) as admin:
+            status = admin.command("status")
+    except CephfitError as error:
+        return error.what, (), {}
+    pgs = {entry["state_name"]: entry["count"] for entry in status["pgmap"].get("pgs_by_state", [])}
+    return status["health"]["status"], tuple(status["health"]["checks"]), pgs
