@@ -15,19 +15,13 @@ from cephfit.traces.completion_loop import (
     N_KEYS,
     N_RELEASED,
     N_ROWS,
-    NONE,
     SEEN_AT,
     Rows,
-    Table,
     complete,
     complete_within,
-    end_of,
-    enter,
-    latest_at,
-    leave,
-    place_of,
-)  # fmt: skip
+)
 from cephfit.traces.unaligned import half, long, word
+from cephfit.traces.waiting_table import NONE, Table, end_of, enter, latest_at, leave, place_of
 
 SHORT, BROKEN, NEW_DISK, FULL = range(4)
 """Why the loop stopped: the bytes of a file end, with a record or within one; something in a file is no record; an

@@ -6,19 +6,17 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces import completion_loop, latency_loop
+from cephfit.traces import completion_loop, latency_loop, waiting_table
 from cephfit.traces.columns import Accesses
 from cephfit.traces.completion_loop import (
     FIRST_WAITING,
     N_KEYS,
     N_RELEASED,
     N_ROWS,
-    NONE,
     SEEN_AT,
-    SMALLEST_TABLE,
     Rows,
-    Table,
 )
+from cephfit.traces.waiting_table import NONE, SMALLEST_TABLE, Table
 
 _MOVES_PER_ACCESS = 64
 """Accesses end nearly in the order in which they began: moving the few to their places is the fastest sort."""
@@ -50,7 +48,7 @@ class CompletionMatcher:
     split request end with the access, too, so the end tells more than the start). Where it reaches further back
     than this access, or there is none, the kernel had merged several into one request: it completes the accesses
     that make it up. Neither too late a completion counts nor one after too many later accesses
-    (``completion_loop.MAX_LATENCY_NS``, ``MAX_HELD``).
+    (``completion_loop.MAX_LATENCY_NS``, ``waiting_table.MAX_HELD``).
 
     All of this follows from the order of the events alone, so where the stream is cut changes nothing. Accesses
     leave in the order in which they came, as soon as all before them are complete or given up.
@@ -84,7 +82,7 @@ class CompletionMatcher:
 
     def double_table(self) -> None:
         """The table is half full."""
-        self.table = completion_loop.twice_as_large(self.table)
+        self.table = waiting_table.twice_as_large(self.table)
 
     def push(
         self,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cephfit.traces import latency
 from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
-from cephfit.traces.completion_loop import MAX_HELD
 from cephfit.traces.latency import CompletionMatcher, InFlight
+from cephfit.traces.waiting_table import MAX_HELD
 
 
 @st.composite
