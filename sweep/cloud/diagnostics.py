@@ -6,7 +6,7 @@ from typing import Any
 
 import keystoneauth1.exceptions as keystone
 import novaclient.exceptions as nova  # type: ignore[import-untyped]
-from novaclient import client as nova_client  # type: ignore[import-untyped]
+from novaclient import client as nova_client
 from openstack.connection import Connection
 
 from cephfit.errors import ClusterError

@@ -41,6 +41,11 @@ def client_of(node: Node, *, port: int, nbytes: int) -> Client:
     return Client(node.name, options, nbytes, address=f"{node.address},{port}")
 
 
+def console_client_of(node: Node, *, nbytes: int) -> Client:
+    """The benchmark client that a guest is which nobody can reach."""
+    return Client(node.name, {"filename": VOLUME, "allow_file_create": "0"}, nbytes)
+
+
 def await_ready(cloud: Connection, nodes: Sequence[Node], *, port: int, seconds: float) -> None:
     """Until fio's server answers in every guest, and can read that guest's volume.
 

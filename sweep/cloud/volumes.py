@@ -1,6 +1,6 @@
 """The guests' Cinder volumes: their types, and whether they are filled."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from openstack.connection import Connection
 
@@ -8,7 +8,7 @@ from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Client
 from cephfit.sweep.cloud.connection import persistently, spoken
 from cephfit.sweep.cloud.stacks import Node
-from cephfit.sweep.fio_driver import speak
+from cephfit.sweep.fio_driver import speak, with_trouble
 from cephfit.sweep.fio_output import UnusableOutputError, error_of, read_output
 from cephfit.sweep.yaml_lines import nearest
 from cephfit.units import GIB, MIB
@@ -17,6 +17,9 @@ FILLED = "cephfit_filled"
 """Metadata key of a volume: so many bytes from its start hold incompressible data."""
 
 _SLOWEST_NBYTES_PER_S = MIB
+
+Moved = Callable[[Sequence[Client], Mapping[str, str], str, int], dict[str, int]]
+"""Runs jobs, one per client, that read or write so many bytes each; says what each moved."""
 
 
 def size_gib(volume_nbytes: int) -> int:
@@ -57,13 +60,40 @@ def unfilled(cloud: Connection, nodes: Sequence[Node], nbytes: int) -> list[Node
     return found
 
 
-def fill(cloud: Connection, nodes: Sequence[Node], clients: Sequence[Client], nbytes: int) -> None:
-    """Write the first ``nbytes`` of the volumes once, side by side, by the guests' fio servers.
+def fill(
+    cloud: Connection,
+    nodes: Sequence[Node],
+    clients: Sequence[Client],
+    nbytes: int,
+    *,
+    moved: Moved | None = None,
+) -> None:
+    """Write the first ``nbytes`` of the volumes once, side by side.
+
+    Args:
+        cloud: connection.
+        nodes: whose volumes.
+        clients: the same ones.
+        nbytes: of each.
+        moved: runs jobs that write so many bytes, and says what each wrote; None for the guests' fio servers.
 
     Raises:
         ClusterError: a guest could not write everything.
     """
-    jobs = {
+    jobs = _filling_jobs(clients, nbytes)
+    written = moved(clients, jobs, "write", nbytes) if moved is not None else _by_servers(clients, jobs, nbytes)
+    for node, client in zip(nodes, clients, strict=True):
+        if written[client.name] < nbytes:
+            raise ClusterError(
+                f"only {written[client.name]} of {nbytes} bytes could be written",
+                where=f"volume {node.volume} of client {node.name}",
+            )
+        with spoken(f"volume {node.volume}"):
+            cloud.block_storage.set_volume_metadata(node.volume, **{FILLED: str(nbytes)})
+
+
+def _filling_jobs(clients: Sequence[Client], nbytes: int) -> dict[str, str]:
+    return {
         client.name: "\n".join(
             (
                 f"[{client.name}]",
@@ -83,20 +113,22 @@ def fill(cloud: Connection, nodes: Sequence[Node], clients: Sequence[Client], nb
         )
         for client in clients
     }
-    said = speak(clients, jobs, timeout_seconds=120 + nbytes * len(nodes) / _SLOWEST_NBYTES_PER_S)
+
+
+def _by_servers(clients: Sequence[Client], jobs: Mapping[str, str], nbytes: int) -> dict[str, int]:
+    said = speak(clients, jobs, timeout_seconds=120 + nbytes * len(clients) / _SLOWEST_NBYTES_PER_S)
     try:
         found = {
             str(job.get("jobname")): job for job in read_output(said.output, jobs="client_stats")["client_stats"]
         }
     except UnusableOutputError:
         found = {}
-    for node, client in zip(nodes, clients, strict=True):
+    written = {}
+    for client in clients:
         job = found.get(client.name)
-        written = int(job["write"]["io_bytes"]) if job is not None and not error_of(job) else 0
-        if written < nbytes:
+        if job is None or error_of(job):
             raise ClusterError(
-                f"only {written} of {nbytes} bytes could be written: {said.errors.strip().splitlines()[-1:]}",
-                where=f"volume {node.volume} of client {node.name}",
+                with_trouble("its volume could not be filled", said, ""), where=f"client {client.name}"
             )
-        with spoken(f"volume {node.volume}"):
-            cloud.block_storage.set_volume_metadata(node.volume, **{FILLED: str(nbytes)})
+        written[client.name] = int(job["write"]["io_bytes"])
+    return written

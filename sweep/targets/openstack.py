@@ -15,6 +15,7 @@ from cephfit.silence import Silence
 from cephfit.sweep.cloud import beforehand, guests, volumes
 from cephfit.sweep.cloud.choice import CloudChoice
 from cephfit.sweep.cloud.connection import connect, persistently
+from cephfit.sweep.cloud.console import ConsoleEngine
 from cephfit.sweep.cloud.diagnostics import ServerDiagnostics
 from cephfit.sweep.cloud.ownership import stack_name
 from cephfit.sweep.cloud.stacks import Node, Stacks
@@ -73,13 +74,17 @@ class OpenStackTarget:
         self._clients: tuple[Client, ...] = ()
         self._last_health: tuple[float, Health] | None = None
         self._diagnostics: ServerDiagnostics | None = None
+        self._node_of: dict[str, Node] = {}
+        self._console = None if choice.network else ConsoleEngine(self._cloud, choice.image, self._node_of)
 
     def begin(self, run_id: str) -> None:
         """What is made from now on belongs to this run."""
         self._run_id = run_id
 
     def engine(self) -> Engine:
-        """fio's servers in the guests, driven from here."""
+        """fio's servers in the guests, driven from here; without a network, jobs and results by Nova."""
+        if self._console is not None:
+            return self._console
         return RemoteFioEngine(counts=self)
 
     def moved(self, client: Client) -> MovedBytes:
@@ -142,12 +147,6 @@ class OpenStackTarget:
             raise ClusterError("no run was begun on this target", where=self.name)
         if against := self.unsupported([configuration]).get(configuration.name):
             return Applied(configuration.name, False, tuple(against), {})
-        if not self._choice.network:
-            raise InputError(
-                "guests without a network cannot be measured by fio's servers",
-                where=self.name,
-                remedy="name a network that this machine can reach: network=NAME",
-            )
         volume_type = self._type_of(configuration)
         gib = volumes.size_gib(volume_nbytes)
         name = stack_name(self._run_id, f"{volume_type}-{gib}")
@@ -159,22 +158,31 @@ class OpenStackTarget:
         # Guests that a smaller load leaves idle stay: their volumes are filled already.
         parameters = self._parameters(volume_type, gib, max(n_clients, n_there))
         nodes = stacks.ensure(name, "benchmark", parameters)[:n_clients]
-        guests.await_ready(self._cloud, nodes, port=self._choice.port, seconds=_READY_SECONDS)
         self._nodes = nodes
-        self._diagnostics = ServerDiagnostics(self._cloud, nodes)
-        self._clients = tuple(
-            guests.client_of(node, port=self._choice.port, nbytes=volume_nbytes) for node in nodes
-        )
+        self._take_up(nodes, volume_nbytes)
         if fill and (empty := volumes.unfilled(self._cloud, nodes, volume_nbytes)):
             self._progress.note(f"filling {len(empty)} volumes of type {volume_type}")
             names = {node.name for node in empty}
             clients = [client for client in self._clients if client.name in names]
-            volumes.fill(self._cloud, empty, clients, volume_nbytes)
+            moved = self._console.moved if self._console is not None else None
+            volumes.fill(self._cloud, empty, clients, volume_nbytes, moved=moved)
         found = self._types_found()
         wrong = sorted({t for t in found.values() if t != volume_type})
         mismatches = tuple(f"a volume is of type {t}, not {volume_type}" for t in wrong)
         values = {"pool/volume/type = " + volume_type: found} if configuration.settings else {}
         return Applied(configuration.name, not mismatches, mismatches, values, (), time.monotonic() - started)
+
+    def _take_up(self, nodes: Sequence[Node], nbytes: int) -> None:
+        """The guests of a configuration become the clients."""
+        if self._console is not None:
+            self._node_of.clear()
+            self._node_of.update({node.name: node for node in nodes})
+            self._clients = tuple(guests.console_client_of(node, nbytes=nbytes) for node in nodes)
+            return
+        port = self._choice.port
+        guests.await_ready(self._cloud, nodes, port=port, seconds=_READY_SECONDS)
+        self._diagnostics = ServerDiagnostics(self._cloud, nodes)
+        self._clients = tuple(guests.client_of(node, port=port, nbytes=nbytes) for node in nodes)
 
     def clients(self) -> Sequence[Client]:
         return self._clients
@@ -194,7 +202,7 @@ class OpenStackTarget:
         reasons = []
         for node in self._nodes:
             status = guests.status_of(self._cloud, node.server)
-            if status != "ACTIVE":
+            if status not in (("ACTIVE", "REBUILD") if self._console is not None else ("ACTIVE",)):
                 reasons.append(f"the server of client {node.name} is {status}")
         health = Health(ok=not reasons, reasons=tuple(reasons), observed={"servers": len(self._nodes)})
         self._last_health = (now, health)

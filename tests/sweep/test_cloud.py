@@ -1,5 +1,7 @@
 """The pure parts of the target openstack; the rest is tested on a real OpenStack (test_openstack_target.py)."""
 
+import base64
+import gzip
 import re
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from cephfit.sweep.catalogue import unsupported
 from cephfit.sweep.cloud import clean, guests
 from cephfit.sweep.cloud.beforehand import Need
 from cephfit.sweep.cloud.choice import CloudChoice, parse_choice, require_whole
+from cephfit.sweep.cloud.console import unpacked, user_data
 from cephfit.sweep.cloud.diagnostics import moved_of
 from cephfit.sweep.cloud.ownership import is_run_id, stack_name
 from cephfit.sweep.cloud.stacks import Node, innermost, template_path
@@ -130,6 +133,41 @@ def test_guests_measure_their_volume_and_never_a_file_in_its_place() -> None:
     assert script.startswith("#!")
     assert f"link={guests.VOLUME}" in script
     assert "--server=0.0.0.0,9000" in script
+
+
+def printed(output: str, key: str, *, code: int = 0) -> list[str]:
+    """What a guest prints to its console after a job."""
+    packed = base64.encodebytes(gzip.compress(output.encode())).decode().splitlines()
+    begin = f"CEPHFIT-RESULT-BEGIN {key} {code} 1763745600"
+    return [begin, *packed, f"CEPHFIT-RESULT-ERRORS {key} ", f"CEPHFIT-RESULT-END {key}"]
+
+
+def test_a_result_on_the_console_is_found_between_the_kernels_lines() -> None:
+    output = "{" + "".join(f'"key{n}": {n}, ' for n in range(200)) + '"jobs": []}'
+    lines = printed(output, "ab12")
+    lines.insert(2, "[   23.101234] EXT4-fs (vda): mounted filesystem")
+    console = "\r\n".join(["Linux version 6.1", *printed("an older one", "ff00"), *lines, "login:"])
+    found = unpacked(console, "ab12")
+    assert found is not None
+    assert (found.output, found.began) == (output, 1763745600)
+
+
+def test_a_result_that_is_not_whole_yet_is_waited_for_and_a_damaged_one_is_said() -> None:
+    lines = printed("".join(str(n) for n in range(2000)), "ab12")
+    assert unpacked("\n".join(lines[:-1]), "ab12") is None
+    assert unpacked("\n".join(lines), "cd34") is None
+    del lines[3]
+    damaged = unpacked("\n".join(lines), "ab12")
+    assert damaged is not None
+    assert damaged.output == ""
+    assert "damaged" in damaged.errors
+
+
+def test_the_job_of_a_guest_without_network_is_in_its_user_data() -> None:
+    script = user_data("v-1", "[c0]\nrw=read\n", key="ab12", start=1763745600)
+    (packed,) = re.findall(r'echo "([A-Za-z0-9+/=]+)" \| base64 -d', script)
+    assert base64.b64decode(packed).decode() == "[c0]\nrw=read\n"
+    assert "-lt 1763745600" in script
 
 
 @pytest.mark.parametrize("name", ["benchmark", "client"])
