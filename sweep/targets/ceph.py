@@ -1,7 +1,5 @@
 """A Ceph cluster as a target: configurations are applied to it, read back from it and undone."""
 
-import fcntl
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -10,20 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.configuration import Configuration, Partition
-from cephfit.errors import ClusterError, HostError
+from cephfit.errors import ClusterError
 from cephfit.protocols import Applied, CephAdmin, Client, Health, Progress
 from cephfit.silence import Silence
 from cephfit.sweep import catalogue as options
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.ceph_health import CephHealth, is_getting_full
-from cephfit.sweep.client_conf import (
-    ClientAccess,
-    drop_client_caches,
-    read_back_clients,
-    read_back_new_client,
-    render_client_conf,
-    write_client_conf,
-)
+from cephfit.sweep.client_conf import ClientAccess
 from cephfit.sweep.daemons import running_daemons
 from cephfit.sweep.declared_pools import DeclaredPools
 from cephfit.sweep.disturbances import MapWatch, Mark
@@ -40,12 +31,10 @@ from cephfit.sweep.targets.cluster_facts import facts_of
 from cephfit.sweep.targets.only_pool import OnlyPool
 from cephfit.sweep.targets.room import MAKE_ROOM, require_room
 from cephfit.sweep.targets.surroundings import Surroundings
+from cephfit.sweep.targets.volume_clients import VolumeClients
 from cephfit.sweep.targets.whole_cluster import WholeCluster
 from cephfit.sweep.telemetry.witness import ClusterWitness
 from cephfit.sweep.volumes import Volume, Volumes, image_name
-
-_BLKFLSBUF = 0x1261
-"""ioctl of linux/fs.h: write out and drop a block device's page cache."""
 
 
 class CephTarget:
@@ -86,18 +75,17 @@ class CephTarget:
         self.name = name
         self._admin = admin
         self._images = images
-        self._access = access
         self._around = surroundings
         self._for_change = for_change
         self._progress = progress or Silence()
         self._folder = folder
         self._only_pool = only_pool
-        self._sockets = folder / "sockets"
-        self._sockets.mkdir(exist_ok=True)
-        self._client_conf = folder / "client.conf"
         self._journal = journal
         self._catalogue = options.Catalogue(admin)
         self._volumes = Volumes(images)
+        self._clients = VolumeClients(
+            name, access=access, folder=folder, volumes=self._volumes, surroundings=surroundings
+        )
         self._health = CephHealth(admin)
         self._map_watch = MapWatch(admin, lambda pool: pool == only_pool or pool.startswith(POOL_PREFIX))
         self._changes: ClusterChanges
@@ -112,8 +100,6 @@ class CephTarget:
                 surroundings=surroundings,
                 progress=self._progress,
             )
-        self._clients: tuple[Client, ...] = ()
-        self._volume_of: dict[str, Volume] = {}
 
     def facts(self) -> Mapping[str, Any]:
         return facts_of(self._admin)
@@ -198,7 +184,7 @@ class CephTarget:
             return outcome(against, {})
         self._clear_up()
         self._await_health(f"before configuration {configuration.name} is applied")
-        self._detach()
+        self._clients.detach()
         self._remake_osds(configuration)
         made = self._changes.bring_about(configuration)
         if made.refused:
@@ -211,21 +197,20 @@ class CephTarget:
         for volume in volumes:
             self._changes.about_to_make(volume)
             self._volumes.ensure(configuration, volume)
-        text = render_client_conf(configuration, self._admin, access=self._access, socket_folder=self._sockets)
-        write_client_conf(self._client_conf, text)
+        self._clients.write_conf(configuration, self._admin)
         if fill:
             self._fill(volumes)
-        self._attach(dict(zip(clients, volumes, strict=True)))
+        self._clients.attach(dict(zip(clients, volumes, strict=True)))
         try:
-            self._around.greater.apply(configuration, self._clients)
+            self._around.greater.apply(configuration, self._clients.attached)
         except HostRefusedError as refused:
             return outcome([f"{refused.where}: {refused.what}"], {}, made.restarted)
         self._await_health(f"after configuration {configuration.name} was applied")
         parts = [
             *self._changes.read_back(configuration),
-            self._read_back_clients(configuration),
+            self._clients.read_back(configuration, self._catalogue),
             self._volumes.read_back(configuration, volumes),
-            self._around.greater.read_back(configuration, self._clients),
+            self._around.greater.read_back(configuration, self._clients.attached),
         ]
         values: dict[str, Any] = {}
         for found, _ in parts:
@@ -258,15 +243,11 @@ class CephTarget:
         return found
 
     def clients(self) -> Sequence[Client]:
-        return self._clients
+        return self._clients.attached
 
     def drop_caches(self) -> None:
         # From the client down: what one cache writes out goes into the next one.
-        for client in self._clients:
-            if client.device is not None:
-                self._require_served(client)
-                _drop_page_cache(client.device)
-        drop_client_caches(self._sockets)
+        self._clients.drop_caches()
         for osd in self._admin.command("osd ls"):
             self._admin.tell(f"osd.{osd}", "cache drop")
         self._around.drop_page_caches()
@@ -281,21 +262,21 @@ class CephTarget:
 
     def note_on(self, client: Client, key: str) -> str | None:
         """A note kept with the client's volume for as long as the volume lives."""
-        return self._volumes.note_on(self._volume_of[client.name], f"cephfit.{key}")
+        return self._clients.note_on(client, key)
 
     def set_note(self, client: Client, key: str, text: str | None) -> None:
-        self._volumes.set_note(self._volume_of[client.name], f"cephfit.{key}", text)
+        self._clients.set_note(client, key, text)
 
     def reset(self) -> None:
         self._must_be_for_change()
-        self._detach()
+        self._clients.detach()
         self._around.greater.restore()
         self._clear_up()
         self._changes.take_back()
         if self._around.stores is not None:
             self._around.stores.restore()
             self._health.expect_new_pools()
-        self._client_conf.unlink(missing_ok=True)
+        self._clients.remove_conf()
         self._journal.finish()
 
     def close(self) -> None:
@@ -307,11 +288,6 @@ class CephTarget:
         """Without limits on the cluster's disks inside the block, for what is not measured."""
         return self._around.full_speed()
 
-    def _read_back_clients(self, configuration: Configuration) -> tuple[dict[str, dict[str, Any]], list[str]]:
-        if self._around.devices is None:  # nobody has the images open between the runs of fio
-            return read_back_new_client(configuration, self._catalogue, self._client_conf, self._access.client_id)
-        return read_back_clients(configuration, self._catalogue, self._sockets)
-
     def _fill(self, volumes: Sequence[Volume]) -> None:
         empty = [v for v in volumes if not self._volumes.is_filled(v)]
         if not empty:
@@ -321,33 +297,10 @@ class CephTarget:
         require_room(empty, self._changes, self._around.require_room)
         self._progress.note(f"filling {', '.join(v.image for v in empty)}")
         with self._around.full_speed():
-            fill_volumes(empty, conf=self._client_conf, client_id=self._access.client_id)
+            fill_volumes(empty, conf=self._clients.conf, client_id=self._clients.client_id)
         for volume in empty:
             self._volumes.mark_filled(volume)
         self._await_health("after the volumes were filled")
-
-    def _attach(self, volumes: Mapping[str, Volume]) -> None:
-        clients = []
-        for name, volume in volumes.items():
-            if self._around.devices is None:
-                clients.append(Client(name, self._librbd_options(volume), volume.nbytes))
-                continue
-            device = self._around.devices.attach(
-                volume, conf=self._client_conf, client_id=self._access.client_id, folder=self._folder
-            )
-            clients.append(Client(name, {"filename": str(device)}, volume.nbytes, device))
-        self._clients = tuple(clients)
-        self._volume_of = dict(volumes)
-
-    def _librbd_options(self, volume: Volume) -> dict[str, str]:
-        image = {"pool": volume.pool, "rbdname": volume.image, "clientname": self._access.client_id}
-        return {"ioengine": "rbd", **image, "conf": str(self._client_conf)}
-
-    def _detach(self) -> None:
-        self._around.greater.release(self._clients)
-        self._clients, self._volume_of = (), {}
-        if self._around.devices is not None:
-            self._around.devices.detach_all(self._folder)
 
     def _await_health(self, when: str) -> None:
         deadline = time.monotonic() + self._around.patience_seconds
@@ -360,24 +313,6 @@ class CephTarget:
                 )
             time.sleep(0.1)
 
-    def _require_served(self, client: Client) -> None:
-        volume = self._volume_of[client.name]
-        devices = self._around.devices
-        if devices is None or devices.device_of(volume, folder=self._folder) is None:
-            raise HostError(
-                f"the program behind {client.device} of client {client.name} has died",
-                where=self.name,
-                remedy="run the same command again: the volume is attached anew and the run goes on",
-            )
-
     def _must_be_for_change(self) -> None:
         if not self._for_change:
             raise ClusterError("this target was opened for reading only", where=self.name)
-
-
-def _drop_page_cache(device: Path) -> None:
-    descriptor = os.open(device, os.O_RDONLY)
-    try:
-        fcntl.ioctl(descriptor, _BLKFLSBUF, 0)
-    finally:
-        os.close(descriptor)

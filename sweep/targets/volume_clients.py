@@ -1,0 +1,142 @@
+"""The clients of a Ceph target: their ceph.conf, the volumes they work on, their caches."""
+
+import fcntl
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cephfit.configuration import Configuration
+from cephfit.errors import HostError
+from cephfit.protocols import CephAdmin, Client
+from cephfit.sweep.catalogue import Catalogue
+from cephfit.sweep.client_conf import (
+    ClientAccess,
+    drop_client_caches,
+    read_back_clients,
+    read_back_new_client,
+    render_client_conf,
+    write_client_conf,
+)
+from cephfit.sweep.targets.surroundings import Surroundings
+from cephfit.sweep.volumes import Volume, Volumes
+
+_BLKFLSBUF = 0x1261
+"""ioctl of linux/fs.h: write out and drop a block device's page cache."""
+
+
+class VolumeClients:
+    """Clients that work on RBD images: on block devices of this machine, or each image opened by fio itself.
+
+    Args:
+        target: its name, for messages.
+        access: how clients reach the cluster.
+        folder: of the target; gets the clients' ceph.conf and the folder of their admin sockets.
+        volumes: keeps notes on images.
+        surroundings: makes block devices, and takes back what was set on them.
+    """
+
+    def __init__(
+        self, target: str, *, access: ClientAccess, folder: Path, volumes: Volumes, surroundings: Surroundings
+    ) -> None:
+        self.conf = folder / "client.conf"
+        self._target = target
+        self._access = access
+        self._folder = folder
+        self._volumes = volumes
+        self._around = surroundings
+        self._sockets = folder / "sockets"
+        self._sockets.mkdir(exist_ok=True)
+        self.attached: tuple[Client, ...] = ()
+        self._volume_of: dict[str, Volume] = {}
+
+    @property
+    def client_id(self) -> str:
+        """Whom they are to the cluster."""
+        return self._access.client_id
+
+    def write_conf(self, configuration: Configuration, admin: CephAdmin) -> None:
+        """Write the ceph.conf with a configuration's options for clients."""
+        text = render_client_conf(configuration, admin, access=self._access, socket_folder=self._sockets)
+        write_client_conf(self.conf, text)
+
+    def remove_conf(self) -> None:
+        self.conf.unlink(missing_ok=True)
+
+    def attach(self, volumes: Mapping[str, Volume]) -> None:
+        """Give each client its volume.
+
+        Args:
+            volumes: by the client's name.
+
+        Raises:
+            HostError: this machine lacks something.
+            ClusterError: an image cannot be opened.
+        """
+        clients = []
+        for name, volume in volumes.items():
+            if self._around.devices is None:
+                clients.append(Client(name, self._librbd_options(volume), volume.nbytes))
+                continue
+            device = self._around.devices.attach(
+                volume, conf=self.conf, client_id=self.client_id, folder=self._folder
+            )
+            clients.append(Client(name, {"filename": str(device)}, volume.nbytes, device))
+        self.attached = tuple(clients)
+        self._volume_of = dict(volumes)
+
+    def detach(self) -> None:
+        """Take all volumes away, also those that a process that was killed attached."""
+        self._around.greater.release(self.attached)
+        self.attached, self._volume_of = (), {}
+        if self._around.devices is not None:
+            self._around.devices.detach_all(self._folder)
+
+    def read_back(
+        self, configuration: Configuration, catalogue: Catalogue
+    ) -> tuple[dict[str, dict[str, Any]], list[str]]:
+        """Setting as text to client to value, and one sentence per setting that did not take effect."""
+        if self._around.devices is None:  # nobody has the images open between the runs of fio
+            return read_back_new_client(configuration, catalogue, self.conf, self.client_id)
+        return read_back_clients(configuration, catalogue, self._sockets)
+
+    def drop_caches(self) -> None:
+        """Write out and drop what the kernel and librbd hold of the volumes, from the client down.
+
+        Raises:
+            HostError: a program behind a device has died.
+        """
+        for client in self.attached:
+            if client.device is not None:
+                self._require_served(client)
+                _drop_page_cache(client.device)
+        drop_client_caches(self._sockets)
+
+    def note_on(self, client: Client, key: str) -> str | None:
+        """A note kept with the client's volume for as long as the volume lives."""
+        return self._volumes.note_on(self._volume_of[client.name], f"cephfit.{key}")
+
+    def set_note(self, client: Client, key: str, text: str | None) -> None:
+        self._volumes.set_note(self._volume_of[client.name], f"cephfit.{key}", text)
+
+    def _librbd_options(self, volume: Volume) -> dict[str, str]:
+        image = {"pool": volume.pool, "rbdname": volume.image, "clientname": self.client_id}
+        return {"ioengine": "rbd", **image, "conf": str(self.conf)}
+
+    def _require_served(self, client: Client) -> None:
+        volume = self._volume_of[client.name]
+        devices = self._around.devices
+        if devices is None or devices.device_of(volume, folder=self._folder) is None:
+            raise HostError(
+                f"the program behind {client.device} of client {client.name} has died",
+                where=self._target,
+                remedy="run the same command again: the volume is attached anew and the run goes on",
+            )
+
+
+def _drop_page_cache(device: Path) -> None:
+    descriptor = os.open(device, os.O_RDONLY)
+    try:
+        fcntl.ioctl(descriptor, _BLKFLSBUF, 0)
+    finally:
+        os.close(descriptor)
