@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 @click.command("compare", short_help="Hold runs of one sweep on several targets against each other.")
-@click.option("--store", default="results.sqlite", show_default=True, help="Store of results: a file or a URL.")
+@click.option(
+    "--store", default="results.sqlite", show_default=True, help="SQLite file or SQLAlchemy URL of the results."
+)
 @click.option(
     "--run",
     "run_ids",

@@ -12,18 +12,21 @@ from cephfit.errors import CephfitError
 
 _COMMANDS = {
     "demo": ("cephfit.cli.demo", "The whole loop on this machine: lab, sweep, trace, map, verify, report."),
-    "lab": ("cephfit.cli.lab", "A real one-machine Ceph: up, status, down."),
-    "sweep": ("cephfit.cli.sweep", "Measure configurations: plan, run, status."),
-    "params": ("cephfit.cli.params", "What can be set on a cluster, and what to know before one touches it."),
-    "pools": ("cephfit.cli.pools", "Pools on devices of their own: show, plan, apply, remove."),
+    "lab": ("cephfit.cli.lab", "A real one-machine Ceph, also with an OpenStack: up, status, stop, start, down."),
+    "sweep": ("cephfit.cli.sweep", "Measure configurations: list, plan, run, status, effects."),
+    "params": ("cephfit.cli.params", "What can be set on a cluster, and what to know before: tree, search, show."),
+    "pools": ("cephfit.cli.pools", "Pools on devices of their own: show, example, plan, apply, remove."),
     "restore": ("cephfit.cli.restore", "Put a target back as it was before cephfit changed it."),
-    "trace": ("cephfit.cli.trace", "Read workload traces: profile, capture."),
+    "trace": (
+        "cephfit.cli.trace",
+        "Workload traces: capture, profile, show, plot, compare, convert, replay.",
+    ),
     "map": ("cephfit.cli.map", "Predict every configuration for a workload profile."),
     "place": ("cephfit.cli.place", "Say which of the measured pools each workload should have."),
     "verify": ("cephfit.cli.verify", "Run the real workload and hold the prediction against it."),
     "report": ("cephfit.cli.report", "Write what was found as HTML, Markdown or CSV."),
     "compare": ("cephfit.cli.compare", "Hold runs of one sweep on several targets against each other."),
-    "cloud": ("cephfit.cli.cloud", "OpenStack: check a cloud, list and delete what runs own there."),
+    "cloud": ("cephfit.cli.cloud", "OpenStack: check a cloud, list and clean what runs own there."),
     "image": ("cephfit.cli.image", "A small image for benchmark guests: build, upload."),
     "completion": ("cephfit.cli.completion", "Print the shell completion script."),
 }
@@ -55,7 +58,9 @@ def cephfit() -> None:
 
     The loop: `sweep run` measures configurations, `trace profile` reads what a workload does, `map` predicts
     the best and the worst configuration for it, `verify` runs the real workload on them, `report` shows it all.
-    Start with `cephfit demo`.
+    Start with `cephfit demo`. On a cluster of your own (`--target ceph`) nothing is changed without `--apply`.
+
+    Commands that print a result take --json. Exit code 2: something that a person can mend, said on stderr.
     """
 
 

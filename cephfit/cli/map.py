@@ -30,7 +30,7 @@ _MOVED_POINTS = 0.5
 @click.command("map", short_help="Predict every configuration for a workload profile.")
 @click.argument("profile_file", metavar="PROFILE", type=click.Path(path_type=Path))
 @click.option("--baselines", "location", required=True, metavar="STORE|CSV", help="Where the sweep's figures are.")
-@click.option("--run", "run_id", help="Run of the store; the newest if not given.")
+@click.option("--run", "run_id", help="Which run; the newest unless given.")
 @click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
 @click.option("--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="Who speaks.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Joint level of all intervals.")

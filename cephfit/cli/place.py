@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command("place", short_help="Say which pool each workload should have.")
 @click.argument("profiles", metavar="PROFILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--baselines", "location", required=True, metavar="STORE|CSV", help="Figures of a sweep over pools.")
-@click.option("--run", "run_id", help="Run of the store; the newest if not given.")
+@click.option("--run", "run_id", help="Which run; the newest unless given.")
 @click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
 @click.option("--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="Who speaks.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Joint level of all intervals.")
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "lying",
     multiple=True,
     metavar="CONFIGURATION=CLASS:COPIES",
-    help="Where one lies that does not say.",
+    help="Device class and copies of a configuration that does not say.",
 )
 @json_option
 def command(
@@ -114,6 +114,12 @@ def _lying(text: str, known: set[str]) -> tuple[str, Space]:
         share = float(copies)
     except ValueError:
         share = math.nan
+    if name not in known and share > 0:
+        raise InputError(
+            f"there is no pool of a configuration {name!r}",
+            where="--lies",
+            remedy=f"there are {', '.join(sorted(known))}",
+        )
     if name not in known or not device_class or not share > 0:
         raise InputError(
             f"{text!r} is no CONFIGURATION=CLASS:COPIES", where="--lies", remedy=f"such as {min(known)}=hdd:3"

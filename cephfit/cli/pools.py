@@ -21,7 +21,7 @@ _target = click.option(
     "target_text",
     required=True,
     metavar="TARGET",
-    help="Which: `lab`, `lab:NAME`, `ceph`, ...",
+    help="Which: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`.",
 )
 _adopt = click.option(
     "--adopt", multiple=True, metavar="POOL", help="A pool that was there before may be changed. Repeatable."

@@ -18,8 +18,10 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("report", short_help="Write what was found as HTML, Markdown or CSV.")
-@click.option("--store", default="results.sqlite", show_default=True, help="Store of results: a file or a URL.")
-@click.option("--run", "run_id", help="Which run; the newest if left out.")
+@click.option(
+    "--store", default="results.sqlite", show_default=True, help="SQLite file or SQLAlchemy URL of the results."
+)
+@click.option("--run", "run_id", help="Which run; the newest unless given.")
 @click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
 @click.option(
     "-o",

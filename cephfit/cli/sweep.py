@@ -1,4 +1,4 @@
-"""`cephfit sweep`: plan, run, status, list."""
+"""`cephfit sweep`: list, plan, run, status, effects."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,7 +22,7 @@ _STORE = click.option(
 
 @click.group(name="sweep")
 def command() -> None:
-    """Measure configurations: plan, run, status.
+    """Measure configurations: list, plan, run, status, effects.
 
     A FILE is the path of a sweep file, or the name of one that comes with cephfit (`cephfit sweep list`).
     """
@@ -69,7 +69,11 @@ def plan(
     model: str | None,
     as_json: bool,
 ) -> None:
-    """Show what a sweep would do, and how long it would take."""
+    """Show what a sweep would do, and how long it would take; changes nothing.
+
+    With --target also what that target cannot do, every setting as it is now and as it would be, what restarts,
+    and which pools and data are touched.
+    """
     _show_plan(file, target_text, store, cluster, profile_file, model, as_json=as_json)
 
 

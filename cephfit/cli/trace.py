@@ -22,7 +22,7 @@ from cephfit.units import format_nbytes, format_seconds
 
 @click.group("trace")
 def command() -> None:
-    """Read workload traces: profile, show, plot, compare, convert, jobs, replay, capture."""
+    """Workload traces: capture, profile, show, plot, compare, convert, jobs, replay, workload."""
 
 
 for _module in (

@@ -13,7 +13,13 @@ from cephfit.cli.workload_choice import WORKLOADS
 
 
 @click.command("workload", short_help="Run a real workload on a target and capture its trace.")
-@click.option("--target", "target_text", required=True, metavar="TARGET", help="Where: `lab`, `ceph`.")
+@click.option(
+    "--target",
+    "target_text",
+    required=True,
+    metavar="TARGET",
+    help="Where: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`.",
+)
 @click.option("--workload", type=click.Choice(WORKLOADS), default=WORKLOADS[0], show_default=True)
 @click.option("--scale", type=click.IntRange(min=1), help="Size of pgbench's database, in 15 MiB.")
 @click.option("--seconds", type=click.FloatRange(min=1), default=30.0, show_default=True, help="Measured time.")

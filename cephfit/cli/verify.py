@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     metavar="STORE",
     help="The sweep's results.",
 )
-@click.option("--run", "run_id", help="Run of the store; the newest one of this sweep if not given.")
+@click.option("--run", "run_id", help="Which run; the newest of this sweep unless given.")
 @click.option(
     "--target",
     "target_text",

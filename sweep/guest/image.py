@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cephfit.errors import InputError
+from cephfit.errors import HostError, InputError
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
 from cephfit.sweep.guest import initramfs, kernel, programs
@@ -102,13 +102,18 @@ def build(folder: Path, *, progress: Progress | None = None) -> GuestImage:
         folder: made if it is missing; an image in it is replaced.
 
     Raises:
-        HostError: a program is missing or fails.
+        HostError: a program is missing or fails, or the folder cannot be made.
     """
     progress = progress or Silence()
     programs.require_all()
     progress.start("guest image", N_STEPS)
     folder = folder.resolve()  # the programs run in folders of their own
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostError(
+            f"the folder cannot be made: {error.strerror}", where=str(folder), remedy="name another one"
+        ) from None
     (folder / "image.json").unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
         package = kernel.fetch(cache_folder())

@@ -243,6 +243,12 @@ def _restarts(
     elif choice.restarts == "ssh":
         daemons = SystemdOsds(admin, hosts)
     elif choice.restarts.startswith("/"):
+        if not (Path(choice.restarts).is_file() and os.access(choice.restarts, os.X_OK)):
+            raise InputError(
+                "this is no program that can be run",
+                where=f"--restarts {choice.restarts}",
+                remedy="give the absolute path of one that restarts an OSD, called with its number and host",
+            )
         daemons = ProgramOsds(admin, Path(choice.restarts))
     else:
         raise InputError(

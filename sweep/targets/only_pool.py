@@ -45,12 +45,7 @@ class OnlyPool:
         """Nothing: no pool is ours."""
 
     def bring_about(self, configuration: Configuration) -> Made:
-        if self._pool not in (p["poolname"] for p in self._admin.command("osd lspools")):
-            raise InputError(
-                f"this cluster has no pool {self._pool}",
-                where="--only-pool",
-                remedy=f"make it: ceph osd pool create {self._pool}; rbd pool init {self._pool}",
-            )
+        self._require_pool()
         return Made(self._pool)
 
     def about_to_make(self, volume: Volume) -> None:
@@ -75,6 +70,7 @@ class OnlyPool:
         return ()
 
     def preview(self, sweep: Sweep, configurations: Sequence[Configuration]) -> Preview:
+        self._require_pool()
         nbytes = len(configurations) * sweep.measurement.most_clients * sweep.measurement.volume_nbytes
         differences = tuple(
             Difference(c.name, "clients" if s.partition is Partition.CEPH else "images", s.key, "", str(s.value))
@@ -93,6 +89,14 @@ class OnlyPool:
             pool, _, image = entry.place.partition("/")
             self._volumes.remove(Volume(pool, image, 0))
             self._journal.forget(_IMAGE, entry.place)
+
+    def _require_pool(self) -> None:
+        if self._pool not in (p["poolname"] for p in self._admin.command("osd lspools")):
+            raise InputError(
+                f"this cluster has no pool {self._pool}",
+                where="--only-pool",
+                remedy=f"make it: ceph osd pool create {self._pool}; rbd pool init {self._pool}",
+            )
 
     def _against(self, setting: Setting) -> str:
         place = (setting.partition, setting.scope.partition("/")[0])
