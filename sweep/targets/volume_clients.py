@@ -45,7 +45,8 @@ class VolumeClients:
         self._folder = folder
         self._volumes = volumes
         self._around = surroundings
-        self._sockets = folder / "sockets"
+        # Short names: Linux ends the path of a socket at 107 bytes, and Ceph goes on without one then.
+        self._sockets = folder / "sock"
         self._sockets.mkdir(exist_ok=True)
         self.attached: tuple[Client, ...] = ()
         self._volume_of: dict[str, Volume] = {}

@@ -78,4 +78,4 @@ def test_whatever_the_kill_interrupts_restore_undoes(lab_cluster: Lab) -> None:
         assert json.loads(restored.stdout)["healthy"]
         assert state_of(lab_cluster) == before
     left = [p.name for p in (lab_cluster.folder / "target").iterdir()]
-    assert sorted(left) in (["lock", "sockets"], ["exports", "lock", "sockets"])
+    assert sorted(left) in (["lock", "sock"], ["exports", "lock", "sock"])

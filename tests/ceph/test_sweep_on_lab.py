@@ -84,7 +84,7 @@ def test_a_volume_is_cold_after_its_client_cached_it(lab_cluster: Lab) -> None:
     target = LabTarget(lab_cluster)
 
     def missed_nbytes() -> int:
-        (socket,) = live_sockets(lab_cluster.folder / "target" / "sockets")
+        (socket,) = live_sockets(lab_cluster.folder / "target" / "sock")
         return sum(part.get("cache_bytes_miss", 0) for part in ask(socket, "perf dump").values())
 
     try:
