@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
-from cephfit.errors import ClusterError
+from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import CephAdmin, Progress
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.catalogue import Catalogue
@@ -51,6 +51,7 @@ class WholeCluster:
         self._admin = admin
         self._catalogue = catalogue
         self._restarts = surroundings.restarts
+        self._default_rule = surroundings.pool_defaults.get("crush_rule")
         self._health = health
         self._progress = progress
 
@@ -97,6 +98,7 @@ class WholeCluster:
         return (found.values, found.mismatches), self.pools.read_back(configuration)
 
     def preview(self, sweep: Sweep, configurations: Sequence[Configuration]) -> Preview:
+        self._require_default_rule()
         return preview_of(
             sweep,
             configurations,
@@ -120,6 +122,15 @@ class WholeCluster:
         self.settings.apply(_DEFAULT)
         self._restart_due()
         self.settings.forget_originals()
+
+    def _require_default_rule(self) -> None:
+        rules = self._admin.command("osd crush rule ls")
+        if self._default_rule is not None and self._default_rule not in rules:
+            raise InputError(
+                f"this cluster has no CRUSH rule {self._default_rule}",
+                where="--crush-rule",
+                remedy=f"there are {', '.join(rules)}",
+            )
 
     def _due_after(self) -> list[int]:
         """OSDs that ``take_back`` restarts: those due already, and those that run with options to be put back."""

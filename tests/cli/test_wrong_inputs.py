@@ -13,6 +13,8 @@ from cephfit.sweep.guest import image, programs
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.targets.foreign import ClusterChoice, _restarts
 from cephfit.sweep.targets.only_pool import OnlyPool
+from cephfit.sweep.targets.surroundings import Surroundings
+from cephfit.sweep.targets.whole_cluster import WholeCluster
 
 
 class OnePool:
@@ -29,6 +31,21 @@ def test_a_dry_run_within_a_pool_that_is_not_there_is_refused(tmp_path: Path) ->
     with pytest.raises(InputError, match="no pool bench") as caught:
         changes.preview(read_sweep(bundled_sweep("quick")), [Configuration("A")])
     assert "ceph osd pool create bench" in str(caught.value)
+
+
+def test_a_dry_run_with_a_crush_rule_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    class OneRule:
+        def command(self, prefix: str, **arguments: Any) -> Any:
+            return ["replicated_rule"] if prefix == "osd crush rule ls" else []
+
+    nothing: Any = None
+    admin: Any = OneRule()
+    around = Surroundings(nothing, pool_defaults={"crush_rule": "sdd"})
+    journal = Journal(tmp_path / "journal")
+    changes = WholeCluster(admin, nothing, journal, health=nothing, surroundings=around, progress=nothing)
+    with pytest.raises(InputError, match="--crush-rule: this cluster has no CRUSH rule sdd") as caught:
+        changes.preview(read_sweep(bundled_sweep("quick")), [Configuration("A")])
+    assert "there are replicated_rule" in str(caught.value)
 
 
 @pytest.mark.parametrize("what", ["missing", "folder", "plain file"])
