@@ -72,6 +72,7 @@ class ConsoleEngine:
         self._cloud = cloud
         self._image = image
         self._nodes = nodes
+        self._more_seconds = 0
 
     def facts(self) -> Mapping[str, Any]:
         """See Engine."""
@@ -141,7 +142,7 @@ class ConsoleEngine:
             lambda: self._cloud.image.find_image(self._image, ignore_missing=False), where="images"
         )
         self._await_active(clients)
-        start = int(time.time() + _BOOT_SECONDS + _BOOT_SECONDS_OF_EACH * len(clients))
+        start = int(time.time() + _BOOT_SECONDS + _BOOT_SECONDS_OF_EACH * len(clients) + self._more_seconds)
         for client in clients:
             node = self._nodes[client.name]
             script = user_data(node.volume, jobs[client.name], key=key, start=start)
@@ -168,6 +169,8 @@ class ConsoleEngine:
                 )
             if len(said) < len(clients):
                 time.sleep(_POLLING_SECONDS)
+        # The next ones get as much more time to boot as the last of these was late.
+        self._more_seconds += max(0, max(answer.began for answer in said.values()) - start)
         return said, start
 
     def _await_active(self, clients: Sequence[Client]) -> None:

@@ -1,5 +1,6 @@
 """Stacks of benchmark clients: made, scaled, looked into when they fail, deleted."""
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,18 @@ from cephfit.sweep.cloud.ownership import tag_of
 
 _POLLING_SECONDS = 1.0
 _NAME_SECONDS = 60.0
+_OWN_REASON = (
+    "OS::Nova::Server",
+    "OS::Nova::ServerGroup",
+    "OS::Cinder::Volume",
+    "OS::Cinder::VolumeAttachment",
+    "OS::Neutron::Port",
+    "OS::Neutron::SecurityGroup",
+    "OS::Heat::WaitCondition",
+)
+_OF_HEAT = re.compile(r"[A-Z]\w+|resources\S*")
+"""A class of Heat's errors, or where in a stack the resource is."""
+_REQUEST = re.compile(r"\s*\((?:HTTP \d+|Request-ID: [^)]*)\)")
 _NESTED = 3
 """Stack, group of clients, client."""
 
@@ -181,19 +194,23 @@ class Stacks:
         return tuple(dict.fromkeys(self._failing(name)))
 
     def _failing(self, name: str) -> Iterator[str]:
+        heat = self._cloud.orchestration
         with spoken(f"stack {name}"):
-            found = list(self._cloud.orchestration.resources(name, nested_depth=_NESTED))
+            stack = heat.get_stack(name, resolve_outputs=False)
+            # The SDK's own call does not send nested_depth.
+            answer = heat.get(f"/stacks/{stack.name}/{stack.id}/resources", params={"nested_depth": _NESTED})
+            found = answer.json().get("resources", [])
         for resource in found:
-            if str(resource.status).endswith("FAILED") and not str(resource.resource_type).endswith(
-                ("OS::Heat::ResourceGroup", "client.yaml")
-            ):
-                yield f"{resource.resource_type} {resource.name}: {innermost(str(resource.status_reason))}"
+            kind = str(resource["resource_type"])
+            # Groups and clients only repeat what the resources in them say.
+            if str(resource["resource_status"]).endswith("FAILED") and kind in _OWN_REASON:
+                yield f"{kind} {resource['resource_name']}: {innermost(str(resource['resource_status_reason']))}"
 
 
 def innermost(reason: str) -> str:
-    """The service's own words at the end of Heat's chain of ``Class: place.thing: words``."""
-    words = reason.split(": ")
-    return ": ".join(word for word in words if not word[:1].isupper() or " " in word) or reason
+    """The service's own words at the end of Heat's chain of ``Class: resources.place: words``."""
+    words = [word for word in reason.split(": ") if " " in word or not _OF_HEAT.fullmatch(word)]
+    return _REQUEST.sub("", ": ".join(words)).strip() or reason
 
 
 def template_path(name: str) -> Path:
