@@ -251,5 +251,8 @@ def capture(device: Path, seconds: float, output: str, as_json: bool) -> None:
         click.echo(f"{report.lost_events} events were lost: the device was faster than the trace could be read")
     else:
         click.echo("no events were lost")
+    if not report.files:
+        click.echo(f"{device} was asked for nothing meanwhile; record it while the workload runs")
+        return
     source = output if place.is_dir() or len(report.files) != 1 else report.files[0]
     click.echo(f"next: cephfit trace profile {source} -o profile.json")

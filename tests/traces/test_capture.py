@@ -124,6 +124,16 @@ def test_it_stops_after_its_seconds_and_a_quiet_device_has_no_events(disk: Path,
     assert json.loads((folder / f"{disk.name}.capture.json").read_text())["lost_events"] == 0
 
 
+def test_who_recorded_a_quiet_device_is_not_sent_to_profile_nothing(disk: Path, tmp_path: Path) -> None:
+    """Seen by a person: `next: cephfit trace profile ...` after 0 files, and then an error there."""
+    arguments = ["trace", "capture", str(disk), "--seconds", "0.3", "-o", f"{tmp_path}/quiet/"]
+    done = subprocess.run(
+        [sys.executable, "-m", "cephfit.cli.main", *arguments], capture_output=True, text=True, check=True
+    )
+    assert "was asked for nothing" in done.stdout
+    assert "next:" not in done.stdout
+
+
 def test_what_was_changed_is_put_back_after_an_error_in_the_workload(disk: Path, tmp_path: Path) -> None:
     before = kernel_settings()
     with pytest.raises(RuntimeError), capturing(disk, tmp_path / "run"):
