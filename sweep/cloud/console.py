@@ -35,7 +35,7 @@ from cephfit.units import MIB
 
 _REBUILD_WITH_USER_DATA = "2.57"
 _POLLING_SECONDS = 2.0
-_BOOT_SECONDS = 20.0
+_BOOT_SECONDS = 30.0
 _BOOT_SECONDS_OF_EACH = 10.0
 """How long after the rebuilds were asked for the guests begin: booting side by side shares processors."""
 _GRACE_SECONDS = 600.0
