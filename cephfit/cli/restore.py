@@ -16,7 +16,7 @@ from cephfit.units import format_seconds
     "target_text",
     required=True,
     metavar="TARGET",
-    help="Which: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `local:/PATH`.",
+    help="Which: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `local:/PATH`, `openstack:CLOUD`.",
 )
 @click.option("--apply", is_flag=True, help="Do it, on a cluster that cephfit did not make. Without it: a list.")
 @cluster_options

@@ -144,7 +144,8 @@ def _show_plan(
     "target_texts",
     required=True,
     multiple=True,
-    help="Where to measure: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/PATH`. Given more than once, "
+    help="Where to measure: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/PATH`, `openstack:CLOUD,...`. "
+    "Given more than once, "
     "the targets are measured side by side, each in a run of its own.",
 )
 @_STORE

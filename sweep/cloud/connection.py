@@ -39,7 +39,7 @@ def connect(cloud: str) -> Connection:
             remedy="name one of your clouds.yaml (--target openstack:NAME), or set OS_CLOUD",
         ) from None
     with spoken(f"cloud {connection.name}"):
-        connection.authorize()
+        connection.session.get_token()  # the SDK's own authorize() says less of what went wrong
     return connection
 
 
@@ -77,7 +77,9 @@ def one_line(error: Exception) -> str:
     details = getattr(error, "details", None)
     text = _in_body(error) or (details if isinstance(details, str) and details.strip() else str(error))
     said = " ".join(text.split())
-    return said.partition(" (HTTP ")[0].removesuffix(".") or type(error).__name__
+    for noise in (" (HTTP ", ": HTTPConnectionPool(", ": HTTPSConnectionPool("):
+        said = said.partition(noise)[0]
+    return said.removesuffix(".") or type(error).__name__
 
 
 def _in_body(error: Exception) -> str:
