@@ -7,6 +7,7 @@ sections (github.com/axboe/fio, issues 1918 and 1881, and what 3.33 was seen to 
 reached, or whose job dies, is no error to fio, which goes on without it and ends with 0: here it is a failure.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -74,7 +75,8 @@ class RemoteFioEngine:
         except ClusterError as error:  # who counts has ceased to
             return CellOutcome({c.name: ClientOutcome(None, str(error)) for c in run.clients}, None)
         try:
-            found = jobs_of(read_output(spoken.output, jobs="client_stats"), run.clients)
+            document = read_output(spoken.output, jobs="client_stats")
+            found = jobs_of(document, run.clients)
         except UnusableOutputError as error:
             failure = with_trouble(str(error), spoken, "")
             return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, spoken.output or None)
@@ -87,7 +89,8 @@ class RemoteFioEngine:
                 outcome = replace(outcome, doubt=doubt, evidence={**outcome.evidence, "together": together})
                 outcome = _counted(outcome, client, run, watch, uncounted)
             outcomes[client.name] = outcome
-        return CellOutcome(outcomes, spoken.output)
+        # Without the servers' lines before it: who reads the store expects JSON.
+        return CellOutcome(outcomes, json.dumps(document))
 
     def warm(self, run: CellRun) -> None:
         """See Engine."""

@@ -8,6 +8,7 @@ nothing of the network.
 import base64
 import binascii
 import gzip
+import json
 import re
 import secrets
 import time
@@ -89,10 +90,12 @@ class ConsoleEngine:
         late = {"start_skew_seconds": max(0.0, float(max(s.began for s in said.values()) - start))}
         doubt = why_not_together(late, run.measurement.run_seconds, most_skew=MOST_SKEW)
         outcomes = {}
+        documents = []
         for client in run.clients:
             answer = said[client.name]
             try:
-                job = jobs_by_client(read_output(answer.output), [client.name])[client.name]
+                documents.append(document := read_output(answer.output))
+                job = jobs_by_client(document, [client.name])[client.name]
                 metrics, evidence = figures_of(job, run)
             except (UnusableOutputError, KeyError) as error:
                 outcomes[client.name] = ClientOutcome(None, f"{error}; fio said: {answer.errors or 'nothing'}")
@@ -100,7 +103,9 @@ class ConsoleEngine:
             evidence = {**evidence, "together": {**late, "clocks_differ_by_up_to_seconds": CLOCK_SECONDS}}
             uncounted = "nobody counts between two rebuilds of a guest"
             outcomes[client.name] = ClientOutcome(metrics, uncounted=uncounted, doubt=doubt, evidence=evidence)
-        return CellOutcome(outcomes, "\n".join(answer.output for answer in said.values()))
+        # One document, as of one fio with a job for each client.
+        together = {**documents[0], "jobs": [job for d in documents for job in d["jobs"]]} if documents else None
+        return CellOutcome(outcomes, json.dumps(together) if together is not None else None)
 
     def warm(self, run: CellRun) -> None:
         """See Engine."""
