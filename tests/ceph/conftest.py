@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 @pytest.fixture
 def target(lab_cluster: Lab) -> Iterator[LabTarget]:
     target = LabTarget(lab_cluster)
-    yield target
-    target.reset()
-    target.close()
+    try:
+        yield target
+        target.reset()
+    finally:
+        target.close()  # a lock that stays would fail every test after the one that failed

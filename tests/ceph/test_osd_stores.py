@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,16 @@ from cephfit.units import MIB
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]
 
 NBYTES = 16 * MIB
+
+
+@pytest.fixture(scope="module")
+def lab_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab of its own: OSDs are not made anew over what other tests left in a pool."""
+    lab = Lab.up(f"stores-{os.getpid()}", folder=tmp_path_factory.mktemp("stores"))
+    try:
+        yield lab
+    finally:
+        lab.down()
 
 
 def stores(**scopes: dict[str, Value]) -> Configuration:

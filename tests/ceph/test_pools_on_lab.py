@@ -232,7 +232,8 @@ def test_a_pool_that_was_there_moves_as_planned_and_comes_back(
             stats = admin.command("pg ls-by-pool", poolstr="rbd")["pg_stats"]
         (change,) = pools.plan(declared, adopt=frozenset({"rbd"})).changes
         assert change.moved.n_pgs == 32, "no hdd is an ssd"
-        assert change.moved.nbytes == 2 * 8 * MIB
+        # Beside the image's data lie its few bytes of metadata, and what other tests left of theirs.
+        assert change.moved.nbytes == pytest.approx(2 * 8 * MIB, abs=4096)
         pools.apply(declared, adopt=frozenset({"rbd"}))
         assert admin.command("osd pool get", pool="rbd", var="crush_rule")["crush_rule"] == "rbd"
     finally:
