@@ -126,6 +126,14 @@ class Stacks:
                 where=f"stack {name}",
                 remedy=f"`cephfit cloud clean {self._run_id}` deletes what is left piece by piece",
             )
+        # Heat says that it is deleted a moment before it takes it off its list and gives the name free.
+        deadline = time.monotonic() + _NAME_SECONDS
+        while self._is_listed(name) and time.monotonic() < deadline:
+            time.sleep(_POLLING_SECONDS)
+
+    def _is_listed(self, name: str) -> bool:
+        found = persistently(lambda: list(self._cloud.orchestration.stacks(name=name)), where=f"stack {name}")
+        return any(stack.name == name for stack in found)
 
     def _change(self, name: str, template: str, parameters: Mapping[str, Any], *, make: bool) -> None:
         files = self._cloud.orchestration.read_env_and_templates(template_file=str(template_path(template)))

