@@ -27,8 +27,8 @@ class Setting:
 
     Attributes:
         partition: where it lives.
-        scope: pool: ``pool``, ``image`` or ``volume`` (of Cinder); ceph: the section (``global``, ``osd``, ``mon``,
-            ``mgr``, ``client``, or a masked one such as ``osd/class:hdd``); greater: one of
+        scope: pool: ``pool``, ``image`` or ``volume`` (of Cinder); ceph: the section (``global``, ``osd``,
+            ``mon``, ``mgr``, ``client``, or a masked one such as ``osd/class:hdd``); greater: one of
             ``sweep.greater.scopes``.
         key: the option's name as Ceph or the kernel spells it.
         value: as it is written in the sweep file.

@@ -1,5 +1,6 @@
 """Everything of a lab that a configuration may change, as one comparable value."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,3 +29,15 @@ def state_of(lab: Lab) -> dict[str, Any]:
         }
     finally:
         admin.close()
+
+
+def await_clean(admin: RadosAdmin, *, seconds: float = 60.0) -> None:
+    """Until every PG is active+clean, as after a pool was made."""
+    until = time.monotonic() + seconds
+    while True:
+        placed = admin.command("status")["pgmap"]
+        clean = sum(s["count"] for s in placed.get("pgs_by_state", ()) if s["state_name"] == "active+clean")
+        if clean == placed["num_pgs"] == sum(p["pg_num"] for p in admin.command("osd dump")["pools"]):
+            return
+        assert time.monotonic() < until, f"{clean} of {placed['num_pgs']} PGs are clean after {seconds:.0f} s"
+        time.sleep(0.2)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_state import state_of
+from cluster_state import await_clean, state_of
 from foreign_lab import open_foreign, restart_program, restarted
 from rest_server import rest_api
 
@@ -233,6 +233,7 @@ def test_an_osd_that_must_not_stop_is_not_restarted(lab_cluster: Lab, tmp_path: 
     admin = RadosAdmin(lab_cluster.conf)
     admin.command("osd pool create", pool="precious", pg_num=8, pgp_num=8, pool_type="replicated", rule="hdd")
     admin.command("osd pool set", pool="precious", var="size", val="1", yes_i_really_mean_it=True)
+    await_clean(admin)  # before that `ok-to-stop` says only that it does not know yet
     target = open_foreign(lab_cluster, restarts=str(restart_program(lab_cluster, tmp_path)))
     try:
         with pytest.raises(ClusterError, match=r"osd\.0 must not be stopped now") as error:

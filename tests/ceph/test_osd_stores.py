@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cluster_state import await_clean
 
 from cephfit.configuration import Configuration, Partition, Setting, Value
 from cephfit.errors import ClusterError
@@ -114,10 +115,11 @@ def test_a_pool_of_somebody_else_is_not_lost(target: LabTarget, lab_cluster: Lab
     try:
         admin.command("osd pool create", pool="precious", pg_num=1, pgp_num=1, rule="hdd")
         admin.command("osd pool application enable", pool="precious", app="rbd")
+        await_clean(admin)
         with pytest.raises(ClusterError, match="pool precious would be lost"):
             apply(target, stores(osd_store={"filesystem": "xfs"}))
-        admin.command("osd pool delete", pool="precious", pool2="precious", yes_i_really_really_mean_it=True)
     finally:
+        admin.command("osd pool delete", pool="precious", pool2="precious", yes_i_really_really_mean_it=True)
         admin.close()
     assert (file_systems(lab_cluster), object_stores(lab_cluster)) == ({}, ["bluestore"] * 4)
 

@@ -94,6 +94,11 @@ def test_an_image_on_an_erasure_code_has_its_data_there_and_its_metadata_in_copi
     assert admin.command("osd erasure-code-profile ls") == ["default"]
 
 
+def objects_in(admin: RadosAdmin, pool: str) -> int:
+    """As Ceph reckons."""
+    return int({p["name"]: p["stats"]["objects"] for p in admin.command("df")["pools"]}[pool])
+
+
 def test_a_cache_tier_has_every_parameter_and_takes_the_writes(
     crush_map: bytes, target: LabTarget, admin: RadosAdmin
 ) -> None:
@@ -106,7 +111,10 @@ def test_a_cache_tier_has_every_parameter_and_takes_the_writes(
     assert (cache["cache_mode"], base["read_tier"], base["write_tier"]) == (
         "writeback", cache["pool"], cache["pool"],
     )  # fmt: skip
-    assert {p["name"]: p["stats"]["objects"] for p in admin.command("df")["pools"]}[cache["pool_name"]] > 0
+    until = time.monotonic() + 30
+    while not objects_in(admin, cache["pool_name"]) and time.monotonic() < until:
+        time.sleep(0.5)  # the OSDs report every few seconds what their pools hold
+    assert objects_in(admin, cache["pool_name"]) > 0
     apply(target, "ssd", SSD)  # another configuration while the tier is there
 
 
