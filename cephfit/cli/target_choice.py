@@ -1,7 +1,7 @@
 """Which target a person means: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/path`, `openstack:CLOUD`."""
 
 import os
-from importlib.util import find_spec
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,12 +99,22 @@ def open_target(
 
 def require_openstack(where: str) -> None:
     """Raises:
-    HostError: the libraries that speak with OpenStack are not installed.
+    HostError: the libraries that speak with OpenStack are not installed, or too old.
     """
-    missing = [name for name in ("openstack", "novaclient", "tenacity") if find_spec(name) is None]
-    if missing:
+    fault = ""
+    for package, least in (("openstacksdk", 4), ("python-novaclient", 18), ("tenacity", 8)):
+        try:
+            version = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            fault = f"Python's {package} is not installed"
+            break
+        # The distribution's own, which a virtual environment with system packages sees, may be years old.
+        if int(version.partition(".")[0]) < least:
+            fault = f"Python's {package} is too old: {version}, {least} is needed"
+            break
+    if fault:
         raise HostError(
-            f"Python's {' and '.join(missing)} is not installed",
+            fault,
             where=where,
             remedy="install cephfit with its extra: pip install 'cephfit[openstack]'",
         )
