@@ -125,6 +125,7 @@ def test_a_pool_of_somebody_else_is_not_lost(target: LabTarget, lab_cluster: Lab
     assert (file_systems(lab_cluster), object_stores(lab_cluster)) == ({}, ["bluestore"] * 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 1.5])
 def test_a_kill_while_osds_are_made_anew_is_made_good_by_restore(lab_cluster: Lab, seconds: float) -> None:
     code = (
