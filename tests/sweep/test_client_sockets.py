@@ -1,5 +1,6 @@
 """Clients are asked through their sockets what they run with, so their paths must be ones that Linux takes."""
 
+import pwd
 import re
 import uuid
 from importlib.resources import files
@@ -24,5 +25,6 @@ def test_roots_folder_for_a_cluster_has_room_for_a_clients_socket(tmp_path: Path
     for word, longest in LONGEST.items():
         name = name.replace(word, longest)
     assert "$" not in name, "a word whose length this test does not know"
-    path = f"/root/.local/state/cephfit/clusters/{uuid.uuid4()}/{folder.name}/{name}"
+    home = pwd.getpwuid(0).pw_dir
+    path = f"{home}/.local/state/cephfit/clusters/{uuid.uuid4()}/{folder.name}/{name}"
     assert len(path) <= LONGEST_PATH
