@@ -191,7 +191,14 @@ def prepare(engine: Engine, url: URL, *, create: bool) -> None:
     with transaction(engine, name, writing=create) as connection:
         tables = set(inspect(connection).get_table_names())
         if schema_version.name not in tables:
-            if not create or (engine.dialect.name == "sqlite" and tables):
+            one_file = engine.dialect.name == "sqlite"
+            if one_file and not tables and not create:  # its writer was killed before its first transaction
+                raise StoreError(
+                    "this store of results is empty: nothing was written into it yet",
+                    where=name,
+                    remedy="`cephfit sweep run` goes on with it",
+                )
+            if not create or (one_file and tables):
                 raise StoreError(
                     "this database is not a store of results",
                     where=name,

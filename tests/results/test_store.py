@@ -129,6 +129,16 @@ def test_no_store_there(tmp_path: Path) -> None:
         Store.open(tmp_path, create=True)
 
 
+def test_a_store_whose_writer_was_killed_before_its_first_transaction(tmp_path: Path) -> None:
+    path = tmp_path / "begun.db"
+    path.touch()
+    with pytest.raises(StoreError, match=r"(?s)is empty.*sweep run"):
+        Store.open(path)
+    Store.open(path, create=True).close()
+    with Store.open(path) as store:
+        assert store.runs() == []
+
+
 @pytest.mark.parametrize("create", [False, True])
 def test_a_file_that_is_no_database_is_refused_untouched(tmp_path: Path, create: bool) -> None:
     path = tmp_path / "notes.txt"

@@ -48,6 +48,15 @@ def samples_of(store: Path) -> list[Sample]:
         return opened.samples(opened.run().run_id)
 
 
+def has_samples(store: Path) -> bool:
+    """Whether anything was measured before the kill: it may have come before the first transaction."""
+    try:
+        with Store.open(store) as opened:
+            return any(opened.samples(run.run_id) for run in opened.runs())
+    except StoreError:
+        return False
+
+
 def ok_keys(samples: list[Sample]) -> Counter[Key]:
     keys = (s.key for s in samples if s.state is State.OK)
     return Counter((k.configuration, str(k.cell), k.client, k.repeat) for k in keys)
@@ -70,7 +79,7 @@ def kill_at_random_moments(arguments: list[object], n_kills: int, longest_second
     dice = random.Random(seed)
     store = Path(str(arguments[-1]))
     killed = 0
-    while killed < n_kills or not (store.exists() and samples_of(store)):
+    while killed < n_kills or not has_samples(store):
         process = subprocess.Popen(
             [*CEPHFIT, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
