@@ -188,8 +188,8 @@ class Lab:
                 parts.await_whole(admin, before)
 
     def osd_store(self, osd: int) -> OsdStore:
-        """What an OSD keeps its objects in."""
-        return self._record.store(osd)
+        """What an OSD keeps its objects in; another process may have made it anew since this lab was opened."""
+        return self._parts.journal.read_again().store(osd)
 
     def remake_osds(self, stores: Mapping[int, OsdStore]) -> None:
         """Make OSDs anew with the stores given; back when all PGs are active+clean. A new lab is faster no more.

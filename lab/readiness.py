@@ -41,7 +41,17 @@ def _unready(admin: CephAdmin, osds: Collection[int], before: Mapping[int, int])
     if len(pgs) != n_pgs:
         return f"{len(pgs)} of {n_pgs} PGs are known to the manager"
     since = {osd: now[osd] for osd in before if osd in now}
-    return _unready_pgs(pgs, since) or ", ".join(admin.command("health")["checks"])
+    return _unready_pgs(pgs, since) or _unready_digest(admin.command("status"), n_pgs)
+
+
+def _unready_digest(status: Mapping[str, Any], n_pgs: int) -> str:
+    """What the monitors would still say against it: they learn of PGs from the manager, a moment after it."""
+    if checks := status["health"]["checks"]:
+        return ", ".join(checks)
+    known = {state["state_name"]: int(state["count"]) for state in status["pgmap"].get("pgs_by_state", ())}
+    clean = known.get("active+clean", 0)
+    is_right = clean == n_pgs == sum(known.values())
+    return "" if is_right else f"the monitors know {clean} of {n_pgs} PGs as active+clean"
 
 
 def wait_whole(

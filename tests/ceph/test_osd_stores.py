@@ -20,7 +20,6 @@ from cephfit.lab.target import LabTarget
 from cephfit.protocols import Applied
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.greater.osd_store import OsdStore
-from cephfit.sweep.health_watch import wait_until_healthy
 from cephfit.units import MIB
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]
@@ -146,8 +145,7 @@ def test_a_kill_while_osds_are_made_anew_is_made_good_by_restore(lab_cluster: La
     target = LabTarget(lab_cluster)
     try:
         target.reset()
-        # The manager hears of the new pool's PGs a moment after the monitors.
-        wait_until_healthy(target, limit_seconds=30, note=print)
+        assert target.health().reasons == ()
     finally:
         target.close()
     lab = Lab.open(folder=lab_cluster.folder)

@@ -13,7 +13,7 @@ from cephfit.lab.export_kernel import mapped_device
 from cephfit.lab.export_path import ImageAddress
 from cephfit.lab.pgbench import PgBench, PgBenchSpec, parse_tps
 from cephfit.lab.processes import mentions
-from cephfit.lab.readiness import _unready_pgs
+from cephfit.lab.readiness import _unready_digest, _unready_pgs
 from cephfit.lab.spec import DiskLimits, LabSpec
 from cephfit.lab.throttle import BlkioThrottle, IoMaxThrottle, Throttle
 from cephfit.protocols import Client
@@ -182,6 +182,18 @@ def test_a_pg_is_believed_only_if_it_reported_after_its_osd_came_up() -> None:
     assert _unready_pgs([PG], {0: 21}) == "1 of 1 PGs have not reported yet"
     assert _unready_pgs([PG], {2: 99}) == ""
     assert _unready_pgs([PG, {**PG, "state": "peering"}], {}) == "1 of 2 PGs are peering"
+
+
+def test_the_monitors_are_waited_for_who_learn_of_pgs_last() -> None:
+    def status(checks: dict[str, object], **pgs: int) -> dict[str, object]:
+        states = [{"state_name": name.replace("_", "+"), "count": count} for name, count in pgs.items()]
+        return {"health": {"checks": checks}, "pgmap": {"pgs_by_state": states}}
+
+    assert _unready_digest(status({}, active_clean=32), 32) == ""
+    assert _unready_digest(status({}, unknown=32), 32) == "the monitors know 0 of 32 PGs as active+clean"
+    assert _unready_digest(status({}, active_clean=64), 32) != "", "of pools that are gone"
+    assert _unready_digest(status({}), 0) == ""
+    assert _unready_digest(status({"OSD_DOWN": {}}, active_clean=32), 32) == "OSD_DOWN"
 
 
 ADDRESS = ImageAddress("vms", "disk", Path("/c"), "admin", 1 << 30)
