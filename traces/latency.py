@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces import completion_loop, latency_loop, waiting_table
+from cephfit.traces.by_disk import rows_by_disk
 from cephfit.traces.columns import Accesses
 from cephfit.traces.completion_loop import (
     FIRST_WAITING,
@@ -16,12 +17,14 @@ from cephfit.traces.completion_loop import (
     SEEN_AT,
     Rows,
 )
-from cephfit.traces.waiting_table import NONE, SMALLEST_TABLE, Table
+from cephfit.traces.waiting_table import MAX_HELD, NONE, SMALLEST_TABLE, Table
 
 _MOVES_PER_ACCESS = 64
 """Accesses end nearly in the order in which they began: moving the few to their places is the fastest sort."""
 
 _Columns: TypeAlias = tuple[NDArray[Any], ...]
+
+_NOTHING = np.empty(0, np.int64)
 
 _FEWEST_READY = 1 << 14
 """Accesses are given out when they are so many at least: what is done for each batch is little for each access."""
@@ -163,30 +166,33 @@ def _longer(counts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
 
 
 class InFlight:
-    """Counts, for each access of a stream, the accesses of the same disk that were in flight at its issue."""
+    """Counts, for each access of a stream, the accesses of the same disk that were in flight at its issue.
+
+    An access is in flight from its line on until an access on a later line of its disk begins when it has ended, or
+    after. So nothing is asked of the order of the times, and where the stream is cut changes nothing.
+    """
 
     def __init__(self) -> None:
         self._ends: dict[int, NDArray[np.int64]] = {}
 
     def count(self, rows: Accesses) -> NDArray[np.int32]:
-        """int32, shape (n,): accesses issued before and not complete yet, those of known latency."""
+        """int32, shape (n,): accesses on lines before that are not complete yet, those of known latency; at most
+        ``waiting_table.MAX_HELD``."""
         depth = np.zeros(len(rows), np.int32)
-        alone = bool(len(rows)) and bool((rows.disk == rows.disk[0]).all())
-        for disk in [rows.disk[0]] if alone else np.unique(rows.disk):
-            mine = slice(None) if alone else np.flatnonzero(rows.disk == disk)
-            begun, latency = rows.time_ns[mine], rows.latency_ns[mine]
-            carried = self._ends.get(int(disk), np.empty(0, np.int64))
-            ends = np.empty(len(carried) + len(begun), np.int64)
+        begun, latency = np.ascontiguousarray(rows.time_ns), np.ascontiguousarray(rows.latency_ns)
+        for disk, mine in rows_by_disk(rows.disk):
+            if mine is None:
+                mine = np.arange(len(rows))
+            carried = self._ends.get(disk, _NOTHING)
+            ends = np.empty(len(carried) + len(mine), np.int64)
             ends[: len(carried)] = carried
-            counted = np.empty(len(begun), np.int32)
-            moves = _MOVES_PER_ACCESS * len(ends)
-            n = latency_loop.count_while_sorting(begun, latency, len(carried), ends, moves, counted)
-            if n < 0:
-                ends[: len(carried)] = carried
-                n = latency_loop.known_ends(begun, latency, len(carried), ends)
+            done, first, n = latency_loop.count_while_sorting(
+                begun, latency, mine, MAX_HELD, _MOVES_PER_ACCESS * len(ends), len(carried), ends, depth
+            )
+            ends = ends[first:]  # what ascends is a heap, too
+            n -= first
+            if done < len(mine):
+                n = latency_loop.count_by_heap(begun, latency, mine[done:], MAX_HELD, n, ends, depth)
                 ends[:n].sort()
-                latency_loop.count_in_flight(begun, latency, len(carried), ends[:n], counted)
-            ends = ends[:n]
-            depth[mine] = counted
-            self._ends[int(disk)] = ends[np.searchsorted(ends, begun[-1], side="right") :].copy()
+            self._ends[disk] = ends[:n].copy()
         return depth

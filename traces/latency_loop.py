@@ -1,4 +1,7 @@
-"""The loops that count what is in flight where every access comes with its latency."""
+"""The loops that count what is in flight where every access comes with its latency.
+
+Both keep the ends of the accesses in flight, take out those that an access finds over, and give the same counts.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,78 +13,79 @@ from cephfit.traces.compiled import compiled_in_place
 def count_while_sorting(
     begun_ns: NDArray[np.int64],
     latency_ns: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    most: int,
+    n_moves: int,
     n: int,
     ends_ns: NDArray[np.int64],
-    max_moves: int,
     depth: NDArray[np.int32],
-) -> int:
-    """As ``known_ends`` and ``count_in_flight`` in one pass. Accesses end nearly in the order in which they begin:
-    each end is moved to its place among those before it.
+) -> tuple[int, int, int]:
+    """Accesses end nearly in the order in which they begin: each end is moved to its place among those before it.
 
     Args:
-        begun_ns, latency_ns, depth: as in ``count_in_flight``.
+        begun_ns: of all accesses, in their order.
+        latency_ns: negative where it is not known, and the access never in flight.
+        rows: of the accesses to take.
+        most: accesses in flight; of more, those that begin later are not counted.
+        n_moves: ends that may be moved altogether.
         n: ends that are there, ascending.
         ends_ns: with room for those of all accesses, which are added.
-        max_moves: to make altogether.
+        depth: written, in the rows.
 
     Returns:
-        ends there are then; -1 where that would have taken more moves.
+        how many of ``rows`` were taken, and where the ends that are left begin and stop.
     """
-    n_moves = ended = 0
-    for i in range(len(begun_ns)):
-        begun = begun_ns[i]
-        while ended < n and ends_ns[ended] <= begun:
-            ended += 1
-        while ended > 0 and ends_ns[ended - 1] > begun:
-            ended -= 1
-        depth[i] = n - ended
-        if latency_ns[i] >= 0:
-            end, at = begun + latency_ns[i], n
-            while at > 0 and ends_ns[at - 1] > end:
-                ends_ns[at] = ends_ns[at - 1]
+    head = 0
+    for k in range(len(rows)):
+        if n_moves < 0:
+            return k, head, n
+        row = np.uintp(rows[k])
+        begun, took = begun_ns[row], latency_ns[row]
+        while head < n and ends_ns[np.uintp(head)] <= begun:
+            head += 1
+        depth[row] = n - head
+        if took >= 0 and n - head < most:
+            end, at = begun + took, n
+            while at > head and ends_ns[np.uintp(at - 1)] > end:
+                ends_ns[np.uintp(at)] = ends_ns[np.uintp(at - 1)]
                 at -= 1
-            ends_ns[at] = end
-            n_moves += n - at
+            ends_ns[np.uintp(at)] = end
+            n_moves -= n - at
             n += 1
-            if n_moves > max_moves:
-                return -1
-    return n
+    return len(rows), head, n
 
 
 @compiled_in_place
-def known_ends(
-    begun_ns: NDArray[np.int64], latency_ns: NDArray[np.int64], n: int, ends_ns: NDArray[np.int64]
-) -> int:
-    """Write the ends of the accesses of known latency into ``ends_ns`` from row ``n`` on; return the rows then."""
-    for i in range(len(begun_ns)):
-        if latency_ns[i] >= 0:
-            ends_ns[n] = begun_ns[i] + latency_ns[i]
-            n += 1
-    return n
-
-
-@compiled_in_place
-def count_in_flight(
+def count_by_heap(
     begun_ns: NDArray[np.int64],
     latency_ns: NDArray[np.int64],
-    n_carried: int,
+    rows: NDArray[np.int64],
+    most: int,
+    n: int,
     ends_ns: NDArray[np.int64],
     depth: NDArray[np.int32],
-) -> None:
-    """For each access: those begun before it less those that ended by then.
-
-    Args:
-        begun_ns: shape (n,), in order of issue, which may step back a little.
-        latency_ns: negative where it is not known, and the access's end not among ``ends_ns``.
-        n_carried: accesses before these whose ends are among ``ends_ns``.
-        ends_ns: ascending.
-        depth: written, shape (n,).
-    """
-    begun, ended = n_carried, 0
-    for i in range(len(begun_ns)):
-        while ended < len(ends_ns) and ends_ns[ended] <= begun_ns[i]:
-            ended += 1
-        while ended > 0 and ends_ns[ended - 1] > begun_ns[i]:
-            ended -= 1
-        depth[i] = max(begun - ended, 0)
-        begun += latency_ns[i] >= 0
+) -> int:
+    """The same where ends are in no order: ``ends_ns`` is a heap, its smallest end first. Returns how many are left."""
+    for k in range(len(rows)):
+        row = np.uintp(rows[k])
+        begun, took = begun_ns[row], latency_ns[row]
+        while n > 0 and ends_ns[0] <= begun:
+            n -= 1
+            last, at, child = ends_ns[np.uintp(n)], 0, 1
+            while child < n:
+                if child + 1 < n and ends_ns[np.uintp(child + 1)] < ends_ns[np.uintp(child)]:
+                    child += 1
+                if ends_ns[np.uintp(child)] >= last:
+                    break
+                ends_ns[np.uintp(at)] = ends_ns[np.uintp(child)]
+                at, child = child, 2 * child + 1
+            ends_ns[np.uintp(at)] = last
+        depth[row] = n
+        if took >= 0 and n < most:
+            end, at = begun + took, n
+            n += 1
+            while at > 0 and ends_ns[np.uintp((at - 1) >> 1)] > end:
+                ends_ns[np.uintp(at)] = ends_ns[np.uintp((at - 1) >> 1)]
+                at = (at - 1) >> 1
+            ends_ns[np.uintp(at)] = end
+    return n

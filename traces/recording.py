@@ -3,10 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cephfit.access import AccessBatch
+from cephfit.traces.by_disk import rows_by_disk
 from cephfit.traces.portraits import Portraits
 from cephfit.traces.tally import Tally, count_on
 from cephfit.traces.tally_buckets import empty_joint
@@ -96,17 +94,19 @@ class Counting:
 
     def add(self, batch: AccessBatch) -> None:
         """The next batch."""
-        for disk, rows in _by_disk(batch):
+        for number, rows in rows_by_disk(batch.disk):
+            disk = batch.disks[number]
             if disk not in self._joints:
                 self._joints[disk] = empty_joint()
             count_on(
                 self._joints[disk],
-                batch.time_ns[rows],
-                batch.op[rows],
-                batch.lbn[rows],
-                batch.nbytes[rows],
-                None if batch.latency_ns is None else batch.latency_ns[rows],
-                None if batch.outstanding is None else batch.outstanding[rows],
+                batch.time_ns,
+                batch.op,
+                batch.lbn,
+                batch.nbytes,
+                batch.latency_ns,
+                batch.outstanding,
+                rows,
             )
         self._skipped.update(batch.skipped)
         self._events.update(batch.events)
@@ -125,18 +125,6 @@ class Counting:
             self._lost,
             self._portraits,
         )
-
-
-def _by_disk(batch: AccessBatch) -> "list[tuple[str, slice | NDArray[np.intp]]]":
-    """The rows of each disk."""
-    if not len(batch):
-        return []
-    if (batch.disk == batch.disk[0]).all():
-        return [(batch.disks[batch.disk[0]], slice(None))]
-    numbers = np.unique(batch.disk)
-    order = np.argsort(batch.disk, kind="stable")
-    borders = np.searchsorted(batch.disk[order], numbers)
-    return [(batch.disks[d], rows) for d, rows in zip(numbers, np.split(order, borders[1:]), strict=True)]
 
 
 def disks_of_one_level(partial: PartialProfile, *, keep_upper: bool) -> tuple[list[str], dict[str, str]]:

@@ -30,9 +30,14 @@ def count_on(
     nbytes: NDArray[np.int64],
     latency_ns: NDArray[np.int64] | None,
     outstanding: NDArray[np.int32] | None,
+    rows: NDArray[np.int64] | None = None,
 ) -> None:
-    """Count the accesses of one disk that come right after those that ``joint`` holds; columns as in
-    AccessBatch."""
+    """Count the accesses of one disk that come right after those that ``joint`` holds.
+
+    Args:
+        time_ns ... outstanding: columns as in AccessBatch.
+        rows: of the disk; None: all.
+    """
     tally_loop.count_accesses(
         np.ascontiguousarray(time_ns),
         np.ascontiguousarray(op),
@@ -40,6 +45,7 @@ def count_on(
         np.ascontiguousarray(nbytes),
         _NO_TIMES if latency_ns is None else np.ascontiguousarray(latency_ns),
         _NO_DEPTHS if outstanding is None else np.ascontiguousarray(outstanding),
+        rows,
         BUCKETS,
         joint,
     )
@@ -127,7 +133,7 @@ class Tally:
         op = max(kind, READ) - READ
         first = [np.array([after[i]], np.int64) for i in (FIRST_NS, FIRST_LBN, FIRST_NBYTES)]
         tally_loop.count_accesses(
-            first[0], np.array([op], np.uint8), first[1], first[2], _NO_TIMES, _NO_DEPTHS, BUCKETS, pair
+            first[0], np.array([op], np.uint8), first[1], first[2], _NO_TIMES, _NO_DEPTHS, None, BUCKETS, pair
         )
         # Everything about the access alone was counted with its own stretch.
         self.joint.gap[kind] += pair.gap[kind]

@@ -77,10 +77,14 @@ def count_accesses(
     nbytes: NDArray[np.int64],
     latency_ns: NDArray[np.int64],
     outstanding: NDArray[np.int32],
+    rows: NDArray[np.int64] | None,
     buckets: Buckets,
     joint: Joint,
 ) -> None:
-    """Count accesses of one disk, columns as in AccessBatch; latency and outstanding empty where not known."""
+    """Count accesses of one disk, columns as in AccessBatch; latency and outstanding empty where not known.
+
+    ``rows`` are those of the disk, None where all are: that is known when the loop is compiled.
+    """
     # Arrays are taken out of their tuples once: taking them out for each access costs ten times the counting.
     size_base, size_limit = buckets.size
     step_base, step_limit = buckets.distance
@@ -96,7 +100,8 @@ def count_accesses(
     last_lbn, last_ns = boundary[ALL, LAST_LBN], boundary[ALL, LAST_NS]
     nbytes_of = joint.nbytes
     timed, counted = len(latency_ns) > 0, len(outstanding) > 0
-    for i in range(len(time_ns)):
+    for k in range(len(time_ns) if rows is None else len(rows)):
+        i = np.uintp(k) if rows is None else np.uintp(rows[np.uintp(k)])
         when, first, length = time_ns[i], lbn[i], nbytes[i]
         what = np.uintp(op[i])
         kind = np.uintp(READ) + what

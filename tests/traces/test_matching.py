@@ -167,25 +167,43 @@ def test_what_waits_for_longer_than_is_held_is_given_up() -> None:
     assert np.flatnonzero(depths < 0).tolist() == list(range(n - MAX_HELD))
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(-1, 300)), min_size=1, max_size=80))
-def test_in_flight_agrees_with_looking_at_every_pair(gaps: list[tuple[int, int]]) -> None:
-    begun = np.cumsum([gap for gap, _ in gaps])
-    latency = np.array([took or 1 for _, took in gaps])
-    n = len(begun)
-    zeros = np.zeros(n, np.int64)
-    depth = InFlight().count(
-        Accesses(begun, zeros.astype(np.uint8), zeros, zeros + 512, zeros.astype(np.int32), latency)
-    )
-    expected = [sum(1 for j in range(i) if latency[j] >= 0 and begun[j] + latency[j] > begun[i]) for i in range(n)]
-    assert depth.tolist() == expected
+def timed(begun: list[int], latency: list[int], disk: list[int]) -> Accesses:
+    zeros = np.zeros(len(begun), np.int64)
+    return Accesses(
+        np.array(begun, np.int64), zeros.astype(np.uint8), zeros, zeros + 512, np.array(disk, np.int32),
+        np.array(latency, np.int64),
+    )  # fmt: skip
 
 
-def test_long_and_short_latencies_in_turn_give_the_same_by_the_slower_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ends so much out of order that they are sorted at once."""
-    rng = np.random.default_rng(1)
-    begun, zeros = np.cumsum(rng.integers(1, 9, 500)), np.zeros(500, np.int64)
-    columns = begun, zeros.astype(np.uint8), zeros, zeros + 512, zeros.astype(np.int32), rng.integers(1, 900, 500)
-    quick = InFlight().count(Accesses(*columns))
-    monkeypatch.setattr(latency, "_MOVES_PER_ACCESS", 0)
-    assert InFlight().count(Accesses(*columns)).tolist() == quick.tolist()
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-5, 50), st.integers(-1, 300), st.integers(0, 2)), min_size=1, max_size=80),
+    st.integers(0, 80),
+    st.booleans(),
+)
+def test_in_flight_agrees_with_looking_at_every_pair(
+    steps: list[tuple[int, int, int]], cut: int, by_heap: bool
+) -> None:
+    """Cut anywhere, and with times that step back: what an access found over stays over."""
+    begun = np.cumsum([step for step, _, _ in steps]).tolist()
+    took, disk = [took for _, took, _ in steps], [disk for _, _, disk in steps]
+    expected = []
+    for i in range(len(steps)):
+        others = [j for j in range(i) if disk[j] == disk[i] and took[j] >= 0]
+        seen = {j: [begun[k] for k in range(j + 1, i + 1) if disk[k] == disk[i]] for j in others}
+        expected.append(sum(begun[j] + took[j] > max(seen[j]) for j in others))
+    rows = timed(begun, took, disk)
+    with pytest.MonkeyPatch.context() as patch:
+        if by_heap:
+            patch.setattr(latency, "_MOVES_PER_ACCESS", 0)
+        in_flight = InFlight()
+        found = [in_flight.count(part).tolist() for part in (rows.cut(0, cut), rows.cut(cut, len(rows)))]
+    assert found[0] + found[1] == expected
+
+
+@pytest.mark.parametrize("moves", [0, 1 << 40], ids=["heap", "sorted"])
+def test_no_more_than_so_many_are_held_in_flight(moves: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "_MOVES_PER_ACCESS", moves)
+    monkeypatch.setattr(latency, "MAX_HELD", 3)
+    depth = InFlight().count(timed([0, 1, 2, 3, 4, 60, 61], [50, 100, 50, 200, 50, 9, 9], [0] * 7))
+    assert depth.tolist() == [0, 1, 2, 3, 3, 1, 2]
