@@ -168,8 +168,8 @@ def _longer(counts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
 class InFlight:
     """Counts, for each access of a stream, the accesses of the same disk that were in flight at its issue.
 
-    An access is in flight from its line on until an access on a later line of its disk begins when it has ended, or
-    after. So nothing is asked of the order of the times, and where the stream is cut changes nothing.
+    An access is in flight from its line on until a later line's access of its disk begins at its end or after. So
+    times may be in any order, and where the stream is cut changes nothing.
     """
 
     def __init__(self) -> None:
