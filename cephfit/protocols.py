@@ -188,6 +188,36 @@ class WarnsOfSettings(Protocol):
 
 
 @runtime_checkable
+class TellsLimits(Protocol):
+    """What a Target can do besides: say which limits lie on clients that are not those of the storage."""
+
+    def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """Name of each configuration whose results such limits cap, one sentence per limit; changes nothing.
+
+        The run keeps the sentences, and reports show them.
+        """
+
+
+@runtime_checkable
+class ScalesClients(Protocol):
+    """What a Target can do besides: add clients to those that are there, keeping these and their volumes.
+
+    ``apply`` is called with as many clients as the next load needs, and again for the configuration that is in
+    place when a later load needs more.
+    """
+
+    def require_clients(
+        self, configurations: Iterable[Configuration], *, n_clients: int, volume_nbytes: int
+    ) -> None:
+        """Look whether so many clients can be had under each configuration, before the first of them is made.
+
+        Raises:
+            InputError: something that they are made of is not there.
+            ClusterError: there is not enough of it.
+        """
+
+
+@runtime_checkable
 class BelongsToRun(Protocol):
     """What a Target can do besides: mark what it creates with the run that it is created for."""
 

@@ -88,6 +88,10 @@ def caveats_of(findings: Findings, troubles: int, controls: Controls | None) -> 
         caveats += assessment.notes
     for name, sentences in findings.run.facts.get("without_effect", {}).items():
         caveats.append(f"Configuration {name} has settings that nothing here reads: {'; '.join(sentences)}.")
+    limits = findings.run.facts.get("limits", {})
+    for sentence in dict.fromkeys(s for sentences in limits.values() for s in sentences):
+        under = [name for name, sentences in limits.items() if sentence in sentences]
+        caveats.append(f"A limit of the clients, not of the storage, under {', '.join(under)}: {sentence}.")
     for name, sentences in findings.run.facts.get("left_out", {}).items():
         caveats.append(f"Configuration {name} was measured without options that are gone: {'; '.join(sentences)}.")
     if findings.stopping:

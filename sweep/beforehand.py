@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from cephfit.configuration import Partition
 from cephfit.errors import ClusterError, InputError
-from cephfit.protocols import JudgesConfigurations, Target, WarnsOfSettings
+from cephfit.protocols import JudgesConfigurations, Target, TellsLimits, WarnsOfSettings
 from cephfit.sweep.catalogue import WrongValueError, unknown_option
 from cephfit.sweep.model import CacheCondition, Sweep
 from cephfit.sweep.option_history import history_of
@@ -81,6 +81,11 @@ def require_healthy(target: Target) -> None:
 def without_effect_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
     """Configurations with settings that the target takes but never reads, such as FileStore's on BlueStore."""
     return target.without_effect(sweep.configurations) if isinstance(target, WarnsOfSettings) else {}
+
+
+def limits_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
+    """Configurations whose clients are limited by something else than the storage, such as QoS of a cloud."""
+    return target.limits(sweep.configurations) if isinstance(target, TellsLimits) else {}
 
 
 def _line_of(key: str, text: str) -> int:

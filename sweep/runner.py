@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 from cephfit.cells import Cell
 from cephfit.errors import ClusterError
-from cephfit.protocols import BelongsToRun, Progress, Target
+from cephfit.protocols import BelongsToRun, Progress, ScalesClients, Target
 from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample, SampleKey, State
-from cephfit.sweep.beforehand import unsupported_by, without_effect_by
+from cephfit.sweep.beforehand import limits_by, unsupported_by, without_effect_by
 from cephfit.sweep.engine import CellRun, Engine, KnowsItsLimits, PreparesCells
 from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
 from cephfit.sweep.health_watch import wait_until_healthy
@@ -82,9 +82,17 @@ def run_sweep(
         facts["without_effect"] = {name: list(sentences) for name, sentences in idle.items()}
         for name, sentences in idle.items():
             progress.note(f"configuration {name}: {'; '.join(sentences)}")
+    if limited := limits_by(target, sweep):
+        facts["limits"] = {name: list(sentences) for name, sentences in limited.items()}
+        for sentence in dict.fromkeys(s for sentences in limited.values() for s in sentences):
+            progress.note(sentence)
     run = begun(sweep, target, store, progress, facts, resume=resume)
     if isinstance(target, BelongsToRun):
         target.begin(run.run_id)
+    if isinstance(target, ScalesClients):
+        m = sweep.measurement
+        supported = [c for c in sweep.configurations if c.name not in unsupported]
+        target.require_clients(supported, n_clients=m.most_clients, volume_nbytes=m.volume_nbytes)
     witness = witness_of(target)
     loop = _Loop(sweep, target, store, progress, run, engine, times, health_limit_seconds, unsupported, witness)
     loop.run_plan(goal)
@@ -144,8 +152,9 @@ class _Loop:
             ]
             self.progress.advance((len(step.cells) - len(left)) * per_run)
             place = (step.repeat, step.configuration)
-            if left and self._take_step(step, left, standing, per_run, in_place=in_place == place):
-                in_place = place
+            if left:
+                took = self._take_step(step, left, standing, per_run, in_place=in_place == place)
+                in_place = place if took else None
             if place in to_apply:
                 to_apply.remove(place)
                 self.progress.advance(self.times.apply_seconds)
@@ -165,7 +174,7 @@ class _Loop:
             self.progress.advance(len(left) * per_run)
             return False
         left = self._skip_what_the_engine_cannot(step, left, standing, per_run)
-        if not in_place and left:
+        if left and not (in_place and len(self.target.clients()) >= self._n_clients(step)):
             self.progress.advance(0, f"{title}: applying")
             if not self._apply(step, left, standing):
                 self.progress.advance(len(left) * per_run)
@@ -191,12 +200,11 @@ class _Loop:
 
     def _apply(self, step: Step, left: list[Cell], standing: Standing) -> bool:
         """Bring the target into a configuration; when a setting did not take effect its cells are failed."""
-        measurement = self.sweep.measurement
         self._wait()
         applied = self.target.apply(
             self.sweep.configuration(step.configuration),
-            n_clients=measurement.most_clients,
-            volume_nbytes=measurement.volume_nbytes,
+            n_clients=self._n_clients(step),
+            volume_nbytes=self.sweep.measurement.volume_nbytes,
         )
         self.store.add_applied(self.run.run_id, applied, repeat=step.repeat, at_ns=time.time_ns())
         if not applied.ok:
@@ -204,6 +212,12 @@ class _Loop:
             self.progress.note(f"{step.configuration}, round {step.repeat + 1}: {reason}")
             self._without_result(step, left, State.FAILED, reason, standing)
         return applied.ok
+
+    def _n_clients(self, step: Step) -> int:
+        """Clients that the target is to have for a step: those of all loads at once, unless it grows with them."""
+        if isinstance(self.target, ScalesClients):
+            return self.sweep.measurement.under(step.load).n_clients
+        return self.sweep.measurement.most_clients
 
     def _measure(self, step: Step, cell: Cell, standing: Standing) -> None:
         """Measure one cell, again while it is not ok and attempts are left."""

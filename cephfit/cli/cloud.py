@@ -36,6 +36,7 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
     """
     from cephfit.sweep.cloud import beforehand
     from cephfit.sweep.cloud.choice import parse_choice, require_whole
+    from cephfit.sweep.cloud.qos import qos_of_types
     from cephfit.sweep.cloud.volumes import size_gib
     from cephfit.units import parse_nbytes
 
@@ -50,15 +51,21 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
         flavor = beforehand.require_flavor(cloud, choice.flavor)
         needs = list(beforehand.needs(cloud, flavor, n_more=clients, gib=gib))
         free = beforehand.free_processors(cloud)
+        found = qos_of_types(cloud)[choice.volume_type]
     finally:
         cloud.close()
     if as_json:
-        print_json({"cloud": cloud.name, "needs": [asdict(n) for n in needs], "free_processors": free})
+        needed = [asdict(need) for need in needs]
+        print_json({"cloud": cloud.name, "needs": needed, "free_processors": free, "qos": found.to_json()})
         return
     rows = [(n.what, str(n.more), str(n.used), "none" if n.limit < 0 else str(n.limit)) for n in needs]
     print_table(("quota", "needed", "used", "limit"), rows, right=(1, 2, 3))
     unseen = "this user may not see them" if free is None else str(free)
     click.echo(f"processors of the compute hosts that are not promised: {unseen}")
+    if found.unseen:
+        click.echo(f"QoS of volume type {choice.volume_type}: this user may not see it")
+    elif found.qos is not None and (sentence := found.qos.sentence(choice.volume_type)):
+        click.echo(sentence)
     click.echo(f"{cloud.name} has what {clients} clients with volumes of {gib} GiB need")
 
 

@@ -1,6 +1,6 @@
 """What a cloud must have before anything is made in it: image, flavour, network, volume types, quota, room."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,16 +88,9 @@ def require_image(cloud: Connection, name: str) -> Any:
         InputError: there is none of this name.
         ClusterError: it cannot be used now.
     """
-    image = persistently(lambda: cloud.image.find_image(name, ignore_missing=True), where="images")
-    if image is None:
-        known = persistently(lambda: [found.name for found in cloud.image.images()], where="images")
-        hint = nearest(name, known) if known else ""
-        raise InputError(
-            f"the cloud has no image {name}, or this project may not see it",
-            where=f"cloud {cloud.name}",
-            remedy=f"{hint + '; or ' if hint else ''}bring cephfit's own there: `cephfit image build DIR`, then "
-            f"`cephfit image upload DIR --cloud {cloud.name}`",
-        )
+    bring = "bring cephfit's own there: `cephfit image build DIR`, then `cephfit image upload DIR --cloud "
+    find, everything = cloud.image.find_image, cloud.image.images
+    image = _require(cloud, "image", name, find, everything, may="see", remedy=f"{bring}{cloud.name}`")
     if image.status != "active":
         raise ClusterError(f"image {name} is {image.status}, not active", where=f"cloud {cloud.name}")
     return image
@@ -109,15 +102,7 @@ def require_flavor(cloud: Connection, name: str) -> Any:
     Raises:
         InputError: there is none of this name.
     """
-    flavor = persistently(lambda: cloud.compute.find_flavor(name, ignore_missing=True), where="flavours")
-    if flavor is None:
-        known = persistently(lambda: [found.name for found in cloud.compute.flavors()], where="flavours")
-        raise InputError(
-            f"the cloud has no flavour {name}, or this project may not use it",
-            where=f"cloud {cloud.name}",
-            remedy=nearest(name, known),
-        )
-    return flavor
+    return _require(cloud, "flavour", name, cloud.compute.find_flavor, cloud.compute.flavors)
 
 
 def require_network(cloud: Connection, name: str) -> Any:
@@ -126,15 +111,29 @@ def require_network(cloud: Connection, name: str) -> Any:
     Raises:
         InputError: there is none of this name.
     """
-    network = persistently(lambda: cloud.network.find_network(name, ignore_missing=True), where="networks")
-    if network is None:
-        known = persistently(lambda: [found.name for found in cloud.network.networks()], where="networks")
+    return _require(cloud, "network", name, cloud.network.find_network, cloud.network.networks)
+
+
+def _require(
+    cloud: Connection,
+    kind: str,
+    name: str,
+    find: Callable[..., Any],
+    everything: Callable[[], Iterable[Any]],
+    *,
+    may: str = "use",
+    remedy: str = "",
+) -> Any:
+    """What the cloud has of a kind by this name or id; otherwise InputError with the name that may be meant."""
+    found = persistently(lambda: find(name, ignore_missing=True), where=f"{kind}s")
+    if found is None:
+        hint = nearest(name, persistently(lambda: [one.name for one in everything()], where=f"{kind}s"))
         raise InputError(
-            f"the cloud has no network {name}, or this project may not use it",
+            f"the cloud has no {kind} {name}, or this project may not {may} it",
             where=f"cloud {cloud.name}",
-            remedy=nearest(name, known),
+            remedy="; or ".join(filter(None, (hint, remedy))),
         )
-    return network
+    return found
 
 
 def needs(cloud: Connection, flavor: Any, *, n_more: int, gib: int) -> Iterator[Need]:

@@ -103,8 +103,12 @@ def is_passing(error: BaseException) -> bool:
     return isinstance(error, keystone.ConnectFailure | keystone.RetriableConnectionFailure)
 
 
-def persistently(call: Callable[[], _Answer], *, where: str) -> _Answer:
+def persistently(call: Callable[..., _Answer], *arguments: object, where: str) -> _Answer:
     """Make a call that changes nothing, or may be made twice, again while its failure is a passing one.
+
+    Args:
+        call: called with ``arguments``.
+        where: for messages.
 
     Raises:
         ClusterError: it still fails, or fails for good.
@@ -115,7 +119,7 @@ def persistently(call: Callable[[], _Answer], *, where: str) -> _Answer:
             stop=stop_after_attempt(_ATTEMPTS),
             wait=wait_exponential(multiplier=0.5, max=8),
             reraise=True,
-        )(call)()
+        )(call)(*arguments)
 
 
 def is_missing(error: BaseException) -> bool:

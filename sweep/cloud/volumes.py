@@ -47,10 +47,7 @@ def unfilled(cloud: Connection, nodes: Sequence[Node], nbytes: int) -> list[Node
     """The nodes whose volume does not hold so much data yet."""
     found = []
     for node in nodes:
-        volume = persistently(
-            lambda node=node: cloud.block_storage.get_volume(node.volume),  # type: ignore[misc]
-            where=f"volume {node.volume}",
-        )
+        volume = persistently(cloud.block_storage.get_volume, node.volume, where=f"volume {node.volume}")
         if volume.status != "in-use":
             raise ClusterError(
                 f"its status is {volume.status}, not in-use", where=f"volume {node.volume} of client {node.name}"

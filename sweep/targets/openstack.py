@@ -18,6 +18,8 @@ from cephfit.sweep.cloud.connection import connect, persistently
 from cephfit.sweep.cloud.console import ConsoleEngine
 from cephfit.sweep.cloud.diagnostics import ServerDiagnostics
 from cephfit.sweep.cloud.ownership import stack_name
+from cephfit.sweep.cloud.placement import Place, PlacedEngine, places_of
+from cephfit.sweep.cloud.qos import qos_of_types
 from cephfit.sweep.cloud.stacks import Node, Stacks
 from cephfit.sweep.engine import Engine, MovedBytes
 from cephfit.sweep.fio_remote import RemoteFioEngine
@@ -25,6 +27,7 @@ from cephfit.sweep.journal import Journal
 from cephfit.sweep.target_lock import TargetLock
 
 _STACK = "stack"
+_VOLUME_TYPE = (Partition.POOL, "volume", "type")
 _READY_SECONDS = 900.0
 """A guest that installs fio from its distribution's mirrors needs minutes."""
 _HEALTH_SECONDS = 5.0
@@ -71,6 +74,7 @@ class OpenStackTarget:
         self._journal = Journal(folder / "journal.jsonl", read_only=not for_change)
         self._run_id = ""
         self._nodes: tuple[Node, ...] = ()
+        self._n_guests = 0
         self._clients: tuple[Client, ...] = ()
         self._last_health: tuple[float, Health] | None = None
         self._diagnostics: ServerDiagnostics | None = None
@@ -83,9 +87,16 @@ class OpenStackTarget:
 
     def engine(self) -> Engine:
         """fio's servers in the guests, driven from here; without a network, jobs and results by Nova."""
-        if self._console is not None:
-            return self._console
-        return RemoteFioEngine(counts=self)
+        engine = self._console if self._console is not None else RemoteFioEngine(counts=self)
+        return PlacedEngine(engine, self)
+
+    def places(self) -> Mapping[str, Place]:
+        """See ``placement.KnowsPlaces``."""
+        return places_of(self._cloud, self._nodes)
+
+    def n_guests(self) -> int:
+        """See ``placement.KnowsPlaces``."""
+        return self._n_guests
 
     def moved(self, client: Client) -> MovedBytes:
         """See ``engine.CountsIo``."""
@@ -112,6 +123,7 @@ class OpenStackTarget:
                 "ram_mib": flavor.ram if flavor is not None else None,
                 "network": choice.network,
                 "volume_type": choice.volume_type,
+                "qos": {name: qos.to_json() for name, qos in qos_of_types(self._cloud).items()},
             },
             "versions": {"cephfit": __version__},
         }
@@ -130,13 +142,36 @@ class OpenStackTarget:
             against = [
                 f"{setting} cannot be set through OpenStack, which lets its users choose only the volume type"
                 for setting in configuration.settings
-                if (setting.partition, setting.scope, setting.key) != (Partition.POOL, "volume", "type")
+                if (setting.partition, setting.scope, setting.key) != _VOLUME_TYPE
             ]
             if against:
                 reasons[configuration.name] = tuple(against)
             else:
                 volumes.require_types(self._cloud, [self._type_of(configuration)])
         return reasons
+
+    def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """See ``TellsLimits``: the QoS of volume types."""
+        types = qos_of_types(self._cloud)
+        known = {name: qos.sentence(name) for name, found in types.items() if (qos := found.qos) is not None}
+        said = {c.name: known.get(self._type_of(c), "") for c in configurations}
+        return {name: (sentence,) for name, sentence in said.items() if sentence}
+
+    def require_clients(
+        self, configurations: Iterable[Configuration], *, n_clients: int, volume_nbytes: int
+    ) -> None:
+        """See ``ScalesClients``."""
+        types = list(dict.fromkeys(self._type_of(configuration) for configuration in configurations))
+        self._require(types, n_clients=n_clients, gib=volumes.size_gib(volume_nbytes))
+
+    def _require(self, types: Sequence[str], *, n_clients: int, gib: int) -> None:
+        stacks = self._stacks(self._run_id)
+        there = [stacks.count(self._stack_of(volume_type, gib)) for volume_type in types]
+        n_more = sum(max(0, n_clients - n) for n in there)
+        beforehand.require(self._cloud, self._choice, types, n_more=n_more, gib=gib)
+
+    def _stack_of(self, volume_type: str, gib: int) -> str:
+        return stack_name(self._run_id, f"{volume_type}-{gib}")
 
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
@@ -149,15 +184,15 @@ class OpenStackTarget:
             return Applied(configuration.name, False, tuple(against), {})
         volume_type = self._type_of(configuration)
         gib = volumes.size_gib(volume_nbytes)
-        name = stack_name(self._run_id, f"{volume_type}-{gib}")
+        name = self._stack_of(volume_type, gib)
         stacks = self._stacks(self._run_id)
         n_there = stacks.count(name)
-        n_more = max(0, n_clients - n_there)
-        beforehand.require(self._cloud, self._choice, [volume_type], n_more=n_more, gib=gib)
+        self._require([volume_type], n_clients=n_clients, gib=gib)
         self._journal.note(_STACK, name, self._run_id)
         # Guests that a smaller load leaves idle stay: their volumes are filled already.
         parameters = self._parameters(volume_type, gib, max(n_clients, n_there))
-        nodes = stacks.ensure(name, "benchmark", parameters)[:n_clients]
+        guests_there = stacks.ensure(name, "benchmark", parameters)
+        self._n_guests, nodes = len(guests_there), guests_there[:n_clients]
         self._nodes = nodes
         self._take_up(nodes, volume_nbytes)
         if fill and (empty := volumes.unfilled(self._cloud, nodes, volume_nbytes)):
@@ -169,7 +204,8 @@ class OpenStackTarget:
         found = self._types_found()
         wrong = sorted({t for t in found.values() if t != volume_type})
         mismatches = tuple(f"a volume is of type {t}, not {volume_type}" for t in wrong)
-        values = {"pool/volume/type = " + volume_type: found} if configuration.settings else {}
+        values: dict[str, Any] = {"pool/volume/type = " + volume_type: found} if configuration.settings else {}
+        values[f"QoS of volume type {volume_type}"] = {"cinder": qos_of_types(self._cloud)[volume_type].to_json()}
         return Applied(configuration.name, not mismatches, mismatches, values, (), time.monotonic() - started)
 
     def _take_up(self, nodes: Sequence[Node], nbytes: int) -> None:
@@ -223,7 +259,8 @@ class OpenStackTarget:
             self._lock.release()
 
     def _type_of(self, configuration: Configuration) -> str:
-        return next((str(setting.value) for setting in configuration.settings), self._choice.volume_type)
+        types = (str(s.value) for s in configuration.settings if (s.partition, s.scope, s.key) == _VOLUME_TYPE)
+        return next(types, self._choice.volume_type)
 
     def _parameters(self, volume_type: str, gib: int, count: int) -> dict[str, Any]:
         choice = self._choice
@@ -245,10 +282,7 @@ class OpenStackTarget:
     def _types_found(self) -> dict[str, str]:
         found = {}
         for node in self._nodes:
-            volume = persistently(
-                lambda node=node: self._cloud.block_storage.get_volume(node.volume),  # type: ignore[misc]
-                where=f"volume {node.volume}",
-            )
+            volume = persistently(self._cloud.block_storage.get_volume, node.volume, where=f"volume {node.volume}")
             found[node.name] = str(volume.volume_type)
         return found
 
