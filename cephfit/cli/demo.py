@@ -97,8 +97,9 @@ def _only_demo() -> Iterator[None]:
     Raises:
         HostError: another demo is at work.
     """
-    state_home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    path = state_home / "cephfit" / "demo.lock"
+    from cephfit.sweep import own_folders
+
+    path = own_folders.state_folder() / "demo.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         try:

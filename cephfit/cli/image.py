@@ -21,8 +21,14 @@ def command() -> None:
 
 @command.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--with",
+    "extra",
+    type=click.Choice(["postgresql"]),
+    help="With a workload's programs: PostgreSQL and pgbench, for `cephfit verify` inside guests.",
+)
 @json_option
-def build(folder: Path, as_json: bool) -> None:
+def build(folder: Path, extra: str | None, as_json: bool) -> None:
     """Build the image into FOLDER: kernel, RAM disk, an empty root disk, and image.json.
 
     The kernel is fetched from the distribution's mirror; nothing is installed, and root is not needed.
@@ -31,7 +37,7 @@ def build(folder: Path, as_json: bool) -> None:
 
     started = time.monotonic()
     with progress_display() as progress:
-        image = build(folder, progress=progress)
+        image = build(folder, database=extra is not None, progress=progress)
     seconds = time.monotonic() - started
     if as_json:
         print_json(
@@ -39,6 +45,7 @@ def build(folder: Path, as_json: bool) -> None:
                 "folder": str(folder),
                 "kernel": image.kernel_release,
                 "fio": image.fio_version,
+                "postgresql": image.postgresql,
                 "nbytes": image.nbytes,
                 "seconds": seconds,
             }
@@ -52,10 +59,10 @@ def build(folder: Path, as_json: bool) -> None:
 @command.command()
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--cloud", help="Name in clouds.yaml.  [default: $OS_CLOUD]")
-@click.option("--name", default="cephfit-guest", show_default=True, help="Of the image.")
+@click.option("--name", help="Of the image.  [default: cephfit-guest, or cephfit-guest-postgresql]")
 @click.option("--public", is_flag=True, help="For all projects; needs an administrator.")
 @json_option
-def upload(folder: Path, cloud: str | None, name: str, public: bool, as_json: bool) -> None:
+def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_json: bool) -> None:
     """Bring the image in FOLDER into a cloud's Glance, as NAME, NAME-kernel and NAME-ramdisk."""
     import keystoneauth1.exceptions
     import openstack
@@ -63,9 +70,10 @@ def upload(folder: Path, cloud: str | None, name: str, public: bool, as_json: bo
 
     from cephfit.errors import ClusterError
     from cephfit.sweep.guest.image import GuestImage
-    from cephfit.sweep.guest.upload import upload
+    from cephfit.sweep.guest.upload import name_of, upload
 
     image = GuestImage.read(folder)
+    name = name or name_of(image)
     try:
         connection = openstack.connect(cloud=cloud)
         image_id = upload(connection, image, name=name, visibility="public" if public else "private")

@@ -10,6 +10,7 @@ import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, description_option, trace_options
+from cephfit.cli.trace_summary import print_summary
 from cephfit.profile import Profile
 from cephfit.units import format_nbytes, format_seconds
 
@@ -34,8 +35,6 @@ def command(path: Path, trace: TraceInput, as_json: bool) -> None:
         print_json(found.to_json())
         return
     from rich.console import Console
-
-    from cephfit.cli.trace import print_summary
 
     print_summary(found)
     console = Console(highlight=False)

@@ -1,0 +1,115 @@
+"""`cephfit trace profile`: traces to a workload profile."""
+
+from pathlib import Path
+
+import click
+
+from cephfit.cli.output import json_option, print_json, progress_display
+from cephfit.cli.trace_reading import read_options, reading_options
+from cephfit.cli.trace_summary import print_summary
+
+
+@click.command("profile", short_help="What a workload does, from its trace.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--format", "format_name", metavar="FORMAT", help="Read as this format instead of telling by content."
+)
+@click.option(
+    "--action",
+    type=click.Choice(["Q", "D"]),
+    default="Q",
+    show_default=True,
+    help="Block layer event that counts as an access: Q as the application queued it, D as the device got it.",
+)
+@reading_options
+@click.option("--disk", "disks", multiple=True, help="Count this disk only (several: give it again).")
+@click.option("--parts", is_flag=True, help="The files are consecutive parts of one trace, in this order.")
+@click.option(
+    "--describe",
+    type=click.Choice(["fast", "full"]),
+    default="fast",
+    show_default=True,
+    help="full adds windowed distance, behaviour over time, phases, heat map, hot spots, footprint, busy share, "
+    "burstiness and exact sizes. It reads about a million accesses a second, and works for up to 32 disks.",
+)
+@click.option(
+    "--threshold",
+    type=click.IntRange(0, 1 << 30),
+    default=128,
+    show_default=True,
+    metavar="LBN",
+    help="Distance in 512-byte blocks beyond which an access is random; another one than 128 implies "
+    "--describe full. Sweeps measure random accesses anywhere, so keep 128 to map.",
+)
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Let a Dask cluster read the files (tcp://HOST:8786; its workers see them under the same paths), or "
+    "`processes`: one for each core. The profile is the same.",
+)
+@click.option("--name", help="Name of the profile [default: from the first file].")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the profile here.")
+@json_option
+def command(
+    files: tuple[Path, ...],
+    format_name: str | None,
+    action: str,
+    assume_op: str | None,
+    columns: str | None,
+    blkparse_format: str | None,
+    disks: tuple[str, ...],
+    parts: bool,
+    describe: str,
+    threshold: int,
+    scheduler: str | None,
+    name: str | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Read traces and count accesses per size bin, op and randomness.
+
+    FILE is a trace (also compressed with gzip, xz, bzip2 or zstd), a URL (s3://, http:// ...: install
+    cephfit[remote]), - for standard input, a folder with blktrace's files, or their base name. Files of several
+    disks are counted beside each other; those of one recording (blktrace: one for each CPU) are merged.
+
+    Formats, told by content: blktrace (raw files, blkparse -d dumps), blkparse (default text), block-events
+    (perf script, trace-cmd), biosnoop, vscsi-csv and vscsi-binary (vscsiStats command traces), vscsi-histogram
+    (vscsiStats -p all -c), fio-iolog, strace, qemu, rbd-replay, xperf, and those of published traces: msr, spc,
+    alibaba, tencent, systor17, fiu, mqsim, disksim, blkreplay, oracle-general. What a format does not say is
+    told with the profile.
+
+    A file of another layout is read with --columns, the text of blkparse -f with --blkparse-format.
+    """
+    from cephfit.errors import InputError
+    from cephfit.traces import profile_files
+    from cephfit.traces.block_layer import Action
+
+    with progress_display() as progress:
+        found = profile_files(
+            files,
+            format_name=format_name,
+            action=Action(action),
+            name=name,
+            disks=disks,
+            parts=parts,
+            full=describe == "full",
+            threshold=threshold,
+            options=read_options(assume_op, columns, blkparse_format),
+            scheduler=scheduler,
+            progress=progress,
+        )
+    if output is not None:
+        try:
+            output.write_text(found.dumps(), encoding="utf-8")
+        except OSError as error:
+            raise InputError(
+                f"the profile cannot be written: {error.strerror}",
+                where=str(output),
+                remedy="choose another place",
+            ) from None
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print_summary(found)
+        if output is not None:
+            click.echo(f"\nProfile written to {output}; next: cephfit map {output} --baselines STORE")

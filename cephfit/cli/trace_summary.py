@@ -1,0 +1,80 @@
+"""A workload profile in the terminal."""
+
+import click
+
+from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
+from cephfit.cli.output import print_table
+from cephfit.profile import Profile
+from cephfit.units import format_seconds
+
+
+def print_summary(found: Profile) -> None:
+    """A profile for people: how much, how large, how random."""
+    about = found.description
+    total = found.n_accesses
+    click.echo(f"{found.name}: {total} accesses{_pace(found)}\n")
+    rows = []
+    for size in SIZE_BINS:
+        row = [size.name]
+        for op in Op:
+            n = found.accesses[op][size.name]
+            row += [
+                str(n),
+                f"{100 * n / total:.1f} %",
+                _share((found.random_by_bin or {}).get(op, {}).get(size.name)),
+            ]
+        rows.append(row)
+    row = ["all"]
+    for op in Op:
+        n = sum(found.accesses[op].values())
+        row += [str(n), f"{100 * n / total:.1f} %", _share(found.random[op] if n else None)]
+    rows.append(row)
+    headers = ["size bin", "reads", "of all", "random", "writes", "of all", "random"]
+    print_table(headers, rows, right=range(1, 7))
+    for quantity, title in (("latency_us", "latency"), ("interarrival_us", "inter-arrival")):
+        row_of = about.get("percentiles", {}).get(quantity, {}).get("all")
+        if row_of:
+            shown = ", ".join(f"{p[1:]} % {_time(v)}" for p, v in row_of.items() if p != "n")
+            click.echo(f"\n{title} of {row_of['n']} accesses, at most: {shown}", nl=False)
+    click.echo()
+    _print_thresholds(found)
+    for disk, why in about.get("left_out", {}).items():
+        click.echo(f"not counted: {why['accesses']} accesses of disk {disk}: {why['why']}")
+    skipped = about.get("skipped", {})
+    if skipped:
+        click.echo("no accesses, skipped: " + ", ".join(f"{n} {reason}" for reason, n in skipped.items()))
+    for missing in about.get("lacks", []):
+        click.echo(f"the trace does not say: {missing}")
+    for note in about.get("notes", []):
+        click.echo(f"note: {note}")
+
+
+def _print_thresholds(found: Profile) -> None:
+    """How much hangs on the threshold: the random share at half, double ... of it."""
+    for op, table in found.description.get("random_by_threshold", {}).items():
+        near = {t: s for t, s in table.items() if 1 / 8 <= int(t) / RANDOM_THRESHOLD_LBN <= 8}
+        shown = ", ".join(f"{t}: {100 * share:.1f} %" for t, share in near.items())
+        click.echo(f"random {op}s by threshold in LBN ({RANDOM_THRESHOLD_LBN} counts): {shown}")
+
+
+def _pace(found: Profile) -> str:
+    about = found.description
+    n_disks = about.get("n_disks", 1)
+    text = f" on {n_disks} disks" if n_disks > 1 else ""
+    seconds = about.get("duration_seconds")
+    if seconds and "iops" in about:
+        text += f" in {format_seconds(seconds)}, {about['iops']:.0f} IOPS, "
+        text += f"{about['bytes_per_second'] / (1 << 20):.1f} MiB/s"
+    return text
+
+
+def _time(microseconds: float) -> str:
+    """Three significant digits in the unit that suits: ``565 us``, ``24.9 ms``, ``1.99 s``."""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= size:
+            return f"{microseconds / size:.3g} {unit}"
+    return f"{microseconds:.3g} us"
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
