@@ -86,7 +86,7 @@ def _followed(reading: "_Reading", layout: Layout, wanted: int) -> Iterator[Acce
         elif why == blktrace_loop.BROKEN:
             noted.add({}, {}, (), reading.skip_loss_note(file))
         elif why == blktrace_loop.FULL:
-            matcher.double_table()
+            matcher.remake_table()
         else:
             reading.read_on(file)
         if ready := matcher.ready():

@@ -25,7 +25,8 @@ from cephfit.traces.waiting_table import NONE, Table, end_of, enter, latest_at, 
 
 SHORT, BROKEN, NEW_DISK, FULL = range(4)
 """Why the loop stopped: the bytes of a file end, with a record or within one; something in a file is no record; an
-access is on a disk that has no number yet; the table is half full."""
+access is on a disk that has no number yet; the table is half full, or must be made because the trace's first
+completion is next."""
 
 PASSTHROUGH, DISCARD, FLUSH, ZERO_LENGTH, NO_SECTOR = range(5)
 REASONS = ("passthrough", "discard", "flush", "zero length", "no valid sector")
@@ -196,6 +197,7 @@ def follow_records(
     keys, waiting = table
     n_places = len(waiting)
     n, n_keys = numbers[N_ROWS], numbers[N_KEYS]
+    seen = numbers[SEEN_AT] != NONE
     n_lost = n_unnumbered = 0
     device = disk = NONE
     file, why = 0, SHORT
@@ -231,15 +233,20 @@ def follow_records(
                         if what == wanted:
                             why = NEW_DISK
                             break
+                    elif is_completion and not seen:
+                        numbers[SEEN_AT] = numbers[N_RELEASED] + n
+                        why = FULL
+                        break
                     else:
                         last = end_of(lbn, length)
-                        place = place_of(last, disk, keys, waiting, disk_of)
+                        place = place_of(last, disk, keys, waiting, disk_of) if seen else 0
                         if what == wanted:
                             row = np.uintp(n)
                             time_of[row], lbn_of[row], nbytes_of[row], disk_of[row] = when, lbn, length, disk
                             op_of[row] = (category & _WRITE) >> 1
                             latency_of[row], ended_of[row] = PENDING, ended_on[np.uintp(disk)]
-                            n_keys += enter(n, place, last, disk, keys, waiting, before_of)
+                            if seen:
+                                n_keys += enter(n, place, last, disk, keys, waiting, before_of)
                             n += 1
                         else:
                             held = latest_at(place, n, waiting)
@@ -247,8 +254,6 @@ def follow_records(
                                 complete(held, when, n, time_of, disk_of, latency_of, ended_of, ended_on)
                                 n_keys -= leave(place, keys, waiting, before_of, latency_of)
                                 last = lbn_of[np.uintp(held)]
-                            if numbers[SEEN_AT] == NONE:
-                                numbers[SEEN_AT] = numbers[N_RELEASED] + n
                             if lbn < last:
                                 numbers[N_ROWS], numbers[N_KEYS] = n, n_keys
                                 complete_within(lbn, last, disk, when, numbers, rows, table, ended_on)

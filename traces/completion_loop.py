@@ -129,7 +129,8 @@ def follow_events(
     nbytes: NDArray[np.int64], disk: NDArray[np.int32], start: int, numbers: NDArray[np.int64], rows: Rows,
     table: Table, ended_on: NDArray[np.int64],
 ) -> int:  # fmt: skip
-    """Take events that were read into columns, until the table is half full.
+    """Take events that were read into columns, until the table is half full, or must be made because the first
+    completion of the trace is next: until then accesses need not be found.
 
     Args:
         is_completion ... disk: shape (n,); disk: NONE where it is none of those that have accesses.
@@ -145,6 +146,7 @@ def follow_events(
     time_of, op_of, lbn_of, nbytes_of = rows.time_ns, rows.op, rows.lbn, rows.nbytes
     disk_of, latency_of, ended_of, before_of = rows.disk, rows.latency_ns, rows.ended, rows.before
     keys, waiting = table
+    seen = numbers[SEEN_AT] != NONE
     for e in range(start, len(time_ns)):
         if 2 * numbers[N_KEYS] > len(waiting):
             return e
@@ -152,10 +154,11 @@ def follow_events(
         where, end = disk[e], end_of(lbn[e], nbytes[e])
         if where < 0:
             continue
-        at = place_of(end, where, keys, waiting, disk_of)
+        if is_completion[e] and not seen:
+            numbers[SEEN_AT] = numbers[N_RELEASED] + n
+            return e
+        at = place_of(end, where, keys, waiting, disk_of) if seen else 0
         if is_completion[e]:
-            if numbers[SEEN_AT] == NONE:
-                numbers[SEEN_AT] = numbers[N_RELEASED] + n
             row = latest_at(at, n, waiting)
             if row != NONE:
                 complete(row, time_ns[e], n, time_of, disk_of, latency_of, ended_of, ended_on)
@@ -167,7 +170,8 @@ def follow_events(
         new = np.uintp(n)
         time_of[new], op_of[new], lbn_of[new], nbytes_of[new] = time_ns[e], op[e], lbn[e], nbytes[e]
         disk_of[new], latency_of[new], ended_of[new] = where, PENDING, ended_on[where]
-        numbers[N_KEYS] += enter(n, at, end, where, keys, waiting, before_of)
+        if seen:
+            numbers[N_KEYS] += enter(n, at, end, where, keys, waiting, before_of)
         numbers[N_ROWS] = n + 1
     return len(time_ns)
 
@@ -208,9 +212,11 @@ def release(
 
 
 @compiled_in_place
-def wait_again(n: int, rows: Rows, table: Table) -> int:
-    """Put those of the first ``n`` rows that wait into an empty table of at least twice as many places; returns
-    how many keys it has."""
+def wait_again(first: int, n: int, rows: Rows, table: Table) -> int:
+    """Put those rows from ``first`` to ``n`` that wait into an empty table of at least twice as many places.
+
+    Returns how many keys it has.
+    """
     lbn_of, nbytes_of, disk_of, latency_of, before_of = (
         rows.lbn,
         rows.nbytes,
@@ -220,7 +226,7 @@ def wait_again(n: int, rows: Rows, table: Table) -> int:
     )
     keys, waiting = table
     n_keys = 0
-    for row in range(n):
+    for row in range(first, n):
         if latency_of[row] == PENDING:
             end, disk = end_of(lbn_of[row], nbytes_of[row]), disk_of[row]
             n_keys += enter(row, place_of(end, disk, keys, waiting, disk_of), end, disk, keys, waiting, before_of)

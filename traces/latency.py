@@ -6,9 +6,9 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces import completion_loop, latency_loop, waiting_table
+from cephfit.traces import completion_loop, latency_loop
 from cephfit.traces.by_disk import rows_by_disk
-from cephfit.traces.columns import Accesses
+from cephfit.traces.columns import PENDING, Accesses
 from cephfit.traces.completion_loop import (
     FIRST_WAITING,
     N_KEYS,
@@ -83,9 +83,12 @@ class CompletionMatcher:
             self.ended_on = _longer(self.ended_on, n_disks)
             self._known_on = _longer(self._known_on, n_disks)
 
-    def double_table(self) -> None:
-        """The table is half full."""
-        self.table = waiting_table.twice_as_large(self.table)
+    def remake_table(self) -> None:
+        """The table is half full, or the accesses that wait for the trace's first completion are not in it yet."""
+        n = int(self.numbers[N_ROWS])
+        first = max(n - MAX_HELD, 0)  # those before are given up
+        self.table = _table(int(np.count_nonzero(self.rows.latency_ns[first:n] == PENDING)))
+        self.numbers[N_KEYS] = completion_loop.wait_again(first, n, self.rows, self.table)
 
     def push(
         self,
@@ -110,7 +113,7 @@ class CompletionMatcher:
                 *events, done, self.numbers, self.rows, self.table, self.ended_on
             )
         ) < len(time_ns):
-            self.double_table()
+            self.remake_table()
 
     def ready(self) -> Ready | None:
         """The accesses that may leave; None while they are few, or too few beside those that stay."""
@@ -127,10 +130,11 @@ class CompletionMatcher:
         completion_loop.release(n, rows, self.numbers, self._known_on, depth)
         n_held = int(self.numbers[N_ROWS]) - n
         self.rows = _moved(rows, n, n_held, capacity=n_held + self._room)
-        self.table = _table(n_held)
-        n_keys = completion_loop.wait_again(n_held, self.rows, self.table)
-        self.numbers[[N_ROWS, N_KEYS, FIRST_WAITING]] = n_held, n_keys, 0
+        self.numbers[[N_ROWS, N_KEYS, FIRST_WAITING]] = n_held, 0, 0
         self.numbers[N_RELEASED] += n
+        if self.completions_seen:
+            self.table = _table(n_held)
+            self.numbers[N_KEYS] = completion_loop.wait_again(0, n_held, self.rows, self.table)
         accesses = Accesses(
             rows.time_ns[:n], rows.op[:n], rows.lbn[:n], rows.nbytes[:n], rows.disk[:n], rows.latency_ns[:n]
         )
@@ -154,9 +158,9 @@ def _moved(rows: Rows, begin: int, n: int, *, capacity: int) -> Rows:
     return moved
 
 
-def _table(n_held: int) -> Table:
+def _table(n_waiting: int) -> Table:
     size = SMALLEST_TABLE
-    while size < 4 * n_held:
+    while size < 4 * n_waiting:
         size *= 2
     return Table(np.empty(size, np.int64), np.full(size, NONE, np.int64))
 

@@ -65,7 +65,7 @@ def count_by_heap(
     ends_ns: NDArray[np.int64],
     depth: NDArray[np.int32],
 ) -> int:
-    """The same where ends are in no order: ``ends_ns`` is a heap, its smallest first. Returns how many are left."""
+    """The same for ends in no order: ``ends_ns`` is a heap, its smallest first; returns how many are left."""
     for k in range(len(rows)):
         row = np.uintp(rows[k])
         begun, took = begun_ns[row], latency_ns[row]

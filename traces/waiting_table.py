@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.columns import PENDING
-from cephfit.traces.compiled import compiled, compiled_in_place, inlined
+from cephfit.traces.compiled import compiled_in_place, inlined
 
 MAX_HELD = 1 << 18
 """A completion that comes after this many later accesses is not the access's: memory stays constant."""
@@ -73,21 +73,6 @@ def _empty(at: int, keys: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
             at = after
         after = (after + 1) & mask
     rows[np.uintp(at)] = NONE
-
-
-@compiled
-def twice_as_large(table: Table) -> Table:
-    """The same table with twice the places."""
-    keys, rows = table
-    new_keys, new_rows = np.empty(2 * len(keys), np.int64), np.full(2 * len(rows), NONE, np.int64)
-    mask = len(new_rows) - 1
-    for i in range(len(rows)):
-        if rows[i] != NONE:
-            at = _home(keys[i], mask)
-            while new_rows[at] != NONE:
-                at = (at + 1) & mask
-            new_keys[at], new_rows[at] = keys[i], rows[i]
-    return Table(new_keys, new_rows)
 
 
 @inlined
