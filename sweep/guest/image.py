@@ -1,7 +1,6 @@
 """Building the image as a whole, and finding it again."""
 
 import json
-import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -10,7 +9,8 @@ from pathlib import Path
 from cephfit.errors import HostError, InputError
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
-from cephfit.sweep.guest import initramfs, kernel, programs
+from cephfit.sweep import own_folders
+from cephfit.sweep.guest import initramfs, kernel, postgresql, programs
 
 SCHEMA_VERSION = 1
 N_STEPS = 3
@@ -37,11 +37,13 @@ class GuestImage:
         folder: where it lies.
         kernel_release: ``6.1.0-44-cloud-amd64``.
         fio_version: ``fio-3.33``.
+        postgresql: ``15``; empty without.
     """
 
     folder: Path
     kernel_release: str
     fio_version: str
+    postgresql: str = ""
 
     @property
     def kernel(self) -> Path:
@@ -89,23 +91,25 @@ class GuestImage:
 
 def cache_folder() -> Path:
     """Where fetched packages are kept: ``$XDG_CACHE_HOME/cephfit/packages``."""
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "cephfit" / "packages"
+    return own_folders.cache_folder() / "packages"
 
 
-def build(folder: Path, *, progress: Progress | None = None) -> GuestImage:
+def build(folder: Path, *, database: bool = False, progress: Progress | None = None) -> GuestImage:
     """Build the image from this machine's Debian packages and the kernel of its mirror.
 
     The description is written last: a folder with one holds a whole image.
 
     Args:
         folder: made if it is missing; an image in it is replaced.
+        database: with this machine's PostgreSQL and pgbench, for `cephfit verify`.
+        progress: hears of each step.
 
     Raises:
         HostError: a program is missing or fails, or the folder cannot be made.
     """
     progress = progress or Silence()
     programs.require_all()
+    version = postgresql.find_binaries().parent.name if database else ""
     progress.start("guest image", N_STEPS)
     folder = folder.resolve()  # the programs run in folders of their own
     try:
@@ -119,9 +123,10 @@ def build(folder: Path, *, progress: Progress | None = None) -> GuestImage:
         package = kernel.fetch(cache_folder())
         progress.advance(detail="kernel fetched")
         unpacked = kernel.unpack(package, Path(work) / "kernel")
-        image = GuestImage(folder, unpacked.release, programs.run(["fio", "--version"]).decode().strip())
+        fio_version = programs.run(["fio", "--version"]).decode().strip()
+        image = GuestImage(folder, unpacked.release, fio_version, version)
         progress.advance(detail="kernel unpacked")
-        initramfs.build(unpacked, Path(work) / "tree", image.ramdisk)
+        initramfs.build(unpacked, Path(work) / "tree", image.ramdisk, database=database)
         image.kernel.write_bytes(unpacked.image.read_bytes())
     with image.disk.open("wb") as disk:
         disk.truncate(_DISK_NBYTES)

@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from cephfit import templates
+from cephfit.sweep.guest import postgresql
 from cephfit.sweep.guest.kernel import Kernel
 from cephfit.sweep.guest.programs import find, run
 
@@ -28,8 +29,8 @@ _FOLDERS = (
     "bin",
     "dev",
     "etc/dropbear",
+    "home/guest",
     "proc",
-    "root",
     "run",
     "sys",
     "tmp",
@@ -38,7 +39,7 @@ _FOLDERS = (
     "var/run",
 )
 _FILES = {
-    "etc/passwd": "root:*:0:0:root:/root:/bin/sh\n",
+    "etc/passwd": "root:*:0:0:root:/home/guest:/bin/sh\n",
     "etc/group": "root:x:0:\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\n",
     "etc/shells": "/bin/sh\n",
@@ -47,12 +48,19 @@ _SCRIPTS = {
     "init": "init",
     "udhcpc.script": "usr/share/udhcpc/default.script",
     "volume-device": "bin/volume-device",
+    "curl": "bin/curl",
 }
 """Template below ``templates/guest`` to its place."""
 
 
-def build(kernel: Kernel, tree: Path, target: Path) -> None:
+def build(kernel: Kernel, tree: Path, target: Path, *, database: bool = False) -> None:
     """Lay out the file system in ``tree``, which is new, and pack it into ``target``.
+
+    Args:
+        kernel: that it is for.
+        tree: where.
+        target: the packed file.
+        database: with PostgreSQL, pgbench, and what a file system for them needs.
 
     Raises:
         HostError: a program is missing or fails.
@@ -63,9 +71,11 @@ def build(kernel: Kernel, tree: Path, target: Path) -> None:
     _add_busybox(tree)
     for program in _PROGRAMS:
         _add_program(tree, find(program))
-    _add_modules(tree, kernel)
+    _add_modules(tree, kernel, (*_MODULES, *(postgresql.MODULES if database else ())))
     for name, text in _FILES.items():
-        (tree / name).write_text(text)
+        (tree / name).write_text(text + (postgresql.ACCOUNTS.get(name, "") if database else ""))
+    if database:
+        _add_database(tree)
     for template, place in _SCRIPTS.items():
         (tree / place).write_text((resources.files(templates) / "guest" / template).read_text())
         (tree / place).chmod(0o755)
@@ -81,9 +91,22 @@ def _add_busybox(tree: Path) -> None:
             link.symlink_to("busybox")
 
 
-def _add_program(tree: Path, program: Path) -> None:
-    """Copy a program and the libraries that the loader would load with it."""
-    place = tree / "bin" / program.name
+def _add_database(tree: Path) -> None:
+    _add_program(tree, find("mkfs.ext4"))
+    binaries = postgresql.find_binaries()
+    for file in postgresql.files(binaries):
+        copy = tree / file.relative_to("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file, copy)
+    for name in postgresql.PROGRAMS:
+        _add_program(tree, binaries / name, place=tree / (binaries / name).relative_to("/"))
+        (tree / "bin" / name).symlink_to(binaries / name)
+
+
+def _add_program(tree: Path, program: Path, *, place: Path | None = None) -> None:
+    """Copy a program, to ``bin`` or a place of its own, and the libraries that the loader would load with it."""
+    place = place or tree / "bin" / program.name
+    place.parent.mkdir(parents=True, exist_ok=True)
     place.unlink(missing_ok=True)
     shutil.copy2(program, place)
     for library in _libraries(run(["ldd", str(program)]).decode()):
@@ -98,8 +121,8 @@ def _libraries(shown: str) -> Iterable[Path]:
     return [Path(found[1]) for line in shown.splitlines() if (found := re.search(r"(?:=>|^)\s*(/\S+) \(", line))]
 
 
-def _add_modules(tree: Path, kernel: Kernel) -> None:
-    for module in kernel.modules(_MODULES):
+def _add_modules(tree: Path, kernel: Kernel, names: tuple[str, ...]) -> None:
+    for module in kernel.modules(names):
         copy = tree / module.relative_to(kernel.root)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(module, copy)

@@ -17,6 +17,7 @@ _PACKAGES: Mapping[str, str] = {
     "dropbear": "dropbear-bin",
     "fio": "fio",
     "ldd": "libc-bin",
+    "mkfs.ext4": "e2fsprogs",
     "modprobe": "kmod",
     "setpriv": "util-linux",
 }
