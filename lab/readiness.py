@@ -1,11 +1,11 @@
 """Waiting until a cluster is whole again."""
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from cephfit.errors import ClusterError
 from cephfit.protocols import CephAdmin
+from cephfit.sweep.waiting import still_amiss
 
 _POLL_SECONDS = 0.2
 
@@ -73,15 +73,13 @@ def wait_whole(
     Raises:
         ClusterError: it takes too long; says what is still amiss.
     """
-    until = time.monotonic() + seconds
-    why = ""
-    while time.monotonic() < until:
+
+    def look() -> str:
         alive()
         try:
-            why = _unready(admin, osds, before or {})
+            return _unready(admin, osds, before or {})
         except ClusterError as error:  # the manager is not there yet
-            why = error.what
-        if not why:
-            return
-        time.sleep(_POLL_SECONDS)
-    raise ClusterError(f"not active+clean within {seconds:g} s: {why}", where="cluster")
+            return error.what
+
+    if why := still_amiss(look, seconds=seconds, poll_seconds=_POLL_SECONDS):
+        raise ClusterError(f"not active+clean within {seconds:g} s: {why}", where="cluster")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cephfit.errors import HostError, InputError
 from cephfit.lab.spec import LabSpec
+from cephfit.sweep import own_folders
 from cephfit.sweep.greater.osd_store import OsdStore
 
 SCHEMA_VERSION = 1
@@ -97,8 +98,7 @@ class Record:
 
 def labs_root() -> Path:
     """Where labs live unless a folder is given: ``$XDG_STATE_HOME/cephfit/labs``."""
-    state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "cephfit" / "labs"
+    return own_folders.state_folder() / "labs"
 
 
 def lab_names() -> list[str]:

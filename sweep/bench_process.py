@@ -1,6 +1,5 @@
 """Runs Ceph's own benchmark programs, one per client, started together."""
 
-import os
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 
 from cephfit.errors import HostError, InputError
 from cephfit.protocols import Client
-from cephfit.sweep.fio import dying_with_us, end, find_program
+from cephfit.sweep.child_process import end, find_program, start
 from cephfit.sweep.fio_job import CONF_OPTION
 
 PACKAGE = "ceph-common"
@@ -83,17 +82,7 @@ def run_together(commands: Mapping[str, Sequence[str]], *, timeout_seconds: floa
     deadline = time.monotonic() + timeout_seconds
     try:
         for name, command in commands.items():
-            processes[name] = subprocess.Popen(
-                dying_with_us((find_program(command[0], package=PACKAGE), *command[1:])),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                cwd="/",
-                start_new_session=True,
-                env={**os.environ, "LC_ALL": "C"},
-            )
+            processes[name] = start((find_program(command[0], package=PACKAGE), *command[1:]))
         with ThreadPoolExecutor(max(1, len(processes))) as pool:
             waits = {n: pool.submit(_wait, p, deadline, timeout_seconds) for n, p in processes.items()}
             return {name: wait.result() for name, wait in waits.items()}

@@ -13,12 +13,9 @@ from cephfit.sweep.greater.scopes import GREATER_SCOPES, base_scope
 from cephfit.sweep.option import Option
 from cephfit.sweep.option_history import FILESTORE_PREFIXES, history_of, is_gone, logging_levels
 from cephfit.sweep.option_value import fault_of
-from cephfit.sweep.pool_keys import POOL_KEYS, is_pool_key
+from cephfit.sweep.pool_keys import IMAGE_KEYS, POOL_KEYS, VOLUME_KEYS, is_pool_key
 
 DAEMON_SECTIONS = ("global", "mon", "mgr", "osd", "client")
-IMAGE_KEYS = ("object_size", "stripe_unit", "stripe_count", "features")
-VOLUME_TYPE = ("volume", "type")
-"""Scope and key of the pool partition through which OpenStack's users choose a pool."""
 _POOL_SCOPES = {"pool": POOL_KEYS, "image": IMAGE_KEYS}
 
 
@@ -118,7 +115,7 @@ def reason_against(setting: Setting, catalogue: Catalogue | None, *, where: str 
     if setting.partition is Partition.GREATER:
         _require(base_scope(setting.scope), GREATER_SCOPES, "scope of settings around Ceph", where)
         return ""
-    if (setting.scope, setting.key) == VOLUME_TYPE:
+    if setting.scope == "volume" and setting.key in VOLUME_KEYS:
         return f"{setting} is of OpenStack's volumes, and this is a Ceph cluster without one"
     _require(setting.scope, _POOL_SCOPES, "scope of pool settings", where)
     if setting.scope != "pool" or not is_pool_key(setting.key):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting, Value
 from cephfit.sweep.greater.scopes import GREATER_SCOPES, fault_of_key, fault_of_scope, keys_of
-from cephfit.sweep.pool_keys import CLASSES, LISTS, NESTED
+from cephfit.sweep.pool_keys import CLASSES, LISTS, NESTED, VOLUME_KEYS
 from cephfit.sweep.risk import risk_of
 from cephfit.sweep.yaml_lines import Located, nearest
 
@@ -15,8 +15,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 _CEPH_SECTIONS = ("global", "osd", "mon", "mgr", "client")
 SETTING_PARTS = ("pool", "image", "volume", "ceph", "greater")
-VOLUME_KEYS = ("type",)
-"""Of a Cinder volume, on OpenStack: its type says in which pool it lies."""
 _CONFIGURATION = ("why", *SETTING_PARTS)
 _MASKED_SECTION = re.compile(r"(global|osd|mon|mgr|client)(\.[A-Za-z0-9_-]+)?(/[a-z]+:[A-Za-z0-9_.-]+)?")
 

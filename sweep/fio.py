@@ -2,15 +2,14 @@
 
 import errno
 import os
-import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any
 
 from cephfit.errors import ClusterError, HostError
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
+from cephfit.sweep.child_process import end, find_guard, find_program, start
 from cephfit.sweep.device_counters import DeviceWatch, in_flight_nbytes, why_uncounted
 from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.sweep.fio_job import ceph_conf, render_job, render_warming
@@ -31,10 +30,6 @@ before it goes on, and such a run should end as an invalid sample rather than a 
 _SLOWEST_NBYTES_PER_S = MIB
 """Reading a volume more slowly than this is taken for stuck."""
 
-# Asks, once the kernel has been told to kill this process with its parent, whether the parent is still there: it
-# may have died in the instant before. A constant program; everything else are its arguments.
-_ONLY_WITH_PARENT = 'test "$PPID" = "$1" || exit 1; shift; exec "$@"'
-
 
 class FioEngine:
     """Implements ``Engine`` by the real fio. It dies with the thread that calls ``run``, however that ends."""
@@ -45,7 +40,7 @@ class FioEngine:
     def facts(self) -> Mapping[str, Any]:
         """See Engine."""
         fio = find_program("fio", package="fio")
-        find_program("setpriv", package="util-linux")
+        find_guard()
         answer = subprocess.run([fio, "--version"], capture_output=True, text=True, check=False, timeout=30)
         if answer.returncode:
             raise HostError(f"fio does not start: {answer.stderr.strip()}", where=fio)
@@ -89,44 +84,15 @@ class FioEngine:
             )
 
 
-def find_program(name: str, *, package: str) -> str:
-    """Path of a program.
-
-    Raises:
-        HostError: it is not installed; names Debian's package.
-    """
-    path = shutil.which(name)
-    if path is None:
-        raise HostError(f"the program {name} is missing", remedy=f"install it: apt install {package}")
-    return path
-
-
-def dying_with_us(command: Sequence[str]) -> Sequence[str]:
-    """The command, to be killed by the kernel when the thread that starts it is no more, however it ended.
-
-    Raises:
-        HostError: setpriv is missing.
-    """
-    guard = (find_program("setpriv", package="util-linux"), "--pdeathsig", "KILL", "--")
-    return (*guard, "/bin/sh", "-c", _ONLY_WITH_PARENT, "sh", str(os.getpid()), *command)
-
-
 def _run_fio(job: str, *, conf: str | None, timeout_seconds: float) -> tuple[str, str]:
     """Run a job file; fio's standard output and error.
 
     The job goes in and the result comes out through pipes, so that a kill leaves no files behind.
     """
-    process = subprocess.Popen(
-        dying_with_us((find_program("fio", package="fio"), "--output-format=json", "--eta=never", "-")),
+    process = start(
+        (find_program("fio", package="fio"), "--output-format=json", "--eta=never", "-"),
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        cwd="/",
-        # An interrupt from the keyboard reaches cephfit alone, which then ends fio.
-        start_new_session=True,
-        env={**os.environ, "LC_ALL": "C", **({"CEPH_CONF": conf} if conf else {})},
+        environment={"CEPH_CONF": conf} if conf else {},
     )
     try:
         return process.communicate(job, timeout=timeout_seconds)
@@ -134,23 +100,6 @@ def _run_fio(job: str, *, conf: str | None, timeout_seconds: float) -> tuple[str
         return "", f"fio did not end within {timeout_seconds:.0f} s and was killed"
     finally:
         end(process, "fio")
-
-
-def end(process: subprocess.Popen[str], name: str) -> None:
-    """See that a process is over.
-
-    Raises:
-        HostError: it cannot be killed.
-    """
-    if process.poll() is None:
-        process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=30)
-    if process.poll() is None:
-        raise HostError(
-            f"{name} (process {process.pid}) hangs in the kernel and cannot be killed",
-            remedy="the device under it does not answer: look at the cluster, then run the sweep again",
-        )
 
 
 def _outcome(

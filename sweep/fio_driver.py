@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cephfit.protocols import Client
-from cephfit.sweep.fio import dying_with_us, end, find_program
+from cephfit.sweep.child_process import end, find_program, start
 
 _STARTS = re.compile(r"^<[^>]*> Starting \d+ (?:thread|process)")
 _ENDS = re.compile(r"^<[^>]*>\s*$")
@@ -49,18 +49,7 @@ def speak(clients: Sequence[Client], jobs: Mapping[str, str], *, timeout_seconds
             os.write(descriptor, jobs[client.name].encode())
             descriptors.append(descriptor)
             command += [f"--client={client.address}", f"/proc/self/fd/{descriptor}"]
-        process = subprocess.Popen(
-            dying_with_us(command),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            cwd="/",
-            pass_fds=descriptors,
-            start_new_session=True,
-            env={**os.environ, "LC_ALL": "C"},
-        )
+        process = start(command, pass_fds=descriptors)
         lines: list[tuple[float, str]] = []
         errors: list[str] = []
         readers = [

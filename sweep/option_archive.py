@@ -1,12 +1,12 @@
 """What clusters said of their options, kept per version, for people who plan without a cluster at hand."""
 
 import json
-import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from cephfit.errors import InputError
+from cephfit.sweep import own_folders
 from cephfit.sweep.option import Option
 
 _SCHEMA_VERSION = 1
@@ -14,8 +14,7 @@ _SCHEMA_VERSION = 1
 
 def archive_folder() -> Path:
     """``$XDG_DATA_HOME`` (else ``~/.local/share``) ``/cephfit/options``."""
-    home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return Path(home) / "cephfit" / "options"
+    return own_folders.data_folder() / "options"
 
 
 def keep(version: str, options: Iterable[Option], *, folder: Path | None = None) -> Path:

@@ -2,7 +2,7 @@
 
 import errno
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cephfit.errors import ClusterError
@@ -12,6 +12,7 @@ from cephfit.sweep.ceph_health import reasons_against
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.osd_daemons import OsdDaemons
 from cephfit.sweep.pool_names import POOL_PREFIX
+from cephfit.sweep.waiting import still_amiss
 
 _NOOUT = "noout"
 _POLL_SECONDS = 0.5
@@ -118,30 +119,28 @@ class OneByOne:
         return found
 
     def _await_up(self, osd: int, before: int) -> None:
-        deadline = time.monotonic() + self._patience_seconds
-        while True:
+        def look() -> str:
             entry = self._of_map(osd)
-            if entry["up"] and entry["up_from"] > before:
-                return
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"osd.{osd} did not come up again within {self._patience_seconds:.0f} s after its restart",
-                    where=f"osd.{osd}",
-                    remedy="look at its log; when it is up, the same command goes on",
-                )
-            time.sleep(_POLL_SECONDS)
+            return "" if entry["up"] and entry["up_from"] > before else f"osd.{osd} did not come up again"
+
+        if why := self._still_amiss(look):
+            raise ClusterError(
+                f"{why} within {self._patience_seconds:.0f} s after its restart",
+                where=f"osd.{osd}",
+                remedy="look at its log; when it is up, the same command goes on",
+            )
 
     def _await_clean(self, osd: int) -> None:
-        deadline = time.monotonic() + self._patience_seconds
         since = self._of_map(osd)["up_from"]
-        while why := self._unclean(osd, since):
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"not healthy {self._patience_seconds:.0f} s after the restart of osd.{osd}: {why}",
-                    where=f"osd.{osd}",
-                    remedy="no further OSD is restarted; when the cluster is healthy, the same command goes on",
-                )
-            time.sleep(_POLL_SECONDS)
+        if why := self._still_amiss(lambda: self._unclean(osd, since)):
+            raise ClusterError(
+                f"not healthy {self._patience_seconds:.0f} s after the restart of osd.{osd}: {why}",
+                where=f"osd.{osd}",
+                remedy="no further OSD is restarted; when the cluster is healthy, the same command goes on",
+            )
+
+    def _still_amiss(self, look: Callable[[], str]) -> str:
+        return still_amiss(look, seconds=self._patience_seconds, poll_seconds=_POLL_SECONDS)
 
     def _unclean(self, osd: int, since: int) -> str:
         """What is amiss still; a PG that has not reported since the OSD came up says nothing about now."""

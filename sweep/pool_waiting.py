@@ -7,9 +7,11 @@ from cephfit.errors import ClusterError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.pool_readback import dumped_pool
+from cephfit.sweep.waiting import still_amiss
 
 _WAIT_SECONDS = 30.0
 """PGs of an empty pool find their places within 2 s on a lab."""
+_POLL_SECONDS = 0.1
 _SILENCE_SECONDS = 10.0
 """OSDs report a PG that changed to the manager every 5 s (mgr_stats_period)."""
 
@@ -36,22 +38,24 @@ def await_placed(admin: CephAdmin, name: str, epoch: int) -> None:
         UnplacedPoolError: it takes too long.
     """
     started = time.monotonic()
-    while (why := _unplaced(admin, name, epoch)) and time.monotonic() < started + _WAIT_SECONDS:
-        if time.monotonic() > started + _SILENCE_SECONDS:
-            epoch = 0
-        time.sleep(0.1)
-    if why:
+
+    def look() -> str:
+        silence = time.monotonic() > started + _SILENCE_SECONDS
+        return _unplaced(admin, name, 0 if silence else epoch)
+
+    if why := still_amiss(look, seconds=_WAIT_SECONDS, poll_seconds=_POLL_SECONDS):
         raise UnplacedPoolError(f"after {_WAIT_SECONDS:.0f} s {why}", where=f"pool {name}")
 
 
 def await_counted(admin: CephAdmin) -> None:
     """Until the manager's PG count is that of the pools there are; it hears of deleted ones a little later."""
-    deadline = time.monotonic() + _WAIT_SECONDS
-    while time.monotonic() < deadline:
+
+    def look() -> str:
         expected = sum(int(pool["pg_num"]) for pool in admin.command("osd dump")["pools"])
-        if admin.command("status")["pgmap"]["num_pgs"] == expected:
-            return
-        time.sleep(0.1)
+        counted = admin.command("status")["pgmap"]["num_pgs"]
+        return "" if counted == expected else f"{counted} of {expected} PGs are counted"
+
+    still_amiss(look, seconds=_WAIT_SECONDS, poll_seconds=_POLL_SECONDS)
 
 
 def _unplaced(admin: CephAdmin, name: str, epoch: int) -> str:

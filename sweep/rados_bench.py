@@ -23,7 +23,7 @@ from cephfit.sweep.bench_process import Ended, image_of, run_together, version_o
 from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome, IndependentCount
 from cephfit.sweep.fio import GRACE_SECONDS
 from cephfit.sweep.model import RADOS_BENCH, Measurement
-from cephfit.sweep.osd_counters import OsdCount, watch_osds
+from cephfit.sweep.osd_watch import OsdCount, watch_osds
 from cephfit.units import KIB
 
 _MODES = {Pattern.WRITE: "write", Pattern.READ: "seq", Pattern.RANDREAD: "rand"}

@@ -19,7 +19,7 @@ from cephfit.sweep.bench_process import Ended, image_of, run_together, version_o
 from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.sweep.fio import GRACE_SECONDS
 from cephfit.sweep.model import RBD_BENCH, Measurement
-from cephfit.sweep.osd_counters import watch_osds
+from cephfit.sweep.osd_watch import watch_osds
 from cephfit.units import MIB
 
 _SUMMARY = re.compile(

@@ -19,7 +19,7 @@ from cephfit.sweep.engine import CellRun, Engine, KnowsItsLimits, PreparesCells
 from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
 from cephfit.sweep.health_watch import wait_until_healthy
 from cephfit.sweep.judgement import Circumstances, judge
-from cephfit.sweep.leaving_out import without_gone
+from cephfit.sweep.leaving_out import fitted_to
 from cephfit.sweep.model import CacheCondition, Sweep
 from cephfit.sweep.plan import ASSUMED_TIMES, Step, StepTimes, io_seed, run_seconds
 from cephfit.sweep.run_begin import begun, engine_of, facts_of
@@ -67,13 +67,12 @@ def run_sweep(
         InputError: an option that no Ceph has, or ``resume`` is of another sweep, target or cluster.
     """
     check_goal(sweep, goal)
-    unsupported_by(target, sweep)  # a typing error ends the sweep, also where gone options are left out
-    sweep, left_out = without_gone(target, sweep)
+    fitted = fitted_to(target, sweep)
+    sweep, left_out, unsupported = fitted.sweep, fitted.left_out, fitted.unsupported
     engine = engine or engine_of(target, sweep.measurement)
     facts = facts_of(target, engine)
     if goal is not None and needs_goal(sweep):
         facts[GOAL] = goal.to_json()
-    unsupported = unsupported_by(target, sweep)
     if left_out:
         facts["left_out"] = {name: list(reasons) for name, reasons in left_out.items()}
         for name, reasons in left_out.items():

@@ -11,8 +11,9 @@ from cephfit.errors import CephfitError, InputError
 from cephfit.protocols import Applied, Client, Health, Progress, Target, Workload
 from cephfit.results.store import Store
 from cephfit.sample import State, WorkloadSample
-from cephfit.sweep.health_watch import HealthWatch, health_now, wait_until_healthy
+from cephfit.sweep.health_watch import health_now, wait_until_healthy
 from cephfit.sweep.identity import CLUSTER
+from cephfit.sweep.surveillance import Surveillance
 
 _MAX_ATTEMPTS = 3
 """How often an invalid or failed run of the workload is tried in all; as for the sweep's samples."""
@@ -184,7 +185,7 @@ class _Stage:
             self._await_health()
             self._target.drop_caches()
             before = health_now(self._target)
-            with HealthWatch(self._target) as watch:
+            with Surveillance(self._target, None) as watch:
                 value, evidence["output"] = workload.run(
                     client, self.trial.seconds, seed=self._workload_seed(repeat, attempt)
                 )
@@ -192,8 +193,8 @@ class _Stage:
             return sample(State.FAILED, None, str(error))
         after = health_now(self._target)
         evidence["health"] = {"before": _as_json(before), "after": _as_json(after)}
-        if reasons := _untrustworthy(watch, before, after):
-            return sample(State.INVALID, value, "; ".join(reasons))
+        if watch.reasons:
+            return sample(State.INVALID, value, "; ".join(watch.reasons))
         return sample(State.OK, value)
 
     def _client_under(self, configuration: Configuration) -> Client:
@@ -250,15 +251,6 @@ def _refuse_another_trial(conditions: Mapping[str, Any], trial: Trial, store: St
                 where=f"run {run_id}",
                 remedy="give the same options (repeats may grow), or verify another run of the sweep",
             )
-
-
-def _untrustworthy(watch: HealthWatch, before: Health, after: Health) -> list[str]:
-    reasons = list(watch.reasons)
-    # An OSD that went down and came back between the two looks leaves its trace in the map's epoch.
-    epochs = [h.observed.get("osdmap_epoch") for h in (before, after)]
-    if not reasons and None not in epochs and epochs[0] != epochs[1]:
-        reasons.append(f"the OSD map changed during the run (epoch {epochs[0]} to {epochs[1]})")
-    return reasons
 
 
 def _as_json(health: Health) -> Mapping[str, Any]:

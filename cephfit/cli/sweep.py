@@ -92,9 +92,9 @@ def _show_plan(
     from cephfit.cli.sweep_stopping import expected_stopping, print_left_out
     from cephfit.cli.sweep_text import plan_document, print_plan
     from cephfit.results.store import Store
-    from cephfit.sweep.beforehand import unsupported_by, without_effect_by
+    from cephfit.sweep.beforehand import without_effect_by
     from cephfit.sweep.file import find_sweep, read_sweep
-    from cephfit.sweep.leaving_out import without_gone
+    from cephfit.sweep.leaving_out import fitted_to
     from cephfit.sweep.plan import ASSUMED_TIMES
     from cephfit.sweep.step_times import times_of
 
@@ -106,9 +106,8 @@ def _show_plan(
 
         target = open_target(target_text, for_change=False, ioengine=sweep.measurement.ioengine, cluster=cluster)
         try:
-            unsupported_by(target, sweep)  # a typing error ends it, also where gone options are left out
-            sweep, left_out = without_gone(target, sweep)
-            unsupported = unsupported_by(target, sweep)
+            fitted = fitted_to(target, sweep)
+            sweep, left_out, unsupported = fitted.sweep, fitted.left_out, fitted.unsupported
             preview = preview_document(target, sweep)
             warnings = without_effect_by(target, sweep)
             name = target.name

@@ -9,6 +9,7 @@ from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Applied, CephAdmin, Health, Progress
 from cephfit.silence import Silence
+from cephfit.sweep import own_folders
 from cephfit.sweep.admin.binary_admin import BinaryAdmin
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.client_conf import ClientAccess
@@ -61,8 +62,7 @@ class ClusterChoice:
 
 def state_folder(fsid: str) -> Path:
     """Where journal, lock and the clients' ceph.conf of a cluster are kept, by the cluster's own identifier."""
-    base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return base / "cephfit" / "clusters" / fsid
+    return own_folders.state_folder() / "clusters" / fsid
 
 
 def open_admin(choice: ClusterChoice) -> CephAdmin:

@@ -15,6 +15,8 @@ from cephfit import __version__
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError, HostError, InputError
 from cephfit.protocols import Applied, Client, Health
+from cephfit.sweep import own_folders
+from cephfit.sweep.block_device import flush_buffers
 from cephfit.sweep.disk_queues import DiskQueues
 from cephfit.sweep.fio_job import escaped_filename
 from cephfit.sweep.journal import Journal
@@ -23,8 +25,6 @@ from cephfit.units import MIB, format_nbytes
 
 _CREATED = "created"
 _FILLED = "filled"
-_BLKFLSBUF = 0x1261
-"""ioctl of linux/fs.h: write out and drop a block device's page cache."""
 _BLKGETSIZE64 = 0x80081272
 
 
@@ -44,8 +44,7 @@ def local_target(text: str, *, for_change: bool = True) -> "LocalTarget":
 
 def state_folder(path: Path) -> Path:
     """Where journal and lock of a local target are kept: not beside the file, whose folder may be anybody's."""
-    base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return base / "cephfit" / "local" / hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    return own_folders.state_folder() / "local" / hashlib.sha256(str(path).encode()).hexdigest()[:16]
 
 
 class LocalTarget:
@@ -136,7 +135,7 @@ class LocalTarget:
         try:
             os.fsync(descriptor)
             if self._is_device():
-                fcntl.ioctl(descriptor, _BLKFLSBUF, 0)
+                flush_buffers(descriptor)
             else:
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:

@@ -1,6 +1,5 @@
 """The clients of a Ceph target: their ceph.conf, the volumes they work on, their caches."""
 
-import fcntl
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 from cephfit.configuration import Configuration
 from cephfit.errors import HostError
 from cephfit.protocols import CephAdmin, Client
+from cephfit.sweep.block_device import flush_buffers
 from cephfit.sweep.catalogue import Catalogue
 from cephfit.sweep.client_conf import (
     ClientAccess,
@@ -20,9 +20,6 @@ from cephfit.sweep.client_conf import (
 )
 from cephfit.sweep.targets.surroundings import Surroundings
 from cephfit.sweep.volumes import Volume, Volumes
-
-_BLKFLSBUF = 0x1261
-"""ioctl of linux/fs.h: write out and drop a block device's page cache."""
 
 
 class VolumeClients:
@@ -138,6 +135,6 @@ class VolumeClients:
 def _drop_page_cache(device: Path) -> None:
     descriptor = os.open(device, os.O_RDONLY)
     try:
-        fcntl.ioctl(descriptor, _BLKFLSBUF, 0)
+        flush_buffers(descriptor)
     finally:
         os.close(descriptor)

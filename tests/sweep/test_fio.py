@@ -16,7 +16,7 @@ import pytest
 from cephfit.cells import Cell
 from cephfit.errors import HostError, InputError
 from cephfit.protocols import Client
-from cephfit.sweep import fio as fio_module
+from cephfit.sweep import child_process
 from cephfit.sweep.engine import CellRun, disagreement
 from cephfit.sweep.fio import FioEngine
 from cephfit.sweep.fio_job import render_job
@@ -219,5 +219,5 @@ def _is_gone(pid: int) -> bool:
 
 def test_the_edge_uses_no_shell_string() -> None:
     """What is run is one constant program; everything that varies is an argument."""
-    assert "$@" in fio_module._ONLY_WITH_PARENT
-    assert str(os.getpid()) not in fio_module._ONLY_WITH_PARENT
+    assert "$@" in child_process._ONLY_WITH_PARENT
+    assert str(os.getpid()) not in child_process._ONLY_WITH_PARENT

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from ends_of_programs import EndOfProgramError, StopsAfter
 
 from cephfit.cells import Cell
 from cephfit.mapper import predictor
@@ -13,14 +14,13 @@ from cephfit.sample import State
 from cephfit.silence import Silence
 from cephfit.sweep.design.proposals import proposals
 from cephfit.sweep.design.trials import TRIALS_DOCUMENT, rounds_by_name, trials_from_json, values_of, with_trials
-from cephfit.sweep.engine import CellOutcome, CellRun
 from cephfit.sweep.file import parse_sweep
 from cephfit.sweep.goal import Goal, even_profile
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.runner import run_sweep
 from cephfit.sweep.schedule import full_plan
 from cephfit.sweep.standing import Standing
-from cephfit.sweep.targets.simulated import SimulatedEngine, SimulatedTarget, Simulation
+from cephfit.sweep.targets.simulated import SimulatedTarget, Simulation
 
 pytest.importorskip("optuna")
 
@@ -74,22 +74,6 @@ def test_every_batch_has_the_default_beside_it(store: Store) -> None:
         ("trial-01", 2, 2, 0),
     ]
     assert full_plan(sweep).n_runs == sum(s.planned for s in standing.all())
-
-
-class EndOfProgramError(Exception):
-    """Stands for whatever ends a program."""
-
-
-class StopsAfter(SimulatedEngine):
-    def __init__(self, target: SimulatedTarget, n_runs: int) -> None:
-        super().__init__(target)
-        self.left = n_runs
-
-    def run(self, run: CellRun) -> CellOutcome:
-        if self.left == 0:
-            raise EndOfProgramError
-        self.left -= 1
-        return super().run(run)
 
 
 @pytest.mark.parametrize("n_runs", [0, 3, 8, 13, 16])

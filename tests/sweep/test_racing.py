@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ends_of_programs import EndOfProgramError, StopsAfter
 
 from cephfit.cells import Cell
 from cephfit.errors import InputError
@@ -20,7 +21,6 @@ from cephfit.run import Run
 from cephfit.sample import Metrics, Sample, SampleKey, State
 from cephfit.silence import Silence
 from cephfit.sweep.contest import Contest, Look
-from cephfit.sweep.engine import CellOutcome, CellRun
 from cephfit.sweep.file import parse_sweep
 from cephfit.sweep.goal import Goal, cell_profile, even_profile
 from cephfit.sweep.model import Sweep
@@ -31,7 +31,7 @@ from cephfit.sweep.saving import ASSUMED_SCATTER, expected_saving, imagined_samp
 from cephfit.sweep.schedule import STOPPING_DOCUMENT
 from cephfit.sweep.standing import Standing
 from cephfit.sweep.stopping import Decide, Stopping
-from cephfit.sweep.targets.simulated import SimulatedEngine, SimulatedTarget, Simulation
+from cephfit.sweep.targets.simulated import SimulatedTarget, Simulation
 from cephfit.sweep.targets.simulated_truth import true_iops
 
 RACE = """\
@@ -128,22 +128,6 @@ def test_what_is_decided_after_a_round_does_not_depend_on_later_ones(sweep: Swee
         assert with_all == with_early
         some_open |= not with_all.contests[None].over
     assert some_open, "a race that is over at the first look would show nothing"
-
-
-class EndOfProgramError(Exception):
-    """Stands for whatever ends a program."""
-
-
-class StopsAfter(SimulatedEngine):
-    def __init__(self, target: SimulatedTarget, n_runs: int) -> None:
-        super().__init__(target)
-        self.left = n_runs
-
-    def run(self, run: CellRun) -> CellOutcome:
-        if self.left == 0:
-            raise EndOfProgramError
-        self.left -= 1
-        return super().run(run)
 
 
 @pytest.mark.parametrize(("race", "n_runs"), [("profile", 48), ("profile", 95), ("cells", 97), ("cells", 110)])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ends_of_programs import EndOfProgramError, StopsAfter
 
 from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError, HostError, InputError, StoreError
@@ -16,7 +17,6 @@ from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample, SampleKey, State
 from cephfit.silence import Silence
-from cephfit.sweep.engine import CellOutcome, CellRun
 from cephfit.sweep.file import parse_sweep
 from cephfit.sweep.health_watch import wait_until_healthy
 from cephfit.sweep.model import Sweep
@@ -46,24 +46,6 @@ def whole_plan(sweep: Sweep) -> Counter[tuple[str, str, str, int]]:
         for i in range(m.n_clients)
         for r in range(m.repeats)
     )
-
-
-class EndOfProgramError(Exception):
-    """Stands for whatever ends a program."""
-
-
-class StopsAfter(SimulatedEngine):
-    """Ends the program when it is asked for one run more."""
-
-    def __init__(self, target: SimulatedTarget, n_runs: int) -> None:
-        super().__init__(target)
-        self.left = n_runs
-
-    def run(self, run: CellRun) -> CellOutcome:
-        if self.left == 0:
-            raise EndOfProgramError
-        self.left -= 1
-        return super().run(run)
 
 
 def test_a_sweep_gives_every_sample_once_and_is_finished(small_sweep: Sweep, store: Store) -> None:

@@ -1,19 +1,16 @@
 """What the OSDs counted of clients' I/O: the other end of every operation, for programs without a block device."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cephfit.cells import Op
 from cephfit.errors import CephfitError
 from cephfit.protocols import CephAdmin, Client
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.fio_job import CONF_OPTION
-
-_COUNTERS = {Op.READ: "op_out_bytes", Op.WRITE: "op_in_bytes"}
-"""Of the section ``osd`` of a perf dump: bytes that client operations carried, whatever the number of copies."""
+from cephfit.sweep.telemetry.osd_counters import OsdCounters, counters_of_osd
 
 
 @dataclass(slots=True)
@@ -69,22 +66,21 @@ def _admin_of(clients: Sequence[Client]) -> CephAdmin | None:
     return RadosAdmin(Path(conf), client_id=client_id) if conf else None
 
 
-def _counters(admin: CephAdmin) -> dict[int, dict[Op, int]]:
+def _counters(admin: CephAdmin) -> dict[int, OsdCounters]:
     """By OSD."""
-    found = {}
-    for osd in admin.command("osd ls"):
-        dump: Any = admin.tell(f"osd.{osd}", "perf dump")
-        found[int(osd)] = {op: int(dump["osd"][counter]) for op, counter in _COUNTERS.items()}
-    return found
+    return {int(osd): counters_of_osd(admin, int(osd)) for osd in admin.command("osd ls")}
 
 
-def _difference(admin: CephAdmin, before: dict[int, dict[Op, int]]) -> OsdCount:
+def _difference(admin: CephAdmin, before: Mapping[int, OsdCounters]) -> OsdCount:
     try:
         after = _counters(admin)
-    except (CephfitError, KeyError, TypeError) as error:
+    except CephfitError as error:
         return OsdCount(why_not=f"the OSDs could not be asked: {error}")
-    gone = [osd for osd in before if osd not in after or any(after[osd][op] < before[osd][op] for op in Op)]
-    if gone or set(after) != set(before):
+    if set(after) != set(before) or any(_restarted(before[osd], after[osd]) for osd in before):
         return OsdCount(why_not="an OSD came, went or restarted in between")
-    sums = {op: sum(after[osd][op] - before[osd][op] for osd in after) for op in Op}
-    return OsdCount(sums[Op.READ], sums[Op.WRITE])
+    moved = [after[osd].since(before[osd]) for osd in before]
+    return OsdCount(sum(osd.read_nbytes for osd in moved), sum(osd.written_nbytes for osd in moved))
+
+
+def _restarted(was: OsdCounters, now: OsdCounters) -> bool:
+    return now.read_nbytes < was.read_nbytes or now.written_nbytes < was.written_nbytes

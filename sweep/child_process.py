@@ -1,0 +1,85 @@
+"""Programs started so that none of them outlives the thread that waits for it, however that ends."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from cephfit.errors import HostError
+
+# Asks, once the kernel has been told to kill this process with its parent, whether the parent is still there: it
+# may have died in the instant before. A constant program; everything else are its arguments.
+_ONLY_WITH_PARENT = 'test "$PPID" = "$1" || exit 1; shift; exec "$@"'
+
+
+def find_program(name: str, *, package: str) -> str:
+    """Path of a program.
+
+    Raises:
+        HostError: it is not installed; names Debian's package.
+    """
+    path = shutil.which(name)
+    if path is None:
+        raise HostError(f"the program {name} is missing", remedy=f"install it: apt install {package}")
+    return path
+
+
+def find_guard() -> str:
+    """Path of the program by which others die with us.
+
+    Raises:
+        HostError: it is not installed.
+    """
+    return find_program("setpriv", package="util-linux")
+
+
+def start(
+    command: Sequence[str],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    pass_fds: Sequence[int] = (),
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[str]:
+    """Start a program with pipes for what it says; the kernel kills it when the thread that calls is no more.
+
+    Args:
+        command: the program's path and its arguments.
+        stdin: as ``subprocess.Popen`` takes it.
+        pass_fds: open files that it gets.
+        environment: added to this process's own.
+
+    Raises:
+        HostError: setpriv is missing.
+    """
+    guard = (find_guard(), "--pdeathsig", "KILL", "--", "/bin/sh", "-c", _ONLY_WITH_PARENT, "sh", str(os.getpid()))
+    return subprocess.Popen(
+        (*guard, *command),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        cwd="/",
+        pass_fds=pass_fds,
+        # An interrupt from the keyboard reaches cephfit alone, which then ends the program.
+        start_new_session=True,
+        env={**os.environ, "LC_ALL": "C", **(environment or {})},
+    )
+
+
+def end(process: subprocess.Popen[str], name: str) -> None:
+    """See that a process is over.
+
+    Raises:
+        HostError: it cannot be killed.
+    """
+    if process.poll() is None:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=30)
+    if process.poll() is None:
+        raise HostError(
+            f"{name} (process {process.pid}) hangs in the kernel and cannot be killed",
+            remedy="the device under it does not answer: look at the cluster, then run the sweep again",
+        )
