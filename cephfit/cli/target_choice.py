@@ -1,6 +1,7 @@
 """Which target a person means: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/path`, `openstack:CLOUD`."""
 
 import os
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from cephfit.errors import HostError, InputError
 from cephfit.protocols import Progress, Target
 
 if TYPE_CHECKING:
+    from cephfit.sweep.cloud.choice import CloudChoice
     from cephfit.sweep.hosts.access import SshAccess
     from cephfit.sweep.targets.foreign import ClusterChoice
 
@@ -18,7 +20,8 @@ KINDS = ("lab", "ceph", "sim", "local", "openstack")
 
 def is_foreign(text: str) -> bool:
     """Whether a target is one that cephfit did not make, so that changes to it need leave (``--apply``)."""
-    return text.partition(":")[0] == "ceph"
+    kind, _, words = text.partition(":")
+    return kind == "ceph" or (kind == "openstack" and any(word.startswith("ceph=") for word in words.split(",")))
 
 
 def open_target(
@@ -34,7 +37,9 @@ def open_target(
 
     Args:
         text: ``lab`` (the lab called default), ``lab:NAME``, ``lab:/its/folder``, ``ceph`` (the cluster of
-            /etc/ceph/ceph.conf), ``ceph:NAME`` (of /etc/ceph/NAME.conf), ``sim``, ``sim:noise=0.05,...``,
+            /etc/ceph/ceph.conf), ``ceph:NAME`` (of /etc/ceph/NAME.conf), all of these also with
+            ``,settings=store|conf|injectargs`` and those of ``ceph`` with ``,osd_conf=/path``; ``sim``,
+            ``sim:noise=0.05,...``,
             ``local:/path/of/file``, ``openstack:CLOUD,flavor=NAME,volume_type=NAME,...``.
         for_change: whether the caller will apply configurations or reset; takes the target's lock.
         progress: hears what takes long.
@@ -49,9 +54,9 @@ def open_target(
     """
     kind, _, which = text.partition(":")
     cluster = cluster or ClusterOptions()
-    if kind != "ceph" and cluster.given():
+    if not is_foreign(text) and cluster.given():
         raise InputError(
-            f"{', '.join(cluster.given())}: only for --target ceph",
+            f"{', '.join(cluster.given())}: only for --target ceph, or openstack with ceph=",
             where=f"--target {text}",
             remedy="leave it out",
         )
@@ -65,10 +70,13 @@ def open_target(
         from cephfit.lab.cluster import Lab
         from cephfit.lab.machine import require_root
         from cephfit.lab.target import LabTarget
+        from cephfit.sweep.setting_ways import parse_reach
 
-        lab = Lab.open(folder=Path(which)) if which.startswith("/") else Lab.open(which or "default")
+        place, _, words = which.partition(",")
+        way = parse_reach(words, where=f"--target {text}", own_conf=True).way
+        lab = Lab.open(folder=Path(place)) if place.startswith("/") else Lab.open(place or "default")
         require_root("a lab")
-        return LabTarget(lab, for_change=for_change, progress=progress, librbd=ioengine == "rbd")
+        return LabTarget(lab, for_change=for_change, progress=progress, librbd=ioengine == "rbd", way=way)
     if kind == "ceph":
         from cephfit.lab.image_devices import ImageDevices
         from cephfit.sweep.targets.foreign import ForeignTarget
@@ -89,7 +97,7 @@ def open_target(
 
         return local_target(text, for_change=for_change)
     if kind == "openstack":
-        return _cloud_target(text, for_change=for_change, progress=progress)
+        return _cloud_target(text, cluster, for_change=for_change, progress=progress)
     raise InputError(
         f"there is no target {text!r}",
         remedy="targets are lab, lab:NAME, lab:/its/folder, ceph, ceph:NAME, sim, local:/path/of/file, "
@@ -120,26 +128,68 @@ def require_openstack(where: str) -> None:
         )
 
 
-def _cloud_target(text: str, *, for_change: bool, progress: Progress | None) -> Target:
+def _cloud_target(text: str, cluster: ClusterOptions, *, for_change: bool, progress: Progress | None) -> Target:
     require_openstack(f"--target {text}")
     from cephfit.sweep.cloud.choice import parse_choice
     from cephfit.sweep.targets.openstack import OpenStackTarget
 
-    return OpenStackTarget(parse_choice(text), for_change=for_change, progress=progress)
+    choice = parse_choice(text)
+    if choice.ceph or choice.lab:
+        return _cloud_with_ceph(choice, cluster, for_change=for_change, progress=progress)
+    return OpenStackTarget(choice, for_change=for_change, progress=progress)
+
+
+def _cloud_with_ceph(
+    choice: "CloudChoice", cluster: ClusterOptions, *, for_change: bool, progress: Progress | None
+) -> Target:
+    from cephfit.sweep.admin.rados_admin import RadosAdmin
+    from cephfit.sweep.targets.ceph import CephTarget
+    from cephfit.sweep.targets.openstack_ceph import OpenStackWithCeph
+
+    def open_lab() -> tuple[CephTarget, RadosAdmin]:
+        from cephfit.lab.cluster import Lab
+        from cephfit.lab.machine import require_root
+        from cephfit.lab.target import LabTarget
+
+        require_root("a lab")
+        lab = Lab.open(folder=Path(choice.lab)) if choice.lab.startswith("/") else Lab.open(choice.lab)
+        return LabTarget(lab, for_change=for_change, progress=progress, librbd=True), RadosAdmin(lab.conf)
+
+    def open_foreign() -> tuple[CephTarget, RadosAdmin]:
+        from cephfit.sweep.targets.foreign import ForeignTarget
+
+        is_path = "/" in choice.ceph
+        said = replace(cluster, conf=Path(choice.ceph)) if is_path else cluster
+        below = cluster_choice("" if is_path else choice.ceph, said)
+        if below.only_pool:
+            raise InputError(
+                "--only-pool leaves nothing of Ceph to be configured below a cloud",
+                remedy="leave out --only-pool, or ceph= in the target",
+            )
+        target = ForeignTarget(f"ceph:{choice.ceph}", below, for_change=for_change, progress=progress)
+        return target, RadosAdmin(below.conf, client_id=below.client_id, keyring=below.keyring)
+
+    return OpenStackWithCeph(
+        choice, open_lab if choice.lab else open_foreign, for_change=for_change, progress=progress
+    )
 
 
 def cluster_choice(name: str, said: ClusterOptions) -> "ClusterChoice":
     """Which cluster is meant, and what may be done there.
 
     Args:
-        name: of its ceph.conf below /etc/ceph; empty for $CEPH_CONF, or ceph.
+        name: of its ceph.conf below /etc/ceph; empty for $CEPH_CONF, or ceph. How its settings reach the daemons
+            may follow: ``NAME,settings=conf,osd_conf=/path``.
         said: on the command line.
 
     Raises:
         InputError: what was said contradicts itself.
     """
+    from cephfit.sweep.setting_ways import parse_reach
     from cephfit.sweep.targets.foreign import ClusterChoice
 
+    name, _, words = name.partition(",")
+    reach = parse_reach(words, where=f"--target ceph:{name},{words}")
     conf = said.conf
     if conf is None:
         known = os.environ.get("CEPH_CONF") if not name else None
@@ -157,6 +207,12 @@ def cluster_choice(name: str, said: ClusterOptions) -> "ClusterChoice":
             "--only-pool allows no restarts and no pools of cephfit's own",
             remedy="leave out --restarts, --crush-rule and --pg-num, or --only-pool",
         )
+    if said.only_pool and words:
+        raise InputError(
+            "--only-pool touches no daemon, so there is no way for settings to reach them",
+            where=f"--target ceph:{name},{words}",
+            remedy="leave out one of them",
+        )
     defaults: dict[str, str | int] = {}
     if said.crush_rule:
         defaults["crush_rule"] = said.crush_rule
@@ -172,6 +228,7 @@ def cluster_choice(name: str, said: ClusterOptions) -> "ClusterChoice":
         restarts=said.restarts or ("ssh" if said.ssh else "none"),
         ssh=_ssh(said),
         pool_defaults=defaults,
+        reach=reach,
         take_over=said.take_over,
     )
 

@@ -19,6 +19,9 @@ class CloudChoice:
         zone: availability zone; empty leaves the choice to Nova.
         port: of fio's server in the guests.
         overcommit: whether more may be asked for than the project's quota shows to be free.
+        ceph: the cluster on which the cloud's volumes lie, to be configured too: the name below /etc/ceph or the
+            path of its ceph.conf; empty for a cloud alone.
+        lab: the same, where that cluster is a lab.
     """
 
     cloud: str = ""
@@ -29,6 +32,8 @@ class CloudChoice:
     zone: str = ""
     port: int = 8765
     overcommit: bool = False
+    ceph: str = ""
+    lab: str = ""
 
 
 def parse_choice(text: str) -> CloudChoice:
@@ -54,6 +59,8 @@ def parse_choice(text: str) -> CloudChoice:
         raise InputError(f"{port!r} is no port", where=f"--target {text}", remedy="a number from 1 to 65535")
     if overcommit not in ("yes", "no"):
         raise InputError(f"overcommit={overcommit}", where=f"--target {text}", remedy="yes or no")
+    if "ceph" in said and "lab" in said:
+        raise InputError("ceph and lab both name the cluster below the cloud", where=f"--target {text}")
     return CloudChoice(cloud=cloud, port=int(port), overcommit=overcommit == "yes", **said)
 
 

@@ -2,21 +2,23 @@
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from openstack.connection import Connection
 from openstack.exceptions import NotFoundException
+from openstack.orchestration.v1.stack import Stack
 
 from cephfit.errors import ClusterError
 from cephfit.protocols import Progress
 from cephfit.sweep.cloud.connection import persistently, spoken
-from cephfit.sweep.cloud.ownership import NAME_PREFIX, RUN_KEY, TAG_PREFIX, stack_name
+from cephfit.sweep.cloud.ownership import NAME_PREFIX, RUN_KEY, TAG_PREFIX
+from cephfit.sweep.cloud.stuck import free
 
 _POLLING_SECONDS = 1.0
-_SETTLED = ("available", "in-use", "error", "error_deleting", "error_extending", "error_restoring")
-"""Statuses of a volume that Cinder itself does not leave; any other passes, or the volume is stuck."""
+_STUCK_SECONDS = 60.0
+"""A volume that Cinder has been detaching or deleting for so long is stuck."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,109 +48,90 @@ class Left:
     why: str
 
 
+Owner = Callable[[Any], str | None]
+"""The run that a thing belongs to, as the thing itself says."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How things of one kind are found and deleted.
+    """How things of one kind are found and deleted: by three calls of the SDK that are named after it.
 
     Attributes:
-        name: for people.
-        find: all of this project whose owner is told by a tag or metadata, or all that have a name like ours.
+        name: for people; with underscores, as the SDK's calls spell it.
+        service: of the SDK's connection.
         of: the run that a thing belongs to by tag or metadata; None where only its name tells.
-        names: what the things of a run are called, where only the name tells.
-        delete: asks for it; a service may take its time.
-        look: status of a thing; raises NotFoundException when it is gone.
+        named: regular expression of the rest of a thing's name, after ``cephfit-RUN``.
+        listing: arguments of the call that lists them.
+        looking: arguments of the call that looks at one.
     """
 
     name: str
-    find: Callable[[Connection], Iterable[Any]]
-    of: Callable[[Any], str | None] | None
-    names: Callable[[str], re.Pattern[str]]
-    delete: Callable[[Connection, str], Any]
-    look: Callable[[Connection, str], str]
+    service: str
+    of: Owner | None
+    named: str
+    listing: Callable[[Connection], Mapping[str, Any]] = lambda _: {}
+    looking: Mapping[str, Any] = field(default_factory=dict)
+
+    def names(self, run_id: str) -> re.Pattern[str]:
+        """What the things of a run are called."""
+        return re.compile(re.escape(f"{NAME_PREFIX}-{run_id}") + self.named)
+
+    def find(self, cloud: Connection) -> list[Any]:
+        """All of this project."""
+        found = self._call(cloud, "{}s")(**self.listing(cloud))
+        return [one for one in found if _is_this_projects(cloud, one)]
+
+    def look(self, cloud: Connection, thing: str) -> str | None:
+        """The status of a thing; None when it is gone."""
+        try:
+            found = self._call(cloud, "get_{}")(thing, **self.looking)
+        except NotFoundException:
+            return None
+        return None if (status := _status(found)) == "DELETE_COMPLETE" else status
+
+    def delete(self, cloud: Connection, thing: str) -> None:
+        """Ask for a thing's end; the service may take its time."""
+        self._call(cloud, "delete_{}")(thing)
+
+    def _call(self, cloud: Connection, name: str) -> Callable[..., Any]:
+        call: Callable[..., Any] = getattr(getattr(cloud, self.service), name.format(self.name.replace(" ", "_")))
+        return call
 
 
 def _tagged(stack: Any) -> str | None:
     return next((t.removeprefix(TAG_PREFIX) for t in stack.tags or () if t.startswith(TAG_PREFIX)), None)
 
 
-def _is_this_projects(cloud: Connection, stack: Any) -> bool:
-    """Heat shows an administrator the stacks of all projects; only their addresses say whose they are."""
-    return any(f"/{cloud.current_project_id}/stacks/" in link["href"] for link in stack.links or ())
-
-
 def _in_metadata(thing: Any) -> str | None:
     return (thing.metadata or {}).get(RUN_KEY)
 
 
-def _one_name(run_id: str) -> re.Pattern[str]:
-    return re.compile(re.escape(f"{NAME_PREFIX}-{run_id}"))
+def _is_this_projects(cloud: Connection, thing: Any) -> bool:
+    """Heat shows an administrator the stacks of all projects; only their addresses say whose they are."""
+    if not isinstance(thing, Stack):
+        return True
+    return any(f"/{cloud.current_project_id}/stacks/" in link["href"] for link in thing.links or ())
 
 
-def _numbered_name(run_id: str) -> re.Pattern[str]:
-    return re.compile(re.escape(f"{NAME_PREFIX}-{run_id}") + r"-\d+")
+def _of_project(cloud: Connection) -> Mapping[str, Any]:
+    """Neutron shows an administrator those of all projects, unless it is asked for one."""
+    return {"project_id": cloud.current_project_id}
 
 
 def _status(found: Any) -> str:
     return str(getattr(found, "status", "") or "")
 
 
-def _stack_status(cloud: Connection, stack: str) -> str:
-    found = cloud.orchestration.get_stack(stack, resolve_outputs=False)
-    if found.status == "DELETE_COMPLETE":
-        raise NotFoundException
-    return _status(found)
-
+_STACKS = _Kind("stack", "orchestration", _tagged, "-.*", looking={"resolve_outputs": False})
 
 # What uses something comes before what it uses.
 _KINDS = (
-    _Kind(
-        "stack",
-        lambda cloud: [stack for stack in cloud.orchestration.stacks() if _is_this_projects(cloud, stack)],
-        _tagged,
-        lambda run_id: re.compile(re.escape(stack_name(run_id, "")) + ".*"),
-        lambda cloud, stack: cloud.orchestration.delete_stack(stack),
-        _stack_status,
-    ),
-    _Kind(
-        "server",
-        lambda cloud: cloud.compute.servers(),
-        _in_metadata,
-        _numbered_name,
-        lambda cloud, server: cloud.compute.delete_server(server),
-        lambda cloud, server: _status(cloud.compute.get_server(server)),
-    ),
-    _Kind(
-        "port",
-        lambda cloud: cloud.network.ports(project_id=cloud.current_project_id),
-        None,
-        _numbered_name,
-        lambda cloud, port: cloud.network.delete_port(port),
-        lambda cloud, port: _status(cloud.network.get_port(port)),
-    ),
-    _Kind(
-        "security group",
-        lambda cloud: cloud.network.security_groups(project_id=cloud.current_project_id),
-        None,
-        _one_name,
-        lambda cloud, group: cloud.network.delete_security_group(group),
-        lambda cloud, group: _status(cloud.network.get_security_group(group)),
-    ),
-    _Kind(
-        "server group",
-        lambda cloud: cloud.compute.server_groups(),
-        None,
-        _one_name,
-        lambda cloud, group: cloud.compute.delete_server_group(group),
-        lambda cloud, group: _status(cloud.compute.get_server_group(group)),
-    ),
-    _Kind(
-        "volume",
-        lambda cloud: cloud.block_storage.volumes(),
-        _in_metadata,
-        _numbered_name,
-        lambda cloud, volume: cloud.block_storage.delete_volume(volume),
-        lambda cloud, volume: _status(cloud.block_storage.get_volume(volume)),
-    ),
+    _STACKS,
+    _Kind("server", "compute", _in_metadata, r"-\d+"),
+    _Kind("port", "network", None, r"-\d+", _of_project),
+    _Kind("security group", "network", None, "", _of_project),
+    _Kind("server group", "compute", None, ""),
+    _Kind("volume", "block_storage", _in_metadata, r"-\d+"),
 )
 
 
@@ -186,21 +169,38 @@ def clean(
     gone: list[Thing] = []
     left: list[Left] = []
     for kind in _KINDS:
-        things = _owned_of_kind(cloud, kind, run_id)
-        asked = []
-        for thing in things:
-            progress.note(f"{thing.kind} {thing.name} is being deleted")
-            if why := _why_not_asked(cloud, kind, thing):
-                left.append(Left(thing, why))
-            else:
-                asked.append(thing)
-        deadline = time.monotonic() + kind_seconds
-        for thing in asked:
-            if why := _why_not_gone(cloud, kind, thing, deadline):
-                left.append(Left(thing, why))
-            else:
-                gone.append(thing)
+        _delete_all(cloud, kind, _owned_of_kind(cloud, kind, run_id), progress, kind_seconds, gone, left)
+    # A stack that could not be deleted with something in it can be once that is gone.
+    again = [one.thing for one in left if one.thing.kind == _STACKS.name]
+    if again:
+        left = [one for one in left if one.thing.kind != _STACKS.name]
+        _delete_all(cloud, _STACKS, again, progress, kind_seconds, gone, left)
     return tuple(gone), tuple(left)
+
+
+def _delete_all(
+    cloud: Connection,
+    kind: _Kind,
+    things: Sequence[Thing],
+    progress: Progress,
+    seconds: float,
+    gone: list[Thing],
+    left: list[Left],
+) -> None:
+    """Ask for the end of all, then wait for it; each comes to ``gone`` or to ``left``."""
+    asked = []
+    for thing in things:
+        progress.note(f"{thing.kind} {thing.name} is being deleted")
+        if why := _why_not_asked(cloud, kind, thing):
+            left.append(Left(thing, why))
+        else:
+            asked.append(thing)
+    deadline = time.monotonic() + seconds
+    for thing in asked:
+        if why := _why_not_gone(cloud, kind, thing, deadline):
+            left.append(Left(thing, why))
+        else:
+            gone.append(thing)
 
 
 def _owned_of_kind(cloud: Connection, kind: _Kind, run_id: str) -> list[Thing]:
@@ -214,44 +214,45 @@ def _owned_of_kind(cloud: Connection, kind: _Kind, run_id: str) -> list[Thing]:
     return found
 
 
-def _found(cloud: Connection, kind: _Kind) -> Iterator[Any]:
-    yield from persistently(lambda: list(kind.find(cloud)), where=f"{kind.name}s")
+def _found(cloud: Connection, kind: _Kind) -> list[Any]:
+    return persistently(kind.find, cloud, where=f"{kind.name}s")
 
 
 def _why_not_asked(cloud: Connection, kind: _Kind, thing: Thing) -> str:
-    where = f"{thing.kind} {thing.id}"
     try:
-        with spoken(where):
+        return _refusal(cloud, kind, thing) and _freed_or_why(cloud, kind, thing)
+    except ClusterError as error:
+        return error.what
+
+
+def _refusal(cloud: Connection, kind: _Kind, thing: Thing) -> str:
+    """The service's words against deleting a thing; empty if it took the request, or the thing is gone."""
+    try:
+        with spoken(f"{thing.kind} {thing.id}"):
             try:
                 kind.delete(cloud, thing.id)
             except NotFoundException:
                 return ""
     except ClusterError as error:
-        return error.what + _how_to_help(thing)
+        return error.what
     return ""
+
+
+def _freed_or_why(cloud: Connection, kind: _Kind, thing: Thing) -> str:
+    """Ask again for a volume's end once it is in a status in which it may end; empty if that was taken."""
+    if kind.name != "volume":
+        return _refusal(cloud, kind, thing)
+    return free(cloud, thing.id, patience_seconds=_STUCK_SECONDS) or _refusal(cloud, kind, thing)
 
 
 def _why_not_gone(cloud: Connection, kind: _Kind, thing: Thing, deadline: float) -> str:
     while True:
         try:
-            status = persistently(lambda: _looked(cloud, kind, thing), where=f"{thing.kind} {thing.id}")
+            status = persistently(kind.look, cloud, thing.id, where=f"{thing.kind} {thing.id}")
         except ClusterError as error:
             return error.what
         if status is None:
             return ""
         if status in ("DELETE_FAILED", "error_deleting") or time.monotonic() > deadline:
-            return f"it is still there, with status {status or 'unknown'}" + _how_to_help(thing)
+            return f"it is still there, with status {status or 'unknown'}"
         time.sleep(_POLLING_SECONDS)
-
-
-def _looked(cloud: Connection, kind: _Kind, thing: Thing) -> str | None:
-    try:
-        return kind.look(cloud, thing.id)
-    except NotFoundException:
-        return None
-
-
-def _how_to_help(thing: Thing) -> str:
-    if thing.kind != "volume" or thing.status in _SETTLED[:1]:
-        return ""
-    return f"; an administrator can free it: openstack volume set --state error --detached {thing.id}"

@@ -6,9 +6,10 @@ from typing import Any, Protocol
 
 from openstack.connection import Connection
 
+from cephfit.errors import ClusterError
 from cephfit.sweep.cloud.connection import persistently
 from cephfit.sweep.cloud.stacks import Node
-from cephfit.sweep.engine import CellOutcome, CellRun, Engine
+from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome, Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,16 @@ class PlacedEngine:
 
     def run(self, run: CellRun) -> CellOutcome:
         """See Engine."""
-        before = self._target.places()
+        try:
+            before = self._target.places()
+        except ClusterError as error:
+            return CellOutcome({c.name: ClientOutcome(None, str(error)) for c in run.clients}, None)
         outcome = self._engine.run(run)
-        after = self._target.places()
+        try:
+            after = self._target.places()
+        except ClusterError as error:
+            lost = {n: replace(given, doubt=str(error)) for n, given in outcome.clients.items()}
+            return replace(outcome, clients=lost)
         idle = self._target.n_guests() - len(run.clients)
         clients = {}
         for name, given in outcome.clients.items():

@@ -16,6 +16,10 @@ from cephfit.units import GIB, MIB
 FILLED = "cephfit_filled"
 """Metadata key of a volume: so many bytes from its start hold incompressible data."""
 
+WRITTEN_UNDER = "cephfit_filled_under"
+"""Metadata key of a volume: which options of Ceph it was written under, where a sweep sets such."""
+_NO_OPTIONS = "-"
+
 _SLOWEST_NBYTES_PER_S = MIB
 
 Moved = Callable[[Sequence[Client], Mapping[str, str], str, int], dict[str, int]]
@@ -43,8 +47,8 @@ def require_types(cloud: Connection, names: Sequence[str]) -> Mapping[str, str]:
     return {name: known[name] for name in names}
 
 
-def unfilled(cloud: Connection, nodes: Sequence[Node], nbytes: int) -> list[Node]:
-    """The nodes whose volume does not hold so much data yet."""
+def unfilled(cloud: Connection, nodes: Sequence[Node], nbytes: int, *, under: str = "") -> list[Node]:
+    """The nodes whose volume does not hold so much data yet, written under these options of Ceph."""
     found = []
     for node in nodes:
         volume = persistently(cloud.block_storage.get_volume, node.volume, where=f"volume {node.volume}")
@@ -52,7 +56,8 @@ def unfilled(cloud: Connection, nodes: Sequence[Node], nbytes: int) -> list[Node
             raise ClusterError(
                 f"its status is {volume.status}, not in-use", where=f"volume {node.volume} of client {node.name}"
             )
-        if int((volume.metadata or {}).get(FILLED, 0)) < nbytes:
+        notes = volume.metadata or {}
+        if int(notes.get(FILLED, 0)) < nbytes or notes.get(WRITTEN_UNDER, _NO_OPTIONS) != (under or _NO_OPTIONS):
             found.append(node)
     return found
 
@@ -64,6 +69,7 @@ def fill(
     nbytes: int,
     *,
     moved: Moved | None = None,
+    under: str = "",
 ) -> None:
     """Write the first ``nbytes`` of the volumes once, side by side.
 
@@ -73,6 +79,7 @@ def fill(
         clients: the same ones.
         nbytes: of each.
         moved: runs jobs that write so many bytes, and says what each wrote; None for the guests' fio servers.
+        under: stands for the options of Ceph that are in place; empty for those of the cluster itself.
 
     Raises:
         ClusterError: a guest could not write everything.
@@ -86,7 +93,8 @@ def fill(
                 where=f"volume {node.volume} of client {node.name}",
             )
         with spoken(f"volume {node.volume}"):
-            cloud.block_storage.set_volume_metadata(node.volume, **{FILLED: str(nbytes)})
+            notes = {FILLED: str(nbytes), WRITTEN_UNDER: under or _NO_OPTIONS}
+            cloud.block_storage.set_volume_metadata(node.volume, **notes)
 
 
 def _filling_jobs(clients: Sequence[Client], nbytes: int) -> dict[str, str]:

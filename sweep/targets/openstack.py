@@ -75,6 +75,7 @@ class OpenStackTarget:
         self._run_id = ""
         self._nodes: tuple[Node, ...] = ()
         self._n_guests = 0
+        self._written_under = ""
         self._clients: tuple[Client, ...] = ()
         self._last_health: tuple[float, Health] | None = None
         self._diagnostics: ServerDiagnostics | None = None
@@ -195,12 +196,13 @@ class OpenStackTarget:
         self._n_guests, nodes = len(guests_there), guests_there[:n_clients]
         self._nodes = nodes
         self._take_up(nodes, volume_nbytes)
-        if fill and (empty := volumes.unfilled(self._cloud, nodes, volume_nbytes)):
+        if fill and (empty := volumes.unfilled(self._cloud, nodes, volume_nbytes, under=self._written_under)):
             self._progress.note(f"filling {len(empty)} volumes of type {volume_type}")
             names = {node.name for node in empty}
             clients = [client for client in self._clients if client.name in names]
             moved = self._console.moved if self._console is not None else None
-            volumes.fill(self._cloud, empty, clients, volume_nbytes, moved=moved)
+            under = self._written_under
+            volumes.fill(self._cloud, empty, clients, volume_nbytes, moved=moved, under=under)
         found = self._types_found()
         wrong = sorted({t for t in found.values() if t != volume_type})
         mismatches = tuple(f"a volume is of type {t}, not {volume_type}" for t in wrong)
@@ -243,6 +245,10 @@ class OpenStackTarget:
         health = Health(ok=not reasons, reasons=tuple(reasons), observed={"servers": len(self._nodes)})
         self._last_health = (now, health)
         return health
+
+    def stacks_made(self) -> tuple[str, ...]:
+        """Names of the stacks that ``reset`` deletes."""
+        return tuple(entry.place for entry in self._journal.entries(_STACK))
 
     def reset(self) -> None:
         self._must_be_for_change()

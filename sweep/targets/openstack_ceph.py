@@ -1,0 +1,216 @@
+"""OpenStack together with the Ceph below it: the cluster is configured, and measured from virtual machines."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import rados
+
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.errors import ClusterError
+from cephfit.protocols import Applied, Health, Progress
+from cephfit.sweep import catalogue as options
+from cephfit.sweep.admin.rados_admin import RadosAdmin
+from cephfit.sweep.cloud.choice import CloudChoice
+from cephfit.sweep.disturbances import MapWatch, Mark
+from cephfit.sweep.greater.scopes import CLIENT_DISK, OSD_STORE, base_scope
+from cephfit.sweep.model import Sweep
+from cephfit.sweep.pool_names import POOL_PREFIX
+from cephfit.sweep.preview import Preview, Undoing
+from cephfit.sweep.targets.ceph import CephTarget
+from cephfit.sweep.targets.openstack import OpenStackTarget
+from cephfit.sweep.telemetry.witness import ClusterWitness
+
+_ID_OBJECT = "rbd_id.volume-{}"
+"""The object by which librbd finds an image by its name; Cinder's driver calls images ``volume-ID``."""
+
+
+class OpenStackWithCeph(OpenStackTarget):
+    """An ``OpenStackTarget`` whose configurations may also set what a ``CephTarget`` sets on a cluster as a whole.
+
+    Options of daemons and the hosts of OSDs are the Ceph target's: applied, read back, journalled and undone by
+    it. Volumes are Cinder's, so pools are chosen as volume types, and options of clients are those of the compute
+    hosts. A volume that was written under other options of Ceph is written again.
+
+    Args:
+        choice: see OpenStackTarget.
+        open_ceph: opens the cluster below the cloud, once the cloud has answered: as a target, and a connection
+            besides. This target closes both.
+        for_change: see OpenStackTarget.
+        progress: hears what takes long.
+    """
+
+    def __init__(
+        self,
+        choice: CloudChoice,
+        open_ceph: Callable[[], tuple[CephTarget, RadosAdmin]],
+        *,
+        for_change: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        super().__init__(choice, for_change=for_change, progress=progress)
+        try:
+            self._ceph, self._admin = open_ceph()
+        except BaseException:
+            super().close()
+            raise
+        self.name = f"{self.name}+{self._ceph.name}"
+        self._volume_pools: frozenset[str] = frozenset()
+        self._map_watch = MapWatch(
+            self._admin, lambda pool: pool in self._volume_pools or pool.startswith(POOL_PREFIX)
+        )
+
+    def facts(self) -> Mapping[str, Any]:
+        ours, ceph = super().facts(), self._ceph.facts()
+        return {**ceph, **ours, "versions": {**ceph.get("versions", {}), **ours.get("versions", {})}}
+
+    def catalogue(self) -> options.Catalogue:
+        """The options of the cluster."""
+        return self._ceph.catalogue()
+
+    def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        configurations = tuple(configurations)
+        reasons: dict[str, list[str]] = {}
+        for judged in (
+            self._ceph.unsupported([cluster_part(c) for c in configurations]),
+            super().unsupported([cloud_part(c) for c in configurations]),
+        ):
+            for name, why in judged.items():
+                reasons.setdefault(name, []).extend(why)
+        for configuration in configurations:
+            if why := [said for s in configuration.settings if (said := why_not_below_a_cloud(s))]:
+                reasons.setdefault(configuration.name, []).extend(why)
+        return {name: tuple(dict.fromkeys(why)) for name, why in reasons.items()}
+
+    def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """See ``WarnsOfSettings``."""
+        return self._ceph.without_effect([cluster_part(c) for c in configurations])
+
+    def preview(self, sweep: Sweep) -> Preview:
+        """See ``Previews``: what changes on the cluster. What guests write goes with their Cinder volumes."""
+        configurations = tuple(cluster_part(c) for c in sweep.configurations if c.name not in self._skipped(sweep))
+        # No volumes of ours on the cluster itself.
+        measurement = replace(sweep.measurement, volume_nbytes=0)
+        return self._ceph.preview(replace(sweep, configurations=configurations, measurement=measurement))
+
+    def undoings(self) -> Sequence[Undoing]:
+        """What ``reset`` would take back now."""
+        stacks = [Undoing(f"stack {name}", "there", "deleted") for name in self.stacks_made()]
+        return [*stacks, *self._ceph.undoings()]
+
+    def apply(
+        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
+    ) -> Applied:
+        started = time.monotonic()
+        if against := self.unsupported([configuration]).get(configuration.name):
+            return Applied(configuration.name, False, tuple(against), {})
+        below = cluster_part(configuration)
+        # No clients of the cluster's own: those are guests, and their volumes are Cinder's.
+        ceph = self._ceph.apply(below, n_clients=0, volume_nbytes=volume_nbytes, fill=False)
+        if not ceph.ok:
+            return ceph
+        self._written_under = written_under(below)
+        ours = super().apply(
+            cloud_part(configuration), n_clients=n_clients, volume_nbytes=volume_nbytes, fill=fill
+        )
+        self._volume_pools |= self._pools_of_volumes()
+        return Applied(
+            configuration.name,
+            ours.ok,
+            ours.mismatches,
+            {**ceph.read_back, **ours.read_back},
+            ceph.restarted,
+            time.monotonic() - started,
+        )
+
+    def health(self) -> Health:
+        guests, ceph = super().health(), self._ceph.health()
+        reasons = (*guests.reasons, *ceph.reasons)
+        return Health(guests.ok and ceph.ok, reasons, {**ceph.observed, **guests.observed})
+
+    def witness(self) -> ClusterWitness:
+        """See ``HasWitness``."""
+        return self._ceph.witness()
+
+    def mark(self) -> Mark:
+        """See ``TellsDisturbances``."""
+        return self._map_watch.mark()
+
+    def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
+        """See ``TellsDisturbances``. Others' volumes in the pools that are measured cannot be told from ours."""
+        return self._map_watch.disturbances_since(mark)
+
+    def reset(self) -> None:
+        super().reset()
+        self._ceph.reset()
+
+    def close(self) -> None:
+        try:
+            self._ceph.close()
+        finally:
+            self._admin.close()
+            super().close()
+
+    def _skipped(self, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
+        return self.unsupported(sweep.configurations)
+
+    def _pools_of_volumes(self) -> set[str]:
+        """The pools in which the guests' volumes lie.
+
+        Raises:
+            ClusterError: this cluster has none of them: the cloud's volumes lie on another one.
+        """
+        found = set()
+        for node in self._nodes:
+            homes = [pool for pool in self._admin.cluster.list_pools() if self._holds(pool, node.volume)]
+            if not homes:
+                raise ClusterError(
+                    f"volume {node.volume} of client {node.name} is not on this cluster",
+                    where=self._ceph.name,
+                    remedy="name the Ceph cluster on which the cloud's Cinder keeps its volumes",
+                )
+            found.update(homes)
+        return found
+
+    def _holds(self, pool: str, volume: str) -> bool:
+        try:
+            with self._admin.cluster.open_ioctx(pool) as pool_of:
+                pool_of.stat(_ID_OBJECT.format(volume))
+        except rados.ObjectNotFound:
+            return False
+        return True
+
+
+def cluster_part(configuration: Configuration) -> Configuration:
+    """What a configuration says of the cluster: options of Ceph, and the hosts around it."""
+    return replace(
+        configuration, settings=tuple(s for s in configuration.settings if s.partition is not Partition.POOL)
+    )
+
+
+def cloud_part(configuration: Configuration) -> Configuration:
+    """What a configuration says of pools, which a cloud's users choose as volume types."""
+    return replace(configuration, settings=tuple(configuration.within(Partition.POOL)))
+
+
+def written_under(configuration: Configuration) -> str:
+    """What a volume's note says of the options that it was written under; empty for the cluster as it is."""
+    text = "\n".join(str(setting) for setting in sorted(configuration.settings))
+    return hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
+
+
+def why_not_below_a_cloud(setting: Setting) -> str:
+    """Why a setting that the cluster itself could have cannot be measured from guests; empty if it can."""
+    scope = base_scope(setting.scope)
+    if (setting.partition, scope) == (Partition.CEPH, "client"):
+        return (
+            f"{setting} is for clients, and guests' volumes are opened by the compute hosts, with the options of "
+            "their ceph.conf"
+        )
+    if (setting.partition, scope) == (Partition.GREATER, CLIENT_DISK):
+        return f"{setting} is for disks of this machine, and the clients' disks are those of the guests"
+    if (setting.partition, scope) == (Partition.GREATER, OSD_STORE):
+        return f"{setting} makes OSDs anew, and the cloud's volumes lie on them"
+    return ""
