@@ -15,6 +15,7 @@ from cephfit.sweep.greater.host_settings import HostSettings
 from cephfit.sweep.greater.osd_places import osd_places
 from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.journal import Journal
+from cephfit.sweep.setting_ways import Reach, SettingsWay
 from cephfit.sweep.target_lock import TargetLock
 from cephfit.sweep.targets.ceph import CephTarget
 from cephfit.sweep.targets.surroundings import Surroundings
@@ -31,13 +32,20 @@ class LabTarget(CephTarget):
         for_change: take the lab's lock; needed by all but ``facts``, ``health`` and ``unsupported``.
         progress: hears what takes long.
         librbd: the clients are images that fio opens by itself (``ioengine=rbd``) instead of block devices.
+        way: by which options reach the daemons; None takes the config store.
 
     Raises:
         ClusterError: the cluster does not answer, or another process changes this lab.
     """
 
     def __init__(
-        self, lab: Lab, *, for_change: bool = True, progress: Progress | None = None, librbd: bool = False
+        self,
+        lab: Lab,
+        *,
+        for_change: bool = True,
+        progress: Progress | None = None,
+        librbd: bool = False,
+        way: SettingsWay | None = None,
     ) -> None:
         name = f"lab:{lab.name}"
         folder = lab.folder / "target"
@@ -61,7 +69,7 @@ class LabTarget(CephTarget):
             access=ClientAccess("admin", str(lab.keyring)),
             folder=folder,
             journal=journal,
-            surroundings=_surroundings(lab, admin, journal, librbd=librbd),
+            surroundings=_surroundings(lab, admin, journal, librbd=librbd, way=way),
             for_change=for_change,
             progress=progress,
         )
@@ -79,7 +87,9 @@ class LabTarget(CephTarget):
             self._lock = None
 
 
-def _surroundings(lab: Lab, admin: RadosAdmin, journal: Journal, *, librbd: bool) -> Surroundings:
+def _surroundings(
+    lab: Lab, admin: RadosAdmin, journal: Journal, *, librbd: bool, way: SettingsWay | None
+) -> Surroundings:
     hosts = Hosts(all_local=True)
     stores = LabStores(lab, admin, journal)
     return Surroundings(
@@ -102,6 +112,7 @@ def _surroundings(lab: Lab, admin: RadosAdmin, journal: Journal, *, librbd: bool
         pool_defaults={"crush_rule": "hdd", "pg_num": lab.spec.pg_num},
         patience_seconds=_HEALTHY_SECONDS,
         remedy=f"see `cephfit lab status --name {lab.name}`, and the logs in the lab's folder",
+        reach=Reach(way, str(lab.conf)),
     )
 
 

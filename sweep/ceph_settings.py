@@ -1,41 +1,20 @@
-"""The settings of a configuration's ceph partition: applied through the central config store and read back."""
+"""The settings of a configuration's ceph partition, applied through the central config store."""
 
-import errno
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from cephfit.configuration import Configuration, Partition
 from cephfit.protocols import CephAdmin
-from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.catalogue import Catalogue
+from cephfit.sweep.daemon_values import Differences
 from cephfit.sweep.daemons import Daemon, concerned, running_daemons, strongest
 from cephfit.sweep.journal import Entry, Journal
 from cephfit.sweep.option_value import as_ceph_writes, same_value
+from cephfit.sweep.restarts_due import RestartsDue
 
 _CONFIG = "config"
-_RESTART = "restart"
-_PROPAGATION_SECONDS = 5.0
-"""The monitors push a changed option to the daemons within milliseconds; a busy machine gets this long."""
-_REPORT_SECONDS = 15.0
-"""Daemons report their values to the manager every 5 s (option mgr_stats_period)."""
 
 Place = tuple[str, str]
 """Section (with its mask) and option: one entry of the config store."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadBack:
-    """What running daemons said.
-
-    Attributes:
-        values: setting as text to daemon to value.
-        mismatches: one sentence per setting (and value found) that did not take effect.
-    """
-
-    values: Mapping[str, Mapping[str, Any]]
-    mismatches: tuple[str, ...]
 
 
 def stored_settings(admin: CephAdmin) -> dict[Place, str]:
@@ -59,7 +38,7 @@ class CephSettings:
         self._admin = admin
         self._catalogue = catalogue
         self._journal = journal
-        self._may_tell = True
+        self._restarts = RestartsDue(journal)
 
     def apply(self, configuration: Configuration) -> None:
         """Set what the configuration sets; give every other setting that was changed before its original value.
@@ -82,15 +61,6 @@ class CephSettings:
         if not self._same(key, stored, value):
             self._change(place, stored, value, ())
 
-    def restarts_due(self) -> tuple[int, ...]:
-        """OSDs that run with a value that only a restart changes."""
-        return tuple(sorted(int(e.place) for e in self._journal.entries(_RESTART)))
-
-    def restarted(self, osds: Sequence[int]) -> None:
-        """The OSDs have been restarted since."""
-        for osd in osds:
-            self._journal.forget(_RESTART, str(osd))
-
     def needs_restart(self, configuration: Configuration) -> dict[int, dict[str, str]]:
         """OSDs that would have to be restarted for a configuration, each with the options why and their values.
 
@@ -111,16 +81,6 @@ class CephSettings:
                 if daemon.kind == "osd":
                     needs.setdefault(int(daemon.id), {})[key] = value
         return needs
-
-    def read_back(self, configuration: Configuration) -> ReadBack:
-        """Ask every running daemon concerned, until all agree or the time for telling them is over."""
-        started = time.monotonic()
-        while True:
-            found = self._read_back_once(configuration)
-            limit = _PROPAGATION_SECONDS if self._may_tell else _REPORT_SECONDS
-            if not found.mismatches or time.monotonic() > started + limit:
-                return found
-            time.sleep(0.1)
 
     def undoings(self) -> tuple[Entry, ...]:
         """Options that ``apply`` of the default puts back; section and option are the place."""
@@ -167,61 +127,18 @@ class CephSettings:
     def _change(self, place: Place, was: str | None, value: str | None, daemons: Sequence[Daemon]) -> None:
         section, key = place
         if not self._catalogue.option(key).acts_at_runtime:
-            for daemon in concerned(section, daemons):
-                if daemon.kind == "osd":
-                    self._journal.note(_RESTART, daemon.id, None)
+            self._restarts.note(int(d.id) for d in concerned(section, daemons) if d.kind == "osd")
         self._journal.note(_CONFIG, f"{section} {key}", was)
         if value is None:
             self._admin.command("config rm", who=section, name=key)
         else:
             self._admin.command("config set", who=section, name=key, value=value)
 
-    def _read_back_once(self, configuration: Configuration) -> ReadBack:
-        settings = [s for s in configuration.within(Partition.CEPH) if s.scope.partition("/")[0] != "client"]
-        daemons = running_daemons(self._admin)
-        differences = {d.name: self._admin.tell(d.name, "config diff")["diff"] for d in daemons if d.kind == "osd"}
-        values: dict[str, dict[str, Any]] = {}
-        mismatches: list[str] = []
-        for setting in settings:
-            option = self._catalogue.option(setting.key)
-            rivals = [s.scope for s in settings if s.key == setting.key]
-            found = values.setdefault(str(setting), {})
-            for daemon in concerned(setting.scope, daemons):
-                if daemon.kind != "osd" and not option.acts_at_runtime:
-                    continue  # read at their start, which is not ours to repeat; said by the catalogue beforehand
-                got = self._value_of(daemon, setting.key)
-                found[daemon.name] = got
-                beaten = strongest(rivals, daemon) != setting.scope
-                if not beaten and not same_value(option.type, setting.value, got):
-                    source = _overriding_source(differences.get(daemon.name, {}).get(setting.key, {}))
-                    mismatches.append(f"{daemon.name} runs {setting.key} = {got}, not {setting.value}{source}")
-            if not found and setting.scope.partition("/")[0] != "global":
-                mismatches.append(
-                    f"no running daemon is in section {setting.scope}, so {setting.key} has no effect"
-                )
-        mismatches += self._leftovers(set(self._places(configuration, daemons)), daemons, differences)
-        return ReadBack(values, tuple(mismatches))
-
-    def _value_of(self, daemon: Daemon, key: str) -> Any:
-        """The value that a daemon runs with: from itself, or from the manager, whom it reports to.
-
-        Monitors and managers take questions only from keys that may do everything; OSDs take no others at all,
-        and caches of theirs must be dropped by such a key anyway.
-        """
-        if daemon.kind != "osd" and not self._may_tell:
-            return as_ceph_writes(self._admin.command("config show", who=daemon.name, key=key))
-        try:
-            return self._admin.tell(daemon.name, "config get", var=key)[key]
-        except RefusedError as error:
-            if daemon.kind == "osd" or error.code not in (errno.EACCES, errno.EPERM, errno.EOPNOTSUPP):
-                raise
-            self._may_tell = False
-            return self._value_of(daemon, key)
-
-    def _leftovers(
-        self, wanted: set[Place], daemons: Sequence[Daemon], differences: Mapping[str, Mapping[str, Any]]
+    def leftovers(
+        self, configuration: Configuration, daemons: Sequence[Daemon], differences: Differences
     ) -> list[str]:
-        """Settings of earlier configurations that a daemon still runs with."""
+        """Settings of earlier configurations that a daemon still runs with, one sentence each."""
+        wanted = self._places(configuration, daemons)
         gone = [place for place in self._originals() if place not in wanted]
         stored = stored_settings(self._admin) if gone else {}
         sentences = []
@@ -233,21 +150,10 @@ class CephSettings:
                 takes = strongest([s for s, k in stored if k == key], daemon)
                 expected = None if takes is None else stored[takes, key]
                 runs = differences[daemon.name].get(key, {}).get("mon")
-                if (expected is None) != (runs is None) or (
-                    expected is not None and not same_value(option.type, expected, runs)
-                ):
+                if expected is None or runs is None:
+                    is_same = expected is runs
+                else:
+                    is_same = same_value(option.type, expected, runs)
+                if not is_same:
                     sentences.append(f"{daemon.name} still runs {key} = {runs} of an earlier configuration")
         return sentences
-
-
-def _overriding_source(difference: Mapping[str, Any]) -> str:
-    """What beats the config store, from one entry of ``config diff``."""
-    for level, place in (
-        ("override", "an override (`ceph tell ... config set`)"),
-        ("cmdline", "its command line"),
-        ("env", "its environment"),
-        ("file", "its ceph.conf file, which beats the config store"),
-    ):
-        if level in difference:
-            return f": {place} says {difference[level]}"
-    return ""

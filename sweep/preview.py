@@ -105,7 +105,7 @@ class Undoing:
     then: str
 
 
-_TOLD_BY_THE_CLUSTER = frozenset({"config", "restart", "pool", "image"})
+_TOLD_BY_THE_CLUSTER = frozenset({"config", "restart", "pool", "image", "injected", "ceph.conf"})
 _WORDS = 60
 
 

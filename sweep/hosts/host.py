@@ -45,13 +45,13 @@ class Host(Protocol):
     name: str
     """As people know it; part of a journal's entries."""
 
-    def run(self, argv: Sequence[str], *, seconds: float = 30.0, stdin: str = "") -> Finished:
+    def run(self, argv: Sequence[str], *, seconds: float = 30.0, stdin: str | bytes = "") -> Finished:
         """Run a program to its end, in the C locale, whatever its exit code.
 
         Args:
             argv: program and arguments; no shell looks at them.
             seconds: how long it may take; it is ended then.
-            stdin: what it reads on standard input.
+            stdin: what it reads on standard input; text as UTF-8.
 
         Raises:
             HostError: the machine cannot be reached, has no such program, or it took too long.
@@ -90,7 +90,7 @@ class Host(Protocol):
         """Let go of the connection; a later call connects again. Safe to call twice."""
 
 
-def checked(host: Host, argv: Sequence[str], *, seconds: float = 30.0, stdin: str = "") -> str:
+def checked(host: Host, argv: Sequence[str], *, seconds: float = 30.0, stdin: str | bytes = "") -> str:
     """Run a program that must succeed, and return what it printed.
 
     Raises:

@@ -20,12 +20,12 @@ class LocalHost:
     def __init__(self, name: str = "localhost") -> None:
         self.name = name
 
-    def run(self, argv: Sequence[str], *, seconds: float = 30.0, stdin: str = "") -> Finished:
+    def run(self, argv: Sequence[str], *, seconds: float = 30.0, stdin: str | bytes = "") -> Finished:
         path = f"{os.environ.get('PATH', os.defpath)}:{SEARCH_PATH}"
         try:
             done = subprocess.run(
                 argv,
-                input=stdin.encode(),
+                input=stdin.encode() if isinstance(stdin, str) else stdin,
                 capture_output=True,
                 check=False,
                 timeout=seconds,

@@ -50,7 +50,7 @@ class SshHost:
         self._connection: asyncssh.SSHClientConnection | None = None
         self._gate = threading.Lock()
 
-    def run(self, argv: Sequence[str], *, seconds: float = 30.0, stdin: str = "") -> Finished:
+    def run(self, argv: Sequence[str], *, seconds: float = 30.0, stdin: str | bytes = "") -> Finished:
         if self._sudo is None:
             self._sudo = self._plain(["id", "-u"], seconds=seconds, sudo=False).stdout.strip() != "0"
         done = self._plain(argv, seconds=seconds, stdin=stdin, sudo=self._sudo)
@@ -102,15 +102,16 @@ class SshHost:
         if connection is not None:
             _finish(_close(connection))
 
-    def _plain(self, argv: Sequence[str], *, seconds: float, stdin: str = "", sudo: bool) -> Finished:
+    def _plain(self, argv: Sequence[str], *, seconds: float, stdin: str | bytes = "", sudo: bool) -> Finished:
         """Run a program through the login shell, every word quoted; timeout(1) ends it there."""
         prefix = ["env", "LC_ALL=C", f"PATH={SEARCH_PATH}", "timeout", "--kill-after=1", f"{seconds:g}"]
         # sudo is given the program itself, so that sudoers may list the few that are needed.
         command = shlex.join([*prefix, *(["sudo", "-n", "--"] if sudo else ["env"]), *argv])
+        raw = stdin.encode() if isinstance(stdin, str) else stdin
         connection = self._connected()
         started = time.monotonic()
         try:
-            done = _finish(_run(connection, command, stdin, seconds + _GRACE_SECONDS))
+            done = _finish(_run(connection, command, raw, seconds + _GRACE_SECONDS))
         except TimeoutError:
             done = None
         except OSError as error:
@@ -181,12 +182,12 @@ async def _open(address: str, options: dict[str, Any]) -> "asyncssh.SSHClientCon
     )
 
 
-async def _run(connection: "asyncssh.SSHClientConnection", command: str, stdin: str, seconds: float) -> Finished:
+async def _run(connection: "asyncssh.SSHClientConnection", command: str, stdin: bytes, seconds: float) -> Finished:
     import asyncssh
 
     try:
         async with asyncio.timeout(seconds):
-            done = await connection.run(command, input=stdin.encode(), encoding=None, check=False)
+            done = await connection.run(command, input=stdin, encoding=None, check=False)
     except asyncssh.Error as error:
         raise ConnectionError(str(error)) from None
     if done.exit_status is None:

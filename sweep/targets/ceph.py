@@ -123,10 +123,15 @@ class CephTarget:
         return ClusterWitness(self._admin, self._around.hosts, classes)
 
     def mark(self) -> Mark:
+        for sentence in self._changes.keep(self._osd_map):
+            self._progress.note(sentence)
         return self._map_watch.mark()
 
     def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
-        return self._map_watch.disturbances_since(mark)
+        return (*self._map_watch.disturbances_since(mark), *self._changes.keep(self._osd_map))
+
+    def _osd_map(self) -> Mapping[str, Any]:
+        return self._map_watch.mark().osd_map
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
         configurations = tuple(configurations)
@@ -197,7 +202,8 @@ class CephTarget:
         for volume in volumes:
             self._changes.about_to_make(volume)
             self._volumes.ensure(configuration, volume)
-        self._clients.write_conf(configuration, self._admin)
+        for_clients = self._changes.for_clients(configuration)
+        self._clients.write_conf(for_clients, self._admin)
         if fill:
             self._fill(volumes)
         self._clients.attach(dict(zip(clients, volumes, strict=True)))
@@ -208,7 +214,7 @@ class CephTarget:
         self._await_health(f"after configuration {configuration.name} was applied")
         parts = [
             *self._changes.read_back(configuration),
-            self._clients.read_back(configuration, self._catalogue),
+            self._clients.read_back(for_clients, self._catalogue),
             self._volumes.read_back(configuration, volumes),
             self._around.greater.read_back(configuration, self._clients.attached),
         ]

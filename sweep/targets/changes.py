@@ -1,8 +1,8 @@
 """What a configuration changes on a Ceph cluster itself, behind one protocol: the whole cluster, or one pool."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from cephfit.configuration import Configuration
 from cephfit.sweep.model import Sweep
@@ -57,6 +57,16 @@ class ClusterChanges(Protocol):
 
     def read_back(self, configuration: Configuration) -> Iterable[ReadValues]:
         """What the daemons and the pool say."""
+
+    def for_clients(self, configuration: Configuration) -> Configuration:
+        """The configuration with all that its clients have to be told in their own ceph.conf."""
+
+    def keep(self, osd_map: Callable[[], Mapping[str, Any]]) -> tuple[str, ...]:
+        """Make good what daemons lost that restarted by themselves, one sentence each; empty if nothing was lost.
+
+        Args:
+            osd_map: gives ``osd dump`` as it is now.
+        """
 
     def preview(self, sweep: Sweep, configurations: Sequence[Configuration]) -> Preview:
         """What these configurations of a sweep would change on the cluster; its health is not asked here."""

@@ -7,15 +7,15 @@ from typing import Any
 from cephfit.configuration import Configuration, Partition
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.catalogue import Catalogue
-from cephfit.sweep.ceph_settings import CephSettings, Place, stored_settings
+from cephfit.sweep.ceph_settings import stored_settings
+from cephfit.sweep.daemon_options import DaemonOptions
 from cephfit.sweep.daemons import Daemon, concerned, running_daemons, strongest
-from cephfit.sweep.journal import Entry
 from cephfit.sweep.model import Sweep
-from cephfit.sweep.option_value import as_ceph_writes, same_value
+from cephfit.sweep.option_value import as_ceph_writes
 from cephfit.sweep.plan import plan_of
 from cephfit.sweep.pool_plan import PoolPlan
 from cephfit.sweep.pools import Pools
-from cephfit.sweep.preview import HEALTHY, Difference, PoolToMake, Preview, Undoing
+from cephfit.sweep.preview import HEALTHY, Difference, PoolToMake, Preview
 from cephfit.sweep.volumes import image_settings
 
 RESTART_SECONDS = 30.0
@@ -129,7 +129,7 @@ def preview_of(
     *,
     admin: CephAdmin,
     catalogue: Catalogue,
-    settings: CephSettings,
+    settings: DaemonOptions,
     pools: Pools,
 ) -> Preview:
     """What configurations of a sweep would change, but for settings around Ceph; changes nothing."""
@@ -145,6 +145,8 @@ def preview_of(
     notes = list(proposal.warnings) if proposal else []
     if proposal and proposal.added:
         notes.append(f"{len(proposal.added)} lines are added to the CRUSH map; by them, {proposal.moved}")
+    for configuration in configurations:
+        notes += _ways(configuration, settings)
     if any(plans.values()):
         notes.append("mon_allow_pool_delete is set to true while pools of cephfit are deleted")
     return Preview(
@@ -159,19 +161,21 @@ def preview_of(
     )
 
 
-def option_undoings(entries: Sequence[Entry], stored: Mapping[Place, str], catalogue: Catalogue) -> list[Undoing]:
-    """Options of the config store that the journal knows and that are not what they were."""
+def _ways(configuration: Configuration, settings: DaemonOptions) -> list[str]:
+    """What reaches daemons otherwise than through the config store."""
     found = []
-    for entry in entries:
-        section, _, key = entry.place.rpartition(" ")
-        now, was = stored.get((section, key)), entry.was
-        if now is None or was is None:  # noqa: SIM108  (one condition over two types is hard to read)
-            is_same = now is was
-        else:
-            is_same = same_value(catalogue.option(key).type, was, now)
-        if not is_same:
-            then = "not set" if was is None else str(was)
-            found.append(Undoing(f"option {key} of {section}", "not set" if now is None else now, then))
+    for change in settings.file_changes(configuration):
+        lines = [
+            f"[{section}] {', '.join(f'{key} = {value}' for key, value in options.items())}"
+            for section, options in change.sections.items()
+        ]
+        if lines:
+            found.append(f"{configuration.name} adds to {change.file.place}: {'; '.join(lines)}")
+    if n_injected := settings.n_injected(configuration):
+        found.append(
+            f"{configuration.name} injects {n_injected} values into running daemons; one that restarts loses "
+            "them, which makes the sample invalid, and gets them again"
+        )
     return found
 
 

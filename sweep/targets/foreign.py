@@ -14,6 +14,7 @@ from cephfit.sweep.admin.binary_admin import BinaryAdmin
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.client_conf import ClientAccess
 from cephfit.sweep.cluster_lock import ClusterLock
+from cephfit.sweep.conf_text import without_block
 from cephfit.sweep.greater.host_settings import HostSettings
 from cephfit.sweep.greater.osd_places import OsdPlace, osd_places
 from cephfit.sweep.greater.page_cache import drop_page_caches, why_page_caches_stay
@@ -21,6 +22,7 @@ from cephfit.sweep.hosts.access import Hosts, SshAccess
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.osd_daemons import CephadmOsds, OsdDaemons, ProgramOsds, SystemdOsds
 from cephfit.sweep.osd_restarts import OneByOne
+from cephfit.sweep.setting_ways import Reach
 from cephfit.sweep.target_lock import TargetLock
 from cephfit.sweep.targets.ceph import CephTarget
 from cephfit.sweep.targets.surroundings import ExportsDevices, RestartsOsds, Surroundings
@@ -44,6 +46,7 @@ class ClusterChoice:
         ssh: how the OSD hosts are reached; None: not at all.
         pool_defaults: settings of every pool that a configuration does not set otherwise.
         patience_seconds: how long PGs may take to be active+clean after a change.
+        reach: by which way options reach the daemons.
         take_over: take the lock of somebody whose end cannot be seen from here.
     """
 
@@ -57,6 +60,7 @@ class ClusterChoice:
     ssh: SshAccess | None = None
     pool_defaults: Mapping[str, str | int] = field(default_factory=dict)
     patience_seconds: float = 600.0
+    reach: Reach = field(default_factory=Reach)
     take_over: bool = False
 
 
@@ -174,6 +178,7 @@ class ForeignTarget(CephTarget):
                 pool_defaults=choice.pool_defaults,
                 patience_seconds=choice.patience_seconds,
                 hosts=self._hosts,
+                reach=choice.reach,
             ),
             for_change=for_change,
             progress=progress,
@@ -229,7 +234,7 @@ def _some_disk_of_clients() -> Path:
 
 def _access(choice: ClusterChoice, images: RadosAdmin) -> ClientAccess:
     keyring = str(choice.keyring) if choice.keyring else str(images.cluster.conf_get("keyring"))
-    return ClientAccess(choice.client_id, keyring, base=choice.conf.read_text())
+    return ClientAccess(choice.client_id, keyring, base=without_block(choice.conf.read_bytes()).decode())
 
 
 def _restarts(

@@ -1,6 +1,7 @@
 """A configuration within one pool of somebody else's cluster: images in it, and nothing besides."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
@@ -67,6 +68,12 @@ class OnlyPool:
         return int(self._admin.command("osd pool get", pool=pool, var="size")["size"])
 
     def read_back(self, configuration: Configuration) -> Iterable[ReadValues]:
+        return ()
+
+    def for_clients(self, configuration: Configuration) -> Configuration:
+        return configuration
+
+    def keep(self, osd_map: Callable[[], Mapping[str, Any]]) -> tuple[str, ...]:
         return ()
 
     def preview(self, sweep: Sweep, configurations: Sequence[Configuration]) -> Preview:

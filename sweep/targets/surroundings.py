@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from cephfit.configuration import Configuration, Setting
 from cephfit.protocols import Client
 from cephfit.sweep.hosts.access import Hosts
+from cephfit.sweep.setting_ways import Reach
 from cephfit.sweep.volumes import Volume
 
 ReadValues = tuple[Mapping[str, Mapping[str, Any]], Sequence[str]]
@@ -128,6 +129,7 @@ class Surroundings:
         stores: makes OSDs anew; None where nobody may.
         drop_page_caches: makes OSDs' kernels forget the files of FileStore, which `cache drop` leaves alone.
         why_page_caches_stay: why it cannot; empty if it can.
+        reach: by which way options reach the daemons.
     """
 
     greater: GreaterEnvironment
@@ -142,3 +144,4 @@ class Surroundings:
     stores: RemakesOsds | None = None
     drop_page_caches: Callable[[], None] = lambda: None
     why_page_caches_stay: Callable[[], str] = lambda: ""
+    reach: Reach = field(default_factory=Reach)

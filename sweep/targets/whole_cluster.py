@@ -1,6 +1,7 @@
-"""A configuration on a whole cluster: options in the config store, restarts, a pool of its own."""
+"""A configuration on a whole cluster: options of daemons, restarts, a pool of its own."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
 from cephfit.errors import ClusterError, InputError
@@ -8,8 +9,7 @@ from cephfit.protocols import CephAdmin, Progress
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.catalogue import Catalogue
 from cephfit.sweep.ceph_health import CephHealth
-from cephfit.sweep.ceph_settings import CephSettings, stored_settings
-from cephfit.sweep.daemons import concerned, running_daemons
+from cephfit.sweep.daemon_options import DaemonOptions
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.pool_names import pool_name
@@ -17,7 +17,7 @@ from cephfit.sweep.pool_waiting import UnplacedPoolError
 from cephfit.sweep.pools import Pools
 from cephfit.sweep.preview import Preview, Undoing
 from cephfit.sweep.targets.changes import Made
-from cephfit.sweep.targets.cluster_preview import option_undoings, preview_of
+from cephfit.sweep.targets.cluster_preview import preview_of
 from cephfit.sweep.targets.surroundings import ReadValues, Surroundings
 from cephfit.sweep.volumes import Volume
 
@@ -46,7 +46,14 @@ class WholeCluster:
         surroundings: Surroundings,
         progress: Progress,
     ) -> None:
-        self.settings = CephSettings(admin, catalogue, journal)
+        self.settings = DaemonOptions(
+            admin,
+            catalogue,
+            journal,
+            hosts=surroundings.hosts,
+            reach=surroundings.reach,
+            progress=progress,
+        )
         self.pools = Pools(admin, journal, surroundings.pool_defaults)
         self._admin = admin
         self._catalogue = catalogue
@@ -61,8 +68,10 @@ class WholeCluster:
         for setting in configuration.settings:
             if setting.key == "crush_rule" and setting.value not in rules:
                 reasons.append(f"this cluster has no CRUSH rule {setting.value}; it has {', '.join(rules)}")
-        if why := self._why_no_restart(configuration):
-            reasons.append(why)
+        against = self.settings.why_not(configuration)
+        if not against and (why := self._why_no_restart(configuration)):
+            against = (why,)
+        reasons += against
         return (*reasons, *self.pools.why_not(configuration))
 
     def clear_up(self) -> None:
@@ -97,6 +106,12 @@ class WholeCluster:
         found = self.settings.read_back(configuration)
         return (found.values, found.mismatches), self.pools.read_back(configuration)
 
+    def for_clients(self, configuration: Configuration) -> Configuration:
+        return self.settings.for_clients(configuration)
+
+    def keep(self, osd_map: Callable[[], Mapping[str, Any]]) -> tuple[str, ...]:
+        return self.settings.keep(osd_map)
+
     def preview(self, sweep: Sweep, configurations: Sequence[Configuration]) -> Preview:
         self._require_default_rule()
         return preview_of(
@@ -110,10 +125,9 @@ class WholeCluster:
 
     def undoings(self) -> Sequence[Undoing]:
         pools = [Undoing(f"pool {name} with its images", "there", "deleted") for name in self.pools.made()]
-        stored = stored_settings(self._admin)
-        options = option_undoings(self.settings.undoings(), stored, self._catalogue)
-        restarts = [Undoing(f"osd.{osd}", "runs with other options", "restarted") for osd in self._due_after()]
-        return [*pools, *options, *restarts]
+        due = self.settings.restarts_of_undoing()
+        restarts = [Undoing(f"osd.{osd}", "runs with other options", "restarted") for osd in due]
+        return [*pools, *self.settings.undoings(), *restarts]
 
     def take_back(self) -> None:
         self.give_up_pools()
@@ -132,34 +146,25 @@ class WholeCluster:
                 remedy=f"there are {', '.join(rules)}",
             )
 
-    def _due_after(self) -> list[int]:
-        """OSDs that ``take_back`` restarts: those due already, and those that run with options to be put back."""
-        daemons = running_daemons(self._admin)
-        due = set(self.settings.restarts_due())
-        for entry in self.settings.undoings():
-            section, _, key = entry.place.rpartition(" ")
-            if not self._catalogue.option(key).acts_at_runtime:
-                due |= {int(d.id) for d in concerned(section, daemons) if d.kind == "osd"}
-        return sorted(due)
-
     def _why_no_restart(self, configuration: Configuration) -> str:
         """Why the OSDs that a configuration needs restarted cannot be; empty if they can, or none is."""
         needs = self.settings.needs_restart(configuration)
         if not needs:
             return ""
-        keys = ", ".join(sorted({key for keys in needs.values() for key in keys}))
         if self._restarts is None:
-            return f"{keys} acts only when an OSD starts, and nobody here can restart OSDs"
+            return f"{self.settings.why_restart(configuration)}, and nobody here can restart OSDs"
         why = self._restarts.why_not(sorted(needs))
-        return f"{keys} acts only when an OSD starts; {why}" if why else ""
+        return f"{self.settings.why_restart(configuration)}; {why}" if why else ""
 
     def _apply_options(self, configuration: Configuration) -> tuple[int, ...]:
         try:
             self.settings.apply(configuration)
+            restarted = self._restart_due()
+            self.settings.settle(configuration)
         except RefusedError:
             self.settings.apply(_DEFAULT)
             raise
-        return self._restart_due()
+        return restarted
 
     def _restart_due(self) -> tuple[int, ...]:
         due = self.settings.restarts_due()
