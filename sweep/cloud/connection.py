@@ -19,7 +19,8 @@ from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponen
 
 from cephfit.errors import ClusterError, InputError
 
-_ATTEMPTS = 5
+_ATTEMPTS = 8
+"""Over half a minute: a service that is restarted behind its load balancer is back by then."""
 _TOO_MANY_REQUESTS = 429
 _Answer = TypeVar("_Answer")
 

@@ -1,8 +1,7 @@
 """Stacks of benchmark clients: made, scaled, looked into when they fail, deleted."""
 
-import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -15,23 +14,14 @@ from cephfit.errors import ClusterError
 from cephfit.protocols import Progress
 from cephfit.sweep.cloud.connection import is_missing, persistently, spoken
 from cephfit.sweep.cloud.ownership import tag_of
+from cephfit.sweep.cloud.stack_failures import failures, is_complete, resources_of
 
 _POLLING_SECONDS = 1.0
 _NAME_SECONDS = 60.0
-_OWN_REASON = (
-    "OS::Nova::Server",
-    "OS::Nova::ServerGroup",
-    "OS::Cinder::Volume",
-    "OS::Cinder::VolumeAttachment",
-    "OS::Neutron::Port",
-    "OS::Neutron::SecurityGroup",
-    "OS::Heat::WaitCondition",
-)
-_OF_HEAT = re.compile(r"[A-Z]\w+|resources\S*")
-"""A class of Heat's errors, or where in a stack the resource is."""
-_REQUEST = re.compile(r"\s*\((?:HTTP \d+|Request-ID: [^)]*)\)")
-_NESTED = 3
-"""Stack, group of clients, client."""
+_UNSCALED = "UPDATE_FAILED"
+"""The clients from before are still there, with their volumes."""
+_GONE = ("ROLLBACK_COMPLETE", "DELETE_COMPLETE")
+"""Statuses of which the name sounds well, and there is nothing to work with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +62,8 @@ class Stacks:
     def ensure(self, name: str, template: str, parameters: Mapping[str, Any]) -> tuple[Node, ...]:
         """A stack with these parameters: made, scaled to another count, or left as it is.
 
-        A stack that a killed process left half made is waited for, and used if it became whole. One that failed
-        is deleted and made anew once.
+        A stack that a killed process left half made is waited for, and used if it became whole. One that failed,
+        or that Heat rolled back, is deleted and made anew once; one that could not be scaled is scaled again.
 
         Args:
             name: of the stack.
@@ -85,21 +75,28 @@ class Stacks:
         """
         wanted = {**parameters, "run_id": self._run_id}
         status = self._settled_status(name)
-        if status.endswith("FAILED"):
+        if status and status != _UNSCALED and not _is_whole(status):
             self._progress.note(f"stack {name} is {status}: it is deleted and made anew")
             self.delete(name)
             status = ""
         if not status:
             self._progress.note(f"stack {name} is being made: {parameters['count']} servers")
             self._change(name, template, wanted, make=True)
-        elif any(self._parameters(name).get(key) != str(value) for key, value in wanted.items()):
+        elif status == _UNSCALED or any(
+            self._parameters(name).get(key) != str(value) for key, value in wanted.items()
+        ):
             self._progress.note(f"stack {name} is being scaled to {parameters['count']} servers")
             self._change(name, template, wanted, make=False)
         return self.nodes(name)
 
     def count(self, name: str) -> int:
-        """How many clients a stack was last asked to have; 0 if there is no such stack."""
-        return int(self._parameters(name).get("count", 0)) if self._status(name) else 0
+        """How many clients of a stack are there; 0 if there is no such stack, or it will be made anew."""
+        status = self._status(name)
+        if status == _UNSCALED:
+            kinds = [r["resource_type"] for r in resources_of(self._cloud, name) if is_complete(r)]
+            return kinds.count("OS::Nova::Server")
+        is_coming = status.endswith("IN_PROGRESS") and not status.startswith(("DELETE", "ROLLBACK"))
+        return int(self._parameters(name).get("count", 0)) if is_coming or _is_whole(status) else 0
 
     def nodes(self, name: str) -> tuple[Node, ...]:
         """The clients of a stack."""
@@ -121,8 +118,9 @@ class Stacks:
             self._cloud.orchestration.delete_stack(name)
         status = self._settled_status(name)
         if status:
+            reasons = "; ".join(failures(self._cloud, name)) or "no resource says why"
             raise ClusterError(
-                f"it could not be deleted ({status}): {'; '.join(self._failures(name)) or 'no resource says why'}",
+                f"it could not be deleted ({status}): {reasons}",
                 where=f"stack {name}",
                 remedy=f"`cephfit cloud clean {self._run_id}` deletes what is left piece by piece",
             )
@@ -150,8 +148,8 @@ class Stacks:
             else:
                 self._cloud.orchestration.update_stack(name, **attributes)
         status = self._settled_status(name)
-        if not status.endswith("COMPLETE"):
-            reasons = "; ".join(self._failures(name)) or "no resource says why"
+        if not _is_whole(status):
+            reasons = "; ".join(failures(self._cloud, name)) or "no resource says why"
             raise ClusterError(
                 f"Heat could not make it ({status or 'it is gone'}): {reasons}",
                 where=f"stack {name}",
@@ -197,28 +195,10 @@ class Stacks:
         )
         return {key: str(value) for key, value in (stack.parameters or {}).items() if not key.startswith("OS::")}
 
-    def _failures(self, name: str) -> Sequence[str]:
-        """Why resources of a stack failed: the innermost reason of each, once."""
-        return tuple(dict.fromkeys(self._failing(name)))
 
-    def _failing(self, name: str) -> Iterator[str]:
-        heat = self._cloud.orchestration
-        with spoken(f"stack {name}"):
-            stack = heat.get_stack(name, resolve_outputs=False)
-            # The SDK's own call does not send nested_depth.
-            answer = heat.get(f"/stacks/{stack.name}/{stack.id}/resources", params={"nested_depth": _NESTED})
-            found = answer.json().get("resources", [])
-        for resource in found:
-            kind = str(resource["resource_type"])
-            # Groups and clients only repeat what the resources in them say.
-            if str(resource["resource_status"]).endswith("FAILED") and kind in _OWN_REASON:
-                yield f"{kind} {resource['resource_name']}: {innermost(str(resource['resource_status_reason']))}"
-
-
-def innermost(reason: str) -> str:
-    """The service's own words at the end of Heat's chain of ``Class: resources.place: words``."""
-    words = [word for word in reason.split(": ") if " " in word or not _OF_HEAT.fullmatch(word)]
-    return _REQUEST.sub("", ": ".join(words)).strip() or reason
+def _is_whole(status: str) -> bool:
+    """Whether a stack is there as it was asked for."""
+    return status.endswith("COMPLETE") and status not in _GONE
 
 
 def template_path(name: str) -> Path:

@@ -22,7 +22,8 @@ from cephfit.sweep.cloud.choice import CloudChoice, parse_choice, require_whole
 from cephfit.sweep.cloud.console import unpacked, user_data
 from cephfit.sweep.cloud.diagnostics import moved_of
 from cephfit.sweep.cloud.ownership import is_run_id, stack_name
-from cephfit.sweep.cloud.stacks import Node, innermost, template_path
+from cephfit.sweep.cloud.stack_failures import innermost
+from cephfit.sweep.cloud.stacks import Node, template_path
 from cephfit.sweep.cloud.volumes import size_gib
 from cephfit.sweep.file import parse_sweep
 from cephfit.units import GIB
