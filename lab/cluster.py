@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cephfit.lab import osd_remaking, registry, remains
 from cephfit.lab.cloud_part import open_cloud
 from cephfit.lab.daemons import MGR, MON, osd_name
-from cephfit.lab.machine import require_root
+from cephfit.lab.machine import require_aio, require_root
 from cephfit.lab.making import make_lab
 from cephfit.lab.osd_layout import drop_page_cache
 from cephfit.lab.parts import LabParts
@@ -141,10 +141,12 @@ class Lab:
 
         Raises:
             ClusterError: it does not become whole.
+            HostError: this machine lacks something for it.
         """
         require_root("a lab")
         with registry.working_on(self.folder):
             parts, throttle = self._parts, find_throttle(self.name)
+            require_aio(sum(parts.daemons.pid(osd_name(osd)) is None for osd in self.osd_ids()))
             parts.attach_disks(throttle)
             with parts.full_speed_if_free():
                 parts.daemons.start(MON)

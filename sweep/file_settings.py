@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting, Value
-from cephfit.sweep.greater.scopes import GREATER_SCOPES, fault_of_key, fault_of_scope, keys_of
+from cephfit.sweep.greater.scopes import GREATER_SCOPES, fault_of_key, fault_of_scope, fault_of_value, keys_of
 from cephfit.sweep.pool_keys import CLASSES, LISTS, NESTED, VOLUME_KEYS
 from cephfit.sweep.risk import risk_of
 from cephfit.sweep.yaml_lines import Located, nearest
@@ -89,9 +89,11 @@ class SettingPlace:
         """The setting with this value.
 
         Raises:
-            InputError: it risks data and is not among ``accepted``.
+            InputError: it cannot be, or risks data and is not among ``accepted``.
         """
         setting = Setting(self.partition, self.scope, self.key, value)
+        if self.partition is Partition.GREATER and (fault := fault_of_value(self.scope, self.key, value)):
+            self.entry.refuse(f"{self.scope}: {fault}")
         risk = risk_of(setting)
         if risk is not None and not {self.key, self.key.rpartition(".")[2]} & set(accepted):
             self.entry.refuse(

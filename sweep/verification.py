@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from cephfit.configuration import Configuration
-from cephfit.errors import CephfitError, InputError
+from cephfit.errors import CephfitError, HostError, InputError
 from cephfit.protocols import Applied, Client, Health, Progress, Target, Workload
 from cephfit.results.store import Store
 from cephfit.sample import State, WorkloadSample
+from cephfit.sweep.block_device import read_through
 from cephfit.sweep.health_watch import health_now, wait_until_healthy
 from cephfit.sweep.identity import CLUSTER
+from cephfit.sweep.model import CacheCondition
 from cephfit.sweep.surveillance import Surveillance
 
 _MAX_ATTEMPTS = 3
@@ -48,6 +50,7 @@ class Trial:
         repeats: runs per configuration.
         seconds: of each run.
         seed: of the order of configurations within each round, and of the workload's random choices.
+        cache: what the caches of the cluster are before each run: dropped, or warm from one reading of the volume.
     """
 
     workload: Workload
@@ -56,6 +59,7 @@ class Trial:
     repeats: int
     seconds: float
     seed: int
+    cache: CacheCondition = CacheCondition.COLD
 
 
 def order_of(configurations: Sequence[Configuration], trial: Trial) -> tuple[tuple[int, Configuration], ...]:
@@ -183,7 +187,7 @@ class _Stage:
         try:
             self._prepare(client)
             self._await_health()
-            self._target.drop_caches()
+            self._condition_caches(client)
             before = health_now(self._target)
             with Surveillance(self._target, None) as watch:
                 value, evidence["output"] = workload.run(
@@ -224,6 +228,14 @@ class _Stage:
         if isinstance(self._target, KeepsNotes):
             self._target.set_note(client, _PREPARED, contents)
 
+    def _condition_caches(self, client: Client) -> None:
+        if self.trial.cache is CacheCondition.COLD:
+            self._target.drop_caches()
+        elif client.device is None:
+            raise HostError("no device here to be read once for warm caches", where=f"client {client.name}")
+        else:
+            read_through(client.device)
+
     def _workload_seed(self, repeat: int, attempt: int) -> int:
         return random.Random(f"{self.trial.seed}/{self.trial.workload.name}/{repeat}/{attempt}").randrange(1 << 30)
 
@@ -239,6 +251,8 @@ def _conditions(target: Target, trial: Trial) -> dict[str, Any]:
         "volume_nbytes": trial.volume_nbytes,
         "target": target.name,
         "cluster": target.facts().get(CLUSTER),
+        # Left out where it is as it always was: runs from before there was a choice go on.
+        **({"cache": trial.cache.value} if trial.cache is not CacheCondition.COLD else {}),
     }
 
 

@@ -30,6 +30,7 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: boo
     lists what it would do, and does it with `--apply`.
     """
     from cephfit.cli.target_choice import is_foreign, open_target
+    from cephfit.sweep.targets.simulated import SimulatedTarget
 
     if is_foreign(target_text) and not apply:
         _list(target_text, cluster, as_json=as_json)
@@ -38,6 +39,9 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: boo
     with progress_display() as progress:
         target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
         try:
+            if isinstance(target, SimulatedTarget):
+                _say_nothing_to_do(target.name, as_json=as_json)
+                return
             target.reset()
             name, health = target.name, target.health()
         finally:
@@ -51,6 +55,13 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: boo
     click.echo(f"{name} is as it was before cephfit changed it ({format_seconds(seconds)})")
     for reason in health.reasons:
         click.echo(f"It is not healthy: {reason}")
+
+
+def _say_nothing_to_do(name: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"target": name, "restored": False, "undoings": []})
+    else:
+        click.echo(f"{name} is a simulation: it changes nothing, so there is nothing to restore")
 
 
 def _list(target_text: str, cluster: ClusterOptions, *, as_json: bool) -> None:

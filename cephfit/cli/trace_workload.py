@@ -25,6 +25,14 @@ from cephfit.cli.workload_choice import WORKLOADS
 @click.option("--seconds", type=click.FloatRange(min=1), default=30.0, show_default=True, help="Measured time.")
 @click.option("--seed", type=int, default=2017, show_default=True, help="Kept with the run.")
 @click.option(
+    "--cache",
+    "cache_text",
+    type=click.Choice(("cold", "warm")),
+    default="cold",
+    show_default=True,
+    help="The cluster's caches before the run: dropped, or warm from one reading of the volume.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(),
@@ -40,6 +48,7 @@ def command(
     scale: int | None,
     seconds: float,
     seed: int,
+    cache_text: str,
     output: str,
     apply: bool,
     cluster: ClusterOptions,
@@ -57,6 +66,7 @@ def command(
     from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
     from cephfit.errors import ClusterError
     from cephfit.sample import State
+    from cephfit.sweep.model import CacheCondition
     from cephfit.sweep.verification import run_once
     from cephfit.traces.capture import capturing
     from cephfit.traces.capture_record import CaptureReport
@@ -72,7 +82,10 @@ def command(
     with progress_display() as progress:
         target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
         try:
-            trial = trial_of(target, scale=scale, repeats=1, seconds=seconds, seed=seed, observe=observe)
+            cache = CacheCondition(cache_text)
+            trial = trial_of(
+                target, scale=scale, repeats=1, seconds=seconds, seed=seed, cache=cache, observe=observe
+            )
             sample = run_once(target, Configuration(DEFAULT_CONFIGURATION), trial, progress=progress)
         finally:
             target.close()

@@ -85,9 +85,10 @@ def command(
     """Run the real workload on the default, the predicted best and the predicted worst configuration.
 
     Runs are interleaved and repeated; each is stored when it is over, and a run that was interrupted goes on
-    where it stopped. Prints measured beside predicted: the error, whether the order held, and the regret, which
-    is what following the prediction costs against the best configuration that was run. On a cluster that
-    cephfit did not make, it needs `--apply`; `cephfit sweep plan --target` shows what that changes.
+    where it stopped. Before every run caches are in the condition that the sweep file names. Prints measured
+    beside predicted: the error, whether the order held, and the regret, which is what following the prediction
+    costs against the best configuration that was run. On a cluster that cephfit did not make, it needs
+    `--apply`; `cephfit sweep plan --target` shows what that changes.
     """
     from cephfit.cli.target_choice import open_target
     from cephfit.cli.workload_choice import trial_of
@@ -110,7 +111,8 @@ def command(
                 progress.note(
                     f"the prediction is from another cluster: {run.target}, fsid {run.facts.get(CLUSTER)}"
                 )
-            trial = trial_of(target, scale=scale, repeats=repeats, seconds=seconds, seed=run.seed)
+            cache = sweep.measurement.cache
+            trial = trial_of(target, scale=scale, repeats=repeats, seconds=seconds, seed=run.seed, cache=cache)
             samples = verify(target, chosen, trial, store=store, run_id=run.run_id, progress=progress)
             if not keep:
                 target.reset()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cephfit.protocols import Target
+    from cephfit.sweep.model import CacheCondition
     from cephfit.sweep.verification import Trial
 
 WORKLOADS = ("pgbench",)
@@ -24,6 +25,7 @@ def trial_of(
     repeats: int,
     seconds: float,
     seed: int,
+    cache: CacheCondition,
     observe: Callable[[Path], AbstractContextManager[object]] = nullcontext,
 ) -> Trial:
     """pgbench, sized for its volume; on a lab, the disks' limits are lifted while nothing is measured.
@@ -34,6 +36,7 @@ def trial_of(
         repeats: runs per configuration.
         seconds: of each run.
         seed: of the order of runs.
+        cache: the condition of the cluster's caches before each run.
         observe: entered around each measured run with the client's device.
     """
     from cephfit.lab.pgbench import PgBench, PgBenchSpec
@@ -45,4 +48,4 @@ def trial_of(
     unmeasured = target.full_speed if isinstance(target, LabTarget) else nullcontext
     workload = PgBench(spec, unmeasured=unmeasured, observe=observe)
     nbytes = -int(-spec.database_nbytes * _ROOM // MIB) * MIB
-    return Trial(workload, repr(spec), nbytes, repeats, seconds, seed)
+    return Trial(workload, repr(spec), nbytes, repeats, seconds, seed, cache)

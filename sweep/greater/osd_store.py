@@ -69,6 +69,12 @@ class OsdStore:
         return asdict(self)
 
 
+def fault_of_store(key: str, value: Value) -> str:
+    """What is wrong with the value of one of ``STORE_KEYS`` by itself; empty if nothing."""
+    right = {"objectstore": tuple(_PLACES), "filesystem": FILE_SYSTEMS}.get(key)
+    return f"{key} cannot be {value!r}: choose from {', '.join(right)}" if right and value not in right else ""
+
+
 def store_of(settings: Mapping[str, Value], base: OsdStore) -> OsdStore:
     """The store that settings of the scope ``osd_store`` ask for.
 

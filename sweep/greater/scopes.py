@@ -1,11 +1,12 @@
 """The scopes of the partition ``greater``, and which keys each of them has."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
-from cephfit.configuration import Setting
+from cephfit.configuration import Setting, Value
 from cephfit.sweep.daemons import Daemon, rank, strongest
-from cephfit.sweep.greater.osd_store import STORE_KEYS
+from cephfit.sweep.greater.osd_store import STORE_KEYS, fault_of_store
 
 OSD_DISK = "osd_disk"
 """Keys of /sys/block/DISK/queue of the OSDs' disks: scheduler, nr_requests, read_ahead_kb ..."""
@@ -21,7 +22,10 @@ OSD_STORE = "osd_store"
 GREATER_SCOPES = (OSD_DISK, CLIENT_DISK, OSD_HOST, NETWORK, OSD_STORE)
 CPU_GOVERNOR = "cpu_governor"
 MTU = "mtu"
-EMULATION_KEYS = ("delay_ms", "jitter_ms", "loss_pct", "rate_mbit")
+LOSS_PCT = "loss_pct"
+EMULATION_KEYS = ("delay_ms", "jitter_ms", LOSS_PCT, "rate_mbit")
+_LEAST_MTU = 68
+"""Of IPv4 (RFC 791)."""
 
 _KEYS: Mapping[str, Sequence[str]] = {NETWORK: (MTU, *EMULATION_KEYS), OSD_STORE: STORE_KEYS}
 """Where the keys are few and known; of the others the kernel knows more than can be listed."""
@@ -60,6 +64,26 @@ def fault_of_key(scope: str, key: str) -> str:
     if base == OSD_HOST:
         return "" if key == CPU_GOVERNOR or _SYSCTL.fullmatch(key) else f"{key!r} is no sysctl key"
     return "" if re.fullmatch(r"[A-Za-z0-9_]+", key) else f"{key!r} is not the name of a queue value"
+
+
+def fault_of_value(scope: str, key: str, value: Value) -> str:
+    """What is wrong with a value, as far as that can be told without the host; empty if nothing."""
+    base = base_scope(scope)
+    if base == OSD_STORE:
+        return fault_of_store(key, value)
+    if base != NETWORK:
+        return ""
+    try:
+        number = float("nan" if isinstance(value, bool) else value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        return f"{key} must be a number, not {value!r}"
+    if key == MTU and not (number.is_integer() and number >= _LEAST_MTU):
+        return f"{key} must be a whole number from {_LEAST_MTU} on, not {value}"
+    if number < 0 or (key == LOSS_PCT and number >= 100):
+        return f"{key} cannot be {value}"
+    return ""
 
 
 def speaks_to(scope: str, daemon: Daemon) -> bool:

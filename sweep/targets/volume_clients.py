@@ -18,6 +18,7 @@ from cephfit.sweep.client_conf import (
     render_client_conf,
     write_client_conf,
 )
+from cephfit.sweep.client_sockets import make_socket_folder, remove_socket_folder, socket_folder
 from cephfit.sweep.targets.surroundings import Surroundings
 from cephfit.sweep.volumes import Volume, Volumes
 
@@ -42,9 +43,7 @@ class VolumeClients:
         self._folder = folder
         self._volumes = volumes
         self._around = surroundings
-        # Short names: Linux ends the path of a socket at 107 bytes, and Ceph goes on without one then.
-        self._sockets = folder / "sock"
-        self._sockets.mkdir(exist_ok=True)
+        self._sockets = socket_folder(folder)
         self.attached: tuple[Client, ...] = ()
         self._volume_of: dict[str, Volume] = {}
 
@@ -54,12 +53,14 @@ class VolumeClients:
         return self._access.client_id
 
     def write_conf(self, configuration: Configuration, admin: CephAdmin) -> None:
-        """Write the ceph.conf with a configuration's options for clients."""
+        """Write the ceph.conf with a configuration's options for clients; their sockets get a folder."""
+        make_socket_folder(self._folder)
         text = render_client_conf(configuration, admin, access=self._access, socket_folder=self._sockets)
         write_client_conf(self.conf, text)
 
     def remove_conf(self) -> None:
         self.conf.unlink(missing_ok=True)
+        remove_socket_folder(self._folder, self._sockets)
 
     def attach(self, volumes: Mapping[str, Volume]) -> None:
         """Give each client its volume.

@@ -17,7 +17,10 @@ from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import State
 from cephfit.silence import Silence
+from cephfit.sweep.block_device import read_through
+from cephfit.sweep.model import CacheCondition
 from cephfit.sweep.verification import Trial, order_of, run_once, verify
+from cephfit.units import MIB
 
 CONFIGURATIONS = (Configuration("A"), Configuration("fast"), Configuration("slow"))
 SPEED = {"A": 100.0, "fast": 150.0, "slow": 50.0}
@@ -34,6 +37,8 @@ class Bench:
         self.applied = ""
         self.sick = False
         self.refused: set[str] = set()
+        self.n_drops = 0
+        self.device: Path | None = None
 
     def facts(self) -> Mapping[str, Any]:
         return {"fsid": self.fsid}
@@ -48,10 +53,10 @@ class Bench:
         return Applied(configuration.name, not mismatches, mismatches, {})
 
     def clients(self) -> Sequence[Client]:
-        return (Client("c0", {}, 1 << 20),)
+        return (Client("c0", {}, 1 << 20, self.device),)
 
     def drop_caches(self) -> None:
-        pass
+        self.n_drops += 1
 
     def health(self) -> Health:
         return Health(not self.sick, ("OSD_DOWN: 1 osds down",) if self.sick else ())
@@ -204,6 +209,28 @@ def test_runs_under_other_options_are_not_mixed(store: Store) -> None:
     run(bench, Work(bench), store, repeats=1)
     with pytest.raises(InputError, match="under other options"):
         run(bench, Work(bench), store, seconds=2.0)
+
+
+def test_caches_are_in_the_condition_that_was_asked_for(store: Store, tmp_path: Path) -> None:
+    bench = Bench({})
+    cold = trial_of(Work(bench))
+    assert run_once(bench, CONFIGURATIONS[0], cold, progress=Silence()).state is State.OK
+    assert bench.n_drops == 1
+
+    warm = trial_of(Work(bench), cache=CacheCondition.WARM)
+    volume = tmp_path / "volume"
+    volume.write_bytes(bytes(3 * MIB))
+    bench.device = volume
+    sample = run_once(bench, CONFIGURATIONS[0], warm, progress=Silence())
+    assert (sample.state, bench.n_drops) == (State.OK, 1)
+    assert sample.evidence["trial"]["cache"] == "warm"
+    assert read_through(volume) == 3 * MIB
+    bench.device = tmp_path / "gone"
+    assert "could not be read once through" in run_once(bench, CONFIGURATIONS[0], warm, progress=Silence()).reason
+
+    run(bench, Work(bench), store, repeats=1)
+    with pytest.raises(InputError, match="under other options"):
+        run(bench, Work(bench), store, repeats=1, cache=CacheCondition.WARM)
 
 
 def test_runs_on_two_clusters_are_not_mixed(store: Store) -> None:

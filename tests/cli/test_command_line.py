@@ -1,6 +1,7 @@
 """The command line as a person meets it."""
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -45,6 +46,12 @@ def test_help_loads_none_of_the_heavy_packages() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_simulation_has_nothing_to_restore_and_does_not_say_that_it_did() -> None:
+    answer = run("restore", "--target", "sim", "--json")
+    assert (answer.returncode, json.loads(answer.stdout)["restored"]) == (0, False)
+    assert "nothing to restore" in run("restore", "--target", "sim:noise=0.1").stdout
 
 
 def test_an_unknown_command_is_exit_code_2() -> None:

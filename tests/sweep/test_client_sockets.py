@@ -2,29 +2,84 @@
 
 import pwd
 import re
+import socket
+import tempfile
 import uuid
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-from cephfit.sweep.client_conf import ClientAccess
-from cephfit.sweep.targets.surroundings import Surroundings
-from cephfit.sweep.targets.volume_clients import VolumeClients
+import pytest
+
+from cephfit.errors import HostError
+from cephfit.sweep.client_sockets import make_socket_folder, remove_socket_folder, socket_folder
 
 LONGEST_PATH = 107  # sizeof(sockaddr_un.sun_path) less the zero, unix(7)
 LONGEST = {"$pid": str(2**22), "$cctid": str(2**47 - 1)}  # PID_MAX_LIMIT; an address in user space
 
 
-def test_roots_folder_for_a_cluster_has_room_for_a_clients_socket(tmp_path: Path) -> None:
-    nothing: Any = None
-    access = ClientAccess(client_id="cephfit", keyring="")
-    VolumeClients("ceph", access=access, folder=tmp_path, volumes=nothing, surroundings=Surroundings(nothing))
-    (folder,) = (p for p in tmp_path.iterdir() if p.is_dir())
+def longest_name() -> str:
     template = (files("cephfit.templates") / "client.conf.j2").read_text()
     (name,) = re.findall(r"^admin_socket = \{\{ socket_folder \}\}/(.*)$", template, re.MULTILINE)
     for word, longest in LONGEST.items():
         name = name.replace(word, longest)
     assert "$" not in name, "a word whose length this test does not know"
-    home = pwd.getpwuid(0).pw_dir
-    path = f"{home}/.local/state/cephfit/clusters/{uuid.uuid4()}/{folder.name}/{name}"
-    assert len(path) <= LONGEST_PATH
+    return name
+
+
+def test_roots_folder_for_a_cluster_has_room_for_a_clients_socket() -> None:
+    folder = Path(pwd.getpwuid(0).pw_dir) / ".local/state/cephfit/clusters" / str(uuid.uuid4())
+    sockets = socket_folder(folder)
+    assert sockets.parent == folder
+    assert len(f"{sockets}/{longest_name()}") <= LONGEST_PATH
+
+
+def deep(folder: Path) -> Path:
+    """A state folder like somebody's whose home lies deep in a tree."""
+    place = folder / ("d" * 60) / ("e" * 60)
+    place.mkdir(parents=True)
+    return place
+
+
+@pytest.fixture(params=["XDG_RUNTIME_DIR", "TMPDIR"])
+def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="cf", dir="/tmp") as place:
+        monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        monkeypatch.setenv(request.param, place)
+        yield Path(place)
+
+
+def test_sockets_of_a_deep_state_folder_lie_in_a_short_place_and_go_with_the_target(
+    runtime: Path, tmp_path: Path
+) -> None:
+    folder = deep(tmp_path)
+    sockets = make_socket_folder(folder)
+    assert runtime in sockets.parents
+    assert sockets == socket_folder(folder), "the next process must find it"
+    assert sockets != socket_folder(folder / "other")
+    assert (sockets.stat().st_mode & 0o777, sockets.parent.stat().st_mode & 0o777) == (0o700, 0o700)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{sockets}/{longest_name()}")
+        remove_socket_folder(folder, sockets)
+        assert sockets.is_dir(), "a client still has a socket there"
+    (sockets / longest_name()).unlink()
+    remove_socket_folder(folder, sockets)
+    assert list(runtime.iterdir()) == []
+
+
+def test_a_folder_in_which_others_could_put_sockets_is_refused(runtime: Path, tmp_path: Path) -> None:
+    folder = deep(tmp_path)
+    place = make_socket_folder(folder)
+    place.chmod(0o777)
+    with pytest.raises(HostError, match="not ours alone"):
+        make_socket_folder(folder)
+
+
+def test_where_no_path_is_short_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = deep(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    with pytest.raises(HostError, match="short path") as caught:
+        socket_folder(folder)
+    assert "XDG_RUNTIME_DIR" in caught.value.remedy

@@ -403,6 +403,13 @@ measurement: {sizes: [4K], patterns: [read], clients: 1, volume_size: 64M, repea
     [
         ("{osd_disc: {scheduler: none}}", "'osd_disc' is no scope", "osd_disk"),
         ("{network: {delay: 1}}", "network has no key 'delay'", "delay_ms"),
+        ("{network: {delay_ms: fast}}", "delay_ms must be a number, not 'fast'", ""),
+        ("{network/host:a: {rate_mbit: .inf}}", "rate_mbit must be a number, not inf", ""),
+        ("{network: {delay_ms: true}}", "delay_ms must be a number, not True", ""),
+        ("{network: {jitter_ms: -1}}", "jitter_ms cannot be -1", ""),
+        ("{network: {loss_pct: 100}}", "loss_pct cannot be 100", ""),
+        ("{network: {mtu: 1500.5}}", "mtu must be a whole number from 68 on, not 1500.5", ""),
+        ("{osd_store: {filesystem: zfs}}", "filesystem cannot be 'zfs': choose from xfs, btrfs, ext4", ""),
         ("{osd_store: {file_system: xfs}}", "osd_store has no key 'file_system'", "filesystem"),
         ("{osd_host: {tcp_rmem: 1}}", "'tcp_rmem' is no sysctl key", ""),
         ("{client_disk/class:hdd: {scheduler: none}}", "client_disk takes no mask", ""),
