@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cephfit.traces import field_index, field_loops, number_fields
 from cephfit.traces.compiled import compiled
 from cephfit.traces.field_index import CHUNK_NBYTES, N_PLACES, Lines
-from cephfit.traces.field_loops import KnownDisks
+from cephfit.traces.field_loops import KnownDisks, Names
 from cephfit.traces.number_fields import Room, Scale
 
 TEXT, DIGITS, DECIMAL, DECIMAL_OR_NOTHING, OP, HEXADECIMAL, LEFT_OUT = range(7)
@@ -81,6 +81,7 @@ def parse(
     room = Room(
         np.empty(CHUNK_NBYTES, np.uint64), np.empty(CHUNK_NBYTES, np.int64), np.empty(CHUNK_NBYTES, np.int64)
     )
+    names = Names(room.words, room.lengths, np.empty(CHUNK_NBYTES, np.uint64))
     step, gap = (1, 1) if fields.separator else (2, 0)
     n_fields = len(fields.kinds)
     no_trims = np.zeros_like(fields.trims)
@@ -100,7 +101,7 @@ def parse(
         for c in range(n_fields):
             kind, trim, kept_as = fields.kinds[c], trims[c], fields.kept_as[c]
             if kind == OP:
-                n = field_loops.ops(lines, n, c, trim, fields.ops, op[row:])
+                n = field_loops.ops(lines, n, c, trim, fields.ops, names, op[row:])
                 continue
             if kind == LEFT_OUT:
                 continue
@@ -124,7 +125,7 @@ def parse(
             else:
                 n = number_fields.decimals(lines, n, c, trim, digits, kind == DECIMAL, scale, room, out)
         if len(fields.disk):
-            n = field_loops.disk_numbers(lines, n, fields.disk, trims, disks, disk[row:])
+            n = field_loops.disk_numbers(lines, n, fields.disk, trims, disks, names, disk[row:])
         if n:
             at += places[step * n_fields * n - step + 1] + 1
             row += n

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.byte_masks import N_BYTES, at_most, bits_below, byte_at, equal, first_bit, n_bits
+from cephfit.traces.byte_masks import N_BYTES, at_most, bits_below, byte_at, eight_bytes, equal, first_bit, n_bits
 from cephfit.traces.compiled import compiled, inlined
 
 NEWLINE, SPACE, TAB, RETURN = 10, 32, 9, 13
@@ -15,6 +15,9 @@ CHUNK_NBYTES = 1 << 14
 
 N_PLACES = CHUNK_NBYTES + 2 * N_BYTES
 """Places that an index of a chunk needs at most, and room to write some in vain."""
+
+WORD_NBYTES = 8
+"""Bytes that are loaded at once."""
 
 _AT_ONCE = 12
 """Places that are written without asking how many there are: about as many as separators in 64 bytes."""
@@ -158,3 +161,25 @@ def field(lines: Lines, line: int, column: int, trim: int) -> tuple[int, int]:
         while byte_at(begin) == SPACE and begin < end:
             begin += 1
     return begin, end
+
+
+@compiled
+def load_ends(
+    lines: Lines,
+    n: int,
+    column: int,
+    trim: int,
+    drop: int,
+    words: NDArray[np.uint64],
+    lengths: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Load the 8 bytes before the last ``drop`` bytes of each field, and how long the field is without those;
+    returns the least and the greatest length."""
+    least, most = np.int64(1 << 32), np.int64(-1 << 32)
+    for line in range(n):
+        begin, end = field(lines, line, column, trim)
+        length = end - drop - begin
+        words[np.uintp(line)] = eight_bytes(end - drop - WORD_NBYTES)
+        lengths[np.uintp(line)] = length
+        least, most = min(least, length), max(most, length)  # type: ignore[arg-type]
+    return least, most  # type: ignore[return-value]

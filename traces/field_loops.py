@@ -12,15 +12,23 @@ from numpy.typing import NDArray
 
 from cephfit.traces.byte_masks import byte_at, eight_bytes
 from cephfit.traces.compiled import compiled, inlined
-from cephfit.traces.field_index import Lines, field
+from cephfit.traces.field_index import WORD_NBYTES, Lines, field, load_ends
 
 KEY_WORDS = 64
 """Longest name of a disk in words of 8 bytes, with the length of each of its fields."""
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _32 = np.uint64(32)
-_WORD = 8
+_NO_WORD, _ONE = np.uint64(0), np.uint64(1)
 _N_SEEN, _TO_SEEN = 256, np.uint64(56)
+
+
+class Names(NamedTuple):
+    """Room for a column of words, as ``field_index.load_ends`` writes it, and for another one."""
+
+    words: NDArray[np.uint64]
+    lengths: NDArray[np.int64]
+    others: NDArray[np.uint64]
 
 
 class KnownDisks(NamedTuple):
@@ -41,32 +49,43 @@ class KnownDisks(NamedTuple):
 
 @compiled
 def ops(
-    lines: Lines, n: int, column: int, trim: int, spellings: NDArray[np.uint64], out: NDArray[np.uint8]
+    lines: Lines,
+    n: int,
+    column: int,
+    trim: int,
+    spellings: NDArray[np.uint64],
+    room: Names,
+    out: NDArray[np.uint8],
 ) -> int:
     """Words that mean read or write, of up to 8 bytes; row 0 of ``spellings`` are those of reads, row 1 of writes,
     each packed into a word of 8 bytes."""
+    # First as if all were spelled as the first ones are: vector instructions, and no branch on what an access is.
+    words, lengths, _ = room
     usual_read, usual_write = spellings[0, 0], spellings[1, 0]
+    least, most = load_ends(lines, n, column, trim, 0, words, lengths)
+    all_usual = least >= 1 and most <= WORD_NBYTES
+    if all_usual:
+        for line in range(n):
+            word = words[line] >> np.uint64(64 - 8 * lengths[line])
+            is_read, is_write = word == usual_read, word == usual_write
+            all_usual &= (is_read | is_write) & (word != _NO_WORD)
+            out[line] = is_write
+    if all_usual:
+        return n
     for line in range(n):
         begin, end = field(lines, line, column, trim)
         n_letters = end - begin
-        if n_letters < 1 or n_letters > 8:
+        if n_letters < 1 or n_letters > WORD_NBYTES:
             return line
         others = np.uint64(64 - 8 * n_letters)
         word = (eight_bytes(begin) << others) >> others
-        if word == np.uint64(0):  # it would be taken for a spelling that there is not
+        if word == _NO_WORD:  # it would be taken for a spelling that there is not
             return line
-        if word in (usual_read, usual_write):
-            out[np.uintp(line)] = word == usual_write
-            continue
         found = False
         for what in range(2):
             for i in range(spellings.shape[1]):
                 if word == spellings[what, i]:
                     out[np.uintp(line)], found = what, True
-                    if what:
-                        usual_write = word
-                    else:
-                        usual_read = word
         if not found:
             return line
     return n
@@ -122,54 +141,84 @@ def place_of(key: NDArray[np.uint64], n_words: int, disks: KnownDisks) -> int:
 
 
 @compiled
+def _disk_number(
+    lines: Lines,
+    line: int,
+    columns: NDArray[np.int64],
+    trims: NDArray[np.int64],
+    disks: KnownDisks,
+    key: NDArray[np.uint64],
+) -> int:
+    """The number of a line's disk, -1 where it is not known; ``key`` is room for ``KEY_WORDS``."""
+    n_words = 0
+    for i in range(len(columns)):
+        begin, end = field(lines, line, columns[i], trims[columns[i]])
+        length = end - begin
+        if length < 1 or length > WORD_NBYTES * (KEY_WORDS - n_words - 2):
+            return -1
+        key[np.uintp(n_words)] = length
+        n_words += 1
+        while length > 0:
+            n_bytes = min(length, WORD_NBYTES)
+            key[np.uintp(n_words)] = eight_bytes(begin) << np.uint64(64 - 8 * n_bytes)
+            n_words += 1
+            begin += WORD_NBYTES
+            length -= WORD_NBYTES
+    return disks.number[np.uintp(place_of(key, n_words, disks))]  # type: ignore[no-any-return]
+
+
+@compiled
+def _pack(
+    lines: Lines,
+    n: int,
+    column: int,
+    trims: NDArray[np.int64],
+    words: NDArray[np.uint64],
+    lengths: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Words of less than 8 bytes, each with its length in the lowest byte; returns the least and the greatest
+    length."""
+    least, most = load_ends(lines, n, column, trims[column], 0, words, lengths)
+    for line in range(n):
+        others = np.uint64(64 - 8 * min(max(lengths[line], 1), WORD_NBYTES))
+        words[line] = (words[line] >> others) << others ^ np.uint64(lengths[line])
+    return least, most
+
+
+@compiled
 def disk_numbers(
     lines: Lines,
     n: int,
     columns: NDArray[np.int64],
     trims: NDArray[np.int64],
     disks: KnownDisks,
+    room: Names,
     out: NDArray[np.int32],
 ) -> int:
     """Numbers of disks whose names are known; a name is several columns together.
 
-    Names of up to two columns of up to 8 bytes are remembered in a few places from line to line, because looking
-    them up in the table takes as long as reading the numbers of the line.
+    Names of up to two columns of less than 8 bytes are remembered in a few places from line to line, because
+    looking them up in the table takes as long as reading the numbers of the line.
     """
-    number_of, begins, ends, known = disks
     key = np.zeros(KEY_WORDS, np.uint64)
-    seen = np.zeros((_N_SEEN, 4), np.uint64)  # first and second word, lengths (never 0), number
-    n_columns, column, other = len(columns), columns[0], columns[-1]
+    words, lengths, others = room
+    least, most = _pack(lines, n, columns[-1], trims, others, lengths)
+    if len(columns) == 2:
+        least_too, most_too = _pack(lines, n, columns[0], trims, words, lengths)
+        least, most = min(least, least_too), max(most, most_too)
+    else:
+        words[:n] = 0
+    short = len(columns) <= 2 and least >= 1 and most < WORD_NBYTES
+    seen = np.zeros((_N_SEEN, 3), np.uint64)  # both words, the second one never 0, and the number
     for line in range(n):
-        begin, end = field(lines, line, column, trims[column])
-        next_begin, next_end = field(lines, line, other, trims[other])
-        length, next_length = end - begin, next_end - next_begin
-        short = n_columns <= 2 and min(length, next_length) >= 1 and max(length, next_length) <= _WORD
-        if short:
-            first = eight_bytes(begin) << np.uint64(64 - 8 * length)
-            second = eight_bytes(next_begin) << np.uint64(64 - 8 * next_length)
-            lengths = np.uint64(16 * length + next_length)
-            slot = np.uintp(((first ^ second << np.uint64(5)) * _FACTOR) >> _TO_SEEN)
-            if seen[slot, 0] == first and seen[slot, 1] == second and seen[slot, 2] == lengths:
-                out[np.uintp(line)] = seen[slot, 3]
-                continue
-        n_words = 0
-        for i in range(n_columns):
-            begin, end = field(lines, line, columns[i], trims[columns[i]])
-            length = end - begin
-            if length < 1 or length > _WORD * (KEY_WORDS - n_words - 2):
-                return line
-            key[np.uintp(n_words)] = length
-            n_words += 1
-            while length > 0:
-                n_bytes = min(length, _WORD)
-                key[np.uintp(n_words)] = eight_bytes(begin) << np.uint64(64 - 8 * n_bytes)
-                n_words += 1
-                begin += _WORD
-                length -= _WORD
-        number = number_of[np.uintp(_place(key, n_words, number_of, begins, ends, known))]
+        first, second = words[np.uintp(line)], others[np.uintp(line)]
+        slot = np.uintp(((first ^ second << np.uint64(5)) * _FACTOR) >> _TO_SEEN)
+        if short and seen[slot, 0] == first and seen[slot, 1] == second:
+            out[np.uintp(line)] = seen[slot, 2]
+            continue
+        number = _disk_number(lines, line, columns, trims, disks, key)
         if number < 0:
             return line
         out[np.uintp(line)] = number
-        if short:
-            seen[slot, 0], seen[slot, 1], seen[slot, 2], seen[slot, 3] = first, second, lengths, np.uint64(number)
+        seen[slot, 0], seen[slot, 1], seen[slot, 2] = first, second, np.uint64(number)
     return n

@@ -24,6 +24,11 @@ _MOVES_PER_ACCESS = 64
 
 _Columns: TypeAlias = tuple[NDArray[Any], ...]
 
+_WORD_NBYTES = 8
+_ROW_TYPES = [np.dtype(t) for t in ("int64", "uint8", "int64", "int64", "int32", "int64", "int64", "int64")]
+_ROW_NBYTES = sum(dtype.itemsize for dtype in _ROW_TYPES)
+"""Of ``Rows``, whose number is rounded up so that every column begins at a whole word."""
+
 _NOTHING = np.empty(0, np.int64)
 
 _FEWEST_READY = 1 << 14
@@ -129,7 +134,7 @@ class CompletionMatcher:
         rows, depth = self.rows, np.empty(n, np.int32)
         completion_loop.release(n, rows, self.numbers, self._known_on, depth)
         n_held = int(self.numbers[N_ROWS]) - n
-        self.rows = _moved(rows, n, n_held, capacity=n_held + self._room)
+        self.rows = _moved(rows, n, n_held, capacity=2 * n_held + self._room)
         self.numbers[[N_ROWS, N_KEYS, FIRST_WAITING]] = n_held, 0, 0
         self.numbers[N_RELEASED] += n
         if self.completions_seen:
@@ -142,12 +147,16 @@ class CompletionMatcher:
 
 
 def _rows(n: int) -> Rows:
-    def column() -> NDArray[np.int64]:
-        return np.empty(n, np.int64)
-
-    return Rows(
-        column(), np.empty(n, np.uint8), column(), column(), np.empty(n, np.int32), column(), column(), column()
-    )
+    """Columns in one piece of memory: of some megabytes the kernel then makes large pages, and making small ones
+    costs as much as what is done with the rows."""
+    n = -(-n // _WORD_NBYTES) * _WORD_NBYTES
+    memory, begin = np.empty(n * _ROW_NBYTES, np.uint8), 0
+    columns = []
+    for dtype in _ROW_TYPES:
+        end = begin + n * dtype.itemsize
+        columns.append(memory[begin:end].view(dtype))
+        begin = end
+    return Rows(*columns)
 
 
 def _moved(rows: Rows, begin: int, n: int, *, capacity: int) -> Rows:

@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.byte_masks import byte_at, eight_bytes
+from cephfit.traces.byte_masks import byte_at
 from cephfit.traces.compiled import compiled, inlined
 from cephfit.traces.digits import MOST_DIGITS, number, of_word
-from cephfit.traces.field_index import Lines, field
+from cephfit.traces.field_index import WORD_NBYTES, Lines, field, load_ends
 
 MOST_FRACTION = 9
 _POINT = 46
 _TEN_TO = 10 ** np.arange(MOST_DIGITS + 1, dtype=np.int64)
-_WORD, _TO_LAST = 8, np.uint64(56)
+_TO_LAST = np.uint64(56)
 
 
 class Scale(NamedTuple):
@@ -41,21 +41,6 @@ class Room(NamedTuple):
 
 
 @compiled
-def _load(lines: Lines, n: int, column: int, trim: int, drop: int, room: Room) -> tuple[int, int]:
-    """Load the 8 bytes before the last ``drop`` bytes of each field, and how long the field is without those;
-    returns the least and the greatest length."""
-    words, lengths, _ = room
-    least, most = np.int64(1 << 32), np.int64(-1 << 32)
-    for line in range(n):
-        begin, end = field(lines, line, column, trim)
-        length = end - drop - begin
-        words[np.uintp(line)] = eight_bytes(end - drop - _WORD)
-        lengths[np.uintp(line)] = length
-        least, most = min(least, length), max(most, length)  # type: ignore[arg-type]
-    return least, most  # type: ignore[return-value]
-
-
-@compiled
 def _add_digits(room: Room, n: int, power: int, out: NDArray[np.int64]) -> np.uint64:
     """Write, or for a ``power`` of ten add, the numbers that words end with, of up to 8 digits as lengths say;
     returns 0 if all are digits. The compiler makes vector instructions of it."""
@@ -63,7 +48,7 @@ def _add_digits(room: Room, n: int, power: int, out: NDArray[np.int64]) -> np.ui
     wrong = np.uint64(0)
     factor = _TEN_TO[power]
     for line in range(n):
-        value, wrong_here = of_word(words[line], min(max(lengths[line], 0), _WORD))
+        value, wrong_here = of_word(words[line], min(max(lengths[line], 0), WORD_NBYTES))
         out[line] = (out[line] if power else 0) + value * factor
         wrong |= wrong_here
     return wrong
@@ -81,12 +66,12 @@ def _read_whole(
     out: NDArray[np.int64],
 ) -> bool:
     """Write what fields are without their last ``drop`` bytes; whether all are numbers of ``limits`` digits."""
-    least, most = _load(lines, n, column, trim, drop, room)
+    least, most = load_ends(lines, n, column, trim, drop, room.words, room.lengths)
     if least < max(limits[0], 1) or most > min(limits[1], MOST_DIGITS):
         return False
     wrong = _add_digits(room, n, 0, out)
-    for digit in range(_WORD, most, _WORD):
-        _load(lines, n, column, trim, drop + digit, room)
+    for digit in range(WORD_NBYTES, most, WORD_NBYTES):
+        load_ends(lines, n, column, trim, drop + digit, room.words, room.lengths)
         wrong |= _add_digits(room, n, digit, out)
     return bool(wrong == np.uint64(0))
 
@@ -94,13 +79,13 @@ def _read_whole(
 @compiled
 def _read_fractions(lines: Lines, n: int, column: int, trim: int, n_after: int, room: Room) -> bool:
     """Write the numbers that the last ``n_after`` digits of fields are; whether a point is before all of them."""
-    _load(lines, n, column, trim, n_after, room)
+    load_ends(lines, n, column, trim, n_after, room.words, room.lengths)
     good = True
     for line in range(n):
         good &= room.words[line] >> _TO_LAST == np.uint64(_POINT)
     wrong = np.uint64(0)
-    for digit in range(0, n_after, _WORD):
-        _load(lines, n, column, trim, digit, room)
+    for digit in range(0, n_after, WORD_NBYTES):
+        load_ends(lines, n, column, trim, digit, room.words, room.lengths)
         room.lengths[:n] = n_after - digit
         wrong |= _add_digits(room, n, digit, room.fractions)
     return good and wrong == np.uint64(0)

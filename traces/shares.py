@@ -14,8 +14,9 @@ from cephfit.traces.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.vscsi_binary import VscsiBinaryReader, record_nbytes
 from cephfit.traces.vscsi_csv import VscsiCsvReader
 
-PART_NBYTES = 64 << 20
-"""Files are cut into parts of about this length: seconds of work at most, and little of it lost at the end."""
+PART_NBYTES = 16 << 20
+"""Files are cut into parts of about this length: little work is lost at the end, where one core waits for the
+other, and less than that is what is done for each part."""
 
 
 @dataclass(frozen=True, slots=True)
