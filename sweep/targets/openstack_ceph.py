@@ -80,8 +80,8 @@ class OpenStackWithCeph(OpenStackTarget):
             for name, why in judged.items():
                 reasons.setdefault(name, []).extend(why)
         for configuration in configurations:
-            if why := [said for s in configuration.settings if (said := why_not_below_a_cloud(s))]:
-                reasons.setdefault(configuration.name, []).extend(why)
+            if said := [one for s in configuration.settings if (one := why_not_below_a_cloud(s))]:
+                reasons.setdefault(configuration.name, []).extend(said)
         return {name: tuple(dict.fromkeys(why)) for name, why in reasons.items()}
 
     def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
