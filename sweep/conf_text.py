@@ -50,7 +50,7 @@ def with_block(original: bytes, sections: Sections, *, configuration: str) -> by
         configuration: whose they are, for people who read the file.
 
     Raises:
-        InputError: a value that no line of such a file can hold.
+        InputError: a value that no line of such a file can safely hold.
     """
     if not any(sections.values()):
         return original
@@ -59,25 +59,29 @@ def with_block(original: bytes, sections: Sections, *, configuration: str) -> by
     lines = template.render(
         begin=_BEGIN.decode(),
         end=_END.decode(),
-        configuration=" ".join(configuration.split()),
+        configuration=" ".join(configuration.encode("ascii", "replace").decode().split()),
         sections={
             name: {key: escaped(value, key) for key, value in sorted(options.items())}
             for name, options in sorted(sections.items(), key=lambda item: (_rank(item[0]), item[0]))
             if options
         },
     )
-    return original + b"\n" + lines.encode() + b"\n"
+    return original + b"\n" + lines.encode("ascii") + b"\n"
 
 
 def escaped(value: str, key: str) -> str:
     """A value as a line of the file takes it.
 
     Raises:
-        InputError: it has a line break, or ends with a backslash, which would join the next line to it.
+        InputError: it has a line break or other control characters, ends with a backslash, which would join the
+            next line to it, or is not ASCII: some builds of Ceph (Debian's Pacific, for one) end at that, be it
+            in a comment.
     """
-    if "\n" in value or "\r" in value or value.endswith("\\"):
+    if not value.isascii() or not value.isprintable() or value.endswith("\\"):
         raise InputError(
-            "no ceph.conf can hold a value with a line break or with a backslash at its end", where=key
+            f"the value {value!r} cannot safely stand in a ceph.conf",
+            where=key,
+            remedy="only printable ASCII can, without a backslash at its end",
         )
     return _SPECIAL.sub(r"\\\1", value)
 

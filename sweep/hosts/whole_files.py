@@ -28,7 +28,9 @@ def replace(host: Host, path: PurePosixPath, content: bytes) -> None:
         HostRefusedError: the host refuses.
         HostError: it cannot be reached.
     """
-    real = PurePosixPath(checked(host, ["readlink", "--canonicalize-existing", "--", str(path)]).rstrip("\n"))
+    real = PurePosixPath(
+        checked(host, ["readlink", "--canonicalize-existing", "--verbose", "--", str(path)]).rstrip("\n")
+    )
     draft = _draft(real)
     try:
         # The copy has the file's owner and mode before it has any content that others must not read.
@@ -48,7 +50,7 @@ def replace(host: Host, path: PurePosixPath, content: bytes) -> None:
 def remove_draft(host: Host, path: PurePosixPath) -> None:
     """Remove what a killed ``replace`` left beside a file; nothing if it left nothing."""
     try:
-        real = checked(host, ["readlink", "--canonicalize-existing", "--", str(path)]).rstrip("\n")
+        real = checked(host, ["readlink", "--canonicalize-existing", "--verbose", "--", str(path)]).rstrip("\n")
     except HostRefusedError:
         return  # without the file there is nothing beside it
     try:
