@@ -12,6 +12,7 @@ from cephfit.configuration import Configuration, Partition
 from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Applied, Client, Health, Progress
 from cephfit.silence import Silence
+from cephfit.sweep import own_folders
 from cephfit.sweep.cloud import beforehand, guests, volumes
 from cephfit.sweep.cloud.choice import CloudChoice
 from cephfit.sweep.cloud.connection import connect, persistently
@@ -36,9 +37,8 @@ _HEALTH_SECONDS = 5.0
 
 def state_folder(choice: CloudChoice) -> Path:
     """Where journal and lock of a cloud are kept."""
-    base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     name = choice.cloud or os.environ.get("OS_CLOUD") or os.environ.get("OS_AUTH_URL") or "default"
-    return base / "cephfit" / "openstack" / hashlib.sha256(name.encode()).hexdigest()[:16]
+    return own_folders.state_folder() / "openstack" / hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 class OpenStackTarget:
