@@ -12,8 +12,10 @@ from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.greater.scopes import GREATER_SCOPES, base_scope
 from cephfit.sweep.option import Option
 from cephfit.sweep.option_history import FILESTORE_PREFIXES, history_of, is_gone, logging_levels
+from cephfit.sweep.option_kinds import described, names_of
 from cephfit.sweep.option_value import fault_of
 from cephfit.sweep.pool_keys import IMAGE_KEYS, POOL_KEYS, VOLUME_KEYS, is_pool_key
+from cephfit.sweep.setting_ways import has_store
 
 DAEMON_SECTIONS = ("global", "mon", "mgr", "osd", "client")
 _POOL_SCOPES = {"pool": POOL_KEYS, "image": IMAGE_KEYS}
@@ -38,12 +40,13 @@ class Catalogue:
         self._admin = admin
         self._known: dict[str, Option | None] = {}
         self._names: tuple[str, ...] = ()
+        self._version = ""
 
     def names(self) -> tuple[str, ...]:
         """All option names of the running release, and the levels of logging (``debug_osd``) that some release
         has: Ceph's own list leaves those out."""
         if not self._names:
-            self._names = tuple(sorted({*self._admin.command("config ls"), *logging_levels()}))
+            self._names = tuple(sorted({*self._list(), *logging_levels()}))
         return self._names
 
     def find(self, key: str) -> Option | None:
@@ -67,8 +70,10 @@ class Catalogue:
 
     def version(self) -> str:
         """Of the monitors, which answer these questions: ``16.2.15``."""
-        words = str(self._admin.command("version")["version"]).split()
-        return words[2] if len(words) > 2 else words[-1]
+        if not self._version:
+            words = str(self._admin.command("version")["version"]).split()
+            self._version = words[2] if len(words) > 2 else words[-1]
+        return self._version
 
     def _ask(self, key: str) -> Option | None:
         try:
@@ -76,6 +81,16 @@ class Catalogue:
         except RefusedError as error:
             if error.code == errno.ENOENT:
                 return None
+            if error.code == errno.EINVAL and not has_store(self.version()):
+                return described(key, self.version())
+            raise
+
+    def _list(self) -> Iterable[str]:
+        try:
+            return map(str, self._admin.command("config ls"))
+        except RefusedError as error:
+            if error.code == errno.EINVAL and not has_store(self.version()):
+                return names_of(self.version())
             raise
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.protocols import CephAdmin, Progress
+from cephfit.sweep.admin_sockets import AdminSockets
 from cephfit.sweep.catalogue import Catalogue
 from cephfit.sweep.ceph_settings import CephSettings, stored_settings
 from cephfit.sweep.conf_files import Change, ConfFiles
@@ -54,7 +55,7 @@ class DaemonOptions:
         self._admin = admin
         self._catalogue = catalogue
         self._reach = reach
-        self._values = DaemonValues(admin, catalogue)
+        self._values = DaemonValues(admin, catalogue, AdminSockets(admin, hosts, reach.conf_path))
         self._restarts = RestartsDue(journal)
         self._store = CephSettings(admin, catalogue, journal)
         self._files = ConfFiles(
@@ -78,7 +79,16 @@ class DaemonOptions:
             escaped(as_ceph_writes(setting.value), setting.key)
         if by_conf.settings and (why := self._files.why_not(by_conf)):
             reasons.append(why)
-        return tuple(reasons)
+        if reasons:
+            return tuple(reasons)
+        daemons = running_daemons(self._admin)
+        scopes = {s.scope for s in configuration.within(Partition.CEPH)}
+        why = self._values.why_not([d for d in daemons if any(concerned(scope, [d]) for scope in scopes)])
+        return (why,) if why else ()
+
+    def value_of(self, daemon: Daemon, key: str) -> str:
+        """What a daemon runs with, from itself."""
+        return as_ceph_writes(self._values.of(daemon, key))
 
     def apply(self, configuration: Configuration) -> None:
         """Set what takes no running daemon; what was changed before and is not wanted now gets its original.

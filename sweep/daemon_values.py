@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from cephfit.configuration import Configuration, Partition
+from cephfit.errors import HostError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
+from cephfit.sweep.admin_sockets import AdminSockets
 from cephfit.sweep.catalogue import Catalogue
 from cephfit.sweep.daemons import Daemon, concerned, strongest
 from cephfit.sweep.option_value import as_ceph_writes, same_value
+from cephfit.sweep.setting_ways import has_store
 
 _PROPAGATION_SECONDS = 5.0
 """The monitors push a changed option to the daemons within milliseconds; a busy machine gets this long."""
@@ -43,11 +46,13 @@ class DaemonValues:
     Args:
         admin: sends commands.
         catalogue: of the cluster's options.
+        sockets: of the daemons, for releases before Mimic.
     """
 
-    def __init__(self, admin: CephAdmin, catalogue: Catalogue) -> None:
+    def __init__(self, admin: CephAdmin, catalogue: Catalogue, sockets: AdminSockets) -> None:
         self._admin = admin
         self._catalogue = catalogue
+        self._sockets = sockets
         self._may_tell = True
 
     @property
@@ -59,8 +64,14 @@ class DaemonValues:
         """The value that a daemon runs with: from itself, or from the manager, whom it reports to.
 
         Monitors and managers take questions only from keys that may do everything; OSDs take no others at all,
-        and caches of theirs must be dropped by such a key anyway.
+        and caches of theirs must be dropped by such a key anyway. Before Mimic, they answer on their hosts only.
+
+        Raises:
+            ClusterError: it does not answer.
+            HostError: its host cannot be reached.
         """
+        if not self._answers():
+            return self._sockets.ask(daemon, "config", "get", key)[key]
         if daemon.kind != "osd" and not self._may_tell:
             return as_ceph_writes(self._admin.command("config show", who=daemon.name, key=key))
         try:
@@ -76,9 +87,28 @@ class DaemonValues:
         return {d.name: self.sources(d) for d in daemons if d.kind == "osd"}
 
     def sources(self, daemon: Daemon) -> Mapping[str, Mapping[str, Any]]:
-        """Where one daemon has its values from, by option; it must be one that takes commands from this key."""
+        """Where one daemon has its values from, by option; nothing of releases that do not tell.
+
+        It must be a daemon that takes commands from this key.
+        """
+        if not self._answers():
+            return {}
         found: Mapping[str, Mapping[str, Any]] = self._admin.tell(daemon.name, "config diff")["diff"]
         return found
+
+    def why_not(self, daemons: Sequence[Daemon]) -> str:
+        """Why these daemons cannot be asked; empty if they can. Changes nothing."""
+        if not self._answers():
+            for daemon in self._sockets.one_of_each_host(daemons):
+                try:
+                    self._sockets.ask(daemon, "version")
+                except HostError as error:
+                    return f"before Mimic, {daemon.name} tells its values on its own host only: {error}"
+        return ""
+
+    def _answers(self) -> bool:
+        """Whether daemons tell their values to clients of the cluster."""
+        return has_store(self._catalogue.version())
 
     def compare(
         self, configuration: Configuration, daemons: Sequence[Daemon], differences: Differences, why_not: WhyNot

@@ -134,12 +134,7 @@ class InjectedSettings:
 
     def _overrides(self, daemon: Daemon) -> dict[str, str]:
         """What somebody has injected there; empty where the release does not tell."""
-        try:
-            sources = self._values.sources(daemon)
-        except RefusedError as error:
-            if error.code != errno.EINVAL:
-                raise
-            return {}
+        sources = self._values.sources(daemon)
         return {key: as_ceph_writes(said["override"]) for key, said in sources.items() if "override" in said}
 
     def _same(self, key: str, wanted: str, found: Any) -> bool:

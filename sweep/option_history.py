@@ -79,7 +79,7 @@ class History:
 
 def history_of(name: str) -> History | None:
     """When an option was there; None where no known release had it."""
-    return _histories().get(name)
+    return histories().get(name)
 
 
 def is_gone(name: str) -> bool:
@@ -90,7 +90,7 @@ def is_gone(name: str) -> bool:
 
 def logging_levels() -> Iterator[str]:
     """Names of the logging levels (``debug_osd``) of all releases."""
-    return (name for name in _histories() if name.startswith("debug_"))
+    return (name for name in histories() if name.startswith("debug_"))
 
 
 def _spelled(release: str) -> str:
@@ -102,7 +102,8 @@ def _before(release: str) -> str:
 
 
 @cache
-def _histories() -> Mapping[str, History]:
+def histories() -> Mapping[str, History]:
+    """Every option that some known release had, by name."""
     text = resources.files("cephfit.sweep").joinpath("option_releases.csv").read_text()
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return {row["option"]: History(row["option"], row["first"], row["last"]) for row in rows}

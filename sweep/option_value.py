@@ -23,8 +23,11 @@ def as_ceph_writes(value: Value) -> str:
 def same_value(option_type: str, wanted: Value, found: Value) -> bool:
     """Whether two spellings are one value for an option of ``option_type`` (as ``config help`` names types).
 
-    A text that is no value of the type equals only itself.
+    A text that is no value of the type equals only itself. Where the type is not known (empty), two spellings of
+    one number are the same.
     """
+    if not option_type:
+        return any(same_value(known, wanted, found) for known in ("bool", "size", "float", "str"))
     left, right = as_ceph_writes(wanted), as_ceph_writes(found)
     if _is_level(left) or _is_level(right):
         # Debug levels (`debug_osd`) are texts to Ceph; 20 and 20/20 are the same level.

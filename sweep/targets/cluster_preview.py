@@ -6,6 +6,7 @@ from typing import Any
 
 from cephfit.configuration import Configuration, Partition
 from cephfit.protocols import CephAdmin
+from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.catalogue import Catalogue
 from cephfit.sweep.ceph_settings import stored_settings
 from cephfit.sweep.daemon_options import DaemonOptions
@@ -16,6 +17,7 @@ from cephfit.sweep.plan import plan_of
 from cephfit.sweep.pool_plan import PoolPlan
 from cephfit.sweep.pools import Pools
 from cephfit.sweep.preview import HEALTHY, Difference, PoolToMake, Preview
+from cephfit.sweep.setting_ways import has_store
 from cephfit.sweep.volumes import image_settings
 
 RESTART_SECONDS = 30.0
@@ -25,14 +27,18 @@ RESTART_SECONDS = 30.0
 class Present:
     """The values that daemons run with, as the manager knows them: one command per daemon, asked once."""
 
-    def __init__(self, admin: CephAdmin, catalogue: Catalogue) -> None:
+    def __init__(self, admin: CephAdmin, catalogue: Catalogue, settings: DaemonOptions) -> None:
         self._admin = admin
         self._catalogue = catalogue
+        self._settings = settings
+        self._has_store = has_store(catalogue.version())
         self.daemons = running_daemons(admin)
-        self._stored = stored_settings(admin)
+        self._stored = stored_settings(admin) if self._has_store else {}
         self._shown: dict[str, Mapping[str, str]] = {}
 
     def of_daemon(self, daemon: Daemon, key: str) -> str:
+        if not self._has_store:
+            return self._settings.value_of(daemon, key)
         if daemon.name not in self._shown:
             shown = self._admin.command("config show", who=daemon.name)
             self._shown[daemon.name] = {entry["name"]: str(entry["value"]) for entry in shown}
@@ -133,7 +139,7 @@ def preview_of(
     pools: Pools,
 ) -> Preview:
     """What configurations of a sweep would change, but for settings around Ceph; changes nothing."""
-    present = Present(admin, catalogue)
+    present = Present(admin, catalogue, settings)
     startup = {c.name: settings.needs_restart(c) for c in configurations}
     plans = {c.name: pools.plans(c) for c in configurations}
     order = [name for (_, name), _ in groupby((s.repeat, s.configuration) for s in plan_of(sweep).steps)]
@@ -209,5 +215,8 @@ def _holds_data(plan: PoolPlan, beside: Sequence[PoolPlan]) -> bool:
 def default_pool_size(admin: CephAdmin, daemons: Sequence[Daemon]) -> int:
     """Copies that a new pool gets where nothing is said, as the monitors run it."""
     monitor: Any = next(d for d in daemons if d.kind == "mon")
-    shown = {e["name"]: e["value"] for e in admin.command("config show", who=monitor.name)}
+    try:
+        shown = {e["name"]: e["value"] for e in admin.command("config show", who=monitor.name)}
+    except RefusedError:  # before Mimic
+        shown = {}
     return int(shown.get("osd_pool_default_size", 3))
