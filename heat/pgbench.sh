@@ -2,7 +2,7 @@
 # pgbench on PostgreSQL on ext4 on one block device, in a guest: a real workload to verify predictions with. The same
 # steps as `cephfit verify` makes on a cluster. What pgbench says goes to the standard output. By the environment:
 #   CEPHFIT_DEVICE   block device; all that is on it is lost by the step prepare
-#   CEPHFIT_STEPS    prepare, run, or both
+#   CEPHFIT_STEPS    prepare, warm (read the device once), run: any of them, with spaces between them
 #   CEPHFIT_SCALE, CEPHFIT_CLIENTS, CEPHFIT_SCRIPT, CEPHFIT_SEED, CEPHFIT_WARMUP, CEPHFIT_SECONDS   as pgbench takes them
 #   CEPHFIT_MEMORY   bytes that the server may have, with all the page cache it fills
 #   CEPHFIT_WAL      MiB of write-ahead log
@@ -110,6 +110,8 @@ prepare() {
     umount "$disk"
     echo "CEPHFIT-PREPARED $(now)"
 }
+
+warm() { cat "$CEPHFIT_DEVICE" >/dev/null; }
 
 run() {
     mount_disk

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from cephfit.errors import HostError
 
@@ -40,6 +41,7 @@ def start(
     stdin: int = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
     environment: Mapping[str, str] | None = None,
+    folder: Path = Path("/"),
 ) -> subprocess.Popen[str]:
     """Start a program with pipes for what it says; the kernel kills it when the thread that calls is no more.
 
@@ -48,6 +50,7 @@ def start(
         stdin: as ``subprocess.Popen`` takes it.
         pass_fds: open files that it gets.
         environment: added to this process's own.
+        folder: in which it runs.
 
     Raises:
         HostError: setpriv is missing.
@@ -60,7 +63,7 @@ def start(
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        cwd="/",
+        cwd=folder,
         pass_fds=pass_fds,
         # An interrupt from the keyboard reaches cephfit alone, which then ends the program.
         start_new_session=True,

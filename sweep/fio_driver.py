@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cephfit.protocols import Client
@@ -35,10 +36,18 @@ class Spoken:
     ends: tuple[float, ...]
 
 
-def speak(clients: Sequence[Client], jobs: Mapping[str, str], *, timeout_seconds: float) -> Spoken:
+def speak(
+    clients: Sequence[Client], jobs: Mapping[str, str], *, timeout_seconds: float, folder: Path = Path("/")
+) -> Spoken:
     """Run the local fio that drives the servers; its lines get the moment at which they came.
 
     The jobs lie in memory files, so that a kill leaves nothing behind.
+
+    Args:
+        clients: whose servers are driven.
+        jobs: by client.
+        timeout_seconds: how long all of it may take.
+        folder: where logs go that the jobs ask for.
     """
     with ExitStack() as stack:
         command = [find_program("fio", package="fio"), "--output-format=json", "--eta=never"]
@@ -49,7 +58,7 @@ def speak(clients: Sequence[Client], jobs: Mapping[str, str], *, timeout_seconds
             os.write(descriptor, jobs[client.name].encode())
             descriptors.append(descriptor)
             command += [f"--client={client.address}", f"/proc/self/fd/{descriptor}"]
-        process = start(command, pass_fds=descriptors)
+        process = start(command, pass_fds=descriptors, folder=folder)
         lines: list[tuple[float, str]] = []
         errors: list[str] = []
         readers = [

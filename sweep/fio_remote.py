@@ -11,13 +11,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from cephfit.errors import CephfitError, ClusterError
 from cephfit.protocols import Client
+from cephfit.sweep.clocks import Offset, together
 from cephfit.sweep.device_counters import CounterWatch, in_flight_nbytes
 from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome, CountsIo
 from cephfit.sweep.fio import GRACE_SECONDS, FioEngine, figures_of
+from cephfit.sweep.fio_clocks import WINDOW_SECONDS, ServerClocks, measured_parts, with_log
 from cephfit.sweep.fio_driver import Spoken, speak, with_trouble
 from cephfit.sweep.fio_job import render_job, render_warming
 from cephfit.sweep.fio_output import UnusableOutputError, error_of, read_output
@@ -26,6 +30,7 @@ from cephfit.units import MIB
 
 AGGREGATE = "All clients"
 """fio's own sum over the clients, never used."""
+BY_CLIENTS = "by_the_clients_clocks"
 MOST_SKEW = 0.1
 """Clients that start, or end, further apart than this part of the measured time did not run together."""
 
@@ -40,6 +45,7 @@ class RemoteFioEngine:
 
     Args:
         counts: who says independently what a client moved; None where nobody can.
+        clocks: compares the clients' clocks with ours before runs; None where they have no other clock.
         grace_seconds: how much longer than ramp and run time a run may take.
         connect_seconds: how long a server may take to answer.
         most_skew: part of the measured time by which clients may start, or end, apart.
@@ -49,6 +55,7 @@ class RemoteFioEngine:
         self,
         counts: CountsIo | None = None,
         *,
+        clocks: ServerClocks | None = None,
         grace_seconds: float = GRACE_SECONDS,
         connect_seconds: float = 5.0,
         most_skew: float = MOST_SKEW,
@@ -57,6 +64,7 @@ class RemoteFioEngine:
         self._most_skew = most_skew
         self._grace_seconds = grace_seconds
         self._connect_seconds = connect_seconds
+        self._clocks = clocks
 
     def facts(self) -> Mapping[str, Any]:
         """See Engine."""
@@ -68,10 +76,16 @@ class RemoteFioEngine:
         if unreachable := self._unreachable(run.clients):
             return CellOutcome(_none_ran(run.clients, unreachable), None)
         countable, uncounted = self._countable(run.clients)
+        offsets: Mapping[str, Offset | None] = {}
+        if self._clocks is not None:
+            offsets = self._clocks.compared(run.clients)
+            jobs = {client.name: with_log(jobs[client.name], client) for client in run.clients}
         seconds = run.measurement.ramp_seconds + run.measurement.run_seconds
         try:
-            with self._watch(countable, run) as watch:
-                spoken = speak(run.clients, jobs, timeout_seconds=seconds + self._grace_seconds)
+            with TemporaryDirectory(prefix="cephfit-fio-") as folder, self._watch(countable, run) as watch:
+                timeout_seconds = seconds + self._grace_seconds
+                spoken = speak(run.clients, jobs, timeout_seconds=timeout_seconds, folder=Path(folder))
+                parts = measured_parts(Path(folder), run.clients)
         except ClusterError as error:  # who counts has ceased to
             return CellOutcome({c.name: ClientOutcome(None, str(error)) for c in run.clients}, None)
         try:
@@ -80,7 +94,7 @@ class RemoteFioEngine:
         except UnusableOutputError as error:
             failure = with_trouble(str(error), spoken, "")
             return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, spoken.output or None)
-        together = _together(spoken, len(run.clients))
+        together = {**_together(spoken, len(run.clients)), **_by_guests(parts, offsets, run)}
         doubt = why_not_together(together, run.measurement.run_seconds, most_skew=self._most_skew)
         outcomes = {}
         for client in run.clients:
@@ -169,12 +183,13 @@ def jobs_of(document: Mapping[str, Any], clients: Sequence[Client]) -> dict[str,
     return jobs
 
 
-def why_not_together(
-    together: Mapping[str, float | None], run_seconds: float, *, most_skew: float = MOST_SKEW
-) -> str:
+def why_not_together(together: Mapping[str, Any], run_seconds: float, *, most_skew: float = MOST_SKEW) -> str:
     """Why the clients did not run at the same time; empty if they did, or nobody can tell."""
-    for word, key in (("began", "start_skew_seconds"), ("ended", "end_skew_seconds")):
-        skew = together.get(key)
+    by_clients = together.get(BY_CLIENTS) or {}
+    for word, end in (("began", "start"), ("ended", "end")):
+        # By our own clock, and what the clients' clocks leave no doubt about.
+        seen = [together.get(f"{end}_skew_seconds"), by_clients.get(f"{end}_skew_at_least_seconds")]
+        skew = max((found for found in seen if found is not None), default=None)
         if skew is not None and skew > most_skew * run_seconds:
             return (
                 f"the clients did not run together: the last {word} {skew:.2f} s after the first, "
@@ -190,6 +205,16 @@ def _together(spoken: Spoken, n_clients: int) -> dict[str, float | None]:
         return max(moments) - min(moments) if len(moments) == n_clients else None
 
     return {"start_skew_seconds": skew(spoken.starts), "end_skew_seconds": skew(spoken.ends)}
+
+
+def _by_guests(
+    parts: Mapping[str, tuple[float, float]], offsets: Mapping[str, Offset | None], run: CellRun
+) -> dict[str, Any]:
+    """What the clients say themselves of when they began and ended; nothing where not all do."""
+    if len(parts) != len(run.clients) or any(offsets.get(client.name) is None for client in run.clients):
+        return {}
+    began, ended = ({name: part[end] for name, part in parts.items()} for end in (0, 1))
+    return {BY_CLIENTS: together(began, ended, offsets, unknown=0.0, slack=WINDOW_SECONDS)}
 
 
 def _none_ran(clients: Sequence[Client], unreachable: Mapping[str, str]) -> dict[str, ClientOutcome]:

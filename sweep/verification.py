@@ -38,6 +38,14 @@ class KeepsNotes(Protocol):
         """Keep a note, or take it away."""
 
 
+@runtime_checkable
+class WarmsCaches(Protocol):
+    """What a Workload can do besides, where the volume is no device here: read it once itself before a run."""
+
+    def warm(self, client: Client) -> None:
+        """Before the next run the volume is read once through."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """The workload of a verification and how it is run.
@@ -231,6 +239,8 @@ class _Stage:
     def _condition_caches(self, client: Client) -> None:
         if self.trial.cache is CacheCondition.COLD:
             self._target.drop_caches()
+        elif isinstance(self.trial.workload, WarmsCaches):
+            self.trial.workload.warm(client)
         elif client.device is None:
             raise HostError("no device here to be read once for warm caches", where=f"client {client.name}")
         else:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "target_text",
     required=True,
     metavar="TARGET",
-    help="Where: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`.",
+    help="Where: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `openstack:CLOUD,...`.",
 )
 @click.option(
     "--profile",
@@ -93,6 +93,7 @@ def command(
     from cephfit.cli.target_choice import open_target
     from cephfit.cli.workload_choice import trial_of
     from cephfit.mapper.accuracy import assess
+    from cephfit.protocols import BelongsToRun
     from cephfit.results.store import Store
     from cephfit.sweep.file import find_sweep, read_sweep
     from cephfit.sweep.identity import CLUSTER, is_another_cluster
@@ -111,6 +112,8 @@ def command(
                 progress.note(
                     f"the prediction is from another cluster: {run.target}, fsid {run.facts.get(CLUSTER)}"
                 )
+            if isinstance(target, BelongsToRun):
+                target.begin(run.run_id)
             cache = sweep.measurement.cache
             trial = trial_of(target, scale=scale, repeats=repeats, seconds=seconds, seed=run.seed, cache=cache)
             samples = verify(target, chosen, trial, store=store, run_id=run.run_id, progress=progress)

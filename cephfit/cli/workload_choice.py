@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cephfit.protocols import Target
+    from cephfit.protocols import Target, Workload
     from cephfit.sweep.model import CacheCondition
     from cephfit.sweep.verification import Trial
 
@@ -28,7 +28,8 @@ def trial_of(
     cache: CacheCondition,
     observe: Callable[[Path], AbstractContextManager[object]] = nullcontext,
 ) -> Trial:
-    """pgbench, sized for its volume; on a lab, the disks' limits are lifted while nothing is measured.
+    """pgbench, sized for its volume, in a guest where the target has such. On a lab, the disks' limits are lifted
+    while nothing is measured.
 
     Args:
         target: where it will run.
@@ -39,13 +40,19 @@ def trial_of(
         cache: the condition of the cluster's caches before each run.
         observe: entered around each measured run with the client's device.
     """
+    from cephfit.lab.guest_pgbench import DoesErrands, GuestPgBench, spec_of
     from cephfit.lab.pgbench import PgBench, PgBenchSpec
     from cephfit.lab.target import LabTarget
     from cephfit.sweep.verification import Trial
     from cephfit.units import MIB
 
-    spec = PgBenchSpec() if scale is None else PgBenchSpec(scale=scale)
-    unmeasured = target.full_speed if isinstance(target, LabTarget) else nullcontext
-    workload = PgBench(spec, unmeasured=unmeasured, observe=observe)
+    workload: Workload
+    if isinstance(target, DoesErrands):
+        spec = spec_of(scale)
+        workload = GuestPgBench(target, spec)
+    else:
+        spec = PgBenchSpec() if scale is None else PgBenchSpec(scale=scale)
+        unmeasured = target.full_speed if isinstance(target, LabTarget) else nullcontext
+        workload = PgBench(spec, unmeasured=unmeasured, observe=observe)
     nbytes = -int(-spec.database_nbytes * _ROOM // MIB) * MIB
     return Trial(workload, repr(spec), nbytes, repeats, seconds, seed, cache)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields
 from cephfit.errors import InputError
 from cephfit.sweep.yaml_lines import nearest
 
+_RESULTS = ("server", "signal", "console")
+
 
 @dataclass(frozen=True, slots=True)
 class CloudChoice:
@@ -18,6 +20,8 @@ class CloudChoice:
         network: on which guests are reached; empty for guests without any.
         zone: availability zone; empty leaves the choice to Nova.
         port: of fio's server in the guests.
+        results: by which way they come from guests with a network: ``server``, ``signal`` or ``console``; empty
+            for the first of these that works.
         overcommit: whether more may be asked for than the project's quota shows to be free.
         ceph: the cluster on which the cloud's volumes lie, to be configured too: the name below /etc/ceph or the
             path of its ceph.conf; empty for a cloud alone.
@@ -31,6 +35,7 @@ class CloudChoice:
     network: str = ""
     zone: str = ""
     port: int = 8765
+    results: str = ""
     overcommit: bool = False
     ceph: str = ""
     lab: str = ""
@@ -59,6 +64,12 @@ def parse_choice(text: str) -> CloudChoice:
         raise InputError(f"{port!r} is no port", where=f"--target {text}", remedy="a number from 1 to 65535")
     if overcommit not in ("yes", "no"):
         raise InputError(f"overcommit={overcommit}", where=f"--target {text}", remedy="yes or no")
+    if said.get("results", _RESULTS[0]) not in _RESULTS:
+        raise InputError(
+            f"results={said['results']}",
+            where=f"--target {text}",
+            remedy=f"one of {', '.join(_RESULTS)}, or nothing",
+        )
     if "ceph" in said and "lab" in said:
         raise InputError("ceph and lab both name the cluster below the cloud", where=f"--target {text}")
     return CloudChoice(cloud=cloud, port=int(port), overcommit=overcommit == "yes", **said)

@@ -54,7 +54,7 @@ def await_ready(cloud: Connection, nodes: Sequence[Node], *, port: int, seconds:
     """
     deadline = time.monotonic() + seconds
     for node in nodes:
-        while not _answers(node.address, port):
+        while not answers(node.address, port):
             _pause(deadline, cloud, node, f"no fio server answers at {node.address}:{port}", seconds)
     waiting = list(nodes)
     while waiting := [node for node in waiting if not _can_read(node, port)]:
@@ -69,6 +69,11 @@ def _pause(deadline: float, cloud: Connection, node: Node, why: str, seconds: fl
             remedy="see whether this machine may reach the guests' network and the image has fio",
         )
     time.sleep(_POLLING_SECONDS)
+
+
+def has_started(console: str) -> bool:
+    """Whether a guest's console says that its start is over, so that its fio server runs."""
+    return "CEPHFIT-SERVER " in console
 
 
 def _can_read(node: Node, port: int) -> bool:
@@ -112,7 +117,8 @@ def console(cloud: Connection, server: str, *, n_lines: int | None = None) -> st
     return str(answer.get("output") or "") if isinstance(answer, dict) else str(answer or "")
 
 
-def _answers(address: str, port: int) -> bool:
+def answers(address: str, port: int) -> bool:
+    """Whether somebody takes connections there."""
     try:
         socket.create_connection((address, port), timeout=_CONNECT_SECONDS).close()
     except OSError:

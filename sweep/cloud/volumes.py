@@ -20,6 +20,9 @@ WRITTEN_UNDER = "cephfit_filled_under"
 """Metadata key of a volume: which options of Ceph it was written under, where a sweep sets such."""
 _NO_OPTIONS = "-"
 
+_NOTE = "cephfit_note_{}_{:02}"
+"""Metadata key of a part of a volume's note: Cinder's values have 255 characters."""
+_PART = 200
 _SLOWEST_NBYTES_PER_S = MIB
 
 Moved = Callable[[Sequence[Client], Mapping[str, str], str, int], dict[str, int]]
@@ -137,3 +140,24 @@ def _by_servers(clients: Sequence[Client], jobs: Mapping[str, str], nbytes: int)
             )
         written[client.name] = int(job["write"]["io_bytes"])
     return written
+
+
+def note_on(cloud: Connection, volume: str, key: str) -> str | None:
+    """A note that was left with a volume; None if there is none."""
+    metadata = persistently(cloud.block_storage.get_volume, volume, where=f"volume {volume}").metadata or {}
+    parts = sorted(name for name in metadata if name.startswith(_NOTE.format(key, 0)[:-2]))
+    return "".join(str(metadata[name]) for name in parts) if parts else None
+
+
+def set_note(cloud: Connection, volume: str, key: str, text: str | None) -> None:
+    """Leave a note with a volume in place of the one before, or take it away."""
+    where = f"volume {volume}"
+    metadata = persistently(cloud.block_storage.get_volume, volume, where=where).metadata or {}
+    with spoken(where):
+        if old := [name for name in metadata if name.startswith(_NOTE.format(key, 0)[:-2])]:
+            cloud.block_storage.delete_volume_metadata(volume, keys=old)
+        if text is not None:
+            parts = [text[n : n + _PART] for n in range(0, len(text), _PART)]
+            # One call: there is a whole note or none.
+            named = {_NOTE.format(key, n): part for n, part in enumerate(parts)}
+            cloud.block_storage.set_volume_metadata(volume, **named)

@@ -16,21 +16,20 @@ from cephfit.sweep import own_folders
 from cephfit.sweep.cloud import beforehand, guests, volumes
 from cephfit.sweep.cloud.choice import CloudChoice
 from cephfit.sweep.cloud.connection import connect, persistently
-from cephfit.sweep.cloud.console import ConsoleEngine
 from cephfit.sweep.cloud.diagnostics import ServerDiagnostics
+from cephfit.sweep.cloud.errands import Answers
 from cephfit.sweep.cloud.ownership import stack_name
 from cephfit.sweep.cloud.placement import Place, PlacedEngine, places_of
 from cephfit.sweep.cloud.qos import qos_of_types
+from cephfit.sweep.cloud.reach import Reach
 from cephfit.sweep.cloud.stacks import Node, Stacks
 from cephfit.sweep.engine import Engine, MovedBytes
-from cephfit.sweep.fio_remote import RemoteFioEngine
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.target_lock import TargetLock
 
 _STACK = "stack"
+_BENCHMARK, _VERIFICATION = "benchmark", "verification"
 _VOLUME_TYPE = (Partition.POOL, "volume", "type")
-_READY_SECONDS = 900.0
-"""A guest that installs fio from its distribution's mirrors needs minutes."""
 _HEALTH_SECONDS = 5.0
 """Nova is asked no more often than this."""
 
@@ -79,17 +78,16 @@ class OpenStackTarget:
         self._clients: tuple[Client, ...] = ()
         self._last_health: tuple[float, Health] | None = None
         self._diagnostics: ServerDiagnostics | None = None
-        self._node_of: dict[str, Node] = {}
-        self._console = None if choice.network else ConsoleEngine(self._cloud, choice.image, self._node_of)
+        self._reach = Reach(self._cloud, choice, self, self._progress)
+        self._template = _BENCHMARK
 
     def begin(self, run_id: str) -> None:
         """What is made from now on belongs to this run."""
         self._run_id = run_id
 
     def engine(self) -> Engine:
-        """fio's servers in the guests, driven from here; without a network, jobs and results by Nova."""
-        engine = self._console if self._console is not None else RemoteFioEngine(counts=self)
-        return PlacedEngine(engine, self)
+        """fio's servers in the guests, driven from here; where they cannot be reached, jobs by Nova."""
+        return PlacedEngine(self._reach.engine(), self)
 
     def places(self) -> Mapping[str, Place]:
         """See ``placement.KnowsPlaces``."""
@@ -172,7 +170,8 @@ class OpenStackTarget:
         beforehand.require(self._cloud, self._choice, types, n_more=n_more, gib=gib)
 
     def _stack_of(self, volume_type: str, gib: int) -> str:
-        return stack_name(self._run_id, f"{volume_type}-{gib}")
+        kind = f"{volume_type}-{gib}"
+        return stack_name(self._run_id, kind if self._template == _BENCHMARK else f"{kind}-{self._template}")
 
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
@@ -183,6 +182,7 @@ class OpenStackTarget:
             raise ClusterError("no run was begun on this target", where=self.name)
         if against := self.unsupported([configuration]).get(configuration.name):
             return Applied(configuration.name, False, tuple(against), {})
+        self._template = _BENCHMARK if fill else _VERIFICATION
         volume_type = self._type_of(configuration)
         gib = volumes.size_gib(volume_nbytes)
         name = self._stack_of(volume_type, gib)
@@ -192,15 +192,12 @@ class OpenStackTarget:
         self._journal.note(_STACK, name, self._run_id)
         # Guests that a smaller load leaves idle stay: their volumes are filled already.
         parameters = self._parameters(volume_type, gib, max(n_clients, n_there))
-        guests_there = stacks.ensure(name, "benchmark", parameters)
-        self._n_guests, nodes = len(guests_there), guests_there[:n_clients]
-        self._nodes = nodes
-        self._take_up(nodes, volume_nbytes)
+        nodes = self._take_up(stacks, name, parameters, n_clients=n_clients, nbytes=volume_nbytes)
         if fill and (empty := volumes.unfilled(self._cloud, nodes, volume_nbytes, under=self._written_under)):
             self._progress.note(f"filling {len(empty)} volumes of type {volume_type}")
             names = {node.name for node in empty}
             clients = [client for client in self._clients if client.name in names]
-            moved = self._console.moved if self._console is not None else None
+            moved = self._reach.moved if self._is_for_errands else None
             under = self._written_under
             volumes.fill(self._cloud, empty, clients, volume_nbytes, moved=moved, under=under)
         found = self._types_found()
@@ -210,17 +207,20 @@ class OpenStackTarget:
         values[f"QoS of volume type {volume_type}"] = {"cinder": qos_of_types(self._cloud)[volume_type].to_json()}
         return Applied(configuration.name, not mismatches, mismatches, values, (), time.monotonic() - started)
 
-    def _take_up(self, nodes: Sequence[Node], nbytes: int) -> None:
-        """The guests of a configuration become the clients."""
-        if self._console is not None:
-            self._node_of.clear()
-            self._node_of.update({node.name: node for node in nodes})
-            self._clients = tuple(guests.console_client_of(node, nbytes=nbytes) for node in nodes)
-            return
-        port = self._choice.port
-        guests.await_ready(self._cloud, nodes, port=port, seconds=_READY_SECONDS)
-        self._diagnostics = ServerDiagnostics(self._cloud, nodes)
-        self._clients = tuple(guests.client_of(node, port=port, nbytes=nbytes) for node in nodes)
+    def _take_up(
+        self, stacks: Stacks, name: str, parameters: Mapping[str, Any], *, n_clients: int, nbytes: int
+    ) -> Sequence[Node]:
+        """The guests of a stack, made or scaled, become the clients."""
+        clients = None
+        while clients is None:
+            signalling = self._reach.wants_handles(for_errands=self._is_for_errands)
+            there = stacks.ensure(name, self._template, {**parameters, "signal_handle": signalling})
+            self._n_guests, self._nodes = len(there), there[:n_clients]
+            clients = self._reach.take_up(self._nodes, nbytes, stack=name, for_errands=self._is_for_errands)
+        self._clients = clients
+        if not self._is_for_errands:
+            self._diagnostics = ServerDiagnostics(self._cloud, self._nodes)
+        return self._nodes
 
     def clients(self) -> Sequence[Client]:
         return self._clients
@@ -240,11 +240,34 @@ class OpenStackTarget:
         reasons = []
         for node in self._nodes:
             status = guests.status_of(self._cloud, node.server)
-            if status not in (("ACTIVE", "REBUILD") if self._console is not None else ("ACTIVE",)):
+            if status not in (("ACTIVE", "REBUILD") if self._is_for_errands else ("ACTIVE",)):
                 reasons.append(f"the server of client {node.name} is {status}")
         health = Health(ok=not reasons, reasons=tuple(reasons), observed={"servers": len(self._nodes)})
         self._last_health = (now, health)
         return health
+
+    def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
+        """Have a client's guest run a shell script after a boot, with its volume at ``guests.VOLUME``.
+
+        Raises:
+            ClusterError: nothing came back within ``seconds`` and some more.
+        """
+        return self._reach.errands.send([client], {client.name: script}, seconds=seconds)
+
+    def note_on(self, client: Client, key: str) -> str | None:
+        """See ``KeepsNotes``: in the volume's metadata, which goes with it."""
+        return volumes.note_on(self._cloud, self._node_of(client).volume, key)
+
+    def set_note(self, client: Client, key: str, text: str | None) -> None:
+        """See ``KeepsNotes``."""
+        volumes.set_note(self._cloud, self._node_of(client).volume, key, text)
+
+    def _node_of(self, client: Client) -> Node:
+        return next(node for node in self._nodes if node.name == client.name)
+
+    @property
+    def _is_for_errands(self) -> bool:
+        return self._template == _VERIFICATION or self._reach.is_by_errands
 
     def stacks_made(self) -> tuple[str, ...]:
         """Names of the stacks that ``reset`` deletes."""
@@ -278,8 +301,11 @@ class OpenStackTarget:
             "availability_zone": choice.zone,
             "volume_type": volume_type,
             "volume_size": gib,
-            "fio_port": choice.port,
-            "user_data": guests.user_data(port=choice.port),
+            **(
+                {"steps": ""}  # which steps, `errand` says
+                if self._template == _VERIFICATION
+                else {"fio_port": choice.port, "user_data": guests.user_data(port=choice.port)}
+            ),
         }
 
     def _stacks(self, run_id: str) -> Stacks:

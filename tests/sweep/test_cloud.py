@@ -19,8 +19,8 @@ from cephfit.sweep.catalogue import unsupported
 from cephfit.sweep.cloud import clean, guests
 from cephfit.sweep.cloud.beforehand import Need
 from cephfit.sweep.cloud.choice import CloudChoice, parse_choice, require_whole
-from cephfit.sweep.cloud.console import unpacked, user_data
 from cephfit.sweep.cloud.diagnostics import moved_of
+from cephfit.sweep.cloud.errands import unpacked, user_data
 from cephfit.sweep.cloud.ownership import is_run_id, stack_name
 from cephfit.sweep.cloud.stack_failures import innermost
 from cephfit.sweep.cloud.stacks import Node, template_path
@@ -40,7 +40,7 @@ measurement: {clients: 1, volume_size: 64M, repeats: 1, run_seconds: 1, seed: 1}
 
 def test_a_target_names_the_cloud_and_what_its_guests_are_made_of() -> None:
     choice = parse_choice("openstack:work,flavor=m1.small,volume_type=hdd,network=lab,port=9000,overcommit=yes")
-    assert choice == CloudChoice("work", "cephfit-guest", "m1.small", "hdd", "lab", "", 9000, True)
+    assert choice == CloudChoice("work", "cephfit-guest", "m1.small", "hdd", "lab", port=9000, overcommit=True)
     require_whole(choice)
 
 
@@ -153,7 +153,7 @@ def test_guests_measure_their_volume_and_never_a_file_in_its_place() -> None:
 def printed(output: str, key: str, *, code: int = 0) -> list[str]:
     """What a guest prints to its console after a job."""
     packed = base64.encodebytes(gzip.compress(output.encode())).decode().splitlines()
-    begin = f"CEPHFIT-RESULT-BEGIN {key} {code} 1763745600"
+    begin = f"CEPHFIT-RESULT-BEGIN {key} {code} 1763745600.25 1763745612.5"
     return [begin, *packed, f"CEPHFIT-RESULT-ERRORS {key} ", f"CEPHFIT-RESULT-END {key}"]
 
 
@@ -164,7 +164,7 @@ def test_a_result_on_the_console_is_found_between_the_kernels_lines() -> None:
     console = "\r\n".join(["Linux version 6.1", *printed("an older one", "ff00"), *lines, "login:"])
     found = unpacked(console, "ab12")
     assert found is not None
-    assert (found.output, found.began) == (output, 1763745600)
+    assert (found.output, found.began, found.ended) == (output, 1763745600.25, 1763745612.5)
 
 
 def test_a_result_that_is_not_whole_yet_is_waited_for_and_a_damaged_one_is_said() -> None:
@@ -181,7 +181,7 @@ def test_a_result_that_is_not_whole_yet_is_waited_for_and_a_damaged_one_is_said(
 def test_the_job_of_a_guest_without_network_is_in_its_user_data() -> None:
     script = user_data("v-1", "[c0]\nrw=read\n", key="ab12", start=1763745600)
     (packed,) = re.findall(r'echo "([A-Za-z0-9+/=]+)" \| base64 -d', script)
-    assert base64.b64decode(packed).decode() == "[c0]\nrw=read\n"
+    assert gzip.decompress(base64.b64decode(packed)).decode() == "[c0]\nrw=read\n"
     assert "-lt 1763745600" in script
 
 

@@ -1,0 +1,97 @@
+"""fio in guests that nobody can reach: one errand for every cell."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cephfit.errors import ClusterError
+from cephfit.protocols import Client
+from cephfit.sweep.cloud.errands import Answers, Errands
+from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome
+from cephfit.sweep.fio import FioEngine, figures_of
+from cephfit.sweep.fio_job import render_job, render_warming
+from cephfit.sweep.fio_output import UnusableOutputError, error_of, jobs_by_client, read_output
+from cephfit.sweep.fio_remote import MOST_SKEW, why_not_together
+from cephfit.units import MIB
+
+_SLOWEST_NBYTES_PER_S = MIB
+
+
+class ErrandEngine:
+    """Implements ``Engine`` for guests whose jobs go by Nova, and results come by Heat's signals or the console.
+
+    Args:
+        errands: brings jobs there and results back.
+    """
+
+    def __init__(self, errands: Errands) -> None:
+        self._errands = errands
+
+    def facts(self) -> Mapping[str, Any]:
+        """See Engine."""
+        return {**FioEngine().facts(), "mode": "console"}
+
+    def run(self, run: CellRun) -> CellOutcome:
+        """See Engine."""
+        jobs = {c.name: render_job(replace(run, clients=[c])) for c in run.clients}
+        seconds = run.measurement.ramp_seconds + run.measurement.run_seconds
+        try:
+            answers = self._send(run.clients, jobs, seconds=seconds)
+        except ClusterError as error:
+            return CellOutcome({c.name: ClientOutcome(None, str(error)) for c in run.clients}, None)
+        together = answers.together()
+        doubt = why_not_together(together, run.measurement.run_seconds, most_skew=MOST_SKEW)
+        outcomes = {}
+        documents = []
+        for client in run.clients:
+            answer = answers.said[client.name]
+            try:
+                documents.append(document := read_output(answer.output))
+                job = jobs_by_client(document, [client.name])[client.name]
+                metrics, evidence = figures_of(job, run)
+            except (UnusableOutputError, KeyError) as error:
+                outcomes[client.name] = ClientOutcome(None, f"{error}; fio said: {answer.errors or 'nothing'}")
+                continue
+            evidence = {**evidence, "together": together, "results_by": answer.by}
+            uncounted = "nobody counts between two rebuilds of a guest"
+            outcomes[client.name] = ClientOutcome(metrics, uncounted=uncounted, doubt=doubt, evidence=evidence)
+        # One document, as of one fio with a job for each client.
+        whole = {**documents[0], "jobs": [job for d in documents for job in d["jobs"]]} if documents else None
+        return CellOutcome(outcomes, json.dumps(whole) if whole is not None else None)
+
+    def warm(self, run: CellRun) -> None:
+        """See Engine."""
+        jobs = {c.name: render_warming(replace(run, clients=[c])) for c in run.clients}
+        moved = self.moved(run.clients, jobs, "read", max(c.nbytes for c in run.clients))
+        for client in run.clients:
+            if moved[client.name] < client.nbytes:
+                raise ClusterError(
+                    f"only {moved[client.name]} of {client.nbytes} bytes could be read: {client.name}"
+                )
+
+    def moved(self, clients: Sequence[Client], jobs: Mapping[str, str], side: str, nbytes: int) -> dict[str, int]:
+        """Run jobs that read or write everything once; bytes by client.
+
+        Raises:
+            ClusterError: a guest brought nothing back.
+        """
+        answers = self._send(clients, jobs, seconds=nbytes * len(clients) / _SLOWEST_NBYTES_PER_S)
+        found = {}
+        for client in clients:
+            said = answers.said[client.name]
+            try:
+                job = jobs_by_client(read_output(said.output), [client.name])[client.name]
+                found[client.name] = 0 if error_of(job) else int(job[side]["io_bytes"])
+            except (UnusableOutputError, KeyError) as error:
+                raise ClusterError(f"{error}; fio said: {said.errors}", where=client.name) from None
+        return found
+
+    def _send(self, clients: Sequence[Client], jobs: Mapping[str, str], *, seconds: float) -> Answers:
+        return self._errands.send(clients, {name: script_of(job) for name, job in jobs.items()}, seconds=seconds)
+
+
+def script_of(job: str) -> str:
+    """The shell script that runs a fio job."""
+    there = "/tmp/cephfit.fio"
+    return f"cat >{there} <<'CEPHFIT-END'\n{job}\nCEPHFIT-END\nexec fio --output-format=json {there}\n"

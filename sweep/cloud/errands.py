@@ -1,0 +1,259 @@
+"""Jobs for guests that nobody can reach: sent as user data of a rebuilt server, results by Heat or the console.
+
+Nova's rebuild with new user data (API 2.57) gives a guest its job on the config drive. What the job printed comes
+back packed, as a signal to Heat where the guest has a handle and reaches Heat, else on its console, of which Nova
+keeps the last 100 KiB. It takes a boot for every job, and the console needs nothing of the network. While a guest
+waits for the common start it shows its clock on the console, which is held against ours.
+"""
+
+import base64
+import binascii
+import gzip
+import re
+import secrets
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+import jinja2
+from openstack.connection import Connection
+
+from cephfit import templates
+from cephfit.errors import ClusterError
+from cephfit.protocols import Client
+from cephfit.sweep import clocks
+from cephfit.sweep.clocks import ClockWatch, Offset
+from cephfit.sweep.cloud import guests, signals
+from cephfit.sweep.cloud.connection import persistently, spoken
+from cephfit.sweep.cloud.signals import Handle
+from cephfit.sweep.cloud.stacks import Node
+
+CONSOLE, SIGNAL = "console", "signal"
+_REBUILD_WITH_USER_DATA = "2.57"
+_POLLING_SECONDS = 2.0
+_LOOKING_SECONDS = 1.0
+_LOOKING_LINES = 60
+_BOOT_SECONDS = 30.0
+_BOOT_SECONDS_OF_EACH = 10.0
+"""How long after the rebuilds were asked for the first jobs begin: booting side by side shares processors."""
+_LEAST_BOOT_SECONDS = 15.0
+_GRACE_SECONDS = 600.0
+CLOCK_SECONDS = 1.0
+"""A guest reads its clock at boot, in whole seconds: by this a clock may be off of which nothing else is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a guest brought back of a job.
+
+    Attributes:
+        output: of the job, its standard output.
+        errors: what it said besides.
+        began: by the guest's clock, in seconds since 1970.
+        ended: the same.
+        code: with which the job ended.
+        by: ``signal`` or ``console``: how it came here.
+    """
+
+    output: str
+    errors: str
+    began: float
+    ended: float
+    code: int = 0
+    by: str = CONSOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What all guests brought back.
+
+    Attributes:
+        said: by client.
+        start: when they were to begin, each by its own clock.
+        offsets: of their clocks; None where a guest showed none.
+    """
+
+    said: Mapping[str, Said]
+    start: float
+    offsets: Mapping[str, Offset | None]
+
+    def together(self) -> dict[str, Any]:
+        """How far apart they began and ended; see ``clocks.together``."""
+        began = {name: said.began for name, said in self.said.items()}
+        ended = {name: said.ended for name, said in self.said.items()}
+        return clocks.together(began, ended, self.offsets, unknown=CLOCK_SECONDS)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """One client that has not answered yet."""
+
+    client: Client
+    server: str
+    handle: Handle | None
+    clock: ClockWatch = field(default_factory=ClockWatch)
+    said: Said | None = None
+
+
+class Errands:
+    """Sends jobs and brings back what they printed.
+
+    Args:
+        cloud: connection.
+        image: of the guests, by name or id.
+        nodes: the guests by client; the target's, which change with every configuration.
+        handles: where guests may leave results, by server; the target's, too. Empty where they have none.
+    """
+
+    def __init__(
+        self, cloud: Connection, image: str, nodes: Mapping[str, Node], handles: Mapping[str, Handle]
+    ) -> None:
+        self._cloud = cloud
+        self._image = image
+        self._nodes = nodes
+        self._handles = handles
+        self._boot_seconds = 0.0
+
+    def send(self, clients: Sequence[Client], jobs: Mapping[str, str], *, seconds: float) -> Answers:
+        """Rebuild every client's server with its job, a shell script, and wait for what it printed.
+
+        Args:
+            clients: whose servers.
+            jobs: by client.
+            seconds: that the jobs take at most, about.
+
+        Raises:
+            ClusterError: Nova refused, or a guest brought nothing back in time.
+        """
+        key = secrets.token_hex(8)
+        image = persistently(
+            lambda: self._cloud.image.find_image(self._image, ignore_missing=False), where="images"
+        )
+        self._await_active(clients)
+        asked = time.time()
+        boot_seconds = self._boot_seconds or _BOOT_SECONDS + _BOOT_SECONDS_OF_EACH * len(clients)
+        start = int(asked + boot_seconds)
+        waiting = []
+        for client in clients:
+            node = self._nodes[client.name]
+            handle = self._handles.get(node.server)
+            script = user_data(node.volume, jobs[client.name], key=key, start=start, handle=handle)
+            self._rebuild(node.server, image.id, script)
+            waiting.append(_Waiting(client, node.server, handle))
+        self._watch_clocks(waiting, key, until=start)
+        self._collect(waiting, key, until=start + seconds + _GRACE_SECONDS)
+        said = {one.client.name: one.said for one in waiting if one.said is not None}
+        offsets = {one.client.name: one.clock.offset for one in waiting}
+        # The next ones get as long as the slowest of these needed to boot, and half as much again.
+        first = max(one.clock.first or said[one.client.name].began for one in waiting)
+        self._boot_seconds = max(_LEAST_BOOT_SECONDS, 1.5 * (first - asked))
+        return Answers(said, start, offsets)
+
+    def _rebuild(self, server: str, image_id: str, script: str) -> None:
+        body = {"imageRef": image_id, "user_data": base64.b64encode(script.encode()).decode()}
+        with spoken(f"server {server}"):
+            answer = self._cloud.compute.post(
+                f"/servers/{server}/action", json={"rebuild": body}, microversion=_REBUILD_WITH_USER_DATA
+            )
+            if answer.status_code >= 400:
+                raise ClusterError(f"it cannot be rebuilt: {answer.text}", where=f"server {server}")
+
+    def _watch_clocks(self, waiting: Sequence[_Waiting], key: str, *, until: float) -> None:
+        while time.time() < until:
+            for one in waiting:
+                asked = time.time()
+                if (shown := self._shown(one.server, n_lines=_LOOKING_LINES)) is not None:
+                    one.clock.see(readings_of(shown, key), asked=asked, answered=time.time())
+            time.sleep(_LOOKING_SECONDS)
+
+    def _collect(self, waiting: Sequence[_Waiting], key: str, *, until: float) -> None:
+        while missing := [one for one in waiting if one.said is None]:
+            for one in missing:
+                if one.handle is not None and (data := signals.received(self._cloud, one.handle, key)) is not None:
+                    one.said = from_signal(data)
+                else:
+                    one.said = unpacked(self._shown(one.server) or "", key)
+            still = [one for one in missing if one.said is None]
+            if still and time.time() > until:
+                lost = still[0]
+                words = guests.last_words(self._cloud, lost.server)
+                raise ClusterError(
+                    f"no result came back; its console ends with: {words or 'nothing'}",
+                    where=f"client {lost.client.name}",
+                )
+            if still:
+                time.sleep(_POLLING_SECONDS)
+
+    def _await_active(self, clients: Sequence[Client]) -> None:
+        """Nova refuses to rebuild a server that it is still rebuilding."""
+        deadline = time.monotonic() + _GRACE_SECONDS
+        for client in clients:
+            server = self._nodes[client.name].server
+            while (status := guests.status_of(self._cloud, server)) != "ACTIVE":
+                if status in ("ERROR", "gone") or time.monotonic() > deadline:
+                    raise ClusterError(f"its server is {status}", where=f"client {client.name} (server {server})")
+                time.sleep(_POLLING_SECONDS)
+
+    def _shown(self, server: str, *, n_lines: int | None = None) -> str | None:
+        """A console; None while its server is being rebuilt and has none."""
+        try:
+            return guests.console(self._cloud, server, n_lines=n_lines)
+        except ClusterError:
+            return None
+
+
+def user_data(volume: str, job: str, *, key: str, start: int, handle: Handle | None = None) -> str:
+    """The script that runs one job, a shell script, and brings back its result."""
+    text = resources.files(templates).joinpath("guest_errand.sh.j2").read_text()
+    template = jinja2.Template(
+        text, undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True
+    )
+    packed = base64.b64encode(gzip.compress(job.encode(), mtime=0)).decode()
+    endpoint, token = (handle.endpoint, handle.token) if handle is not None else ("", "")
+    return str(
+        template.render(
+            volume=volume, device=guests.VOLUME, job=packed, key=key, start=start, endpoint=endpoint, token=token
+        )
+    )
+
+
+def readings_of(console: str, key: str) -> list[float]:
+    """What a guest showed of its clock while it waited for the start of the job ``key``."""
+    return [float(found) for found in re.findall(rf"CEPHFIT-CLOCK {key} (\d+\.\d+)\s", console)]
+
+
+def from_signal(data: str) -> Said:
+    """The result in a signal: code, when it began and ended, the output packed, what it said besides."""
+    words = data.split(" ", 4)
+    if len(words) < 4:
+        return Said("", f"the signal's text is damaged: {data[:100]!r}", 0.0, 0.0, by=SIGNAL)
+    return _said(words[0], words[1], words[2], words[3], words[4] if len(words) > 4 else "", by=SIGNAL)
+
+
+def unpacked(console: str, key: str) -> Said | None:
+    """The result that a guest printed for the job ``key``; None as long as it is not there whole.
+
+    Lines of the kernel between those of the result are passed over.
+    """
+    lines = [line.strip() for line in console.splitlines()]
+    begin = next((n for n, line in enumerate(lines) if line.startswith(f"CEPHFIT-RESULT-BEGIN {key} ")), None)
+    if begin is None or f"CEPHFIT-RESULT-END {key}" not in lines[begin:]:
+        return None
+    rest = lines[begin + 1 :]
+    end = next(n for n, line in enumerate(rest) if line.startswith(f"CEPHFIT-RESULT-ERRORS {key}"))
+    packed = "".join(line for line in rest[:end] if re.fullmatch(r"[A-Za-z0-9+/=]+", line))
+    code, began, ended = ([*lines[begin].split()[2:], "", "", ""])[:3]
+    return _said(code, began, ended, packed, rest[end].partition(key)[2], by=CONSOLE)
+
+
+def _said(code: str, began: str, ended: str, packed: str, errors: str, *, by: str) -> Said:
+    output, errors = "", errors.strip()
+    try:
+        output = gzip.decompress(base64.b64decode(packed, validate=True)).decode(errors="replace")
+    except (binascii.Error, zlib.error, OSError, EOFError) as error:
+        errors = f"the text on its {by} is damaged ({error}); {errors}"
+    moments = [float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else 0.0 for text in (began, ended)]
+    return Said(output, errors, moments[0], moments[1], int(code) if code.isdigit() else -1, by)
