@@ -1,0 +1,126 @@
+"""Placement, QoS, and which settings can be measured from guests: the pure parts."""
+
+from collections.abc import Mapping
+
+import pytest
+
+pytest.importorskip("openstack", reason="needs the extra openstack")
+pytest.importorskip("rados", reason="needs Ceph's Python binding")
+
+from cephfit.cells import Cell
+from cephfit.cli.target_choice import is_foreign
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.errors import ClusterError, InputError
+from cephfit.protocols import Client
+from cephfit.sample import Metrics
+from cephfit.sweep.cloud.choice import parse_choice
+from cephfit.sweep.cloud.placement import Place, PlacedEngine
+from cephfit.sweep.cloud.qos import Qos
+from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome
+from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.targets.openstack_ceph import cloud_part, cluster_part, why_not_below_a_cloud, written_under
+
+METRICS = Metrics(iops=10.0, nbytes_per_s=40960.0, n_ios=10, runtime_ns=10**9, latency_mean_ns=1e6)
+
+
+class OneCell:
+    """An engine of which the result is known."""
+
+    def facts(self) -> Mapping[str, str]:
+        return {"mode": "known"}
+
+    def warm(self, run: CellRun) -> None:
+        """Nothing is cold."""
+
+    def run(self, run: CellRun) -> CellOutcome:
+        return CellOutcome({client.name: ClientOutcome(METRICS) for client in run.clients}, None)
+
+
+class Guests:
+    """Two guests, the second of which moves to another host at some question."""
+
+    def __init__(self, moves_at: int = 99, gone_at: int = 99) -> None:
+        self._n_asked, self._moves_at, self._gone_at = 0, moves_at, gone_at
+
+    def places(self) -> Mapping[str, Place]:
+        self._n_asked += 1
+        if self._n_asked >= self._gone_at:
+            raise ClusterError("Nova does not answer")
+        host = "compute2" if self._n_asked >= self._moves_at else "compute1"
+        return {"c0": Place("s0", "compute1", "f00"), "c1": Place("s1", host, "")}
+
+    def n_guests(self) -> int:
+        return 3
+
+
+def measured(guests: Guests, small_text: str) -> Mapping[str, ClientOutcome]:
+    measurement = parse_sweep(small_text, file="small.yaml").measurement
+    clients = [Client(f"c{n}", {}, 1 << 20) for n in range(2)]
+    run = CellRun("A", Cell.parse("4K-read"), 0, 0, measurement, clients, {"c0": 1, "c1": 2})
+    return PlacedEngine(OneCell(), guests).run(run).clients
+
+
+def test_where_a_guest_was_is_with_its_sample(small_text: str) -> None:
+    outcome = measured(Guests(), small_text)["c0"]
+    assert outcome.evidence["placement"] == {
+        "server": "s0",
+        "host": "compute1",
+        "host_id": "f00",
+        "idle_guests": 1,
+    }
+    assert outcome.doubt == ""
+
+
+def test_a_guest_that_moved_meanwhile_is_not_trusted(small_text: str) -> None:
+    outcomes = measured(Guests(moves_at=2), small_text)
+    assert outcomes["c0"].doubt == ""
+    assert outcomes["c1"].doubt == "its guest was moved from compute1 to compute2 meanwhile"
+
+
+@pytest.mark.parametrize("gone_at", [1, 2])
+def test_a_nova_that_does_not_answer_costs_the_sample_and_not_the_sweep(small_text: str, gone_at: int) -> None:
+    for outcome in measured(Guests(gone_at=gone_at), small_text).values():
+        assert "Nova does not answer" in (outcome.failure or outcome.doubt)
+
+
+def test_what_qos_caps_is_one_sentence() -> None:
+    specs = {"read_iops_sec": "500", "total_bytes_sec_per_gb": "1048576", "size_iops_sec": "4096", "note": "x"}
+    assert Qos("gold", "front-end", specs).sentence("fast") == (
+        "volumes of type fast do at most 500 I/Os per second (reads); 1M per second for each GiB (reads and "
+        "writes), each (by the hypervisor, QoS spec gold): what is faster is not seen"
+    )
+    assert Qos("free", "back-end", {"total_iops_sec": "0", "minIOPS": "3"}).sentence("fast") == ""
+
+
+def setting(partition: Partition, scope: str, key: str) -> Setting:
+    return Setting(partition, scope, key, 1)
+
+
+def test_a_configuration_is_the_clusters_and_the_clouds() -> None:
+    of_ceph, of_pool = setting(Partition.CEPH, "osd", "a"), setting(Partition.POOL, "volume", "type")
+    both = Configuration("both", tuple(sorted((of_ceph, of_pool))))
+    assert cluster_part(both).settings == (of_ceph,)
+    assert cloud_part(both).settings == (of_pool,)
+    assert written_under(cluster_part(both)) != written_under(Configuration("A")) == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (setting(Partition.CEPH, "client", "rbd_cache"), "opened by the compute hosts"),
+        (setting(Partition.GREATER, "client_disk", "nr_requests"), "those of the guests"),
+        (setting(Partition.GREATER, "osd_store/class:hdd", "objectstore"), "the cloud's volumes lie on them"),
+        (setting(Partition.CEPH, "osd/class:hdd", "osd_op_num_shards"), ""),
+        (setting(Partition.GREATER, "osd_disk", "scheduler"), ""),
+    ],
+)
+def test_what_cannot_be_measured_from_guests_says_why(one: Setting, words: str) -> None:
+    said = why_not_below_a_cloud(one)
+    assert (words in said) if words else said == ""
+
+
+def test_a_cluster_below_a_cloud_is_changed_with_leave_only() -> None:
+    assert is_foreign("openstack:work,flavor=a,ceph=/etc/ceph/ceph.conf")
+    assert not is_foreign("openstack:work,flavor=a,lab=default")
+    with pytest.raises(InputError, match="both name the cluster"):
+        parse_choice("openstack:work,ceph=ceph,lab=default")

@@ -1,0 +1,70 @@
+"""Targets whose clients come as the loads need them, and limits that are not the storage's."""
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from cephfit.configuration import Configuration
+from cephfit.errors import ClusterError
+from cephfit.protocols import Applied, ScalesClients, TellsLimits
+from cephfit.results.store import Store
+from cephfit.sample import State
+from cephfit.silence import Silence
+from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.runner import run_sweep
+from cephfit.sweep.targets.simulated import SimulatedTarget
+
+LOADS = "  loads:\n    three: {clients: 3}\n    five: {clients: 5}\n"
+
+
+class Growing(SimulatedTarget):
+    """A simulated cloud that makes clients when they are asked for, up to a quota."""
+
+    def __init__(self, quota: int = 100) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, int]] = []
+        self._quota = quota
+
+    def require_clients(
+        self, configurations: Iterable[Configuration], *, n_clients: int, volume_nbytes: int
+    ) -> None:
+        if n_clients > self._quota:
+            raise ClusterError(f"{n_clients} clients are needed, {self._quota} can be had")
+
+    def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        return {"blob": ("volumes do 60 I/Os per second",)}
+
+    def apply(
+        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
+    ) -> Applied:
+        self.asked.append((configuration.name, n_clients))
+        return super().apply(configuration, n_clients=n_clients, volume_nbytes=volume_nbytes, fill=fill)
+
+
+def test_clients_are_made_when_a_load_needs_them_and_stay(small_text: str, store: Store) -> None:
+    sweep = parse_sweep(small_text.replace("repeats: 2", "repeats: 1") + LOADS, file="small.yaml")
+    target = Growing()
+    assert isinstance(target, ScalesClients) and isinstance(target, TellsLimits)
+    run = run_sweep(sweep, target, store, Silence(), resume=None)
+    samples = store.samples(run.run_id)
+    assert {s.state for s in samples} == {State.OK}
+    per_load = {load: {s.key.client for s in samples if s.key.load == load} for load in ("", "three", "five")}
+    assert {load: len(clients) for load, clients in per_load.items()} == {"": 2, "three": 3, "five": 5}
+    in_place: tuple[str, int] | None = None
+    for asked in target.asked:
+        again = in_place is not None and in_place[0] == asked[0]
+        assert not again or asked[1] > in_place[1], "a configuration in place is asked for again only to grow"
+        in_place = asked
+    assert {n for _, n in target.asked} > {5}, "small loads that come first do not wait for the largest"
+
+
+def test_too_many_clients_are_refused_before_the_first_is_made(small_text: str, store: Store) -> None:
+    target = Growing(quota=4)
+    with pytest.raises(ClusterError, match="5 clients are needed, 4 can be had"):
+        run_sweep(parse_sweep(small_text + LOADS, file="small.yaml"), target, store, Silence(), resume=None)
+    assert target.asked == []
+
+
+def test_limits_of_clients_are_kept_with_the_run(small_text: str, store: Store) -> None:
+    run = run_sweep(parse_sweep(small_text, file="small.yaml"), Growing(), store, Silence(), resume=None)
+    assert store.run(run.run_id).facts["limits"] == {"blob": ["volumes do 60 I/Os per second"]}
