@@ -12,7 +12,7 @@ from cephfit.access import AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces import blktrace_loop
 from cephfit.traces import blktrace_record as record
-from cephfit.traces.ahead import has_second_core, read_ahead
+from cephfit.traces.ahead import has_second_core
 from cephfit.traces.blktrace_loop import Files, Found, Layout
 from cephfit.traces.block_layer import Action, Noted
 from cephfit.traces.latency import CompletionMatcher
@@ -58,7 +58,7 @@ class BlktraceReader(StreamReader):
         The files may have any numbers, gaps between them, and be empty: what CPU a record is from stands in
         the record. Within a file the order of the records stands, even where the clock steps back a little.
         """
-        return read_ahead(_batches(streams, _WHAT[self.action]))
+        return _batches(streams, _WHAT[self.action])
 
 
 def _batches(streams: Sequence[TraceStream], wanted: int) -> Iterator[AccessBatch]:
@@ -76,7 +76,7 @@ def _followed(reading: "_Reading", layout: Layout, wanted: int) -> Iterator[Acce
     numbers = np.empty(0, np.int64)
     matcher, noted = CompletionMatcher(), Noted()
     while not files.is_over.all():
-        matcher.make_room(reading.n_unread() // layout.nbytes, len(devices))
+        matcher.make_room(1, len(devices))
         why, file = blktrace_loop.follow_records(
             files, layout, wanted, numbers, found, matcher.numbers, matcher.rows, matcher.table, matcher.ended_on
         )
@@ -87,6 +87,8 @@ def _followed(reading: "_Reading", layout: Layout, wanted: int) -> Iterator[Acce
             noted.add({}, {}, (), reading.skip_loss_note(file))
         elif why == blktrace_loop.FULL:
             matcher.remake_table()
+        elif why == blktrace_loop.NO_ROOM:
+            continue
         else:
             reading.read_on(file)
         if ready := matcher.ready():
@@ -141,9 +143,6 @@ class _Reading:
         )
         self._view = memoryview(self.files.block.data)
         self._fresh = [self._begin(file) for file in range(n)]
-
-    def n_unread(self) -> int:
-        return int((self.files.end - self.files.at).sum())
 
     def _unread(self, file: int) -> memoryview:
         return self._view[int(self.files.at[file]) : int(self.files.end[file])]

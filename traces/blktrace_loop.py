@@ -23,10 +23,10 @@ from cephfit.traces.completion_loop import (
 from cephfit.traces.unaligned import half, long, word
 from cephfit.traces.waiting_table import NONE, Table, end_of, enter, latest_at, leave, place_of
 
-SHORT, BROKEN, NEW_DISK, FULL = range(4)
+SHORT, BROKEN, NEW_DISK, FULL, NO_ROOM = range(5)
 """Why the loop stopped: the bytes of a file end, with a record or within one; something in a file is no record; an
 access is on a disk that has no number yet; the table is half full, or must be made because the trace's first
-completion is next."""
+completion is next; there is no row left."""
 
 PASSTHROUGH, DISCARD, FLUSH, ZERO_LENGTH, NO_SECTOR = range(5)
 REASONS = ("passthrough", "discard", "flush", "zero length", "no valid sector")
@@ -183,7 +183,7 @@ def follow_records(
         wanted: the action that counts as an access.
         devices: int64 (disks,), the devices that have a number.
         found: added to.
-        numbers, rows, table, ended_on: as in ``completion_loop.follow_events``; room for every record.
+        numbers, rows, table, ended_on: as in ``completion_loop.follow_events``.
 
     Returns:
         why it stopped, and which file that is about.
@@ -195,7 +195,7 @@ def follow_records(
     time_of, op_of, lbn_of, nbytes_of = rows.time_ns, rows.op, rows.lbn, rows.nbytes
     disk_of, latency_of, ended_of, before_of = rows.disk, rows.latency_ns, rows.ended, rows.before
     keys, waiting = table
-    n_places = len(waiting)
+    n_places, n_rows = len(waiting), len(time_of)
     n, n_keys = numbers[N_ROWS], numbers[N_KEYS]
     seen = numbers[SEEN_AT] != NONE
     n_lost = n_unnumbered = 0
@@ -233,6 +233,9 @@ def follow_records(
                         if what == wanted:
                             why = NEW_DISK
                             break
+                    elif n == n_rows:
+                        why = NO_ROOM
+                        break
                     elif is_completion and not seen:
                         numbers[SEEN_AT] = numbers[N_RELEASED] + n
                         why = FULL

@@ -84,6 +84,7 @@ def parse(
     names = Names(room.words, room.lengths, np.empty(CHUNK_NBYTES, np.uint64))
     step, gap = (1, 1) if fields.separator else (2, 0)
     n_fields = len(fields.kinds)
+    spellings = fields.ops.copy()
     no_trims = np.zeros_like(fields.trims)
     row = 0
     while at < stop:
@@ -101,7 +102,7 @@ def parse(
         for c in range(n_fields):
             kind, trim, kept_as = fields.kinds[c], trims[c], fields.kept_as[c]
             if kind == OP:
-                n = field_loops.ops(lines, n, c, trim, fields.ops, names, op[row:])
+                n = field_loops.ops(lines, n, c, trim, spellings, names, op[row:])
                 continue
             if kind == LEFT_OUT:
                 continue

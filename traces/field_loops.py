@@ -58,7 +58,7 @@ def ops(
     out: NDArray[np.uint8],
 ) -> int:
     """Words that mean read or write, of up to 8 bytes; row 0 of ``spellings`` are those of reads, row 1 of writes,
-    each packed into a word of 8 bytes."""
+    each packed into a word of 8 bytes. Those that are met are moved to the front."""
     # First as if all were spelled as the first ones are: vector instructions, and no branch on what an access is.
     words, lengths, _ = room
     usual_read, usual_write = spellings[0, 0], spellings[1, 0]
@@ -86,6 +86,8 @@ def ops(
             for i in range(spellings.shape[1]):
                 if word == spellings[what, i]:
                     out[np.uintp(line)], found = what, True
+                    spellings[what, i], spellings[what, 0] = spellings[what, 0], word
+                    break
         if not found:
             return line
     return n

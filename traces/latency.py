@@ -33,6 +33,8 @@ _NOTHING = np.empty(0, np.int64)
 
 _FEWEST_READY = 1 << 14
 """Accesses are given out when they are so many at least: what is done for each batch is little for each access."""
+_ROOM = 3 * _FEWEST_READY
+"""Rows that are made at least: what is given out, and the next ones until it can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,6 @@ class CompletionMatcher:
         self.numbers = np.array([0, 0, 0, 0, NONE], np.int64)
         self.ended_on = np.zeros(0, np.int64)
         self._known_on = np.zeros(0, np.int64)
-        self._room = 0
 
     @property
     def completions_seen(self) -> bool:
@@ -80,10 +81,9 @@ class CompletionMatcher:
 
     def make_room(self, n_rows: int, n_disks: int) -> None:
         """For so many more rows, and so many disks altogether."""
-        self._room = n_rows
         n = int(self.numbers[N_ROWS])
         if n + n_rows > len(self.rows.time_ns):
-            self.rows = _moved(self.rows, 0, n, capacity=n + max(n_rows, n))
+            self.rows = _moved(self.rows, 0, n, capacity=n + max(n_rows, n, _ROOM))
         if n_disks > len(self.ended_on):
             self.ended_on = _longer(self.ended_on, n_disks)
             self._known_on = _longer(self._known_on, n_disks)
@@ -134,7 +134,7 @@ class CompletionMatcher:
         rows, depth = self.rows, np.empty(n, np.int32)
         completion_loop.release(n, rows, self.numbers, self._known_on, depth)
         n_held = int(self.numbers[N_ROWS]) - n
-        self.rows = _moved(rows, n, n_held, capacity=2 * n_held + self._room)
+        self.rows = _moved(rows, n, n_held, capacity=2 * n_held + _ROOM)
         self.numbers[[N_ROWS, N_KEYS, FIRST_WAITING]] = n_held, 0, 0
         self.numbers[N_RELEASED] += n
         if self.completions_seen:

@@ -15,6 +15,7 @@ from cephfit.profile import Profile
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
 from cephfit.traces import capture_record, formats, remote, scheduling, vscsi_histogram
+from cephfit.traces.ahead import read_ahead
 from cephfit.traces.blkparse_format import BlkparseFormatReader
 from cephfit.traces.blkparse_text import BlkparseTextReader
 from cephfit.traces.blktrace import UNNUMBERED, BlktraceReader
@@ -276,7 +277,7 @@ def _counted(
 
 def _read_here(share: Share, streams: Sequence[TraceStream], reader: StreamReader, progress: Progress) -> Counted:
     counting, shown = Counting(share.threshold), 0
-    for batch in reader.read_together(streams):
+    for batch in read_ahead(reader.read_together(streams)):
         counting.add(batch)
         consumed = sum(s.consumed() for s in streams)
         progress.advance(consumed - shown)
