@@ -1,14 +1,21 @@
 """What the sweep's tests share: small sweep files, stores in temporary folders, a free loop device."""
 
+import secrets
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cephfit.results.store import Store
 from cephfit.sweep.file import parse_sweep
 from cephfit.sweep.model import Sweep
+
+if TYPE_CHECKING:
+    from openstack.connection import Connection
+
+    from cephfit.lab.cluster import Lab
 
 SMALL = """\
 schema_version: 1
@@ -68,3 +75,41 @@ def loop_device(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     yield make
     for device in made:
         subprocess.run(("losetup", "--detach", device), check=True)
+
+
+@pytest.fixture
+def cloud_admin(openstack_lab: "Lab", monkeypatch: pytest.MonkeyPatch) -> "Iterator[Connection]":
+    """The administrator of the lab's OpenStack."""
+    from cephfit.lab.openstack.registration import connect
+
+    assert openstack_lab.cloud is not None
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(openstack_lab.cloud.layout.clouds_yaml))
+    cloud = connect(openstack_lab.cloud.layout)
+    yield cloud
+    cloud.close()
+
+
+@pytest.fixture
+def cloud_user(cloud_admin: "Connection", openstack_lab: "Lab") -> "Iterator[Connection]":
+    """An ordinary user of another project, which has in the end what it had before."""
+    from live_cloud import everything, until
+
+    from cephfit.lab.openstack.registration import connect
+
+    assert openstack_lab.cloud is not None
+    cloud = connect(openstack_lab.cloud.layout, openstack_lab.cloud.layout.user_cloud)
+    before = everything(cloud)
+    yield cloud
+    until(lambda: everything(cloud) == before)  # Heat lists a stack for a moment after it is gone
+    cloud.close()
+
+
+@pytest.fixture
+def own_run(cloud_user: "Connection") -> Iterator[str]:
+    """The id of a run of which nothing is left in the end."""
+    from cephfit.silence import Silence
+    from cephfit.sweep.cloud.clean import clean
+
+    run_id = f"trouble-{secrets.token_hex(2)}"
+    yield run_id
+    clean(cloud_user, run_id, Silence())

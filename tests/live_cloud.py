@@ -1,0 +1,66 @@
+"""What tests on the lab's real OpenStack share: targets, stacks made without checks, what a project has."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from openstack.connection import Connection
+
+from cephfit.lab.openstack import resources
+from cephfit.silence import Silence
+from cephfit.sweep.cloud import guests
+from cephfit.sweep.cloud.ownership import stack_name
+from cephfit.sweep.cloud.stacks import Node, Stacks
+
+
+def target_text(cloud: Connection, **more: str) -> str:
+    """A target with the lab's smallest guests."""
+    words = {"flavor": "cephfit.tiny", "network": resources.NETWORK, "volume_type": "hdd", "overcommit": "yes"}
+    said = ",".join(f"{key}={value}" for key, value in {**words, **more}.items())
+    return f"openstack:{cloud.config.name},{said}"
+
+
+def cephfit(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """The command that people run, to its end."""
+    argv = [sys.executable, "-m", "cephfit.cli.main", *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, env={**os.environ}, check=False)
+
+
+def make_stack(cloud: Connection, run_id: str, **more: Any) -> tuple[Node, ...]:
+    """A stack of benchmark clients without the checks that a target makes: what fails, fails in the cloud."""
+    parameters = {
+        "count": 1,
+        "image": "cephfit-guest",
+        "flavor": "cephfit.tiny",
+        "network": resources.NETWORK,
+        "volume_type": "hdd",
+        "volume_size": 1,
+        "user_data": guests.user_data(port=8765),
+    }
+    stacks = Stacks(cloud, run_id, Silence(), timeout_seconds=600)
+    return stacks.ensure(stack_name(run_id, "hdd-1"), "benchmark", {**parameters, **more})
+
+
+def everything(cloud: Connection) -> dict[str, set[str]]:
+    """Ids of all that this project has."""
+    project = cloud.current_project_id
+    return {
+        "stacks": {s.id for s in cloud.orchestration.stacks() if f"/{project}/" in s.links[0]["href"]},
+        "servers": {s.id for s in cloud.compute.servers()},
+        "volumes": {v.id for v in cloud.block_storage.volumes()},
+        "ports": {p.id for p in cloud.network.ports(project_id=project)},
+        "groups": {g.id for g in cloud.network.security_groups(project_id=project)},
+        "server groups": {g.id for g in cloud.compute.server_groups()},
+    }
+
+
+def until(what: Callable[[], Any], *, seconds: float = 120.0) -> Any:
+    """What a call gives as soon as it is true."""
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline, f"not within {seconds:g} s"
+        time.sleep(0.5)
+    return found

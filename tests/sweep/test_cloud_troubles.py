@@ -1,0 +1,229 @@
+"""Errors of a cloud, each provoked for real on the lab's OpenStack: one clear sentence, or help by itself."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("openstack", reason="needs the extra openstack")
+
+from live_cloud import cephfit, make_stack, target_text, until
+from openstack.connection import Connection
+
+from cephfit.configuration import Configuration
+from cephfit.errors import ClusterError
+from cephfit.lab import processes
+from cephfit.lab.cluster import Lab
+from cephfit.lab.openstack import resources
+from cephfit.silence import Silence
+from cephfit.sweep.cloud.choice import parse_choice
+from cephfit.sweep.cloud.clean import clean, owned
+from cephfit.sweep.cloud.connection import connect, persistently
+from cephfit.sweep.cloud.ownership import stack_name, tag_of
+from cephfit.sweep.targets.openstack import OpenStackTarget
+from cephfit.units import MIB
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.ceph,
+    pytest.mark.fio,
+    pytest.mark.openstack,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]
+
+TOO_LARGE = "cephfit-tests.too-large"
+NOWHERE = "cephfit-tests-nowhere"
+
+
+def said(error: pytest.ExceptionInfo[ClusterError]) -> str:
+    """One sentence: no traceback, no address, no request id."""
+    text = error.value.what
+    assert "\n" not in text
+    for noise in ("Traceback", "http://", "req-", "HTTPConnectionPool"):
+        assert noise not in text, text
+    return text
+
+
+def test_a_quota_that_others_used_up_meanwhile(
+    cloud_user: Connection, cloud_admin: Connection, own_run: str
+) -> None:
+    """The check before found room; Nova and Cinder refuse all the same, and say why."""
+    cloud_admin.compute.update_quota_set(cloud_user.current_project_id, instances=1)
+    try:
+        with pytest.raises(ClusterError) as error:
+            make_stack(cloud_user, own_run, count=2)
+    finally:
+        cloud_admin.compute.update_quota_set(cloud_user.current_project_id, instances=24)
+    assert "Quota exceeded for instances" in said(error)
+    assert len(make_stack(cloud_user, own_run, count=1)) == 1, "the failed stack is made anew by the same command"
+    cloud_admin.block_storage.update_quota_set(cloud_user.current_project_id, volumes=1)
+    try:
+        with pytest.raises(ClusterError) as error:
+            make_stack(cloud_user, own_run, count=2)
+    finally:
+        cloud_admin.block_storage.update_quota_set(cloud_user.current_project_id, volumes=48)
+    assert "exceeded" in said(error)
+    servers = {thing.id for thing in owned(cloud_user, own_run) if thing.kind == "server"}
+    nodes = make_stack(cloud_user, own_run, count=2)
+    assert servers & {node.server for node in nodes}, "what was there before the scaling failed is kept"
+
+
+def test_no_host_has_room_for_the_flavour(cloud_user: Connection, cloud_admin: Connection, own_run: str) -> None:
+    flavor = cloud_admin.compute.create_flavor(name=TOO_LARGE, ram=1 << 20, vcpus=1, disk=1)
+    try:
+        cloud_admin.compute.update_quota_set(cloud_user.current_project_id, ram=-1)
+        with pytest.raises(ClusterError) as error:
+            make_stack(cloud_user, own_run, flavor=TOO_LARGE)
+        clean(cloud_user, own_run, Silence())  # no quota may be less than what is used
+    finally:
+        cloud_admin.compute.update_quota_set(cloud_user.current_project_id, ram=12288)
+        cloud_admin.compute.delete_flavor(flavor)
+    assert "No valid host was found" in said(error)
+
+
+def test_a_volume_that_no_back_end_takes(cloud_user: Connection, cloud_admin: Connection, own_run: str) -> None:
+    made = cloud_admin.block_storage.create_type(name=NOWHERE, extra_specs={"volume_backend_name": "nowhere"})
+    try:
+        with pytest.raises(ClusterError) as error:
+            make_stack(cloud_user, own_run, volume_type=NOWHERE)
+        clean(cloud_user, own_run, Silence())
+    finally:
+        cloud_admin.block_storage.delete_type(made)
+    assert "backend" in said(error), "Cinder's own reason, which Heat does not know"
+
+
+def test_a_volume_that_went_into_error_while_it_was_attached(
+    cloud_user: Connection, cloud_admin: Connection, own_run: str
+) -> None:
+    target = OpenStackTarget(parse_choice(target_text(cloud_user)))
+    try:
+        target.begin(own_run)
+        target.apply(Configuration("A"), n_clients=1, volume_nbytes=16 * MIB)
+        (volume,) = (thing.id for thing in owned(cloud_user, own_run) if thing.kind == "volume")
+        cloud_admin.block_storage.reset_volume_status(volume, status="error")
+        with pytest.raises(ClusterError) as error:
+            target.apply(Configuration("A"), n_clients=1, volume_nbytes=16 * MIB)
+        assert said(error) == "its status is error, not in-use"
+        cloud_admin.block_storage.reset_volume_status(volume, status="in-use")
+        target.reset()
+    finally:
+        target.close()
+
+
+def test_an_image_that_was_deleted_since(
+    cloud_user: Connection, cloud_admin: Connection, own_run: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "image"
+    file.write_bytes(bytes(1024))
+    image = cloud_user.image.create_image(
+        name="cephfit-tests-gone", filename=str(file), container_format="bare", disk_format="raw", use_import=False
+    )
+    cloud_user.image.delete_image(image.id)
+    with pytest.raises(ClusterError) as error:
+        make_stack(cloud_user, own_run, image=image.id)
+    assert image.id in said(error)
+    checked = cephfit("cloud", "check", target_text(cloud_user, image="cephfit-tests-gone"))
+    assert checked.returncode == 2
+    assert "has no image cephfit-tests-gone" in checked.stderr
+
+
+def test_a_token_that_was_revoked_is_replaced_and_a_lost_user_is_said(
+    openstack_lab: Lab, cloud_user: Connection, cloud_admin: Connection
+) -> None:
+    cloud = connect(str(cloud_user.config.name))
+    token = cloud.session.get_token()
+    revoked = cloud_admin.identity.delete("/auth/tokens", headers={"X-Subject-Token": token})
+    assert revoked.status_code == 204
+    assert persistently(lambda: list(cloud.identity.get("/auth/catalog").json()), where="catalogue")
+    assert cloud.session.get_token() != token, "a new one was asked for, once"
+    me = cloud_admin.identity.find_user(cloud.current_user_id)
+    cloud_admin.identity.update_user(me, is_enabled=False)
+    try:
+        with pytest.raises(ClusterError, match="Keystone refuses the log-in") as error:
+            persistently(lambda: list(cloud.block_storage.types()), where="volume types")
+            connect(str(cloud_user.config.name))
+        said(error)
+    finally:
+        cloud_admin.identity.update_user(me, is_enabled=True)
+        cloud.close()
+
+
+@pytest.fixture
+def database(openstack_lab: Lab) -> Iterator[Callable[[], None]]:
+    """Kills the database of all services; it is started again in the end."""
+
+    def kill() -> None:
+        assert openstack_lab.cloud is not None
+        file = openstack_lab.cloud.layout.folder / "run" / "mariadb.pid"
+        pid = processes.from_pid_file(file, openstack_lab.folder)
+        assert pid is not None
+        processes.kill([pid])
+
+    yield kill
+    openstack_lab.start()
+
+
+def test_a_service_that_fails_for_a_while_is_asked_again(
+    openstack_lab: Lab, cloud_user: Connection, database: Callable[[], None]
+) -> None:
+    """Without their database services answer 500: in the end one sentence, after a moment what was asked for."""
+
+    def ask() -> list[Any]:
+        return list(cloud_user.block_storage.volumes())
+
+    ask()
+    database()
+    with pytest.raises(ClusterError) as error:
+        persistently(ask, where="volumes")
+    said(error)
+    starter = threading.Timer(5.0, openstack_lab.start)
+    starter.start()
+    try:
+        assert persistently(ask, where="volumes") == []
+    finally:
+        starter.join()
+
+
+def test_a_service_that_is_gone_is_named(openstack_lab: Lab, cloud_user: Connection) -> None:
+    assert openstack_lab.cloud is not None
+    list(cloud_user.orchestration.stacks())
+    file = openstack_lab.cloud.layout.folder / "run" / "heat-api.pid"
+    pid = processes.from_pid_file(file, openstack_lab.folder)
+    assert pid is not None
+    processes.kill([pid])
+    try:
+        with pytest.raises(ClusterError, match="a service of the cloud does not answer") as error:
+            persistently(lambda: list(cloud_user.orchestration.stacks()), where="stacks")
+        assert error.value.where == "stacks"
+    finally:
+        openstack_lab.start()
+
+
+def test_a_stack_that_heat_rolled_back_is_made_anew(cloud_user: Connection, own_run: str) -> None:
+    """ROLLBACK_COMPLETE sounds well, and has no server."""
+    name = stack_name(own_run, "hdd-1")
+    template = {
+        "heat_template_version": "2016-10-14",
+        "resources": {
+            "volume": {"type": "OS::Cinder::Volume", "properties": {"size": 1, "volume_type": "hdd"}},
+            "bad": {
+                "type": "OS::Nova::Server",
+                "depends_on": "volume",
+                "properties": {
+                    "image": "cephfit-guest",
+                    "flavor": "cephfit.tiny",
+                    "networks": [{"network": resources.NETWORK}],
+                    "availability_zone": "atlantis",
+                },
+            },
+        },
+    }
+    cloud_user.orchestration.create_stack(
+        name=name, template=template, tags=tag_of(own_run), is_rollback_disabled=False, timeout_mins=5
+    )
+    until(lambda: cloud_user.orchestration.get_stack(name, resolve_outputs=False).status == "ROLLBACK_COMPLETE")
+    (node,) = make_stack(cloud_user, own_run)
+    assert cloud_user.compute.get_server(node.server).status == "ACTIVE"
