@@ -20,8 +20,9 @@ from cephfit.sweep.cloud import clean, guests
 from cephfit.sweep.cloud.beforehand import Need
 from cephfit.sweep.cloud.choice import CloudChoice, parse_choice, require_whole
 from cephfit.sweep.cloud.diagnostics import moved_of
-from cephfit.sweep.cloud.errands import unpacked, user_data
+from cephfit.sweep.cloud.errands import SIGNAL, from_signal, readings_of, unpacked, user_data
 from cephfit.sweep.cloud.ownership import is_run_id, stack_name
+from cephfit.sweep.cloud.signals import Handle
 from cephfit.sweep.cloud.stack_failures import innermost
 from cephfit.sweep.cloud.stacks import Node, template_path
 from cephfit.sweep.cloud.volumes import size_gib
@@ -178,6 +179,36 @@ def test_a_result_that_is_not_whole_yet_is_waited_for_and_a_damaged_one_is_said(
     assert "damaged" in damaged.errors
 
 
+def test_a_result_in_a_signal_is_what_the_guest_put_there() -> None:
+    packed = base64.b64encode(gzip.compress(b'{"jobs": []}')).decode()
+    found = from_signal(f"0 1763745600.25 1763745612.5 {packed} fio: a word of warning")
+    assert (found.output, found.code, found.by) == ('{"jobs": []}', 0, SIGNAL)
+    assert (found.began, found.ended) == (1763745600.25, 1763745612.5)
+    assert found.errors == "fio: a word of warning"
+    assert "damaged" in from_signal("0 1 2 !!! ").errors
+    assert "damaged" in from_signal("").errors
+
+
+def test_a_guest_shows_its_clock_with_the_key_of_its_job() -> None:
+    shown = (
+        "CEPHFIT-CLOCK ab12 1763745600.25\r\n[ 23.1] kernel\r\nCEPHFIT-CLOCK ff00 1.5\nCEPHFIT-CLOCK ab12 17637456"
+    )
+    assert readings_of(shown, "ab12") == [1763745600.25]
+
+
+def test_a_signals_token_is_in_the_user_data_and_nowhere_else() -> None:
+    handle = Handle("/stacks/s/1/resources/ready_handle", "http://heat/signal", "gAAAA-secret")
+    assert "X-Auth-Token: gAAAA-secret" in user_data("v-1", "true", key="ab12", start=1, handle=handle)
+    assert "X-Auth-Token" not in user_data("v-1", "true", key="ab12", start=1)
+    assert "secret" not in repr(handle)
+
+
+def test_results_come_by_a_way_that_is_one() -> None:
+    assert parse_choice("openstack:work,results=signal").results == "signal"
+    with pytest.raises(InputError, match="results=letter"):
+        parse_choice("openstack:work,results=letter")
+
+
 def test_the_job_of_a_guest_without_network_is_in_its_user_data() -> None:
     script = user_data("v-1", "[c0]\nrw=read\n", key="ab12", start=1763745600)
     (packed,) = re.findall(r'echo "([A-Za-z0-9+/=]+)" \| base64 -d', script)
@@ -185,7 +216,7 @@ def test_the_job_of_a_guest_without_network_is_in_its_user_data() -> None:
     assert "-lt 1763745600" in script
 
 
-@pytest.mark.parametrize("name", ["benchmark", "client"])
+@pytest.mark.parametrize("name", ["benchmark", "client", "verification"])
 def test_the_templates_are_found_and_every_parameter_is_used(name: str) -> None:
     path = template_path(name)
     assert path == Path(str(path)).absolute()

@@ -1,0 +1,94 @@
+"""pgbench inside guests: the script that goes there, and what is read of what comes back (without guests)."""
+
+import subprocess
+from importlib import resources
+
+import pytest
+
+pytest.importorskip("openstack", reason="needs the extra openstack")
+
+from cephfit.errors import ClusterError
+from cephfit.lab.guest_pgbench import GuestPgBench, measured_part, script_of, spec_of
+from cephfit.lab.pgbench import PgBenchSpec
+from cephfit.protocols import Client
+from cephfit.sweep.clocks import Offset
+from cephfit.sweep.cloud.errands import SIGNAL, Answers, Said
+from cephfit.units import MIB
+
+CLIENT = Client("c0", {"filename": "/dev/cephfit-volume"}, 1 << 30)
+# A guest of the lab's OpenStack, scale 4, shortened.
+SAID = """\
+CEPHFIT-WARMUP
+pgbench: setting random seed to 5
+pgbench (15.20 (Debian 15.20-0+deb12u1))
+duration: 3 s
+tps = 16.467793 (without initial connection time)
+CEPHFIT-STARTED 1795287058.158834
+pgbench: setting random seed to 6
+duration: 10 s
+number of transactions actually processed: 151
+tps = 14.328820 (without initial connection time)
+CEPHFIT-FINISHED 1795287069.913743
+CEPHFIT-DATABASE-NBYTES 70688103
+CEPHFIT-SERVER 15.20 (Debian 15.20-0+deb12u1)
+"""
+
+
+class Guests:
+    """Guests that say what a test gives them."""
+
+    def __init__(self, output: str, *, code: int = 0) -> None:
+        self.said = Said(output, "", 1795287020.5, 1795287071.0, code, SIGNAL)
+        self.scripts: list[str] = []
+
+    def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
+        self.scripts.append(script)
+        return Answers({client.name: self.said}, 1795287020.0, {client.name: Offset(0.1, 0.3)})
+
+
+def test_the_measured_run_counts_and_not_the_warm_up() -> None:
+    guests = Guests(SAID)
+    value, evidence = GuestPgBench(guests, spec_of(4)).run(CLIENT, 10, seed=5)
+    assert value == 14.328820
+    assert evidence["results_by"] == "signal"
+    assert evidence["clock"] == {"ahead_seconds": 0.2, "uncertainty_seconds": 0.1}
+    assert evidence["database_nbytes"] == 70688103
+    assert evidence["server_version"].startswith("15.20")
+    assert evidence["finished_ns"] - evidence["started_ns"] == pytest.approx(11.75e9, rel=0.01)
+    assert "export CEPHFIT_STEPS=run\n" in guests.scripts[0]
+
+
+def test_a_volume_is_read_once_before_the_run_if_caches_shall_be_warm() -> None:
+    guests = Guests(SAID)
+    workload = GuestPgBench(guests, spec_of(4))
+    workload.warm(CLIENT)
+    workload.run(CLIENT, 10, seed=5)
+    workload.run(CLIENT, 10, seed=5)
+    assert ["CEPHFIT_STEPS='warm run'" in script for script in guests.scripts] == [True, False]
+
+
+def test_a_guest_that_fails_or_stops_half_way_is_told_with_its_words() -> None:
+    with pytest.raises(ClusterError, match=r"ended with 4: .*could not bind"):
+        GuestPgBench(Guests("FATAL: could not bind\n", code=4), spec_of(4)).run(CLIENT, 10, seed=5)
+    with pytest.raises(ClusterError, match="not run to its end"):
+        measured_part(SAID.partition("CEPHFIT-FINISHED")[0])
+    with pytest.raises(ClusterError, match="the database was not made"):
+        GuestPgBench(Guests("mkfs\n"), spec_of(4)).prepare(CLIENT)
+
+
+@pytest.mark.parametrize("scale", [1, 4, 10, 30, 100])
+def test_a_database_is_larger_than_the_memory_it_may_have_or_the_least_that_a_server_needs(scale: int) -> None:
+    spec = spec_of(scale)
+    assert spec.scale == scale
+    assert spec.memory_limit_nbytes <= max(64 * MIB, scale * 15 * MIB)
+    assert spec.max_wal_nbytes % (32 * MIB) == 0
+    assert spec.database_nbytes <= PgBenchSpec(scale=max(30, scale)).database_nbytes
+
+
+def test_the_script_is_one_for_the_shell_and_says_all_that_it_needs() -> None:
+    script = script_of(spec_of(4), CLIENT, "prepare", run_seconds=0, seed=1)
+    subprocess.run(["/bin/sh", "-n"], input=script, text=True, check=True)
+    text = resources.files("cephfit.heat_templates").joinpath("pgbench.sh").read_text()
+    wanted = {word.split("=")[0] for word in script.split() if word.startswith("CEPHFIT_") and "=" in word}
+    used = {line.split()[1].rstrip(",") for line in text.splitlines() if line.startswith("#   CEPHFIT_")}
+    assert {"CEPHFIT_DEVICE", "CEPHFIT_STEPS", "CEPHFIT_SCALE", "CEPHFIT_MEMORY", "CEPHFIT_WAL"} <= wanted & used
