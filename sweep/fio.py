@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from cephfit.errors import ClusterError, HostError
@@ -21,6 +22,7 @@ from cephfit.sweep.fio_output import (
     other_direction_of,
     read_output,
 )
+from cephfit.sweep.image_counters import ImageWatch, is_image
 from cephfit.units import MIB
 
 GRACE_SECONDS = 120.0
@@ -53,7 +55,9 @@ class FioEngine:
         uncounted = {client.name: _why_uncounted(client, direct=run.measurement.direct) for client in run.clients}
         devices = [c.device for c in run.clients if c.device is not None and not uncounted[c.name]]
         seconds = run.measurement.ramp_seconds + run.measurement.run_seconds
-        with DeviceWatch(devices, run.cell.pattern.op) as watch:
+        op = run.cell.pattern.op
+        images = ImageWatch(run.clients, op, run_seconds=run.measurement.run_seconds)
+        with images, DeviceWatch(devices, op) as watch:
             output, errors = _run_fio(job, conf=ceph_conf(run), timeout_seconds=seconds + self._grace_seconds)
         try:
             jobs = jobs_by_client(read_output(output), [c.name for c in run.clients])
@@ -65,6 +69,7 @@ class FioEngine:
             c.name: _outcome(c, jobs.get(c.name), run, errors=errors, watch=watch, uncounted=uncounted[c.name])
             for c in run.clients
         }
+        outcomes |= {c.name: _image_counted(outcomes[c.name], c, run, images) for c in run.clients if is_image(c)}
         return CellOutcome(outcomes, output)
 
     def warm(self, run: CellRun) -> None:
@@ -114,7 +119,6 @@ def _outcome(
     """Metrics and independent count of one client."""
     if job is None:
         return ClientOutcome(None, _with_fio_words("fio did not run this client", errors))
-    measurement = run.measurement
     try:
         if error_of(job) == errno.ENOSPC:
             raise _full_disk(client.name, errors)
@@ -123,14 +127,30 @@ def _outcome(
         return ClientOutcome(None, _with_fio_words(str(error), errors))
     if uncounted or client.device is None:
         return ClientOutcome(metrics, uncounted=uncounted, evidence=evidence)
-    in_flight = in_flight_nbytes(measurement.iodepth, run.cell.size.benchmark_nbytes)
-    # Under a rate limit fio's last I/O is back up to one interval before its end, which the counter cannot show.
-    in_flight += run.cell.size.benchmark_nbytes if measurement.is_limited else 0
-    count = watch.count(client.device, runtime_ns=metrics.runtime_ns, in_flight_nbytes=in_flight)
+    count = watch.count(client.device, runtime_ns=metrics.runtime_ns, in_flight_nbytes=_in_flight(run))
     steadiness = watch.steadiness(client.device, runtime_ns=metrics.runtime_ns)
     if steadiness is not None:
         evidence["steadiness"] = steadiness.to_json()
     return ClientOutcome(metrics, count=count, evidence=evidence)
+
+
+def _image_counted(outcome: ClientOutcome, client: Client, run: CellRun, images: ImageWatch) -> ClientOutcome:
+    """The outcome with what the OSDs counted for the client's image, or why nobody did."""
+    if outcome.metrics is None:
+        return outcome
+    if why := images.why_not(client):
+        return replace(outcome, uncounted=why)
+    count = images.count(client, outcome.metrics, in_flight_nbytes=_in_flight(run))
+    return replace(
+        outcome, count=count, uncounted="", evidence={**outcome.evidence, "image": images.evidence(client)}
+    )
+
+
+def _in_flight(run: CellRun) -> int:
+    """Bytes that may be under way when fio's measured time begins, or back before its end under a rate limit."""
+    block = run.cell.size.benchmark_nbytes
+    # Under a rate limit fio's last I/O is back up to one interval before its end, which a counter cannot show.
+    return in_flight_nbytes(run.measurement.iodepth, block) + (block if run.measurement.is_limited else 0)
 
 
 def figures_of(job: Mapping[str, Any], run: CellRun) -> tuple[Metrics, dict[str, Any]]:

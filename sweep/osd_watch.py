@@ -45,7 +45,7 @@ def watch_osds(clients: Sequence[Client]) -> Iterator[OsdWatch]:
     admin = None
     try:
         try:
-            admin = _admin_of(clients)
+            admin = admin_of(clients)
             before = _counters(admin) if admin is not None else {}
         except CephfitError as error:
             watch.count = OsdCount(why_not=f"the OSDs could not be asked: {error.what}")
@@ -58,7 +58,12 @@ def watch_osds(clients: Sequence[Client]) -> Iterator[OsdWatch]:
             admin.close()
 
 
-def _admin_of(clients: Sequence[Client]) -> CephAdmin | None:
+def admin_of(clients: Sequence[Client]) -> RadosAdmin | None:
+    """A connection as the clients have it; None where they are not of one cluster.
+
+    Raises:
+        ClusterError: the cluster does not answer.
+    """
     reached = {(c.fio_options.get(CONF_OPTION), c.fio_options.get("clientname", "admin")) for c in clients}
     if len(reached) != 1:
         return None

@@ -94,7 +94,7 @@ class RadosAdmin:
             if kind == "osd":
                 code, answer, words = self._cluster.osd_command(int(name), text, b"")
             elif kind == "mgr":
-                code, answer, words = self._cluster.mgr_command(text, b"", target=name)
+                code, answer, words = self._cluster.mgr_command(text, b"", target=name or None)
             elif kind == "mon" and name:
                 code, answer, words = self._cluster.mon_command(text, b"", target=name)
             elif kind == "mon":

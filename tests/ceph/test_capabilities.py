@@ -8,6 +8,7 @@ from foreign_lab import make_key, open_foreign, restart_program
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError
 from cephfit.lab.cluster import Lab
+from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.capabilities import Level, auth_command, capabilities
 from cephfit.sweep.file import parse_sweep
 from cephfit.units import MIB
@@ -93,6 +94,22 @@ def test_full_capabilities_suffice_for_options_restarts_and_pools(lab_cluster: L
         target.reset()
     finally:
         target.close()
+
+
+@pytest.mark.parametrize("level", [Level.ONLY_POOL, Level.FULL])
+def test_the_osds_counts_of_images_are_open_to_whoever_may_measure(
+    lab_cluster: Lab, tmp_path: Path, level: Level
+) -> None:
+    keyring = make_key(lab_cluster, "counts", capabilities(level, pool="rbd"), tmp_path)
+    admin = RadosAdmin(lab_cluster.conf, client_id="counts", keyring=keyring)
+    try:
+        said = admin.tell("mgr", "rbd perf image counters", pool_spec="rbd")
+        assert "read_bytes" in said["counter_descriptors"]
+        manager = admin.command("mgr dump")["active_name"]
+        period = admin.command("config show", who=f"mgr.{manager}", key="mgr_stats_period")
+        assert float(period) == 1, "as the lab's ceph.conf has it"
+    finally:
+        admin.close()
 
 
 @pytest.mark.parametrize(
