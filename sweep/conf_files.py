@@ -126,21 +126,25 @@ class ConfFiles:
         self._path = path
         self._restarts = restarts
         self._progress = progress
+        self._seen: set[str] = set()
 
     def why_not(self, configuration: Configuration) -> str:
         """Why the files for a configuration cannot be had; empty if they can. Changes nothing."""
-        fsid = str(self._admin.command("status")["fsid"])
         for file in self._files(configuration, running_daemons(self._admin)):
-            try:
-                content = read_bytes(self._hosts.named(file.host), PurePosixPath(file.path))
-            except HostError as error:
-                return (
-                    f"{file.path} on {file.host}, which {_names(file.daemons)} read, cannot be had: {error.what}"
-                )
-            said = sections_of(content).get("global", {}).get("fsid", fsid)
-            if said != fsid:
-                return f"{file.path} on {file.host} is that of another cluster, {said}"
+            if file.place not in self._seen:
+                if why := self._why_not(file):
+                    return why
+                self._seen.add(file.place)
         return ""
+
+    def _why_not(self, file: ConfFile) -> str:
+        try:
+            content = read_bytes(self._hosts.named(file.host), PurePosixPath(file.path))
+        except HostError as error:
+            return f"{file.path} on {file.host}, which {_names(file.daemons)} read, cannot be had: {error.what}"
+        fsid = str(self._admin.command("status")["fsid"])
+        said = sections_of(content).get("global", {}).get("fsid", fsid)
+        return "" if said == fsid else f"{file.path} on {file.host} is that of another cluster, {said}"
 
     def changes(self, configuration: Configuration) -> tuple[Change, ...]:
         """What would be done to the files for a configuration, those to be put back included; changes nothing.

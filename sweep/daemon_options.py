@@ -156,11 +156,16 @@ class DaemonOptions:
                 needs.setdefault(osd, {}).update(options)
         return needs
 
-    def why_restart(self, configuration: Configuration) -> str:
-        """Which of a configuration's options need a restart, and why, as the begin of a sentence."""
-        files = list(self._by(SettingsWay.CONF, configuration).settings)
-        keys = sorted({k for options in self.needs_restart(configuration).values() for k in options})
-        what = "stands in ceph.conf, which is read" if files else "acts"
+    def why_restart(self, configuration: Configuration, needs: Mapping[int, Mapping[str, str]]) -> str:
+        """Which of a configuration's options need a restart, and why, as the begin of a sentence.
+
+        Args:
+            configuration: whose.
+            needs: what ``needs_restart`` said of it.
+        """
+        keys = sorted({key for options in needs.values() for key in options})
+        by_conf = self._by(SettingsWay.CONF, configuration).settings
+        what = "stands in ceph.conf, which is read" if by_conf else "acts"
         return f"{', '.join(keys)} {what} only when an OSD starts"
 
     def file_changes(self, configuration: Configuration) -> tuple[Change, ...]:

@@ -102,7 +102,8 @@ class CephTarget:
             )
 
     def facts(self) -> Mapping[str, Any]:
-        return facts_of(self._admin)
+        way = self._around.reach.way
+        return {**facts_of(self._admin), **({"options_by": way.value} if way is not None else {})}
 
     def declared_pools(self) -> DeclaredPools:
         """The pools that people declare for this cluster; they have their own journal and outlive ``reset``."""

@@ -152,9 +152,9 @@ class WholeCluster:
         if not needs:
             return ""
         if self._restarts is None:
-            return f"{self.settings.why_restart(configuration)}, and nobody here can restart OSDs"
+            return f"{self.settings.why_restart(configuration, needs)}, and nobody here can restart OSDs"
         why = self._restarts.why_not(sorted(needs))
-        return f"{self.settings.why_restart(configuration)}; {why}" if why else ""
+        return f"{self.settings.why_restart(configuration, needs)}; {why}" if why else ""
 
     def _apply_options(self, configuration: Configuration) -> tuple[int, ...]:
         try:

@@ -2,12 +2,14 @@
 
 import gzip
 import os
+import random
 import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -379,3 +381,51 @@ def test_the_dry_run_shows_the_lines_and_what_speaks_against_them(lab_cluster: L
     assert [n for n in preview.notes if n.startswith("B adds to")] == [
         f"B adds to {socket.gethostname()}:{lab_cluster.conf}: [osd] osd_max_backfills = 3"
     ]
+
+
+APPLY_FOR_EVER = """
+import itertools, sys
+from pathlib import Path
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.lab.cluster import Lab
+from cephfit.lab.target import LabTarget
+from cephfit.sweep.setting_ways import SettingsWay
+
+def ceph(scope, key, value):
+    return Setting(Partition.CEPH, scope, key, value)
+
+way = SettingsWay(sys.argv[2])
+target = LabTarget(Lab.open(folder=Path(sys.argv[1])), librbd=True, way=way)
+tried = [
+    Configuration("both", (ceph("osd/class:ssd", "osd_max_backfills", 3), ceph("osd.0", "osd_max_backfills", 2))),
+    Configuration("one", (ceph("osd.0", "osd_scrub_sleep", 0.5),)),
+    Configuration("A"),
+]
+print("ready", flush=True)
+for configuration in itertools.cycle(tried):
+    applied = target.apply(configuration, n_clients=1, volume_nbytes=16 << 20, fill=False)
+    assert applied.ok, applied
+"""
+
+
+@pytest.mark.ceph
+@pytest.mark.root
+@pytest.mark.fio
+@pytest.mark.slow
+@pytest.mark.parametrize(("way", "seconds"), [("conf", 12.0), ("injectargs", 3.0)])
+def test_whatever_a_kill_interrupts_restore_undoes(lab_cluster: Lab, way: str, seconds: float) -> None:
+    before, original = state_of(lab_cluster), lab_cluster.conf.read_bytes()
+    dice = random.Random(2017)
+    for _ in range(5):
+        argv = [sys.executable, "-c", APPLY_FOR_EVER, str(lab_cluster.folder), way]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as victim:
+            assert victim.stdout is not None
+            ready = victim.stdout.readline()
+            time.sleep(dice.uniform(0.1, seconds))
+            os.kill(victim.pid, signal.SIGKILL)
+        assert (ready, victim.returncode) == ("ready\n", -signal.SIGKILL), "it was to be killed at work"
+        restore = ["-m", "cephfit.cli.main", "restore", "--target", f"lab:{lab_cluster.folder}"]
+        done = subprocess.run([sys.executable, *restore], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert lab_cluster.conf.read_bytes() == original
+        assert state_of(lab_cluster) == before
