@@ -79,7 +79,7 @@ class DaemonOptions:
             escaped(as_ceph_writes(setting.value), setting.key)
         if by_conf.settings and (why := self._files.why_not(by_conf)):
             reasons.append(why)
-        if reasons:
+        if reasons or has_store(self._catalogue.version()):
             return tuple(reasons)
         daemons = running_daemons(self._admin)
         scopes = {s.scope for s in configuration.within(Partition.CEPH)}

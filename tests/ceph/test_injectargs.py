@@ -13,7 +13,7 @@ from cluster_state import state_of
 from foreign_lab import make_key, open_foreign
 
 from cephfit.cli.cluster_options import ClusterOptions
-from cephfit.cli.target_choice import open_target
+from cephfit.cli.target_choice import cluster_choice, open_target
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
 from cephfit.lab.cluster import Lab
@@ -74,6 +74,14 @@ def test_what_a_target_says_of_it() -> None:
     }.items():
         with pytest.raises(InputError, match=why):
             parse_reach(wrong, where="--target ceph")
+
+
+def test_one_pool_and_a_way_to_daemons_do_not_go_together(tmp_path: Path) -> None:
+    conf = tmp_path / "ceph.conf"
+    conf.touch()
+    assert cluster_choice("x,settings=conf", ClusterOptions(conf=conf)).reach == Reach(SettingsWay.CONF)
+    with pytest.raises(InputError, match="--only-pool touches no daemon"):
+        cluster_choice("x,settings=conf", ClusterOptions(conf=conf, only_pool="bench"))
 
 
 def test_what_injectargs_takes_apart_is_not_injected() -> None:
