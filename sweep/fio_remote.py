@@ -232,7 +232,7 @@ def _outcome(client: Client, job: Mapping[str, Any] | None, run: CellRun, spoken
         metrics, evidence = figures_of(job, run)
     except UnusableOutputError as error:
         return ClientOutcome(None, with_trouble(str(error), spoken, host_of(client)))
-    return ClientOutcome(metrics, evidence={**evidence, "address": client.address})
+    return ClientOutcome(metrics, evidence={**evidence, "address": client.address, "results_by": "server"})
 
 
 def _counted(
