@@ -4,7 +4,6 @@ import errno
 import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from cephfit.errors import ClusterError, HostError
@@ -69,7 +68,8 @@ class FioEngine:
             c.name: _outcome(c, jobs.get(c.name), run, errors=errors, watch=watch, uncounted=uncounted[c.name])
             for c in run.clients
         }
-        outcomes |= {c.name: _image_counted(outcomes[c.name], c, run, images) for c in run.clients if is_image(c)}
+        for client in filter(is_image, run.clients):
+            outcomes[client.name] = images.counted(outcomes[client.name], client, in_flight_nbytes=_in_flight(run))
         return CellOutcome(outcomes, output)
 
     def warm(self, run: CellRun) -> None:
@@ -132,18 +132,6 @@ def _outcome(
     if steadiness is not None:
         evidence["steadiness"] = steadiness.to_json()
     return ClientOutcome(metrics, count=count, evidence=evidence)
-
-
-def _image_counted(outcome: ClientOutcome, client: Client, run: CellRun, images: ImageWatch) -> ClientOutcome:
-    """The outcome with what the OSDs counted for the client's image, or why nobody did."""
-    if outcome.metrics is None:
-        return outcome
-    if why := images.why_not(client):
-        return replace(outcome, uncounted=why)
-    count = images.count(client, outcome.metrics, in_flight_nbytes=_in_flight(run))
-    return replace(
-        outcome, count=count, uncounted="", evidence={**outcome.evidence, "image": images.evidence(client)}
-    )
 
 
 def _in_flight(run: CellRun) -> int:

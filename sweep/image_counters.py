@@ -14,7 +14,7 @@ import itertools
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from types import TracebackType
 from typing import Any
 
@@ -24,11 +24,10 @@ import rbd
 from cephfit.cells import Op
 from cephfit.errors import CephfitError
 from cephfit.protocols import CephAdmin, Client
-from cephfit.sample import Metrics
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.bench_process import Image, image_of
 from cephfit.sweep.device_counters import window_count
-from cephfit.sweep.engine import IndependentCount
+from cephfit.sweep.engine import ClientOutcome, IndependentCount
 from cephfit.sweep.osd_watch import admin_of
 from cephfit.sweep.waiting import still_amiss
 
@@ -125,35 +124,29 @@ class ImageWatch:
             return "the manager counted nothing for the image: its data lie behind another pool"
         return ""
 
-    def count(self, client: Client, metrics: Metrics, *, in_flight_nbytes: int) -> IndependentCount:
-        """What was counted in fio's measured time; to be asked after the block, and only where somebody counted.
+    def counted(self, outcome: ClientOutcome, client: Client, *, in_flight_nbytes: int) -> ClientOutcome:
+        """A client's outcome with what was counted in its measured time, or why nobody did; after the block.
 
         Args:
+            outcome: of a program that opened the image.
             client: whose image.
-            metrics: fio's.
             in_flight_nbytes: at most so much was under way when the measured time began.
         """
+        if outcome.metrics is None:
+            return outcome
+        if why := self.why_not(client):
+            return replace(outcome, uncounted=why)
         series = self._series[client.name]
-        return image_count(
+        count = image_count(
             self._times,
             [io.of(self._op) for io in series],
             moved=[io.read_nbytes + io.written_nbytes for io in series],
-            runtime_ns=metrics.runtime_ns,
+            runtime_ns=outcome.metrics.runtime_ns,
             in_flight_nbytes=in_flight_nbytes,
             period_seconds=self._period_seconds,
         )
-
-    def evidence(self, client: Client) -> dict[str, Any]:
-        """For the sample, where somebody counted. JSON values only."""
-        series = self._series[client.name]
-        done = series[-1].since(series[0])
-        return {
-            "report_seconds": self._period_seconds,
-            "write_ops": done.write_ops,
-            "read_ops": done.read_ops,
-            "written_nbytes": done.written_nbytes,
-            "read_nbytes": done.read_nbytes,
-        }
+        done = {"report_seconds": self._period_seconds, **asdict(series[-1].since(series[0]))}
+        return replace(outcome, count=count, uncounted="", evidence={**outcome.evidence, "image": done})
 
     def __enter__(self) -> "ImageWatch":
         try:

@@ -16,8 +16,10 @@ from cephfit.errors import ClusterError
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
 from cephfit.sweep.bench_process import Ended, image_of, run_together, version_of
+from cephfit.sweep.device_counters import in_flight_nbytes
 from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.sweep.fio import GRACE_SECONDS
+from cephfit.sweep.image_counters import ImageWatch
 from cephfit.sweep.model import RBD_BENCH, Measurement
 from cephfit.sweep.osd_watch import watch_osds
 from cephfit.units import MIB
@@ -80,11 +82,16 @@ class RbdBenchEngine:
         for client in run.clients:
             wanted = max(run.measurement.iodepth, math.ceil(self._rates[_key(run, client)] * seconds))
             commands[client.name] = _command(run, client, wanted)
-        with watch_osds(run.clients) as watch:
-            ended = run_together(commands, timeout_seconds=_SLOWER * seconds + self._grace_seconds)
         op = run.cell.pattern.op
+        images = ImageWatch(run.clients, op, run_seconds=seconds)
+        with images, watch_osds(run.clients) as watch:
+            ended = run_together(commands, timeout_seconds=_SLOWER * seconds + self._grace_seconds)
         evidence = {"osds_counted_nbytes": watch.count.nbytes(op), "osds_uncounted": watch.count.why_not}
-        outcomes = {c.name: self._outcome(run, c, ended[c.name], evidence) for c in run.clients}
+        in_flight = in_flight_nbytes(run.measurement.iodepth, run.cell.size.benchmark_nbytes)
+        outcomes = {
+            c.name: images.counted(self._outcome(run, c, ended[c.name], evidence), c, in_flight_nbytes=in_flight)
+            for c in run.clients
+        }
         return CellOutcome(outcomes, json.dumps({name: end.output for name, end in ended.items()}))
 
     def warm(self, run: CellRun) -> None:
@@ -105,8 +112,7 @@ class RbdBenchEngine:
         if metrics.runtime_ns < _LEAST_PART * run.measurement.run_seconds * 1e9:
             taken = f"{metrics.runtime_ns / 1e9:.2f} s of the {run.measurement.run_seconds:g} s to measure"
             return ClientOutcome(None, f"rbd bench was done after {taken}", evidence=evidence)
-        uncounted = "librbd's cache may stand between the program and the OSDs; what those counted is kept beside"
-        return ClientOutcome(metrics, uncounted=uncounted, evidence=evidence)
+        return ClientOutcome(metrics, evidence=evidence)
 
 
 def _key(run: CellRun, client: Client) -> tuple[str, Cell, str, str]:

@@ -19,6 +19,7 @@ from cephfit.sweep.engine import CellRun, disagreement
 from cephfit.sweep.file import parse_sweep
 from cephfit.sweep.fio import FioEngine
 from cephfit.sweep.judgement import Circumstances, judge
+from cephfit.sweep.rbd_bench import RbdBenchEngine
 from cephfit.units import MIB
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]
@@ -67,7 +68,7 @@ def measure(clients: list[Client], cell: str, *, ramp: float, seconds: float) ->
     return CellRun("A", Cell.parse(cell), 0, 0, measurement, clients, {c.name: 1 for c in clients})
 
 
-@pytest.mark.parametrize("cell", ["4K-randwrite", "32M-write"])
+@pytest.mark.parametrize("cell", ["4K-randwrite", pytest.param("32M-write", marks=pytest.mark.slow)])
 def test_without_a_ramp_the_osds_count_for_each_image_what_fio_says_to_the_byte(
     images: Images, monkeypatch: pytest.MonkeyPatch, cell: str
 ) -> None:
@@ -82,6 +83,19 @@ def test_without_a_ramp_the_osds_count_for_each_image_what_fio_says_to_the_byte(
         assert given.count.total_nbytes == said[name] > 0
         assert given.evidence["image"]["written_nbytes"] == said[name]
         assert disagreement(given.metrics, given.count) == ""
+
+
+@pytest.mark.slow
+def test_rbd_bench_is_held_against_the_same_counts(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_counters, "LEAST_PERIODS", 2)
+    run = measure(images("benched", full=False)[:1], "4K-randwrite", ramp=0, seconds=3)
+    engine = RbdBenchEngine()
+    engine.prepare(run)
+    time.sleep(3)  # the reports about the trial run are to be over
+    given = engine.run(run).clients["c0"]
+    assert given.count is not None and given.metrics is not None, given
+    assert given.count.total_nbytes == given.metrics.n_ios * run.cell.size.benchmark_nbytes
+    assert disagreement(given.metrics, given.count) == ""
 
 
 def test_a_short_run_says_why_it_was_not_held_against_the_images_and_is_ok(images: Images) -> None:
