@@ -14,6 +14,8 @@ from cephfit.lab.openstack.packages import require_packages
 from cephfit.lab.postgres import find_binaries
 
 if TYPE_CHECKING:
+    from openstack.connection import Connection
+
     from cephfit.lab.cluster import Lab
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -96,3 +98,30 @@ def openstack_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Lab"]:
         yield lab
     finally:
         lab.down()
+
+
+@pytest.fixture
+def cloud_admin(openstack_lab: "Lab", monkeypatch: pytest.MonkeyPatch) -> "Iterator[Connection]":
+    """The administrator of the lab's OpenStack."""
+    from cephfit.lab.openstack.registration import connect
+
+    assert openstack_lab.cloud is not None
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(openstack_lab.cloud.layout.clouds_yaml))
+    cloud = connect(openstack_lab.cloud.layout)
+    yield cloud
+    cloud.close()
+
+
+@pytest.fixture
+def cloud_user(cloud_admin: "Connection", openstack_lab: "Lab") -> "Iterator[Connection]":
+    """An ordinary user of another project, which has in the end what it had before."""
+    from live_cloud import everything, until
+
+    from cephfit.lab.openstack.registration import connect
+
+    assert openstack_lab.cloud is not None
+    cloud = connect(openstack_lab.cloud.layout, openstack_lab.cloud.layout.user_cloud)
+    before = everything(cloud)
+    yield cloud
+    until(lambda: everything(cloud) == before)  # Heat lists a stack for a moment after it is gone
+    cloud.close()

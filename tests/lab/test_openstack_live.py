@@ -85,9 +85,9 @@ def lab_cloud(openstack_lab: Lab) -> LabCloud:
 
 
 @pytest.fixture
-def user(lab_cloud: LabCloud) -> Iterator[Connection]:
+def user(cloud_user: Connection) -> Iterator[Connection]:
     """A connection of the ordinary project; what a test leaves in it is removed."""
-    cloud = connect(lab_cloud.layout, lab_cloud.layout.user_cloud)
+    cloud = cloud_user
     yield cloud
     for stack in cloud.orchestration.stacks():
         cloud.orchestration.delete_stack(stack)
@@ -97,7 +97,6 @@ def user(lab_cloud: LabCloud) -> Iterator[Connection]:
     for volume in cloud.block_storage.volumes():
         cloud.block_storage.delete_volume(volume)
         cloud.block_storage.wait_for_delete(volume, wait=120)
-    cloud.close()
 
 
 @pytest.fixture
@@ -236,15 +235,13 @@ def test_a_stack_is_complete_when_its_guest_has_signalled(user: Connection) -> N
 
 
 def test_the_ordinary_project_has_its_quota_and_may_not_administrate(
-    lab_cloud: LabCloud, user: Connection
+    cloud_admin: Connection, user: Connection
 ) -> None:
     limits = user.compute.get_limits().absolute
     assert (limits.instances, limits.total_cores) == (24, 24)
     assert user.block_storage.get("/limits").json()["limits"]["absolute"]["maxTotalVolumes"] == 48
     assert user.compute.get("/os-hypervisors").status_code == 403
-    admin = connect(lab_cloud.layout)
-    assert [h.hypervisor_type for h in admin.compute.hypervisors(details=True)] == ["QEMU"]
-    admin.close()
+    assert [h.hypervisor_type for h in cloud_admin.compute.hypervisors(details=True)] == ["QEMU"]
 
 
 def test_a_dead_service_is_named_and_started_again(openstack_lab: Lab, lab_cloud: LabCloud) -> None:

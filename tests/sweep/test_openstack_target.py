@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,10 @@ import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
+from live_cloud import cephfit, everything, target_text
 from openstack.connection import Connection
 
 from cephfit.configuration import Configuration
-from cephfit.lab.cluster import Lab
-from cephfit.lab.openstack import resources
-from cephfit.lab.openstack.registration import connect
 from cephfit.results.store import Store
 from cephfit.sample import State
 from cephfit.silence import Silence
@@ -56,33 +54,8 @@ measurement:
 """
 
 
-@pytest.fixture
-def admin(openstack_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
-    """The lab's administrator, who may ask for server diagnostics."""
-    assert openstack_lab.cloud is not None
-    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(openstack_lab.cloud.layout.clouds_yaml))
-    cloud = connect(openstack_lab.cloud.layout)
-    yield cloud
-    cloud.close()
-
-
-@pytest.fixture
-def user(openstack_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
-    """An ordinary user of another project."""
-    assert openstack_lab.cloud is not None
-    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(openstack_lab.cloud.layout.clouds_yaml))
-    cloud = connect(openstack_lab.cloud.layout, openstack_lab.cloud.layout.user_cloud)
-    yield cloud
-    cloud.close()
-
-
-def target_text(cloud: Connection, **more: str) -> str:
-    words = {"flavor": "cephfit.tiny", "network": resources.NETWORK, "volume_type": "hdd", "overcommit": "yes"}
-    said = ",".join(f"{key}={value}" for key, value in {**words, **more}.items())
-    return f"openstack:{cloud.config.name},{said}"
-
-
-def cephfit(*arguments: str) -> "subprocess.Popen[str]":
+def started(*arguments: str) -> "subprocess.Popen[str]":
+    """The command that people run, under way."""
     argv = [sys.executable, "-m", "cephfit.cli.main", *arguments]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
 
@@ -94,25 +67,12 @@ def n_samples(store: Path) -> int:
         return sum(1 for run in opened.runs() for _ in opened.samples(run.run_id))
 
 
-def everything(cloud: Connection) -> dict[str, set[str]]:
-    """Ids of all that this project has."""
-    project = cloud.current_project_id
-    return {
-        "stacks": {s.id for s in cloud.orchestration.stacks() if f"/{project}/" in s.links[0]["href"]},
-        "servers": {s.id for s in cloud.compute.servers()},
-        "volumes": {v.id for v in cloud.block_storage.volumes()},
-        "ports": {p.id for p in cloud.network.ports(project_id=project)},
-        "groups": {g.id for g in cloud.network.security_groups(project_id=project)},
-        "server groups": {g.id for g in cloud.compute.server_groups()},
-    }
-
-
-def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(admin: Connection, tmp_path: Path) -> None:
-    before = everything(admin)
+def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(cloud_admin: Connection, tmp_path: Path) -> None:
+    before = everything(cloud_admin)
     file, store = tmp_path / "types.yaml", tmp_path / "types.sqlite"
     file.write_text(SWEEP)
-    command = ("sweep", "run", str(file), "--target", target_text(admin), "--store", str(store))
-    first = cephfit(*command)
+    command = ("sweep", "run", str(file), "--target", target_text(cloud_admin), "--store", str(store))
+    first = started(*command)
     while n_samples(store) == 0:
         assert first.poll() is None, first.communicate()
         time.sleep(1)
@@ -121,7 +81,7 @@ def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(admin: Connect
     done = n_samples(store)
 
     second = cephfit(*command)
-    _, said = second.communicate()
+    said = second.stderr
     assert second.returncode == 0, said
     assert "going on with run" in said
     assert "filling" not in said.split("stack ")[0], "the volumes of the first configuration were filled already"
@@ -143,12 +103,12 @@ def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(admin: Connect
         assert "hypervisor" in count["source"]
         moved = sample.metrics.nbytes_per_s * sample.metrics.runtime_ns / 1e9
         assert count["total_nbytes"] >= 0.99 * moved
-    assert everything(admin) == before, "the run's things are gone, and nothing else is"
+    assert everything(cloud_admin) == before, "the run's things are gone, and nothing else is"
 
 
-def test_a_stack_is_scaled_and_keeps_its_servers(user: Connection) -> None:
-    before = everything(user)
-    target = OpenStackTarget(parse_choice(target_text(user)))
+def test_a_stack_is_scaled_and_keeps_its_servers(cloud_user: Connection) -> None:
+    before = everything(cloud_user)
+    target = OpenStackTarget(parse_choice(target_text(cloud_user)))
     try:
         target.begin("scaled")
         servers: list[set[str]] = []
@@ -157,51 +117,51 @@ def test_a_stack_is_scaled_and_keeps_its_servers(user: Connection) -> None:
             assert applied.ok, applied.mismatches
             assert len(target.clients()) == n_clients
             assert target.health().ok
-            servers.append({thing.id for thing in owned(user, "scaled") if thing.kind == "server"})
+            servers.append({thing.id for thing in owned(cloud_user, "scaled") if thing.kind == "server"})
         assert servers[0] < servers[1]
     finally:
         target.reset()
         target.close()
-    assert everything(user) == before
+    assert everything(cloud_user) == before
 
 
-def test_clean_deletes_a_runs_things_and_nothing_that_only_looks_like_them(user: Connection) -> None:
+def test_clean_deletes_a_runs_things_and_nothing_that_only_looks_like_them(cloud_user: Connection) -> None:
     mine: list[Callable[[], Any]] = []
-    other = user.block_storage.create_volume(size=1, name="cephfit-lost-0", volume_type="hdd")
-    mine.append(lambda: user.block_storage.delete_volume(other))
-    group = user.network.create_security_group(name="cephfit-lost-and-found")
-    mine.append(lambda: user.network.delete_security_group(group))
-    later = user.block_storage.create_volume(
+    other = cloud_user.block_storage.create_volume(size=1, name="cephfit-lost-0", volume_type="hdd")
+    mine.append(lambda: cloud_user.block_storage.delete_volume(other))
+    group = cloud_user.network.create_security_group(name="cephfit-lost-and-found")
+    mine.append(lambda: cloud_user.network.delete_security_group(group))
+    later = cloud_user.block_storage.create_volume(
         size=1, name="cephfit-lost-2-0", volume_type="hdd", metadata={"cephfit_run": "lost-2"}
     )
-    mine.append(lambda: user.block_storage.delete_volume(later))
+    mine.append(lambda: cloud_user.block_storage.delete_volume(later))
     try:
-        before = everything(user)
-        target = OpenStackTarget(parse_choice(target_text(user)))
+        before = everything(cloud_user)
+        target = OpenStackTarget(parse_choice(target_text(cloud_user)))
         target.begin("lost")
         target.apply(Configuration("A"), n_clients=1, volume_nbytes=32 * MIB)
         target.close()  # as after a kill: nobody resets it
-        user.block_storage.create_volume(
+        cloud_user.block_storage.create_volume(
             size=1, name="stray", volume_type="ssd", metadata={"cephfit_run": "lost"}
         )  # what a stack lost sight of
 
-        kinds = {thing.kind for thing in owned(user, "lost")}
+        kinds = {thing.kind for thing in owned(cloud_user, "lost")}
         assert kinds == {"stack", "server", "port", "security group", "server group", "volume"}
-        listing = cephfit("cloud", "list", "--cloud", str(user.config.name), "--json")
-        assert set(json.loads(listing.communicate()[0])) == {"lost", "lost-2"}
+        listing = cephfit("cloud", "list", "--cloud", str(cloud_user.config.name), "--json")
+        assert set(json.loads(listing.stdout)) == {"lost", "lost-2"}
 
-        gone, left = clean(user, "lost", Silence())
+        gone, left = clean(cloud_user, "lost", Silence())
         assert not left
         assert {thing.kind for thing in gone} >= {"stack", "volume"}
-        assert everything(user) == before
-        assert owned(user, "lost") == ()
+        assert everything(cloud_user) == before
+        assert owned(cloud_user, "lost") == ()
     finally:
         for delete in mine:
             delete()
         for volume in (other, later):
-            user.block_storage.wait_for_delete(volume, wait=120)
-    restored = cephfit("restore", "--target", f"openstack:{user.config.name}")
-    assert restored.communicate() is not None and restored.returncode == 0
+            cloud_user.block_storage.wait_for_delete(volume, wait=120)
+    restored = cephfit("restore", "--target", f"openstack:{cloud_user.config.name}")
+    assert restored.returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -214,23 +174,23 @@ def test_clean_deletes_a_runs_things_and_nothing_that_only_looks_like_them(user:
     ],
 )
 def test_what_the_cloud_lacks_is_said_before_anything_is_made(
-    user: Connection, tmp_path: Path, wrong: dict[str, str], words: str
+    cloud_user: Connection, tmp_path: Path, wrong: dict[str, str], words: str
 ) -> None:
-    before = everything(user)
+    before = everything(cloud_user)
     file = tmp_path / "types.yaml"
     file.write_text(SWEEP.replace("  ssd: {volume: {type: ssd}}\n", "  A: {}\n"))
     store = str(tmp_path / "types.sqlite")
-    run = cephfit("sweep", "run", str(file), "--target", target_text(user, **wrong), "--store", store)
-    _, said = run.communicate()
+    run = cephfit("sweep", "run", str(file), "--target", target_text(cloud_user, **wrong), "--store", store)
+    said = run.stderr
     assert run.returncode == 2
     assert re.search(words, said, re.DOTALL), said
     assert "Traceback" not in said
-    assert everything(user) == before
+    assert everything(cloud_user) == before
 
 
-def test_a_quota_that_is_too_small_is_said_with_all_its_numbers(user: Connection) -> None:
-    check = cephfit("cloud", "check", target_text(user), "--clients", "25", "--volume-size", "5G")
-    _, said = check.communicate()
+def test_a_quota_that_is_too_small_is_said_with_all_its_numbers(cloud_user: Connection) -> None:
+    check = cephfit("cloud", "check", target_text(cloud_user), "--clients", "25", "--volume-size", "5G")
+    said = check.stderr
     assert check.returncode == 2
     assert re.search(r"25 more instances are needed, \d+ of 24 are used", said)
     assert re.search(r"125 more GiB of volumes are needed, \d+ of 96 are used", said)
