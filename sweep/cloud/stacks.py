@@ -82,9 +82,7 @@ class Stacks:
         if not status:
             self._progress.note(f"stack {name} is being made: {parameters['count']} servers")
             self._change(name, template, wanted, make=True)
-        elif status == _UNSCALED or any(
-            self._parameters(name).get(key) != str(value) for key, value in wanted.items()
-        ):
+        elif status == _UNSCALED or not self._has(name, wanted):
             self._progress.note(f"stack {name} is being scaled to {parameters['count']} servers")
             self._change(name, template, wanted, make=False)
         return self.nodes(name)
@@ -188,6 +186,10 @@ class Stacks:
             return "" if stack.status == "DELETE_COMPLETE" else str(stack.status)
 
         return persistently(ask, where=f"stack {name}")
+
+    def _has(self, name: str, wanted: Mapping[str, Any]) -> bool:
+        now = self._parameters(name)
+        return all(now.get(key) == str(value) for key, value in wanted.items())
 
     def _parameters(self, name: str) -> dict[str, str]:
         stack = persistently(

@@ -1,0 +1,168 @@
+"""Make the recordings of tests/sweep/recorded anew: python tests/record_cloud.py LAB_FOLDER [NAME...]
+
+The lab (`cephfit lab up --openstack`) must be one that nobody else uses: each trouble is made for real on it.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent / "sweep"))
+
+import openstack
+import test_cloud_recorded as scenarios
+from live_cloud import set_volume_status
+from openstack.connection import Connection
+from recorded_cloud import FOLDER, recorded, usual_addresses
+
+from cephfit.lab import processes
+from cephfit.lab.cluster import Lab
+from cephfit.lab.openstack.registration import connect
+from cephfit.silence import Silence
+from cephfit.sweep.cloud import clean
+from cephfit.sweep.cloud.ownership import NAME_PREFIX, RUN_KEY
+from cephfit.sweep.cloud.stacks import template_path
+
+QUOTA = {"instances": 24, "ram": 12288}
+REVOKE = """
+import sys
+from pathlib import Path
+from cephfit.lab.cluster import Lab
+from cephfit.lab.openstack.registration import connect
+cloud = connect(Lab.open(folder=Path(sys.argv[1])).cloud.layout)
+cloud.identity.delete("/auth/tokens", headers={"X-Subject-Token": sys.stdin.read()})
+"""
+
+
+class Recorder:
+    """Makes trouble in a lab, and records what its services say of it."""
+
+    def __init__(self, lab: Lab) -> None:
+        assert lab.cloud is not None
+        self.lab = lab
+        self._layout = lab.cloud.layout
+        self.admin = connect(self._layout)
+        self.user = connect(self._layout, self._layout.user_cloud)
+        self.addresses = {
+            str(template_path("client").parent): "/cephfit/heat",
+            **usual_addresses(self.admin),
+            lab.name: "lab",
+        }
+
+    def record(self, name: str, scenario: Callable[[Connection], Any], *, as_admin: bool = False) -> None:
+        with recorded(name, FOLDER, self.addresses):
+            cloud = connect(self._layout) if as_admin else connect(self._layout, self._layout.user_cloud)
+            print(name, scenario(cloud), flush=True)
+            cloud.close()
+
+    @contextmanager
+    def quota(self, **limits: int) -> Iterator[None]:
+        project = self.user.current_project_id
+        self.admin.compute.update_quota_set(project, **limits)
+        yield
+        self.admin.compute.update_quota_set(project, **{key: QUOTA[key] for key in limits})
+
+    def tidy(self, cloud: Connection) -> None:
+        clean.clean(cloud, scenarios.RUN, Silence())
+
+    def stray_volume(self, cloud: Connection) -> str:
+        made = cloud.block_storage.create_volume(
+            size=1, name=f"{NAME_PREFIX}-{scenarios.RUN}-9", volume_type="hdd", metadata={RUN_KEY: scenarios.RUN}
+        )
+        cloud.block_storage.wait_for_status(made, "available", wait=120)
+        return str(made.id)
+
+    def revoke(self, cloud: Connection) -> None:
+        # In another process: what is asked here is recorded.
+        argv = [sys.executable, "-c", REVOKE, str(self.lab.folder)]
+        subprocess.run(argv, input=cloud.session.get_token(), text=True, check=True)
+
+    def kill_database(self) -> None:
+        pid = processes.from_pid_file(self._layout.folder / "run" / "mariadb.pid", self.lab.folder)
+        assert pid is not None
+        processes.kill([pid])
+
+    def start(self) -> None:
+        argv = [sys.executable, "-m", "cephfit.cli.main", "lab", "start", "--name", self.lab.name]
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+
+
+def main(folder: Path, names: list[str]) -> None:
+    to = Recorder(Lab.open(folder=folder))
+    clean._STUCK_SECONDS = 0.0
+    FOLDER.mkdir(exist_ok=True)
+    for name, make in {
+        "enough": lambda: to.record("enough", scenarios.enough),
+        "enough_for_an_administrator": lambda: to.record(
+            "enough_for_an_administrator", scenarios.enough, as_admin=True
+        ),
+        "lacking": lambda: to.record("lacking", scenarios.lacking),
+        "made_and_cleaned": lambda: made_and_cleaned(to),
+        "stuck": lambda: stuck(to),
+        "stacks": lambda: stacks(to),
+        "qos": lambda: qos(to),
+        "log_in": lambda: log_in(to),
+        "in_trouble": lambda: to.record(
+            "in_trouble", lambda cloud: scenarios.failing(cloud, to.kill_database, to.start)
+        ),
+    }.items():
+        if not names or name in names:
+            make()
+
+
+def made_and_cleaned(to: Recorder) -> None:
+    to.record("made_and_scaled", scenarios.made_and_scaled, as_admin=True)
+    to.stray_volume(to.admin)
+    to.record("cleaned", scenarios.cleaned, as_admin=True)
+
+
+def stuck(to: Recorder) -> None:
+    volume = to.stray_volume(to.user)
+    set_volume_status(to.lab, volume, "deleting")
+    to.record("stuck", scenarios.stuck)
+    set_volume_status(to.lab, volume, "available")
+    to.tidy(to.user)
+
+
+def stacks(to: Recorder) -> None:
+    flavor = to.admin.compute.create_flavor(name=scenarios.TOO_LARGE, ram=1 << 20, vcpus=1, disk=1)
+    with to.quota(ram=-1):
+        to.record("no_valid_host", scenarios.stack_error(flavor=scenarios.TOO_LARGE))
+        to.tidy(to.user)  # no quota may be less than what is used
+    to.admin.compute.delete_flavor(flavor)
+    with to.quota(instances=0):
+        to.record("over_quota", scenarios.stack_error())
+    to.tidy(to.user)
+    made = to.admin.block_storage.create_type(
+        name=scenarios.NOWHERE, extra_specs={"volume_backend_name": "nowhere"}
+    )
+    to.record("no_back_end", scenarios.stack_error(volume_type=scenarios.NOWHERE))
+    to.tidy(to.user)
+    to.admin.block_storage.delete_type(made)
+    to.record("no_image", scenarios.stack_error(image="cephfit-tests-gone"))
+
+
+def qos(to: Recorder) -> None:
+    storage = to.admin.block_storage
+    spec = storage.create_qos_spec(name=scenarios.CAPPED, consumer="front-end", total_iops_sec="60")
+    made = storage.create_type(name=scenarios.CAPPED, extra_specs={"volume_backend_name": "hdd"})
+    storage.get(f"/qos-specs/{spec.id}/associate", params={"vol_type_id": made.id})
+    to.record("qos_by_administrator", scenarios.qos_of_types, as_admin=True)
+    to.record("qos_by_user", scenarios.qos_of_types)
+    storage.delete_type(made)
+    storage.delete_qos_spec(spec, ignore_missing=True)
+
+
+def log_in(to: Recorder) -> None:
+    settings = {**to.user.config.config["auth"], "password": "wrong"}
+    with recorded("wrong_password", FOLDER, to.addresses):
+        stranger = openstack.connect(auth=settings, region_name="RegionOne")
+        print("wrong_password", scenarios.error_of(lambda: scenarios.volume_types(stranger)), flush=True)
+    to.record("revoked", lambda cloud: scenarios.in_between(cloud, lambda: to.revoke(cloud)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
