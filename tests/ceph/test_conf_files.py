@@ -29,6 +29,7 @@ from cephfit.sweep.conf_files import sections_for
 from cephfit.sweep.conf_text import TornBlockError, effective, merged, sections_of, with_block, without_block
 from cephfit.sweep.daemons import Daemon
 from cephfit.sweep.file import read_sweep
+from cephfit.sweep.hosts.access import SshAccess
 from cephfit.sweep.hosts.host import Host
 from cephfit.sweep.hosts.local_host import LocalHost
 from cephfit.sweep.hosts.ssh_host import SshHost
@@ -429,3 +430,31 @@ def test_whatever_a_kill_interrupts_restore_undoes(lab_cluster: Lab, way: str, s
         assert done.returncode == 0, done.stderr
         assert lab_cluster.conf.read_bytes() == original
         assert state_of(lab_cluster) == before
+
+
+@pytest.mark.ceph
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.skipif(SSHD is None, reason="needs sshd (Debian: openssh-server)")
+def test_files_of_other_hosts_are_reached_over_ssh(lab_cluster: Lab, tmp_path: Path) -> None:
+    before, original = state_of(lab_cluster), lab_cluster.conf.read_bytes()
+    shards = Configuration("shards", (ceph("osd.0", "osd_op_num_shards", 3),))
+    (tmp_path / "sshd").mkdir()
+    with ssh_server(tmp_path / "sshd") as server:
+        target = open_foreign(
+            lab_cluster,
+            restarts=str(restart_program(lab_cluster, tmp_path)),
+            ssh=SshAccess(config=server.client_config(), destinations={socket.gethostname(): "direct"}),
+            reach=Reach(SettingsWay.CONF, str(lab_cluster.conf)),
+        )
+        try:
+            applied = target.apply(shards, n_clients=1, volume_nbytes=16 * MIB, fill=False)
+            assert applied.ok, applied.mismatches
+            assert applied.restarted == ("osd.0",)
+            assert lab_cluster.conf.read_bytes().startswith(original)
+            assert "Accepted publickey" in server.log()
+            target.reset()
+        finally:
+            target.close()
+    assert lab_cluster.conf.read_bytes() == original
+    assert state_of(lab_cluster) == before

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from cluster_state import state_of
-from foreign_lab import make_key, open_foreign
+from foreign_lab import choice_of, make_key, open_foreign
+from rest_server import rest_api
 
 from cephfit.cli.cluster_options import ClusterOptions
 from cephfit.cli.target_choice import cluster_choice, open_target
@@ -24,6 +25,7 @@ from cephfit.sweep.file import read_sweep
 from cephfit.sweep.injected_settings import fault_of_injection
 from cephfit.sweep.preview import Previews
 from cephfit.sweep.setting_ways import Reach, SettingsWay, has_store, parse_reach
+from cephfit.sweep.targets.foreign import open_admin
 from cephfit.units import MIB
 
 
@@ -109,6 +111,21 @@ def value_of(lab: Lab, osd: int, key: str) -> Any:
         return admin.tell(f"osd.{osd}", "config get", var=key)[key]
     finally:
         admin.close()
+
+
+@pytest.mark.ceph
+@pytest.mark.root
+@pytest.mark.parametrize("way", ["rados", "ceph", "rest"])
+def test_every_way_of_administering_injects(lab_cluster: Lab, way: str) -> None:
+    with rest_api(lab_cluster.conf) as url:
+        admin = open_admin(choice_of(lab_cluster, admin=way, rest_url=url))
+        try:
+            admin.tell("osd.0", "injectargs", injected_args=["--osd_max_backfills=4"])
+            assert value_of(lab_cluster, 0, "osd_max_backfills") == "4"
+            admin.tell("osd.0", "config unset", var="osd_max_backfills")
+            assert value_of(lab_cluster, 0, "osd_max_backfills") == "8"
+        finally:
+            admin.close()
 
 
 @pytest.mark.ceph
