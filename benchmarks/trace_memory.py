@@ -1,6 +1,6 @@
 """Peak memory of profiling a trace of more than 4 GB, and what both cores give over one.
 
-Run with: .venv/bin/python benchmarks/trace_memory.py [--quick]
+Run with: .venv/bin/python benchmarks/trace_memory.py [--quick] [NAME...]
 
 The memory is the kernel's peak of the resident set of `cephfit trace profile` (``ru_maxrss``), with Python and all
 libraries in it.
@@ -38,9 +38,10 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a file of 144 MB: to see that it runs")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MAKERS)} [all]")
     chosen = parser.parse_args()
     n_events = 3_000_000 if chosen.quick else 90_000_000
-    for name in MAKERS:
+    for name in chosen.names or MAKERS:
         with tempfile.TemporaryDirectory(prefix="cephfit-benchmark-") as folder:
             path = Path(folder) / "large.blktrace.0"
             n = n_events if name == "blktrace" else n_events * 3 // 2

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces import block_events_loop
-from cephfit.traces.block_layer import Action, BlockEvents, accesses_of, device_number
-from cephfit.traces.event_rows import events_of, one_after_the_other, room_for
-from cephfit.traces.fast_lines import LineParser, read_by_turns
+from cephfit.traces.block_layer import Action, BlockEvents, device_number
+from cephfit.traces.event_rows import accesses_of_lines, events_of, room_for
+from cephfit.traces.fast_lines import LineParser
 from cephfit.traces.reader import StreamReader
 from cephfit.traces.rows import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, decimal_ns
 from cephfit.traces.stream import TraceStream
@@ -54,7 +54,7 @@ class BlockEventsTextReader(StreamReader):
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         lines = _Lines(stream, self.action)
-        return accesses_of(one_after_the_other(parts) for parts in read_by_turns(stream, lines))
+        return accesses_of_lines(stream, lines)
 
 
 class _Lines(LineParser[BlockEvents]):

@@ -69,27 +69,6 @@ class BlockEvents:
             stacked=stacked,
         )
 
-    @classmethod
-    def joined(cls, parts: Sequence["BlockEvents"], order: NDArray[np.intp]) -> "BlockEvents":
-        """The rows of all parts in the given order, and the sum of what was counted beside them."""
-        skipped: Counter[str] = Counter()
-        events: Counter[str] = Counter()
-        for part in parts:
-            skipped.update(part.skipped)
-            events.update(part.events)
-        return cls(
-            np.concatenate([p.is_completion for p in parts])[order],
-            np.concatenate([p.time_ns for p in parts])[order],
-            np.concatenate([p.op for p in parts])[order],
-            np.concatenate([p.lbn for p in parts])[order],
-            np.concatenate([p.nbytes for p in parts])[order],
-            np.concatenate([p.device for p in parts])[order],
-            skipped=dict(skipped),
-            events=dict(events),
-            stacked=frozenset().union(*(p.stacked for p in parts)),
-            lost=sum(p.lost for p in parts),
-        )
-
 
 def device_name(device: int) -> str:
     """``major,minor`` as blkparse writes it."""
@@ -151,18 +130,11 @@ class Noted:
             devices: number of each disk.
             timed: the trace has shown completions so far.
         """
-        rows = ready.accesses
-        batch = AccessBatch(
-            rows.time_ns,
-            rows.op,
-            rows.lbn,
-            rows.nbytes,
-            rows.disk,
+        batch = ready.accesses.batch(
             tuple(device_name(d) for d in devices),
-            latency_ns=rows.latency_ns if timed else None,
             outstanding=ready.outstanding if timed else None,
-            skipped=dict(self._skipped),
-            events=dict(self._events),
+            skipped=self._skipped,
+            events=self._events,
             stacked=tuple((device_name(a), device_name(b)) for a, b in sorted(self._stacked)),
             lost=self._lost,
         )

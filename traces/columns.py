@@ -1,12 +1,16 @@
 """Columns of a few equal-length arrays that are cut and joined together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cephfit.access import AccessBatch
+
+NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 UNKNOWN_LATENCY = -1
 PENDING = -2
 """Latency of an access whose completion may still come."""
@@ -62,6 +66,32 @@ class Accesses:
             longer(self.nbytes),
             longer(self.disk),
             longer(self.latency_ns),
+        )
+
+    def batch(
+        self,
+        disks: tuple[str, ...],
+        *,
+        outstanding: NDArray[np.int32] | None = None,
+        skipped: Mapping[str, int] = NO_COUNTS,
+        events: Mapping[str, int] = NO_COUNTS,
+        stacked: tuple[tuple[str, str], ...] = (),
+        lost: int = 0,
+    ) -> AccessBatch:
+        """As readers yield them; without ``outstanding`` there are no latencies either."""
+        return AccessBatch(
+            self.time_ns,
+            self.op,
+            self.lbn,
+            self.nbytes,
+            self.disk,
+            disks,
+            latency_ns=None if outstanding is None else self.latency_ns,
+            outstanding=outstanding,
+            skipped=dict(skipped),
+            events=dict(events),
+            stacked=stacked,
+            lost=lost,
         )
 
     @classmethod

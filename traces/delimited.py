@@ -121,17 +121,7 @@ class DelimitedReader(StreamReader):
             for _, counts in stretches:
                 skipped.update(counts)
             names = tuple(n.decode("utf-8", "replace") for n in lines.disks) or (PurePath(stream.name).name,)
-            yield AccessBatch(
-                rows.time_ns,
-                rows.op,
-                rows.lbn,
-                rows.nbytes,
-                rows.disk,
-                names,
-                latency_ns=rows.latency_ns if timed else None,
-                outstanding=in_flight.count(rows) if timed else None,
-                skipped=dict(skipped),
-            )
+            yield rows.batch(names, outstanding=in_flight.count(rows) if timed else None, skipped=skipped)
 
 
 class _Lines(LineParser[_Stretch]):

@@ -1,13 +1,16 @@
 """Rows of block events that compiled loops write, and what becomes of them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.block_layer import BlockEvents
+from cephfit.access import AccessBatch
+from cephfit.traces.block_layer import BlockEvents, accesses_of
+from cephfit.traces.fast_lines import LineParser, read_by_turns
+from cephfit.traces.stream import TraceStream
 
 
 class Rows(NamedTuple):
@@ -49,7 +52,12 @@ def events_of(
     )
 
 
-def one_after_the_other(parts: Sequence[BlockEvents]) -> BlockEvents:
+def accesses_of_lines(stream: TraceStream, lines: LineParser[BlockEvents]) -> Iterator[AccessBatch]:
+    """The accesses of a text whose lines are events."""
+    return accesses_of(_one_after_the_other(parts) for parts in read_by_turns(stream, lines))
+
+
+def _one_after_the_other(parts: Sequence[BlockEvents]) -> BlockEvents:
     """Consecutive stretches as one."""
     if len(parts) == 1:
         return parts[0]

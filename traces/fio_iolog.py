@@ -78,7 +78,7 @@ class _Lines(LineParser[AccessBatch]):
         if self._version == 3:
             n, end, rows = plain_lines.parse(_FIELDS, self._known, text, at, stop)
         names = tuple(name.decode("utf-8", "replace") for name in list(self._files))
-        return n, end, AccessBatch(rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.disk, names)
+        return n, end, rows.batch(names)
 
     def any_line(self, block: TextBlock) -> AccessBatch:
         batch, self._waited_us = _batch(self._stream, block, self._version, self._files, self._waited_us)

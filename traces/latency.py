@@ -122,8 +122,12 @@ class CompletionMatcher:
 
     def ready(self) -> Ready | None:
         """The accesses that may leave; None while they are few, or too few beside those that stay."""
-        n = completion_loop.n_ready(self.rows.latency_ns, int(self.numbers[N_ROWS]))
-        n_held = int(self.numbers[N_ROWS]) - n
+        n_rows = int(self.numbers[N_ROWS])
+        if self.completions_seen:
+            n = completion_loop.n_ready(self.rows.latency_ns, n_rows)
+        else:
+            n = max(n_rows - MAX_HELD, 0)
+        n_held = n_rows - n
         return self._released(n) if n >= max(_FEWEST_READY, n_held) else None
 
     def finish(self) -> Ready:

@@ -106,14 +106,8 @@ def _first_issued(rows: Accesses, n_held: int) -> tuple[Accesses, Accesses]:
 
 
 def _batch(rows: Accesses, stretch: Rows, in_flight: InFlight, timed: bool) -> AccessBatch:
-    return AccessBatch(
-        rows.time_ns,
-        rows.op,
-        rows.lbn,
-        rows.nbytes,
-        rows.disk,
+    return rows.batch(
         tuple(stretch.disks),
-        latency_ns=rows.latency_ns if timed else None,
         outstanding=in_flight.count(rows) if timed else None,
         skipped=stretch.skipped,
         events=stretch.events,

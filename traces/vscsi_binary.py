@@ -142,15 +142,5 @@ def _batch(
         reason = _OTHERS.get(int(code), f"SCSI command 0x{int(code):02x}")
         skipped[reason] = skipped.get(reason, 0) + int(commands[code])
     skipped |= {reason: int(k) for reason, k in zip(vscsi_loop.UNFIT, unfit, strict=True) if k}
-    timed = record.response >= 0
-    return end, AccessBatch(
-        rows.time_ns,
-        rows.op,
-        rows.lbn,
-        rows.nbytes,
-        rows.disk,
-        disks,
-        latency_ns=rows.latency_ns if timed else None,
-        outstanding=in_flight.count(rows) if timed else None,
-        skipped=skipped,
-    )
+    outstanding = in_flight.count(rows) if record.response >= 0 else None
+    return end, rows.batch(disks, outstanding=outstanding, skipped=skipped)

@@ -63,7 +63,7 @@ class _Lines(LineParser[AccessBatch]):
 
     def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, AccessBatch]:
         n, end, rows = plain_lines.parse(_FIELDS, self._no_names, text, at, stop)
-        return n, end, AccessBatch(rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.disk, self._disks)
+        return n, end, rows.batch(self._disks)
 
     def took(self, n_lines: int, gave: AccessBatch) -> None:
         if len(gave):

@@ -20,6 +20,7 @@ from cephfit.traces.delimited import DelimitedFormat, DelimitedReader
 from cephfit.traces.delimited_formats import FORMATS
 from cephfit.traces.fio_iolog import FioIologReader
 from cephfit.traces.named_columns import layout_of
+from cephfit.traces.reader import StreamReader
 from cephfit.traces.stream import TraceStream
 
 NAMED = {
@@ -165,9 +166,10 @@ BLKPARSE = [
 ]
 
 
-def read_blkparse(path: Path) -> Any:
+def read_events(reader: StreamReader, path: Path) -> Any:
+    """All rows and counts of a block layer's text, or the error's text."""
     try:
-        found = list(BlkparseTextReader().batches(path))
+        found = list(reader.batches(path))
     except InputError as error:
         return str(error)
     rows = [
@@ -184,10 +186,10 @@ def test_blkparse_both_ways(data: st.DataObject, tmp_path: Path) -> None:
     found = data.draw(st.lists(st.one_of(usual, usual.flatmap(lines)), min_size=1, max_size=12))
     path = tmp_path / "trace"
     path.write_bytes(b"\n".join(found) + data.draw(st.sampled_from([b"\n", b""])))
-    plainly = read_blkparse(path)
+    plainly = read_events(BlkparseTextReader(), path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blkparse_text, "_plain_events", lambda text, at, stop, action: (0, at, NO_EVENTS))
-        assert plainly == read_blkparse(path)
+        assert plainly == read_events(BlkparseTextReader(), path)
 
 
 def test_usual_lines_of_blkparse_are_plain(tmp_path: Path) -> None:
@@ -214,18 +216,6 @@ BLOCK_EVENTS = [
 ]
 
 
-def read_block_events(path: Path, action: Action) -> Any:
-    try:
-        found = list(BlockEventsTextReader(action).batches(path))
-    except InputError as error:
-        return str(error)
-    rows = [
-        np.concatenate([np.empty(0), *(getattr(b, name) for b in found)]).tolist()
-        for name in ("time_ns", "op", "lbn", "nbytes", "disk")
-    ]
-    return rows, [(b.skipped, b.events, b.stacked, b.disks) for b in found]
-
-
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_block_events_both_ways(data: st.DataObject, tmp_path: Path) -> None:
@@ -234,10 +224,10 @@ def test_block_events_both_ways(data: st.DataObject, tmp_path: Path) -> None:
     action = data.draw(st.sampled_from(Action))
     path = tmp_path / "trace"
     path.write_bytes(b"\n".join(found) + data.draw(st.sampled_from([b"\n", b""])))
-    plainly = read_block_events(path, action)
+    plainly = read_events(BlockEventsTextReader(action), path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(block_events_text._Lines, "plain", lambda _, text, at, stop: (0, at, NO_EVENTS))
-        assert plainly == read_block_events(path, action)
+        assert plainly == read_events(BlockEventsTextReader(action), path)
 
 
 def test_usual_block_events_are_plain(tmp_path: Path) -> None:
