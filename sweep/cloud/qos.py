@@ -48,7 +48,7 @@ class Qos:
             return ""
         return (
             f"volumes of type {volume_type} do at most {'; '.join(self.limits())}, each "
-            f"({_ENFORCED[self.consumer]}, QoS spec {self.name}): what is faster is not seen"
+            f"({_ENFORCED.get(self.consumer, self.consumer)}, QoS spec {self.name}): what is faster is not seen"
         )
 
 
