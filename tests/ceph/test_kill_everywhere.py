@@ -174,7 +174,8 @@ def test_cluster_and_store_are_right_after_every_kill(scene: Scene) -> None:
         assert max(Counter(s.key for s in samples).values(), default=1) == 1, "no sample twice"
         kept = samples
         if verb != "run" or dice.random() < 0.5:  # else the next one meets what this one left
-            assert scene.restore()["healthy"]
+            restored = scene.restore()
+            assert restored["healthy"], restored["reasons"]
             assert scene.state() == before
         print(f"{time.strftime('%T')} {dict(kills)}, {len(kept)} samples", file=sys.stderr, flush=True)
         if scene.is_finished():
