@@ -229,16 +229,16 @@ def follow_records(
                     if word(block, at + device_at, big) != device:
                         device = word(block, at + device_at, big)
                         disk = _number_of(device, devices)
+                    if is_completion and not seen:
+                        numbers[SEEN_AT] = numbers[N_RELEASED] + n
+                        why = FULL
+                        break
                     if disk == NONE:
                         if what == wanted:
                             why = NEW_DISK
                             break
                     elif n == n_rows:
                         why = NO_ROOM
-                        break
-                    elif is_completion and not seen:
-                        numbers[SEEN_AT] = numbers[N_RELEASED] + n
-                        why = FULL
                         break
                     else:
                         last = end_of(lbn, length)

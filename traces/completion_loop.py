@@ -152,11 +152,11 @@ def follow_events(
             return e
         n = numbers[N_ROWS]
         where, end = disk[e], end_of(lbn[e], nbytes[e])
-        if where < 0:
-            continue
         if is_completion[e] and not seen:
             numbers[SEEN_AT] = numbers[N_RELEASED] + n
             return e
+        if where < 0:
+            continue
         at = place_of(end, where, keys, waiting, disk_of) if seen else 0
         if is_completion[e]:
             row = latest_at(at, n, waiting)

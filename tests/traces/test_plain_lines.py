@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cephfit.errors import InputError
-from cephfit.traces import blkparse_text, block_events_text, delimited, fio_iolog, text_buffers
+from cephfit.traces import blkparse_text, block_events_text, delimited, fio_iolog, latency, text_buffers
 from cephfit.traces.blkparse_text import BlkparseTextReader
 from cephfit.traces.block_events_text import BlockEventsTextReader
 from cephfit.traces.block_layer import Action, BlockEvents
@@ -21,6 +21,7 @@ from cephfit.traces.delimited_formats import FORMATS
 from cephfit.traces.fio_iolog import FioIologReader
 from cephfit.traces.named_columns import layout_of
 from cephfit.traces.reader import StreamReader
+from cephfit.traces.recording import Counting
 from cephfit.traces.stream import TraceStream
 
 NAMED = {
@@ -242,6 +243,37 @@ def test_usual_block_events_are_plain(tmp_path: Path) -> None:
     assert events.nbytes.tolist() == [4096, 4096, 8192]
     assert events.op.tolist() == [1, 1, 0]
     assert events.events == {"Q": 2, "D": 2, "C": 1, "block_rq_insert": 1}
+
+
+def counted(reader: StreamReader, path: Path) -> Any:
+    """What a profile is made of, or the error's text."""
+    counting = Counting(None)
+    try:
+        for batch in reader.batches(path):
+            counting.add(batch)
+    except InputError as error:
+        return str(error)
+    found = counting.partial()
+    disks = {name: [a.tolist() for a in tally.counts] for name, tally in found.disks.items()}
+    return disks, found.skipped, found.events, found.stacked
+
+
+@pytest.mark.parametrize(
+    "reader", [BlkparseTextReader(), BlockEventsTextReader(Action.ISSUE)], ids=lambda r: r.name
+)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_blocks_of_events_do_not_matter(reader: StreamReader, data: st.DataObject, tmp_path: Path) -> None:
+    usual = st.sampled_from(BLKPARSE if reader.name == "blkparse" else BLOCK_EVENTS)
+    found = data.draw(st.lists(st.one_of(usual, usual, usual.flatmap(lines)), min_size=10, max_size=80))
+    path = tmp_path / "trace"
+    path.write_bytes(b"\n".join(found) + b"\n")
+    whole = counted(reader, path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_buffers, "BLOCK_NBYTES", 300)
+        patch.setattr(latency, "_FEWEST_READY", data.draw(st.integers(1, 9)))
+        patch.setattr(os, "sched_getaffinity", lambda _: range(2))
+        assert counted(reader, path) == whole
 
 
 IOLOG = [

@@ -3,6 +3,7 @@
 import gzip
 import struct
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from cephfit.cells import Op
 from cephfit.errors import InputError
-from cephfit.traces import limits, profile_files
+from cephfit.traces import limits, profile_files, vscsi_binary
 
 CSV = """\
 #Vscsi Cmd Trace. (Trace Format Version 1)
@@ -69,6 +70,19 @@ def test_every_read_and_write_opcode_and_the_others_by_reason(tmp_path: Path) ->
         "flush": 1,
         "zero length": 1,
     }
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=40), st.integers(1, 9))
+def test_blocks_of_records_do_not_matter(times: list[tuple[int, int]], at_once: int) -> None:
+    """Also where times step back: what is in flight goes on from block to block."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "v2"
+        path.write_bytes(b"".join(record_2(0x28, 8, time_us=time, response_us=took) for time, took in times))
+        whole = profile_files([path])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(vscsi_binary, "_RECORDS_AT_ONCE", at_once)
+            assert profile_files([path]) == whole
 
 
 def test_version_2_has_response_times(tmp_path: Path) -> None:
