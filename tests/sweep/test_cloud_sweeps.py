@@ -1,0 +1,145 @@
+"""Sweeps on the lab's OpenStack over numbers of guests, volume types with QoS, and options of the Ceph below."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("openstack", reason="needs the extra openstack")
+
+from live_cloud import cephfit, everything, target_text, until
+from openstack.connection import Connection
+
+from cephfit.lab.cluster import Lab
+from cephfit.results.store import Store
+from cephfit.sample import State
+from cephfit.sweep.admin.rados_admin import RadosAdmin
+from cephfit.sweep.ceph_settings import stored_settings
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.ceph,
+    pytest.mark.fio,
+    pytest.mark.openstack,
+    pytest.mark.slow,
+    pytest.mark.timeout(1500),
+]
+
+CAPPED = "cephfit-tests-capped"
+MOST_IOPS = 60
+MEASUREMENT = """
+  sizes: [4K]
+  patterns: [randread]
+  clients: 1
+  volume_size: 32M
+  repeats: 1
+  ramp_seconds: 0.5
+  run_seconds: 6
+  iodepth: 4
+  max_attempts: 5
+  cache: warm
+"""
+COUNTS = f"""
+schema_version: 1
+name: counts
+configurations:
+  capped: {{volume: {{type: {CAPPED}}}}}
+measurement: {MEASUREMENT}
+  seed: 10
+  loads:
+    two: {{clients: 2}}
+"""
+BELOW = f"""
+schema_version: 1
+name: below
+configurations:
+  deferred: {{ceph: {{osd: {{bluestore_prefer_deferred_size_hdd: 64K}}}}}}
+  no-cache: {{ceph: {{client: {{rbd_cache: false}}}}}}
+measurement: {MEASUREMENT.replace("randread", "randwrite")}
+  seed: 1
+"""
+
+
+@pytest.fixture
+def capped(cloud_admin: Connection) -> Iterator[str]:
+    """A volume type on the fast devices, each of whose volumes does 60 I/Os per second."""
+    storage = cloud_admin.block_storage
+    spec = storage.create_qos_spec(name=CAPPED, consumer="front-end", total_iops_sec=str(MOST_IOPS))
+    made = storage.create_type(name=CAPPED, extra_specs={"volume_backend_name": "ssd"})
+    storage.get(f"/qos-specs/{spec.id}/associate", params={"vol_type_id": made.id})
+    yield CAPPED
+    storage.delete_type(made)
+    until(lambda: storage.delete(f"/qos-specs/{spec.id}").status_code in (202, 404))
+
+
+def test_guests_grow_with_the_loads_and_qos_is_told(cloud_admin: Connection, capped: str, tmp_path: Path) -> None:
+    before = everything(cloud_admin)
+    file, store = tmp_path / "counts.yaml", tmp_path / "counts.sqlite"
+    file.write_text(COUNTS)
+    checked = cephfit("cloud", "check", target_text(cloud_admin, volume_type=capped))
+    sentence = f"volumes of type {capped} do at most {MOST_IOPS} I/Os per second"
+    assert sentence in checked.stdout
+    run = cephfit("sweep", "run", str(file), "--target", target_text(cloud_admin), "--store", str(store))
+    assert run.returncode == 0, run.stderr
+    assert sentence in run.stderr
+    with Store.open(str(store)) as opened:
+        (done,) = opened.runs()
+        good = [sample for sample in opened.samples(done.run_id) if sample.state is State.OK]
+        applied = {a.configuration: a.read_back for _, a in opened.applied(done.run_id)}
+    assert sentence in done.facts["limits"]["capped"][0]
+    assert applied["capped"][f"QoS of volume type {capped}"]["cinder"]["specs"] == {
+        "total_iops_sec": str(MOST_IOPS)
+    }
+    assert {(s.key.configuration, s.key.load, s.key.client) for s in good} == {
+        (c, load, client) for c in ("A", "capped") for load, client in (("", "c0"), ("two", "c0"), ("two", "c1"))
+    }
+    assert run.stderr.count("is being scaled to 2 servers") == 2, "each stack begins with one server"
+    places = {s.key.client: s.evidence["placement"] for s in good if s.key.configuration == "A"}
+    assert places["c0"]["server"] != places["c1"]["server"]
+    assert places["c0"]["host"] == places["c1"]["host"] != ""
+    for sample in good:
+        assert sample.metrics is not None
+        if sample.key.configuration == "capped":
+            assert 0.5 * MOST_IOPS < sample.metrics.iops < 1.2 * MOST_IOPS
+    page = tmp_path / "report.html"
+    assert cephfit("report", "--store", str(store), "-o", str(page)).returncode == 0
+    assert sentence in page.read_text()
+    assert everything(cloud_admin) == before
+
+
+def test_ceph_is_configured_below_its_guests_and_put_back_after_a_kill(
+    openstack_lab: Lab, cloud_admin: Connection, tmp_path: Path
+) -> None:
+    before = everything(cloud_admin)
+    with_admin = RadosAdmin(openstack_lab.conf)
+    stored, pools = stored_settings(with_admin), with_admin.command("osd lspools")
+    file, store = tmp_path / "below.yaml", tmp_path / "below.sqlite"
+    file.write_text(BELOW)
+    target = target_text(cloud_admin, lab=str(openstack_lab.folder))
+    argv = [sys.executable, "-m", "cephfit.cli.main", "sweep", "run", str(file), "--target", target]
+    with subprocess.Popen([*argv, "--store", str(store)], stderr=subprocess.DEVNULL, env={**os.environ}) as first:
+        while stored_settings(with_admin).get(("osd", "bluestore_prefer_deferred_size_hdd")) is None:
+            assert first.poll() is None
+            time.sleep(0.2)
+        first.kill()
+    second = cephfit("sweep", "run", str(file), "--target", target, "--store", str(store))
+    assert second.returncode == 0, second.stderr
+    assert "going on with run" in second.stderr
+    with Store.open(str(store)) as opened:
+        (done,) = opened.runs()
+        samples = opened.samples(done.run_id)
+        applied = {a.configuration: a.read_back for _, a in opened.applied(done.run_id)}
+    states = {(s.key.configuration, s.state) for s in samples if s.state is not State.INVALID}
+    assert states == {("A", State.OK), ("deferred", State.OK), ("no-cache", State.SKIPPED)}
+    assert "opened by the compute hosts" in next(s.reason for s in samples if s.state is State.SKIPPED)
+    read_back = applied["deferred"]["ceph/osd/bluestore_prefer_deferred_size_hdd = 64K"]
+    assert set(read_back.values()) == {"65536"}
+    assert done.target.endswith(f"+lab:{openstack_lab.name}")
+    assert done.facts["osds"] and done.facts["cloud"]
+    assert (stored_settings(with_admin), with_admin.command("osd lspools")) == (stored, pools)
+    with_admin.close()
+    assert everything(cloud_admin) == before
