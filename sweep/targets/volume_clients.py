@@ -13,6 +13,7 @@ from cephfit.sweep.catalogue import Catalogue
 from cephfit.sweep.client_conf import (
     ClientAccess,
     drop_client_caches,
+    live_sockets,
     read_back_clients,
     read_back_new_client,
     render_client_conf,
@@ -60,6 +61,7 @@ class VolumeClients:
 
     def remove_conf(self) -> None:
         self.conf.unlink(missing_ok=True)
+        live_sockets(self._sockets)  # those of clients that were killed go
         remove_socket_folder(self._folder, self._sockets)
 
     def attach(self, volumes: Mapping[str, Volume]) -> None:

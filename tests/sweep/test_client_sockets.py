@@ -8,11 +8,15 @@ import uuid
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cephfit.errors import HostError
+from cephfit.sweep.client_conf import ClientAccess
 from cephfit.sweep.client_sockets import make_socket_folder, remove_socket_folder, socket_folder
+from cephfit.sweep.targets.surroundings import Surroundings
+from cephfit.sweep.targets.volume_clients import VolumeClients
 
 LONGEST_PATH = 107  # sizeof(sockaddr_un.sun_path) less the zero, unix(7)
 LONGEST = {"$pid": str(2**22), "$cctid": str(2**47 - 1)}  # PID_MAX_LIMIT; an address in user space
@@ -65,6 +69,19 @@ def test_sockets_of_a_deep_state_folder_lie_in_a_short_place_and_go_with_the_tar
         assert sockets.is_dir(), "a client still has a socket there"
     (sockets / longest_name()).unlink()
     remove_socket_folder(folder, sockets)
+    assert list(runtime.iterdir()) == []
+
+
+def test_sockets_of_killed_clients_go_with_the_target(runtime: Path, tmp_path: Path) -> None:
+    folder = deep(tmp_path)
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(f"{make_socket_folder(folder)}/1.2.asok")
+    nothing: Any = None
+    access = ClientAccess(client_id="cephfit", keyring="")
+    clients = VolumeClients(
+        "ceph", access=access, folder=folder, volumes=nothing, surroundings=Surroundings(nothing)
+    )
+    clients.remove_conf()
     assert list(runtime.iterdir()) == []
 
 
