@@ -10,8 +10,10 @@ from openstack.exceptions import ForbiddenException, NotFoundException
 
 from cephfit.sweep.cloud.connection import persistently, spoken
 
-_DELETABLE = ("available", "error", "error_deleting", "error_extending", "error_restoring", "error_managing")
-"""What Cinder deletes (its API: "Delete a volume", preconditions)."""
+_DELETABLE = ("available", "error", "error_restoring", "error_extending", "error_managing")
+"""Statuses in which Cinder deletes a volume, as it says itself when it refuses."""
+_FINAL = ("error_deleting",)
+"""Statuses that nothing but a person changes."""
 _POLLING_SECONDS = 1.0
 
 
@@ -36,7 +38,7 @@ def free(cloud: Connection, volume_id: str, *, patience_seconds: float) -> str:
     while (volume := persistently(_looked_at, cloud.block_storage.get_volume, volume_id, where=where)) is not None:
         if volume.status in _DELETABLE:
             return ""
-        if time.monotonic() > deadline:
+        if volume.status in _FINAL or time.monotonic() > deadline:
             break
         time.sleep(_POLLING_SECONDS)
     else:

@@ -70,7 +70,7 @@ def test_a_stack_cut_off_while_it_is_made_is_found_by_its_tag(cloud_user: Connec
     assert cephfit("restore", "--target", f"openstack:{cloud_user.config.name}").returncode == 0
 
 
-@pytest.mark.parametrize("status", ["deleting", "in-use", "attaching"])
+@pytest.mark.parametrize("status", ["deleting", "error_deleting", "in-use", "attaching"])
 def test_a_stuck_volume_is_listed_with_the_command_that_frees_it(
     openstack_lab: Lab, cloud_user: Connection, cloud_admin: Connection, own_run: str, status: str
 ) -> None:
