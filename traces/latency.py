@@ -195,21 +195,20 @@ class InFlight:
     def count(self, rows: Accesses) -> NDArray[np.int32]:
         """int32, shape (n,): accesses on lines before that are not complete yet, those of known latency; at most
         ``waiting_table.MAX_HELD``."""
-        depth = np.zeros(len(rows), np.int32)
+        depth = np.empty(len(rows), np.int32)
         begun, latency = np.ascontiguousarray(rows.time_ns), np.ascontiguousarray(rows.latency_ns)
         for disk, mine in rows_by_disk(rows.disk):
-            if mine is None:
-                mine = np.arange(len(rows))
+            n_mine = len(rows) if mine is None else len(mine)
             carried = self._ends.get(disk, _NOTHING)
-            ends = np.empty(len(carried) + len(mine), np.int64)
+            ends = np.empty(len(carried) + n_mine, np.int64)
             ends[: len(carried)] = carried
             done, first, n = latency_loop.count_while_sorting(
                 begun, latency, mine, MAX_HELD, _MOVES_PER_ACCESS * len(ends), len(carried), ends, depth
             )
             ends = ends[first:]  # what ascends is a heap, too
             n -= first
-            if done < len(mine):
-                n = latency_loop.count_by_heap(begun, latency, mine[done:], MAX_HELD, n, ends, depth)
+            if done < n_mine:
+                n = latency_loop.count_by_heap(begun, latency, mine, done, MAX_HELD, n, ends, depth)
                 ends[:n].sort()
             self._ends[disk] = ends[:n].copy()
         return depth

@@ -13,7 +13,7 @@ from cephfit.traces.compiled import compiled_in_place
 def count_while_sorting(
     begun_ns: NDArray[np.int64],
     latency_ns: NDArray[np.int64],
-    rows: NDArray[np.int64],
+    rows: NDArray[np.int64] | None,
     most: int,
     n_moves: int,
     n: int,
@@ -25,7 +25,7 @@ def count_while_sorting(
     Args:
         begun_ns: of all accesses, in their order.
         latency_ns: negative where it is not known, and the access never in flight.
-        rows: of the accesses to take.
+        rows: of the accesses to take; None: all.
         most: accesses in flight; of more, those that begin later are not counted.
         n_moves: ends that may be moved altogether.
         n: ends that are there, ascending.
@@ -33,13 +33,14 @@ def count_while_sorting(
         depth: written, in the rows.
 
     Returns:
-        how many of ``rows`` were taken, and where the ends that are left begin and stop.
+        the first one of ``rows`` that was not taken, and where the ends that are left begin and stop.
     """
     head = 0
-    for k in range(len(rows)):
+    n_rows = len(begun_ns) if rows is None else len(rows)
+    for k in range(n_rows):
         if n_moves < 0:
             return k, head, n
-        row = np.uintp(rows[k])
+        row = np.uintp(k) if rows is None else np.uintp(rows[k])
         begun, took = begun_ns[row], latency_ns[row]
         while head < n and ends_ns[np.uintp(head)] <= begun:
             head += 1
@@ -52,22 +53,26 @@ def count_while_sorting(
             ends_ns[np.uintp(at)] = end
             n_moves -= n - at
             n += 1
-    return len(rows), head, n
+    return n_rows, head, n
 
 
 @compiled_in_place
 def count_by_heap(
     begun_ns: NDArray[np.int64],
     latency_ns: NDArray[np.int64],
-    rows: NDArray[np.int64],
+    rows: NDArray[np.int64] | None,
+    start: int,
     most: int,
     n: int,
     ends_ns: NDArray[np.int64],
     depth: NDArray[np.int32],
 ) -> int:
-    """The same for ends in no order: ``ends_ns`` is a heap, its smallest first; returns how many are left."""
-    for k in range(len(rows)):
-        row = np.uintp(rows[k])
+    """The same for ends in no order: ``ends_ns`` is a heap, its smallest first.
+
+    From the place ``start`` of ``rows`` on; returns how many ends are left.
+    """
+    for k in range(start, len(begun_ns) if rows is None else len(rows)):
+        row = np.uintp(k) if rows is None else np.uintp(rows[k])
         begun, took = begun_ns[row], latency_ns[row]
         while n > 0 and ends_ns[0] <= begun:
             n -= 1
