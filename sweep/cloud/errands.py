@@ -42,8 +42,8 @@ _BOOT_SECONDS_OF_EACH = 10.0
 _LEAST_BOOT_SECONDS = 15.0
 _GRACE_SECONDS = 600.0
 CLOCK_SECONDS = 2.0
-"""By this a clock may be off of which nothing else is known: a guest reads it at boot, in whole seconds, and one that
-is emulated takes its time until it goes on (1.15 s behind was seen)."""
+"""By this a clock may be off of which nothing else is known: a guest reads it at boot, in whole seconds, and one
+that is emulated takes its time until it goes on (1.15 s behind was seen)."""
 
 
 @dataclass(frozen=True, slots=True)
