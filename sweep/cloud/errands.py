@@ -40,6 +40,7 @@ _BOOT_SECONDS = 30.0
 _BOOT_SECONDS_OF_EACH = 10.0
 """How long after the rebuilds were asked for the first jobs begin: booting side by side shares processors."""
 _LEAST_BOOT_SECONDS = 15.0
+_LATE_SECONDS = 60.0
 _GRACE_SECONDS = 600.0
 CLOCK_SECONDS = 2.0
 """By this a clock may be off of which nothing else is known: a guest reads it at boot, in whole seconds, and one
@@ -163,7 +164,10 @@ class Errands:
                 raise ClusterError(f"it cannot be rebuilt: {answer.text}", where=f"server {server}")
 
     def _watch_clocks(self, waiting: Sequence[_Waiting], key: str, *, until: float) -> None:
-        while time.time() < until:
+        """Until the start, and a while longer for guests that are late."""
+        while (now := time.time()) < until + _LATE_SECONDS:
+            if now >= until and all(one.clock.offset is not None for one in waiting):
+                break
             for one in waiting:
                 asked = time.time()
                 if (shown := self._shown(one.server, n_lines=_LOOKING_LINES)) is not None:
