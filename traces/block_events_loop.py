@@ -62,6 +62,15 @@ def _all_digits(begin: int, end: int, at: int) -> bool:
     return others & bits_below(end) & ~bits_below(begin) == _NONE and end > begin
 
 
+@inlined
+def _other_white_space(begin: int, end: int) -> bool:
+    """Whether anything below a blank but tabs is there: Python splits words there, too."""
+    found = _NONE
+    for at in range(begin, end, N_BYTES):
+        found |= at_most(at, _SPACE - 1) & ~equal(at, _TAB) & bits_below(end - at)
+    return found != _NONE
+
+
 @compiled
 def parse(
     text: NDArray[np.uint8],
@@ -152,6 +161,8 @@ def parse(
         if end == N_BYTES:
             while rest + end < start + stop and byte_at(rest + end) != _NEWLINE:
                 end += 1
+        if _other_white_space(line, rest + end):
+            break
         if what in (wanted, COMPLETE):
             rest_of_line = rest + end
             while byte_at(rest) == _SPACE:

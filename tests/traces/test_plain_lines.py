@@ -215,12 +215,16 @@ BLOCK_EVENTS = [
     b"fio-6012 [11] ..... 1.5: sched_switch: prev_comm=x",
     b"# comment",
 ]
+STRANGE_EVENTS = [
+    b"fio-6012 [11] .\r.... 1.5: block_bio_queue: 259,0 RA 7 + 16 [a b]",
+    b"fio-6012 [11] ..... 1.5: block_bio_queue: 259,0 RA 7 + 16 [a\x0bb]",
+]
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_block_events_both_ways(data: st.DataObject, tmp_path: Path) -> None:
-    usual = st.sampled_from(BLOCK_EVENTS)
+    usual = st.sampled_from(BLOCK_EVENTS + STRANGE_EVENTS)
     found = data.draw(st.lists(st.one_of(usual, usual.flatmap(lines)), min_size=1, max_size=12))
     action = data.draw(st.sampled_from(Action))
     path = tmp_path / "trace"
