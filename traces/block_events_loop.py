@@ -68,7 +68,7 @@ def _other_white_space(begin: int, end: int) -> bool:
     found = _NONE
     for at in range(begin, end, N_BYTES):
         found |= at_most(at, _SPACE - 1) & ~equal(at, _TAB) & bits_below(end - at)
-    return found != _NONE
+    return found != _NONE  # type: ignore[no-any-return]
 
 
 @compiled
