@@ -30,12 +30,12 @@ from cephfit.mapper import predictor
 from cephfit.mapper.mixture import MIXERS, used_cells
 from cephfit.profile import Profile
 from cephfit.sample import Metrics, Sample, SampleKey, State
-from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.goal import Goal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import plan_of
-from cephfit.sweep.racing import begin, decide
-from cephfit.sweep.saving import saved_runs
+from cephfit.sweep.racing.rounds import begin, decide
+from cephfit.sweep.racing.saving import saved_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "mapper"))

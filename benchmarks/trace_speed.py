@@ -79,8 +79,8 @@ class Spent:
 def cephfit_seconds(path: Path, repeats: int, full: bool, columns: str) -> Spent:
     """The best of several profiles; runs in a process of its own."""
     from cephfit.traces import profile_files
-    from cephfit.traces.block_layer import Action
     from cephfit.traces.read_options import ReadOptions
+    from cephfit.traces.readers.block_layer import Action
 
     spent = []
     action = Action.ISSUE if path.stem == "block-events" else Action.QUEUE

@@ -18,8 +18,8 @@ import trace_files
 from trace_speed import LINES
 
 from cephfit.traces import profile_files
-from cephfit.traces.block_layer import Action
 from cephfit.traces.read_options import ReadOptions
+from cephfit.traces.readers.block_layer import Action
 
 BINARY = {
     "blktrace": lambda path, n: trace_files.write_blktrace(path, n, trace_files.ALL),

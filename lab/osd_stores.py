@@ -6,11 +6,11 @@ from cephfit.lab.cluster import Lab
 from cephfit.lab.daemons import osd_name
 from cephfit.lab.osd_layout import filesystem_at, require_store
 from cephfit.protocols import CephAdmin
-from cephfit.sweep.daemons import Daemon
+from cephfit.sweep.admin.daemons import Daemon
 from cephfit.sweep.greater.osd_store import OsdStore, store_of
 from cephfit.sweep.greater.scopes import OSD_STORE, base_scope, strongest_for
 from cephfit.sweep.journal import Journal
-from cephfit.sweep.targets.surroundings import ReadValues
+from cephfit.sweep.surroundings import ReadValues
 
 _STORE = "osd store"
 

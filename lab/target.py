@@ -10,15 +10,15 @@ from cephfit.lab.osd_stores import LabStores
 from cephfit.lab.room import require_disk_room
 from cephfit.protocols import Progress
 from cephfit.sweep.admin.rados_admin import RadosAdmin
-from cephfit.sweep.client_conf import ClientAccess
 from cephfit.sweep.greater.host_settings import HostSettings
 from cephfit.sweep.greater.osd_places import osd_places
 from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.journal import Journal
-from cephfit.sweep.setting_ways import Reach, SettingsWay
+from cephfit.sweep.settings.client_conf import ClientAccess
+from cephfit.sweep.settings.setting_ways import Reach, SettingsWay
+from cephfit.sweep.surroundings import Surroundings
 from cephfit.sweep.target_lock import TargetLock
 from cephfit.sweep.targets.ceph import CephTarget
-from cephfit.sweep.targets.surroundings import Surroundings
 
 _HEALTHY_SECONDS = 60.0
 """A lab's PGs are in their places a few seconds after any change; longer means that something is wrong."""

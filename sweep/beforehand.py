@@ -7,10 +7,10 @@ from typing import Protocol, runtime_checkable
 from cephfit.configuration import Partition
 from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import JudgesConfigurations, Target, TellsLimits, WarnsOfSettings
-from cephfit.sweep.catalogue import WrongValueError, unknown_option
 from cephfit.sweep.model import CacheCondition, Sweep
-from cephfit.sweep.option_history import history_of
+from cephfit.sweep.options.option_history import history_of
 from cephfit.sweep.preview import Previews
+from cephfit.sweep.settings.catalogue import WrongValueError, unknown_option
 
 
 @runtime_checkable

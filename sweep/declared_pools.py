@@ -10,18 +10,18 @@ from typing import Any
 from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
-from cephfit.sweep.cache_tier import release_note, why_no_tiers
-from cephfit.sweep.ceph_settings import stored_settings
 from cephfit.sweep.crush import programs
 from cephfit.sweep.crush.proposal import Proposal
 from cephfit.sweep.crush.trial import Movement, movement
 from cephfit.sweep.journal import Journal
-from cephfit.sweep.option_value import same_value
-from cephfit.sweep.pool_changes import PoolChange, PoolsPlan, faults_of
-from cephfit.sweep.pool_keys import VALUE_TYPES
-from cephfit.sweep.pool_plan import PoolPlan, Role, own_rule, plan_pools
-from cephfit.sweep.pool_readback import pool_value
-from cephfit.sweep.pools import Pools
+from cephfit.sweep.options.option_value import same_value
+from cephfit.sweep.pools.cache_tier import release_note, why_no_tiers
+from cephfit.sweep.pools.own_pools import Pools
+from cephfit.sweep.pools.pool_changes import PoolChange, PoolsPlan, faults_of
+from cephfit.sweep.pools.pool_keys import VALUE_TYPES
+from cephfit.sweep.pools.pool_plan import PoolPlan, Role, own_rule, plan_pools
+from cephfit.sweep.pools.pool_readback import pool_value
+from cephfit.sweep.settings.ceph_settings import stored_settings
 
 _VALUE = "pool value"
 _ALLOWANCE = "allow deletion"

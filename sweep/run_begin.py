@@ -10,8 +10,8 @@ from cephfit.errors import InputError
 from cephfit.protocols import Progress, Target
 from cephfit.results.store import Store
 from cephfit.run import Run
-from cephfit.sweep.engine import BringsEngine, Engine
-from cephfit.sweep.fio import FioEngine
+from cephfit.sweep.engines.engine import BringsEngine, Engine
+from cephfit.sweep.engines.fio import FioEngine
 from cephfit.sweep.goal import GOAL
 from cephfit.sweep.identity import CLUSTER, is_another_cluster
 from cephfit.sweep.model import RADOS_BENCH, RBD_BENCH, Measurement, Sweep
@@ -23,11 +23,11 @@ def engine_of(target: Target, measurement: Measurement) -> Engine:
         return target.engine()
     # These need librados, which a machine that measures a file or a simulation may not have.
     if measurement.engine == RADOS_BENCH:
-        from cephfit.sweep.rados_bench import RadosBenchEngine
+        from cephfit.sweep.engines.rados_bench import RadosBenchEngine
 
         return RadosBenchEngine()
     if measurement.engine == RBD_BENCH:
-        from cephfit.sweep.rbd_bench import RbdBenchEngine
+        from cephfit.sweep.engines.rbd_bench import RbdBenchEngine
 
         return RbdBenchEngine()
     return FioEngine()

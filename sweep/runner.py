@@ -15,18 +15,18 @@ from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample, SampleKey, State
 from cephfit.sweep.beforehand import limits_by, unsupported_by, without_effect_by
-from cephfit.sweep.engine import CellRun, Engine, KnowsItsLimits, PreparesCells
+from cephfit.sweep.engines.engine import CellRun, Engine, KnowsItsLimits, PreparesCells
 from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
-from cephfit.sweep.health_watch import wait_until_healthy
-from cephfit.sweep.judgement import Circumstances, judge
 from cephfit.sweep.leaving_out import fitted_to
 from cephfit.sweep.model import CacheCondition, Sweep
 from cephfit.sweep.plan import ASSUMED_TIMES, Step, StepTimes, io_seed, run_seconds
 from cephfit.sweep.run_begin import begun, engine_of, facts_of
 from cephfit.sweep.schedule import full_plan, rounds_of
 from cephfit.sweep.standing import TOOK_EFFECT, Standing
-from cephfit.sweep.surveillance import Surveillance, witness_of
 from cephfit.sweep.telemetry.witness import Witness
+from cephfit.sweep.validity.health_watch import wait_until_healthy
+from cephfit.sweep.validity.judgement import Circumstances, judge
+from cephfit.sweep.validity.surveillance import Surveillance, witness_of
 
 HEALTH_LIMIT_SECONDS = 300.0
 """How long the runner waits for a target to be healthy: a lost OSD is down and out, or back, by then."""

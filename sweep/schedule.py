@@ -21,8 +21,8 @@ from cephfit.sweep.design.trials import (
 from cephfit.sweep.goal import Goal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import Plan, Step, plan_of
-from cephfit.sweep.racing import Decided, begin, decide
-from cephfit.sweep.saving import saving_document
+from cephfit.sweep.racing.rounds import Decided, begin, decide
+from cephfit.sweep.racing.saving import saving_document
 
 STOPPING_DOCUMENT = "stopping"
 """Kind of the store's document with what was decided between the rounds."""

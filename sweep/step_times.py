@@ -5,7 +5,7 @@ from statistics import median
 
 from cephfit.results.store import Store
 from cephfit.sample import State
-from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.plan import ASSUMED_TIMES, StepTimes
 from cephfit.units import NS_PER_S
 

@@ -11,11 +11,11 @@ from cephfit.errors import CephfitError, HostError, InputError
 from cephfit.protocols import Applied, Client, Health, Progress, Target, Workload
 from cephfit.results.store import Store
 from cephfit.sample import State, WorkloadSample
-from cephfit.sweep.block_device import read_through
-from cephfit.sweep.health_watch import health_now, wait_until_healthy
+from cephfit.sweep.engines.block_device import read_through
 from cephfit.sweep.identity import CLUSTER
 from cephfit.sweep.model import CacheCondition
-from cephfit.sweep.surveillance import Surveillance
+from cephfit.sweep.validity.health_watch import health_now, wait_until_healthy
+from cephfit.sweep.validity.surveillance import Surveillance
 
 _MAX_ATTEMPTS = 3
 """How often an invalid or failed run of the workload is tried in all; as for the sweep's samples."""

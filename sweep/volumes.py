@@ -11,8 +11,8 @@ import rbd
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError, InputError
 from cephfit.sweep.admin.rados_admin import RadosAdmin
-from cephfit.sweep.option_value import as_ceph_writes
-from cephfit.sweep.pool_names import data_pool_name
+from cephfit.sweep.options.option_value import as_ceph_writes
+from cephfit.sweep.pools.pool_names import data_pool_name
 from cephfit.units import format_nbytes, parse_nbytes
 
 _FILLED = "cephfit.filled"

@@ -10,10 +10,10 @@ import numpy as np
 from cephfit.access import AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces import formats
-from cephfit.traces.block_layer import Action
+from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.profiling import recordings_of
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.stream import TraceStream
+from cephfit.traces.readers.block_layer import Action
 
 
 def accesses(

@@ -3,27 +3,27 @@
 from collections.abc import Mapping
 
 from cephfit.errors import InputError
-from cephfit.traces import delimited_formats, vscsi_histogram
-from cephfit.traces.biosnoop import BiosnoopReader
-from cephfit.traces.blkparse_format import BlkparseFormatReader
-from cephfit.traces.blkparse_text import BlkparseTextReader
-from cephfit.traces.blktrace import BlktraceReader
-from cephfit.traces.block_events_text import BlockEventsTextReader
-from cephfit.traces.block_layer import Action
-from cephfit.traces.delimited import DelimitedReader
-from cephfit.traces.fio_iolog import FioIologReader
-from cephfit.traces.named_columns import NamedColumnsReader, layout_of
-from cephfit.traces.oracle_general import OracleGeneralReader
-from cephfit.traces.parquet import ParquetReader
-from cephfit.traces.qemu_events import QemuEventsReader
-from cephfit.traces.rbd_replay import RbdReplayReader
+from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.reader import StreamReader
-from cephfit.traces.strace import StraceReader
-from cephfit.traces.stream import TraceStream
-from cephfit.traces.vscsi_binary import VscsiBinaryReader
-from cephfit.traces.vscsi_csv import VscsiCsvReader
-from cephfit.traces.xperf import XperfReader
+from cephfit.traces.readers import delimited_formats, vscsi_histogram
+from cephfit.traces.readers.biosnoop import BiosnoopReader
+from cephfit.traces.readers.blkparse_format import BlkparseFormatReader
+from cephfit.traces.readers.blkparse_text import BlkparseTextReader
+from cephfit.traces.readers.blktrace import BlktraceReader
+from cephfit.traces.readers.block_events_text import BlockEventsTextReader
+from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.readers.delimited import DelimitedReader
+from cephfit.traces.readers.fio_iolog import FioIologReader
+from cephfit.traces.readers.named_columns import NamedColumnsReader, layout_of
+from cephfit.traces.readers.oracle_general import OracleGeneralReader
+from cephfit.traces.readers.parquet import ParquetReader
+from cephfit.traces.readers.qemu_events import QemuEventsReader
+from cephfit.traces.readers.rbd_replay import RbdReplayReader
+from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.strace import StraceReader
+from cephfit.traces.readers.vscsi_binary import VscsiBinaryReader
+from cephfit.traces.readers.vscsi_csv import VscsiCsvReader
+from cephfit.traces.readers.xperf import XperfReader
 
 HISTOGRAM = vscsi_histogram.NAME
 """The one format that has histograms instead of accesses."""

@@ -14,19 +14,22 @@ from cephfit.errors import InputError
 from cephfit.profile import Profile
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
-from cephfit.traces import capture_record, formats, remote, scheduling, vscsi_histogram
-from cephfit.traces.ahead import read_ahead
-from cephfit.traces.blkparse_format import BlkparseFormatReader
-from cephfit.traces.blkparse_text import BlkparseTextReader
-from cephfit.traces.blktrace import UNNUMBERED, BlktraceReader
-from cephfit.traces.block_events_text import BlockEventsTextReader
-from cephfit.traces.block_layer import Action
-from cephfit.traces.describe import profile_of
+from cephfit.traces import formats, scheduling
+from cephfit.traces.capturing import capture_record
+from cephfit.traces.description.describe import profile_of
+from cephfit.traces.description.recording import Counting, PartialProfile
+from cephfit.traces.files import remote
+from cephfit.traces.files.ahead import read_ahead
+from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.reader import StreamReader
-from cephfit.traces.recording import Counting, PartialProfile
+from cephfit.traces.readers import vscsi_histogram
+from cephfit.traces.readers.blkparse_format import BlkparseFormatReader
+from cephfit.traces.readers.blkparse_text import BlkparseTextReader
+from cephfit.traces.readers.blktrace import UNNUMBERED, BlktraceReader
+from cephfit.traces.readers.block_events_text import BlockEventsTextReader
+from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.shares import Counted, Share, parts_of
-from cephfit.traces.stream import STANDARD_INPUT, TraceStream
 
 _BLOCK_LAYER = (BlktraceReader, BlkparseTextReader, BlkparseFormatReader, BlockEventsTextReader)
 """Readers of formats in which an access is several events, of which one counts."""

@@ -4,15 +4,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cephfit.traces import formats
-from cephfit.traces.block_layer import Action
-from cephfit.traces.delimited import DelimitedReader
-from cephfit.traces.part_stream import PartStream
+from cephfit.traces.description.recording import Counting, PartialProfile
+from cephfit.traces.files.part_stream import PartStream
+from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.reader import StreamReader
-from cephfit.traces.recording import Counting, PartialProfile
-from cephfit.traces.stream import STANDARD_INPUT, TraceStream
-from cephfit.traces.vscsi_binary import VscsiBinaryReader, record_nbytes
-from cephfit.traces.vscsi_csv import VscsiCsvReader
+from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.readers.delimited import DelimitedReader
+from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.vscsi_binary import VscsiBinaryReader, record_nbytes
+from cephfit.traces.readers.vscsi_csv import VscsiCsvReader
 
 PART_NBYTES = 16 << 20
 """Files are cut into parts of about this length: little work is lost at the end, where one core waits for the

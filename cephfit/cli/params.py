@@ -9,8 +9,8 @@ from cephfit.cli.cluster_options import ClusterOptions, cluster_options
 from cephfit.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from cephfit.sweep.option import Option
-    from cephfit.sweep.option_tree import Parameter
+    from cephfit.sweep.options.option import Option
+    from cephfit.sweep.options.option_tree import Parameter
 
 _LEGEND = (
     "tags: restart = a running daemon acts on a change only after a restart, creation = only newly made OSDs or "
@@ -46,7 +46,7 @@ def tree(
 ) -> None:
     """The tree: components with their counts, or the parameters of one COMPONENT by category."""
     from cephfit.errors import InputError
-    from cephfit.sweep.option_tree import COMPONENTS
+    from cephfit.sweep.options.option_tree import COMPONENTS
     from cephfit.sweep.yaml_lines import nearest
 
     version, parameters = _parameters(target_text, release, cluster)
@@ -70,7 +70,7 @@ def search(
     words: tuple[str, ...], target_text: str, release: str | None, cluster: ClusterOptions, as_json: bool
 ) -> None:
     """The parameters whose name or description has all the WORDS."""
-    from cephfit.sweep.option_tree import found_by
+    from cephfit.sweep.options.option_tree import found_by
 
     version, parameters = _parameters(target_text, release, cluster)
     found = found_by(parameters, words)
@@ -88,7 +88,7 @@ def search(
 @json_option
 def show(name: str, target_text: str, release: str | None, cluster: ClusterOptions, as_json: bool) -> None:
     """All that is known of the option NAME, also of one that this release no longer has."""
-    from cephfit.sweep.option_history import history_of
+    from cephfit.sweep.options.option_history import history_of
 
     key = name.replace("-", "_").replace(" ", "_")
     version, parameters = _parameters(target_text, release, cluster)
@@ -107,8 +107,8 @@ def _parameters(
     target_text: str, release: str | None, cluster: ClusterOptions
 ) -> "tuple[str, tuple[Parameter, ...]]":
     """The version and its tree, of a kept release or of a running cluster, whose options are then kept."""
-    from cephfit.sweep import option_archive
-    from cephfit.sweep.option_tree import tree_of
+    from cephfit.sweep.options import option_archive
+    from cephfit.sweep.options.option_tree import tree_of
 
     if release is not None:
         version, options = option_archive.kept(release)
@@ -121,7 +121,7 @@ def _parameters(
 def _ask(target_text: str, cluster: ClusterOptions) -> "tuple[str, tuple[Option, ...]]":
     from cephfit.cli.target_choice import open_target
     from cephfit.errors import InputError
-    from cephfit.sweep.catalogue import HasCatalogue
+    from cephfit.sweep.settings.catalogue import HasCatalogue
 
     target = open_target(target_text, for_change=False, cluster=cluster)
     try:
@@ -150,7 +150,7 @@ def _document(parameter: "Parameter") -> dict[str, Any]:
 
 
 def _print_components(version: str, parameters: "Sequence[Parameter]") -> None:
-    from cephfit.sweep.option_tree import COMPONENTS
+    from cephfit.sweep.options.option_tree import COMPONENTS
 
     def row(title: str, some: "Sequence[Parameter]") -> list[str]:
         counts = [
@@ -229,8 +229,8 @@ def _print_parameter(parameter: "Parameter", history: str) -> None:
 
 def _show_missing(key: str, version: str, names: Sequence[str], *, as_json: bool) -> None:
     from cephfit.errors import InputError
-    from cephfit.sweep.catalogue import nearest_option
-    from cephfit.sweep.option_history import history_of
+    from cephfit.sweep.options.option_history import history_of
+    from cephfit.sweep.settings.catalogue import nearest_option
 
     history = history_of(key)
     if history is None:

@@ -14,7 +14,7 @@ from cephfit.mapper import MODELS
 if TYPE_CHECKING:
     from cephfit.mapper.pool_choice import PoolChoice
     from cephfit.profile import Profile
-    from cephfit.sweep.pool_space import Space
+    from cephfit.sweep.pools.pool_space import Space
 
 
 @click.command("place", short_help="Say which pool each workload should have.")
@@ -56,7 +56,7 @@ def command(
     from cephfit.mapper import predictor
     from cephfit.mapper.pool_choice import choose_pool
     from cephfit.results import open_baselines
-    from cephfit.sweep.pool_space import cost_of
+    from cephfit.sweep.pools.pool_space import cost_of
 
     speaker = predictor(model, confidence=confidence)
     baselines = open_baselines(location, run_id, load)
@@ -92,8 +92,8 @@ def _spaces(location: str, run_id: str | None, lying: tuple[str, ...]) -> dict[s
     if not is_store(location):
         return {}
     from cephfit.results.store import Store
-    from cephfit.sweep.file import parse_sweep
-    from cephfit.sweep.pool_space import only_pool_settings, same_pool, space_of
+    from cephfit.sweep.declaration.file import parse_sweep
+    from cephfit.sweep.pools.pool_space import only_pool_settings, same_pool, space_of
 
     with Store.open(location) as store:
         run = store.run(run_id)

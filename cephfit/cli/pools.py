@@ -12,7 +12,7 @@ from cephfit.units import MIB, format_nbytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cephfit.sweep.pool_changes import PoolChange, PoolsPlan
+    from cephfit.sweep.pools.pool_changes import PoolChange, PoolsPlan
     from cephfit.sweep.targets.ceph import CephTarget
 
 _file = click.argument("file", type=click.Path(path_type=Path))
@@ -103,7 +103,7 @@ def show(target_text: str, cluster: ClusterOptions, as_json: bool) -> None:
 def plan(file: Path, target_text: str, adopt: tuple[str, ...], cluster: ClusterOptions, as_json: bool) -> None:
     """Show what the pools of FILE would change, tried offline; changes nothing. Exit code 2 if it must not be."""
     from cephfit.errors import ClusterError
-    from cephfit.sweep.file_pools import read_pool_file
+    from cephfit.sweep.declaration.file_pools import read_pool_file
 
     declared = read_pool_file(file)
     target = _open(target_text, cluster, for_change=False)
@@ -142,7 +142,7 @@ def apply(
 
     They stay: `cephfit restore` leaves them and their data alone, `cephfit pools remove` takes them away.
     """
-    from cephfit.sweep.file_pools import read_pool_file
+    from cephfit.sweep.declaration.file_pools import read_pool_file
 
     if not apply:
         context.invoke(plan, file=file, target_text=target_text, adopt=adopt, as_json=as_json, **_said(cluster))
@@ -177,7 +177,7 @@ def remove(
 
     The CRUSH map is then what it was; if somebody else changed it meanwhile, only our parts go.
     """
-    from cephfit.sweep.file_pools import read_pool_file
+    from cephfit.sweep.declaration.file_pools import read_pool_file
 
     declared = read_pool_file(file)
     target = _open(target_text, cluster, for_change=apply)

@@ -32,7 +32,7 @@ def command() -> None:
 @json_option
 def list_sweeps(as_json: bool) -> None:
     """Show the sweep files that come with cephfit."""
-    from cephfit.sweep.file import bundled_sweep, bundled_sweeps, read_sweep
+    from cephfit.sweep.declaration.file import bundled_sweep, bundled_sweeps, read_sweep
 
     sweeps = {name: read_sweep(bundled_sweep(name)) for name in bundled_sweeps()}
     if as_json:
@@ -93,7 +93,7 @@ def _show_plan(
     from cephfit.cli.sweep_text import plan_document, print_plan
     from cephfit.results.store import Store
     from cephfit.sweep.beforehand import without_effect_by
-    from cephfit.sweep.file import find_sweep, read_sweep
+    from cephfit.sweep.declaration.file import find_sweep, read_sweep
     from cephfit.sweep.leaving_out import fitted_to
     from cephfit.sweep.plan import ASSUMED_TIMES
     from cephfit.sweep.step_times import times_of
@@ -227,7 +227,7 @@ def _run_side_by_side(request: "Request", target_texts: Sequence[str], *, as_jso
     from cephfit.cli.side_by_side import measure_side_by_side
     from cephfit.cli.sweep_text import print_status
     from cephfit.results.store import Store
-    from cephfit.sweep.file import find_sweep, read_sweep
+    from cephfit.sweep.declaration.file import find_sweep, read_sweep
 
     read_sweep(find_sweep(request.file))  # what is wrong with it is said once
     Store.open(request.store, create=True).close()  # likewise, and made once

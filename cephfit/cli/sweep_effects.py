@@ -34,8 +34,8 @@ def command(
     predicted performance for that workload.
     """
     from cephfit.results.store import Store
+    from cephfit.sweep.declaration.file import parse_sweep
     from cephfit.sweep.design.effects import effects_on_cells, effects_on_profile, screening_of
-    from cephfit.sweep.file import parse_sweep
 
     with Store.open(store) as opened:
         run = opened.run(run_id)

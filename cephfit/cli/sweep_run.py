@@ -52,7 +52,7 @@ def measure(request: Request, target_text: str, progress: Progress) -> dict[str,
     from cephfit.cli.target_choice import is_foreign, open_target
     from cephfit.results.store import Store
     from cephfit.sweep.beforehand import require_healthy
-    from cephfit.sweep.file import find_sweep, read_sweep
+    from cephfit.sweep.declaration.file import find_sweep, read_sweep
     from cephfit.sweep.plan import ASSUMED_TIMES
     from cephfit.sweep.run_begin import engine_of
     from cephfit.sweep.runner import run_sweep

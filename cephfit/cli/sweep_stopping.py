@@ -10,6 +10,7 @@ from cephfit.cli.output import print_table
 from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample
+from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.design.trials import (
     TRIALS_DOCUMENT,
     Trial,
@@ -18,12 +19,11 @@ from cephfit.sweep.design.trials import (
     values_of,
     with_trials,
 )
-from cephfit.sweep.file import parse_sweep
 from cephfit.sweep.goal import Goal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import plan_of
-from cephfit.sweep.racing import stops_of
-from cephfit.sweep.saving import ASSUMED_SCATTER, expected_saving, saving_document, scatter_of
+from cephfit.sweep.racing.rounds import stops_of
+from cephfit.sweep.racing.saving import ASSUMED_SCATTER, expected_saving, saving_document, scatter_of
 from cephfit.sweep.schedule import STOPPING_DOCUMENT
 
 

@@ -25,7 +25,7 @@ def command(device: Path, seconds: float, output: str, as_json: bool) -> None:
 
     By blktrace, or by the kernel's own blk tracer where blktrace cannot work (a locked-down kernel).
     """
-    from cephfit.traces.capture import capture as record
+    from cephfit.traces.capturing.capture import capture as record
 
     with trace_place(output) as place, progress_display() as progress:
         report = record(device, seconds, place, progress=progress)

@@ -22,7 +22,7 @@ def command(a: Path, b: Path, trace: TraceInput, as_json: bool) -> None:
     The distance is the share of accesses that would have to be of another size bin, op or randomness for the two
     to be equal (total variation): 0 % the same, 100 % nothing in common.
     """
-    from cephfit.traces.comparison import compared
+    from cephfit.traces.description.comparison import compared
 
     with progress_display() as progress:
         first, second = (trace.profile(path, progress) for path in (a, b))

@@ -44,9 +44,9 @@ def command(
     """
     from cephfit.errors import InputError
     from cephfit.traces.access_source import accesses
-    from cephfit.traces.block_layer import Action
-    from cephfit.traces.iolog_writer import open_output, write_iolog
-    from cephfit.traces.parquet import write_parquet
+    from cephfit.traces.readers.block_layer import Action
+    from cephfit.traces.readers.parquet import write_parquet
+    from cephfit.traces.replay.iolog_writer import open_output, write_iolog
 
     if output.suffix not in (".parquet", ".iolog"):
         raise InputError(

@@ -43,7 +43,7 @@ class TraceInput:
             InputError: it is neither, or damaged.
         """
         from cephfit.traces import profile_files
-        from cephfit.traces.block_layer import Action
+        from cephfit.traces.readers.block_layer import Action
 
         if self.format_name is None and self.options.format_name is None and _looks_like_a_profile(path):
             return Profile.loads(path.read_text(encoding="utf-8"), where=str(path))

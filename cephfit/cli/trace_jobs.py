@@ -53,7 +53,7 @@ def command(
     fio takes whole percents, and one share of random accesses for all reads and one for all writes. Best from a
     profile made with --describe full, which knows exact sizes and the footprint.
     """
-    from cephfit.traces.fio_job import job_of
+    from cephfit.traces.replay.fio_job import job_of
     from cephfit.units import parse_nbytes
 
     with progress_display() as progress:

@@ -66,7 +66,7 @@ def command(
         raise HostError(
             "pictures need matplotlib, which is not installed", remedy="pip install 'cephfit[plot]'"
         ) from None
-    from cephfit.traces.figures import drawings, figure_of
+    from cephfit.traces.description.figures import drawings, figure_of
 
     with progress_display() as progress:
         found = trace.profile(path, progress)
@@ -102,7 +102,7 @@ def _page(found: Profile, names: list[str]) -> str:
     """One page with every picture in it; it fetches nothing."""
     from html import escape
 
-    from cephfit.traces.figures import figure_of
+    from cephfit.traces.description.figures import figure_of
 
     figures = []
     for name in names:

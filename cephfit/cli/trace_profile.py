@@ -82,7 +82,7 @@ def command(
     """
     from cephfit.errors import InputError
     from cephfit.traces import profile_files
-    from cephfit.traces.block_layer import Action
+    from cephfit.traces.readers.block_layer import Action
 
     with progress_display() as progress:
         found = profile_files(

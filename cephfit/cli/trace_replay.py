@@ -41,8 +41,8 @@ def command(
     """
     from cephfit.errors import InputError
     from cephfit.traces.access_source import accesses
-    from cephfit.traces.block_layer import Action
-    from cephfit.traces.fio_replay import replay
+    from cephfit.traces.readers.block_layer import Action
+    from cephfit.traces.replay.fio_replay import replay
 
     if (device is None) == (file is None):
         raise InputError(

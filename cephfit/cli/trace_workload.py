@@ -68,8 +68,8 @@ def command(
     from cephfit.sample import State
     from cephfit.sweep.model import CacheCondition
     from cephfit.sweep.verification import run_once
-    from cephfit.traces.capture import capturing
-    from cephfit.traces.capture_record import CaptureReport
+    from cephfit.traces.capturing.capture import capturing
+    from cephfit.traces.capturing.capture_record import CaptureReport
 
     captured: list[CaptureReport] = []
 

@@ -95,7 +95,7 @@ def command(
     from cephfit.mapper.accuracy import assess
     from cephfit.protocols import BelongsToRun
     from cephfit.results.store import Store
-    from cephfit.sweep.file import find_sweep, read_sweep
+    from cephfit.sweep.declaration.file import find_sweep, read_sweep
     from cephfit.sweep.identity import CLUSTER, is_another_cluster
     from cephfit.sweep.verification import verify
 
@@ -131,7 +131,7 @@ def command(
 
 def _run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
     from cephfit.errors import InputError, StoreError
-    from cephfit.sweep.file import parse_sweep
+    from cephfit.sweep.declaration.file import parse_sweep
 
     if run_id is not None:
         run = store.run(run_id)

@@ -13,7 +13,7 @@ from cephfit.errors import ClusterError
 from cephfit.protocols import Client
 from cephfit.sweep.cloud.connection import one_line, persistently
 from cephfit.sweep.cloud.stacks import Node
-from cephfit.sweep.engine import MovedBytes
+from cephfit.sweep.engines.engine import MovedBytes
 
 _WITH_DEVICE_NAMES = "2.47"
 """Before 2.48 the hypervisor's own names are the answer (``vdb_read``); after it, disks have no names at all."""

@@ -8,11 +8,11 @@ from typing import Any
 from cephfit.errors import ClusterError
 from cephfit.protocols import Client
 from cephfit.sweep.cloud.errands import Answers, Errands
-from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome
-from cephfit.sweep.fio import FioEngine, figures_of
-from cephfit.sweep.fio_job import render_job, render_warming
-from cephfit.sweep.fio_output import UnusableOutputError, error_of, jobs_by_client, read_output
-from cephfit.sweep.fio_remote import MOST_SKEW, why_not_together
+from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome
+from cephfit.sweep.engines.fio import FioEngine, figures_of
+from cephfit.sweep.engines.fio_job import render_job, render_warming
+from cephfit.sweep.engines.fio_output import UnusableOutputError, error_of, jobs_by_client, read_output
+from cephfit.sweep.engines.fio_remote import MOST_SKEW, why_not_together
 from cephfit.units import MIB
 
 _SLOWEST_NBYTES_PER_S = MIB

@@ -24,12 +24,12 @@ from openstack.connection import Connection
 from cephfit import templates
 from cephfit.errors import ClusterError
 from cephfit.protocols import Client
-from cephfit.sweep import clocks
-from cephfit.sweep.clocks import ClockWatch, Offset
 from cephfit.sweep.cloud import guests, signals
 from cephfit.sweep.cloud.connection import persistently, spoken
 from cephfit.sweep.cloud.signals import Handle
 from cephfit.sweep.cloud.stacks import Node
+from cephfit.sweep.engines import clocks
+from cephfit.sweep.engines.clocks import ClockWatch, Offset
 
 CONSOLE, SIGNAL = "console", "signal"
 _REBUILD_WITH_USER_DATA = "2.57"

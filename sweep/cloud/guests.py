@@ -14,8 +14,8 @@ from cephfit.errors import ClusterError
 from cephfit.protocols import Client
 from cephfit.sweep.cloud.connection import persistently
 from cephfit.sweep.cloud.stacks import Node
-from cephfit.sweep.fio_driver import speak
-from cephfit.sweep.fio_output import UnusableOutputError, error_of, read_output
+from cephfit.sweep.engines.fio_driver import speak
+from cephfit.sweep.engines.fio_output import UnusableOutputError, error_of, read_output
 from cephfit.units import KIB
 
 VOLUME = "/dev/cephfit-volume"

@@ -9,7 +9,7 @@ from openstack.connection import Connection
 from cephfit.errors import ClusterError
 from cephfit.sweep.cloud.connection import persistently
 from cephfit.sweep.cloud.stacks import Node
-from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome, Engine
+from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome, Engine
 
 
 @dataclass(frozen=True, slots=True)

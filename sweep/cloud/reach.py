@@ -18,9 +18,9 @@ from cephfit.sweep.cloud.errand_engine import ErrandEngine
 from cephfit.sweep.cloud.errands import CONSOLE, SIGNAL, Errands
 from cephfit.sweep.cloud.signals import Handle
 from cephfit.sweep.cloud.stacks import Node
-from cephfit.sweep.engine import CellOutcome, CellRun, CountsIo, Engine
-from cephfit.sweep.fio_clocks import ServerClocks
-from cephfit.sweep.fio_remote import RemoteFioEngine
+from cephfit.sweep.engines.engine import CellOutcome, CellRun, CountsIo, Engine
+from cephfit.sweep.engines.fio_clocks import ServerClocks
+from cephfit.sweep.engines.fio_remote import RemoteFioEngine
 
 SERVER = "server"
 _READY_SECONDS = 900.0

@@ -8,8 +8,8 @@ from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Client
 from cephfit.sweep.cloud.connection import persistently, spoken
 from cephfit.sweep.cloud.stacks import Node
-from cephfit.sweep.fio_driver import speak, with_trouble
-from cephfit.sweep.fio_output import UnusableOutputError, error_of, read_output
+from cephfit.sweep.engines.fio_driver import speak, with_trouble
+from cephfit.sweep.engines.fio_output import UnusableOutputError, error_of, read_output
 from cephfit.sweep.yaml_lines import nearest
 from cephfit.units import GIB, MIB
 

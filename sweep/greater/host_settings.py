@@ -26,8 +26,8 @@ from cephfit.sweep.greater.scopes import (
 )
 from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.journal import Journal
-from cephfit.sweep.option_value import as_ceph_writes
-from cephfit.sweep.targets.surroundings import ReadValues, RemakesOsds
+from cephfit.sweep.options.option_value import as_ceph_writes
+from cephfit.sweep.surroundings import ReadValues, RemakesOsds
 
 _CPUS = "/sys/devices/system/cpu"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cephfit.protocols import CephAdmin
-from cephfit.sweep.daemons import Daemon, running_daemons
+from cephfit.sweep.admin.daemons import Daemon, running_daemons
 
 
 @dataclass(frozen=True, slots=True)

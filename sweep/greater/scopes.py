@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cephfit.configuration import Setting, Value
-from cephfit.sweep.daemons import Daemon, rank, strongest
+from cephfit.sweep.admin.daemons import Daemon, rank, strongest
 from cephfit.sweep.greater.osd_store import STORE_KEYS, fault_of_store
 
 OSD_DISK = "osd_disk"

@@ -11,29 +11,29 @@ from cephfit.configuration import Configuration, Partition
 from cephfit.errors import ClusterError
 from cephfit.protocols import Applied, CephAdmin, Client, Health, Progress
 from cephfit.silence import Silence
-from cephfit.sweep import catalogue as options
+from cephfit.sweep.admin.daemons import running_daemons
 from cephfit.sweep.admin.rados_admin import RadosAdmin
-from cephfit.sweep.ceph_health import CephHealth, is_getting_full
-from cephfit.sweep.client_conf import ClientAccess
-from cephfit.sweep.daemons import running_daemons
 from cephfit.sweep.declared_pools import DeclaredPools
-from cephfit.sweep.disturbances import MapWatch, Mark
 from cephfit.sweep.filling import fill as fill_volumes
 from cephfit.sweep.hosts.host import HostRefusedError
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
-from cephfit.sweep.option_value import as_ceph_writes
-from cephfit.sweep.pool_names import POOL_PREFIX
-from cephfit.sweep.pool_survey import PoolPortrait, survey
+from cephfit.sweep.options.option_value import as_ceph_writes
+from cephfit.sweep.pools.pool_names import POOL_PREFIX
+from cephfit.sweep.pools.pool_survey import PoolPortrait, survey
 from cephfit.sweep.preview import Difference, Preview, Undoing, other_undoings
+from cephfit.sweep.settings import catalogue as options
+from cephfit.sweep.settings.client_conf import ClientAccess
+from cephfit.sweep.surroundings import Surroundings
 from cephfit.sweep.targets.changes import ClusterChanges
 from cephfit.sweep.targets.cluster_facts import facts_of
 from cephfit.sweep.targets.only_pool import OnlyPool
 from cephfit.sweep.targets.room import MAKE_ROOM, require_room
-from cephfit.sweep.targets.surroundings import Surroundings
 from cephfit.sweep.targets.volume_clients import VolumeClients
 from cephfit.sweep.targets.whole_cluster import WholeCluster
 from cephfit.sweep.telemetry.witness import ClusterWitness
+from cephfit.sweep.validity.ceph_health import CephHealth, is_getting_full
+from cephfit.sweep.validity.disturbances import MapWatch, Mark
 from cephfit.sweep.volumes import Volume, Volumes, image_name
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from cephfit.configuration import Configuration
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.preview import Preview, Undoing
-from cephfit.sweep.targets.surroundings import ReadValues
+from cephfit.sweep.surroundings import ReadValues
 from cephfit.sweep.volumes import Volume
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cephfit import __version__
 from cephfit.protocols import CephAdmin
-from cephfit.sweep.daemons import running_daemons
+from cephfit.sweep.admin.daemons import running_daemons
 from cephfit.sweep.identity import CLUSTER
 
 _CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")

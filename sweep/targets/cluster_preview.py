@@ -7,17 +7,17 @@ from typing import Any
 from cephfit.configuration import Configuration, Partition
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
-from cephfit.sweep.catalogue import Catalogue
-from cephfit.sweep.ceph_settings import stored_settings
-from cephfit.sweep.daemon_options import DaemonOptions
-from cephfit.sweep.daemons import Daemon, concerned, running_daemons, strongest
+from cephfit.sweep.admin.daemons import Daemon, concerned, running_daemons, strongest
 from cephfit.sweep.model import Sweep
-from cephfit.sweep.option_value import as_ceph_writes
+from cephfit.sweep.options.option_value import as_ceph_writes
 from cephfit.sweep.plan import plan_of
-from cephfit.sweep.pool_plan import PoolPlan
-from cephfit.sweep.pools import Pools
+from cephfit.sweep.pools.own_pools import Pools
+from cephfit.sweep.pools.pool_plan import PoolPlan
 from cephfit.sweep.preview import HEALTHY, Difference, PoolToMake, Preview
-from cephfit.sweep.setting_ways import has_store
+from cephfit.sweep.settings.catalogue import Catalogue
+from cephfit.sweep.settings.ceph_settings import stored_settings
+from cephfit.sweep.settings.daemon_options import DaemonOptions
+from cephfit.sweep.settings.setting_ways import has_store
 from cephfit.sweep.volumes import image_settings
 
 RESTART_SECONDS = 30.0

@@ -12,20 +12,20 @@ from cephfit.silence import Silence
 from cephfit.sweep import own_folders
 from cephfit.sweep.admin.binary_admin import BinaryAdmin
 from cephfit.sweep.admin.rados_admin import RadosAdmin
-from cephfit.sweep.client_conf import ClientAccess
 from cephfit.sweep.cluster_lock import ClusterLock
-from cephfit.sweep.conf_text import without_block
 from cephfit.sweep.greater.host_settings import HostSettings
 from cephfit.sweep.greater.osd_places import OsdPlace, osd_places
 from cephfit.sweep.greater.page_cache import drop_page_caches, why_page_caches_stay
 from cephfit.sweep.hosts.access import Hosts, SshAccess
 from cephfit.sweep.journal import Journal
-from cephfit.sweep.osd_daemons import CephadmOsds, OsdDaemons, ProgramOsds, SystemdOsds
-from cephfit.sweep.osd_restarts import OneByOne
-from cephfit.sweep.setting_ways import Reach
+from cephfit.sweep.settings.client_conf import ClientAccess
+from cephfit.sweep.settings.conf_text import without_block
+from cephfit.sweep.settings.osd_daemons import CephadmOsds, OsdDaemons, ProgramOsds, SystemdOsds
+from cephfit.sweep.settings.osd_restarts import OneByOne
+from cephfit.sweep.settings.setting_ways import Reach
+from cephfit.sweep.surroundings import ExportsDevices, RestartsOsds, Surroundings
 from cephfit.sweep.target_lock import TargetLock
 from cephfit.sweep.targets.ceph import CephTarget
-from cephfit.sweep.targets.surroundings import ExportsDevices, RestartsOsds, Surroundings
 
 ADMINS = ("rados", "ceph", "rest")
 RESTARTS = ("none", "cephadm", "ssh")

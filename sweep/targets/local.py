@@ -16,9 +16,9 @@ from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError, HostError, InputError
 from cephfit.protocols import Applied, Client, Health
 from cephfit.sweep import own_folders
-from cephfit.sweep.block_device import flush_buffers
-from cephfit.sweep.disk_queues import DiskQueues
-from cephfit.sweep.fio_job import escaped_filename
+from cephfit.sweep.engines.block_device import flush_buffers
+from cephfit.sweep.engines.fio_job import escaped_filename
+from cephfit.sweep.greater.disk_queues import DiskQueues
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.target_lock import TargetLock
 from cephfit.units import MIB, format_nbytes

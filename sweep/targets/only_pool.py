@@ -9,8 +9,8 @@ from cephfit.protocols import CephAdmin
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.preview import HEALTHY, Difference, Preview, Undoing
+from cephfit.sweep.surroundings import ReadValues
 from cephfit.sweep.targets.changes import Made
-from cephfit.sweep.targets.surroundings import ReadValues
 from cephfit.sweep.volumes import Volume, Volumes
 from cephfit.units import format_nbytes
 

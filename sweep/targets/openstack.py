@@ -23,7 +23,7 @@ from cephfit.sweep.cloud.placement import Place, PlacedEngine, places_of
 from cephfit.sweep.cloud.qos import qos_of_types
 from cephfit.sweep.cloud.reach import Reach
 from cephfit.sweep.cloud.stacks import Node, Stacks
-from cephfit.sweep.engine import Engine, MovedBytes
+from cephfit.sweep.engines.engine import Engine, MovedBytes
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.target_lock import TargetLock
 

@@ -11,17 +11,17 @@ import rados
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError
 from cephfit.protocols import Applied, Health, Progress
-from cephfit.sweep import catalogue as options
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.cloud.choice import CloudChoice
-from cephfit.sweep.disturbances import MapWatch, Mark
 from cephfit.sweep.greater.scopes import CLIENT_DISK, OSD_STORE, base_scope
 from cephfit.sweep.model import Sweep
-from cephfit.sweep.pool_names import POOL_PREFIX
+from cephfit.sweep.pools.pool_names import POOL_PREFIX
 from cephfit.sweep.preview import Preview, Undoing
+from cephfit.sweep.settings import catalogue as options
 from cephfit.sweep.targets.ceph import CephTarget
 from cephfit.sweep.targets.openstack import OpenStackTarget
 from cephfit.sweep.telemetry.witness import ClusterWitness
+from cephfit.sweep.validity.disturbances import MapWatch, Mark
 
 _ID_OBJECT = "rbd_id.volume-{}"
 """The object by which librbd finds an image by its name; Cinder's driver calls images ``volume-ID``."""

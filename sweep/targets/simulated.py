@@ -19,8 +19,8 @@ from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
 from cephfit.errors import InputError
 from cephfit.protocols import Applied, Client, Health
 from cephfit.sample import Metrics
-from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome, Engine, IndependentCount
-from cephfit.sweep.option_history import is_gone
+from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome, Engine, IndependentCount
+from cephfit.sweep.options.option_history import is_gone
 from cephfit.sweep.targets.simulated_truth import EFFECTS, run_ns, true_iops
 from cephfit.sweep.yaml_lines import nearest
 

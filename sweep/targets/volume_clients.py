@@ -8,9 +8,9 @@ from typing import Any
 from cephfit.configuration import Configuration
 from cephfit.errors import HostError
 from cephfit.protocols import CephAdmin, Client
-from cephfit.sweep.block_device import flush_buffers
-from cephfit.sweep.catalogue import Catalogue
-from cephfit.sweep.client_conf import (
+from cephfit.sweep.engines.block_device import flush_buffers
+from cephfit.sweep.settings.catalogue import Catalogue
+from cephfit.sweep.settings.client_conf import (
     ClientAccess,
     drop_client_caches,
     live_sockets,
@@ -19,8 +19,8 @@ from cephfit.sweep.client_conf import (
     render_client_conf,
     write_client_conf,
 )
-from cephfit.sweep.client_sockets import make_socket_folder, remove_socket_folder, socket_folder
-from cephfit.sweep.targets.surroundings import Surroundings
+from cephfit.sweep.settings.client_sockets import make_socket_folder, remove_socket_folder, socket_folder
+from cephfit.sweep.surroundings import Surroundings
 from cephfit.sweep.volumes import Volume, Volumes
 
 

@@ -7,18 +7,18 @@ from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
 from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import CephAdmin, Progress
 from cephfit.sweep.admin.answers import RefusedError
-from cephfit.sweep.catalogue import Catalogue
-from cephfit.sweep.ceph_health import CephHealth
-from cephfit.sweep.daemon_options import DaemonOptions
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
-from cephfit.sweep.pool_names import pool_name
-from cephfit.sweep.pool_waiting import UnplacedPoolError
-from cephfit.sweep.pools import Pools
+from cephfit.sweep.pools.own_pools import Pools
+from cephfit.sweep.pools.pool_names import pool_name
+from cephfit.sweep.pools.pool_waiting import UnplacedPoolError
 from cephfit.sweep.preview import Preview, Undoing
+from cephfit.sweep.settings.catalogue import Catalogue
+from cephfit.sweep.settings.daemon_options import DaemonOptions
+from cephfit.sweep.surroundings import ReadValues, Surroundings
 from cephfit.sweep.targets.changes import Made
 from cephfit.sweep.targets.cluster_preview import preview_of
-from cephfit.sweep.targets.surroundings import ReadValues, Surroundings
+from cephfit.sweep.validity.ceph_health import CephHealth
 from cephfit.sweep.volumes import Volume
 
 _DEFAULT = Configuration(DEFAULT_CONFIGURATION)

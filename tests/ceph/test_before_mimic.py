@@ -16,8 +16,8 @@ from cephfit.lab.cluster import Lab
 from cephfit.lab.target import LabTarget
 from cephfit.sweep.admin.answers import refusal
 from cephfit.sweep.admin.rados_admin import RadosAdmin
-from cephfit.sweep.file import parse_sweep
-from cephfit.sweep.option_kinds import described, names_of
+from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.sweep.options.option_kinds import described, names_of
 from cephfit.units import MIB
 
 SWEEP = """

@@ -10,7 +10,7 @@ from cephfit.lab.target import LabTarget
 from cephfit.results.store import Store
 from cephfit.sample import Sample, State
 from cephfit.silence import Silence
-from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.runner import run_sweep
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root]

@@ -10,7 +10,7 @@ from cephfit.errors import ClusterError
 from cephfit.lab.cluster import Lab
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.capabilities import Level, auth_command, capabilities
-from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.units import MIB
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]

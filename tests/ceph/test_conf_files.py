@@ -25,17 +25,24 @@ from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import HostError, InputError
 from cephfit.lab.cluster import Lab
 from cephfit.lab.target import LabTarget
-from cephfit.sweep.conf_files import sections_for
-from cephfit.sweep.conf_text import TornBlockError, effective, merged, sections_of, with_block, without_block
-from cephfit.sweep.daemons import Daemon
-from cephfit.sweep.file import read_sweep
+from cephfit.sweep.admin.daemons import Daemon
+from cephfit.sweep.declaration.file import read_sweep
 from cephfit.sweep.hosts.access import SshAccess
 from cephfit.sweep.hosts.host import Host
 from cephfit.sweep.hosts.local_host import LocalHost
 from cephfit.sweep.hosts.ssh_host import SshHost
 from cephfit.sweep.hosts.whole_files import read_bytes, remove_draft, replace
 from cephfit.sweep.preview import Previews
-from cephfit.sweep.setting_ways import Reach, SettingsWay
+from cephfit.sweep.settings.conf_files import sections_for
+from cephfit.sweep.settings.conf_text import (
+    TornBlockError,
+    effective,
+    merged,
+    sections_of,
+    with_block,
+    without_block,
+)
+from cephfit.sweep.settings.setting_ways import Reach, SettingsWay
 from cephfit.units import MIB
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "sweep"))
@@ -300,7 +307,7 @@ from foreign_lab import open_foreign
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab
 from cephfit.sweep.preview import Previews
-from cephfit.sweep.setting_ways import Reach, SettingsWay
+from cephfit.sweep.settings.setting_ways import Reach, SettingsWay
 lab = Lab.open(folder=Path(sys.argv[2]))
 target = open_foreign(lab, restarts=sys.argv[3], reach=Reach(SettingsWay.CONF, str(lab.conf)))
 shards = Setting(Partition.CEPH, "osd.0", "osd_op_num_shards", 3)
@@ -390,7 +397,7 @@ from pathlib import Path
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab
 from cephfit.lab.target import LabTarget
-from cephfit.sweep.setting_ways import SettingsWay
+from cephfit.sweep.settings.setting_ways import SettingsWay
 
 def ceph(scope, key, value):
     return Setting(Partition.CEPH, scope, key, value)

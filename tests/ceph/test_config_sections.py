@@ -1,6 +1,6 @@
 """Which section of the config store speaks to which daemon, and which of several wins."""
 
-from cephfit.sweep.daemons import Daemon, concerned, strongest
+from cephfit.sweep.admin.daemons import Daemon, concerned, strongest
 
 HDD = Daemon("osd", "0", "hdd", {"host": "host0", "root": "default"})
 SSD = Daemon("osd", "1", "ssd", {"host": "host1", "root": "default"})

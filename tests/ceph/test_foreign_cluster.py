@@ -19,7 +19,7 @@ from cephfit.lab.cluster import Lab
 from cephfit.results.store import Store
 from cephfit.sample import State
 from cephfit.sweep.admin.rados_admin import RadosAdmin
-from cephfit.sweep.osd_restarts import pools_that_would_stop
+from cephfit.sweep.settings.osd_restarts import pools_that_would_stop
 from cephfit.units import MIB
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]

@@ -11,9 +11,9 @@ from cephfit.lab.target import LabTarget
 from cephfit.results.store import Store
 from cephfit.sample import State
 from cephfit.silence import Silence
-from cephfit.sweep.engine import CellOutcome, CellRun
-from cephfit.sweep.file import parse_sweep
-from cephfit.sweep.fio import FioEngine
+from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.sweep.engines.engine import CellOutcome, CellRun
+from cephfit.sweep.engines.fio import FioEngine
 from cephfit.sweep.runner import run_sweep
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio, pytest.mark.slow]

@@ -16,7 +16,7 @@ from cephfit.lab.target import LabTarget
 from cephfit.results.store import Store
 from cephfit.sample import Sample, State
 from cephfit.silence import Silence
-from cephfit.sweep.file import bundled_sweep, parse_sweep
+from cephfit.sweep.declaration.file import bundled_sweep, parse_sweep
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.runner import run_sweep
 

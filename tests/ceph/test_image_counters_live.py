@@ -13,13 +13,13 @@ from cephfit.cells import Cell
 from cephfit.lab.cluster import Lab
 from cephfit.protocols import Client
 from cephfit.sample import State
-from cephfit.sweep import image_counters
 from cephfit.sweep.admin.rados_admin import RadosAdmin
-from cephfit.sweep.engine import CellRun, disagreement
-from cephfit.sweep.file import parse_sweep
-from cephfit.sweep.fio import FioEngine
-from cephfit.sweep.judgement import Circumstances, judge
-from cephfit.sweep.rbd_bench import RbdBenchEngine
+from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.sweep.engines import image_counters
+from cephfit.sweep.engines.engine import CellRun, disagreement
+from cephfit.sweep.engines.fio import FioEngine
+from cephfit.sweep.engines.rbd_bench import RbdBenchEngine
+from cephfit.sweep.validity.judgement import Circumstances, judge
 from cephfit.units import MIB
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]

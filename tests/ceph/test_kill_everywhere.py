@@ -26,7 +26,7 @@ from cephfit.lab.cluster import Lab
 from cephfit.results.store import Store
 from cephfit.sample import Sample, State
 from cephfit.sweep.admin.rados_admin import RadosAdmin
-from cephfit.sweep.file import read_sweep
+from cephfit.sweep.declaration.file import read_sweep
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio, pytest.mark.slow, pytest.mark.timeout(7200)]
 
@@ -58,7 +58,7 @@ APPLY_FOR_EVER = """
 import itertools, sys
 from cephfit.cli.cluster_options import ClusterOptions
 from cephfit.cli.target_choice import open_target
-from cephfit.sweep.file import read_sweep
+from cephfit.sweep.declaration.file import read_sweep
 from pathlib import Path
 
 text, file, conf, restarts, rule = sys.argv[1:]

@@ -3,7 +3,7 @@
 import pytest
 
 from cephfit.configuration import Value
-from cephfit.sweep.option_value import same_value
+from cephfit.sweep.options.option_value import same_value
 
 
 @pytest.mark.parametrize(

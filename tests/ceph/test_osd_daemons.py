@@ -11,7 +11,7 @@ from cephfit.errors import ClusterError, HostError
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.hosts.host import Finished
-from cephfit.sweep.osd_daemons import CephadmOsds, ProgramOsds, SystemdOsds
+from cephfit.sweep.settings.osd_daemons import CephadmOsds, ProgramOsds, SystemdOsds
 
 
 class Scripted:

@@ -13,7 +13,7 @@ from cephfit.errors import InputError
 from cephfit.lab.cluster import Lab
 from cephfit.lab.target import LabTarget
 from cephfit.sweep.beforehand import unsupported_by
-from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.declaration.file import parse_sweep
 
 pytestmark = [pytest.mark.root, pytest.mark.ceph]
 

@@ -21,12 +21,12 @@ from cephfit.lab.throttle import find_throttle
 from cephfit.results.store import Store
 from cephfit.sample import Sample, State
 from cephfit.silence import Silence
-from cephfit.sweep.client_conf import ask, live_sockets
-from cephfit.sweep.engine import CellOutcome, CellRun
-from cephfit.sweep.file import read_sweep
-from cephfit.sweep.fio import FioEngine
+from cephfit.sweep.declaration.file import read_sweep
+from cephfit.sweep.engines.engine import CellOutcome, CellRun
+from cephfit.sweep.engines.fio import FioEngine
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.runner import run_sweep
+from cephfit.sweep.settings.client_conf import ask, live_sockets
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]
 

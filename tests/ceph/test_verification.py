@@ -17,7 +17,7 @@ from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import State
 from cephfit.silence import Silence
-from cephfit.sweep.block_device import read_through
+from cephfit.sweep.engines.block_device import read_through
 from cephfit.sweep.model import CacheCondition
 from cephfit.sweep.verification import Trial, order_of, run_once, verify
 from cephfit.units import MIB

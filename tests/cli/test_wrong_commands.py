@@ -8,12 +8,12 @@ import pytest
 from cephfit.cli.place import _lying
 from cephfit.configuration import Configuration
 from cephfit.errors import HostError, InputError
-from cephfit.sweep.file import bundled_sweep, read_sweep
+from cephfit.sweep.declaration.file import bundled_sweep, read_sweep
 from cephfit.sweep.guest import image, programs
 from cephfit.sweep.journal import Journal
+from cephfit.sweep.surroundings import Surroundings
 from cephfit.sweep.targets.foreign import ClusterChoice, _restarts
 from cephfit.sweep.targets.only_pool import OnlyPool
-from cephfit.sweep.targets.surroundings import Surroundings
 from cephfit.sweep.targets.whole_cluster import WholeCluster
 
 

@@ -11,8 +11,8 @@ from cephfit.errors import ClusterError
 from cephfit.lab.guest_pgbench import GuestPgBench, measured_part, script_of, spec_of
 from cephfit.lab.pgbench import PgBenchSpec
 from cephfit.protocols import Client
-from cephfit.sweep.clocks import Offset
 from cephfit.sweep.cloud.errands import SIGNAL, Answers, Said
+from cephfit.sweep.engines.clocks import Offset
 from cephfit.units import MIB
 
 CLIENT = Client("c0", {"filename": "/dev/cephfit-volume"}, 1 << 30)

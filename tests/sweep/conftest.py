@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cephfit.results.store import Store
-from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.model import Sweep
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What ends a program in the middle of a sweep, for tests of what the next one does."""
 
-from cephfit.sweep.engine import CellOutcome, CellRun
+from cephfit.sweep.engines.engine import CellOutcome, CellRun
 from cephfit.sweep.targets.simulated import SimulatedEngine, SimulatedTarget
 
 

@@ -11,16 +11,16 @@ from cephfit.protocols import Client
 from cephfit.results.store import Store
 from cephfit.sample import State
 from cephfit.silence import Silence
-from cephfit.sweep.engine import CellOutcome, CellRun
-from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.sweep.engines.engine import CellOutcome, CellRun
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.runner import run_sweep
 from cephfit.sweep.targets.simulated import SimulatedTarget
 
 pytest.importorskip("rados", reason="python3-rados is not installed")
 
-from cephfit.sweep import rados_bench, rbd_bench
-from cephfit.sweep.bench_process import Ended, image_of
+from cephfit.sweep.engines import rados_bench, rbd_bench
+from cephfit.sweep.engines.bench_process import Ended, image_of
 
 WRITE = """hints = 1
 {"concurrent_ios":"4","object_size":"4096","op_size":"4096","seconds_to_run":"3","max_objects":"0",\

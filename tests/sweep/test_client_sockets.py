@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from cephfit.errors import HostError
-from cephfit.sweep.client_conf import ClientAccess
-from cephfit.sweep.client_sockets import make_socket_folder, remove_socket_folder, socket_folder
-from cephfit.sweep.targets.surroundings import Surroundings
+from cephfit.sweep.settings.client_conf import ClientAccess
+from cephfit.sweep.settings.client_sockets import make_socket_folder, remove_socket_folder, socket_folder
+from cephfit.sweep.surroundings import Surroundings
 from cephfit.sweep.targets.volume_clients import VolumeClients
 
 LONGEST_PATH = 107  # sizeof(sockaddr_un.sun_path) less the zero, unix(7)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cephfit.protocols import Client
-from cephfit.sweep.clocks import ClockWatch, Offset, between, together
-from cephfit.sweep.fio_clocks import measured_parts, with_log
-from cephfit.sweep.fio_remote import BY_CLIENTS, why_not_together
+from cephfit.sweep.engines.clocks import ClockWatch, Offset, between, together
+from cephfit.sweep.engines.fio_clocks import measured_parts, with_log
+from cephfit.sweep.engines.fio_remote import BY_CLIENTS, why_not_together
 
 delays = st.floats(0.001, 3)
 

@@ -15,7 +15,6 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from cephfit.cells import Op
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError, InputError
-from cephfit.sweep.catalogue import unsupported
 from cephfit.sweep.cloud import clean, guests
 from cephfit.sweep.cloud.beforehand import Need
 from cephfit.sweep.cloud.choice import CloudChoice, parse_choice, require_whole
@@ -26,7 +25,8 @@ from cephfit.sweep.cloud.signals import Handle
 from cephfit.sweep.cloud.stack_failures import innermost
 from cephfit.sweep.cloud.stacks import Node, template_path
 from cephfit.sweep.cloud.volumes import size_gib
-from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.sweep.settings.catalogue import unsupported
 from cephfit.units import GIB
 
 SWEEP = """

@@ -16,7 +16,7 @@ from cephfit.lab.openstack import resources
 from cephfit.results.store import Store
 from cephfit.sample import Sample, State
 from cephfit.sweep.cloud.stacks import template_path
-from cephfit.sweep.fio_remote import BY_CLIENTS
+from cephfit.sweep.engines.fio_remote import BY_CLIENTS
 from cephfit.sweep.guest import image
 from cephfit.sweep.guest.upload import WITH_POSTGRESQL, upload
 

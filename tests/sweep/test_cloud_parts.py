@@ -16,8 +16,8 @@ from cephfit.sample import Metrics
 from cephfit.sweep.cloud.choice import parse_choice
 from cephfit.sweep.cloud.placement import Place, PlacedEngine
 from cephfit.sweep.cloud.qos import Qos
-from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome
-from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.sweep.targets.openstack_ceph import cloud_part, cluster_part, why_not_below_a_cloud, written_under
 
 METRICS = Metrics(iops=10.0, nbytes_per_s=40960.0, n_ios=10, runtime_ns=10**9, latency_mean_ns=1e6)

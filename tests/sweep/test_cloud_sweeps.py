@@ -18,7 +18,7 @@ from cephfit.lab.cluster import Lab
 from cephfit.results.store import Store
 from cephfit.sample import State
 from cephfit.sweep.admin.rados_admin import RadosAdmin
-from cephfit.sweep.ceph_settings import stored_settings
+from cephfit.sweep.settings.ceph_settings import stored_settings
 
 pytestmark = [
     pytest.mark.root,

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from cephfit.cells import Cell
 from cephfit.protocols import Client
 from cephfit.sample import Metrics, State
-from cephfit.sweep.device_counters import in_flight_nbytes, window_count
-from cephfit.sweep.engine import CellOutcome, CellRun, ClientOutcome, IndependentCount, disagreement
-from cephfit.sweep.file import parse_sweep
-from cephfit.sweep.judgement import Circumstances, judge
+from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.sweep.engines.device_counters import in_flight_nbytes, window_count
+from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome, IndependentCount, disagreement
+from cephfit.sweep.validity.judgement import Circumstances, judge
 from cephfit.units import MIB, NS_PER_S
 
 

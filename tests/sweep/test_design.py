@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
+from cephfit.sweep.declaration.file import bundled_sweep, parse_sweep, read_sweep
+from cephfit.sweep.declaration.file_settings import NAME
 from cephfit.sweep.design import arrays
 from cephfit.sweep.design.factor import Factor, Level, Span
 from cephfit.sweep.design.names import MAX_NAME, as_name, shortened
-from cephfit.sweep.file import bundled_sweep, parse_sweep, read_sweep
-from cephfit.sweep.file_settings import NAME
 from cephfit.sweep.model import Sweep
 
 HEAD = "schema_version: 1\nname: d\n"

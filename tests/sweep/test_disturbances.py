@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cephfit.sweep.disturbances import changes, foreign_load
+from cephfit.sweep.validity.disturbances import changes, foreign_load
 
 OSD = {"osd": 0, "up": 1, "in": 1, "weight": 1, "up_from": 7}
 POOL = {"pool_name": "p", "pg_num": 32, "pg_placement_num": 32, "size": 3, "crush_rule": 0, "last_change": 5}

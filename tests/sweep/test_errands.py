@@ -10,10 +10,10 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 
 from cephfit.cells import Cell
 from cephfit.protocols import Client
-from cephfit.sweep.clocks import Offset
 from cephfit.sweep.cloud.errand_engine import ErrandEngine, script_of
 from cephfit.sweep.cloud.errands import CONSOLE, SIGNAL, Answers, Said
-from cephfit.sweep.engine import CellRun
+from cephfit.sweep.engines.clocks import Offset
+from cephfit.sweep.engines.engine import CellRun
 from cephfit.sweep.model import Sweep
 
 CLIENTS = [Client(f"c{n}", {"filename": "/dev/cephfit-volume"}, 1 << 20) for n in range(2)]

@@ -17,9 +17,9 @@ from cephfit.cells import Cell
 from cephfit.errors import HostError, InputError
 from cephfit.protocols import Client
 from cephfit.sweep import child_process
-from cephfit.sweep.engine import CellRun, disagreement
-from cephfit.sweep.fio import FioEngine
-from cephfit.sweep.fio_job import render_job
+from cephfit.sweep.engines.engine import CellRun, disagreement
+from cephfit.sweep.engines.fio import FioEngine
+from cephfit.sweep.engines.fio_job import render_job
 from cephfit.sweep.model import Sweep
 from cephfit.units import KIB, MIB
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cephfit.cells import Cell
-from cephfit.sweep.fio_output import UnusableOutputError, jobs_by_client, metrics_of, read_output
+from cephfit.sweep.engines.fio_output import UnusableOutputError, jobs_by_client, metrics_of, read_output
 
 CELL = Cell.parse("32M-read")
 

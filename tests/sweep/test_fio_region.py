@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from cephfit.cells import CELLS, Cell
 from cephfit.protocols import Client
-from cephfit.sweep.engine import CellRun
-from cephfit.sweep.file import bundled_sweep, read_sweep
-from cephfit.sweep.fio_job import region_of, render_job
+from cephfit.sweep.declaration.file import bundled_sweep, read_sweep
+from cephfit.sweep.engines.engine import CellRun
+from cephfit.sweep.engines.fio_job import region_of, render_job
 from cephfit.sweep.model import Measurement
 from cephfit.sweep.plan import io_seed
 from cephfit.units import MIB

@@ -22,16 +22,16 @@ from cephfit.protocols import Applied, Client
 from cephfit.results.store import Store
 from cephfit.sample import State
 from cephfit.silence import Silence
-from cephfit.sweep.engine import CellRun, Engine, MovedBytes
-from cephfit.sweep.file import parse_sweep
-from cephfit.sweep.fio import FioEngine
-from cephfit.sweep.fio_output import UnusableOutputError, read_output
-from cephfit.sweep.fio_remote import AGGREGATE, RemoteFioEngine, jobs_of, why_not_together
-from cephfit.sweep.fio_servers import why_unreachable
-from cephfit.sweep.judgement import Circumstances, judge
+from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.sweep.engines.engine import CellRun, Engine, MovedBytes
+from cephfit.sweep.engines.fio import FioEngine
+from cephfit.sweep.engines.fio_output import UnusableOutputError, read_output
+from cephfit.sweep.engines.fio_remote import AGGREGATE, RemoteFioEngine, jobs_of, why_not_together
+from cephfit.sweep.engines.fio_servers import why_unreachable
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.runner import run_sweep
 from cephfit.sweep.targets.simulated import SimulatedTarget
+from cephfit.sweep.validity.judgement import Circumstances, judge
 from cephfit.units import MIB
 
 pytestmark = [pytest.mark.fio, pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")]

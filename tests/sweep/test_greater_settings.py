@@ -16,8 +16,8 @@ from ssh_server import SSHD, ssh_server
 from cephfit.configuration import Configuration, Partition, Setting, Value
 from cephfit.errors import InputError
 from cephfit.lab import disks
-from cephfit.sweep.daemons import Daemon
-from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.admin.daemons import Daemon
+from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.greater.emulation import Emulation, Emulations, parse_qdisc
 from cephfit.sweep.greater.host_files import HostFile, HostFiles
 from cephfit.sweep.greater.host_settings import HostSettings

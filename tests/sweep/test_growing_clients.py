@@ -10,7 +10,7 @@ from cephfit.protocols import Applied, ScalesClients, TellsLimits
 from cephfit.results.store import Store
 from cephfit.sample import State
 from cephfit.silence import Silence
-from cephfit.sweep.file import parse_sweep
+from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.runner import run_sweep
 from cephfit.sweep.targets.simulated import SimulatedTarget
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from cephfit.cells import Op
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
-from cephfit.sweep.engine import disagreement
-from cephfit.sweep.image_counters import LEAST_PERIODS, ImageIo, ImageWatch, image_count, is_image, parse
+from cephfit.sweep.engines.engine import disagreement
+from cephfit.sweep.engines.image_counters import LEAST_PERIODS, ImageIo, ImageWatch, image_count, is_image, parse
 from cephfit.units import MIB, NS_PER_S
 
 ANSWER = {

@@ -15,9 +15,9 @@ from cephfit.protocols import Client
 from cephfit.results.store import Store
 from cephfit.sample import State
 from cephfit.silence import Silence
-from cephfit.sweep.engine import CellRun, disagreement
-from cephfit.sweep.file import parse_sweep
-from cephfit.sweep.fio import FioEngine
+from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.sweep.engines.engine import CellRun, disagreement
+from cephfit.sweep.engines.fio import FioEngine
 from cephfit.sweep.model import Load, Sweep
 from cephfit.sweep.plan import ASSUMED_TIMES, expected_seconds, plan_of
 from cephfit.sweep.runner import run_sweep

@@ -12,9 +12,9 @@ from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import State
 from cephfit.silence import Silence
+from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.design.proposals import proposals
 from cephfit.sweep.design.trials import TRIALS_DOCUMENT, rounds_by_name, trials_from_json, values_of, with_trials
-from cephfit.sweep.file import parse_sweep
 from cephfit.sweep.goal import Goal, even_profile
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.runner import run_sweep

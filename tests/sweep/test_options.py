@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cephfit.errors import InputError
-from cephfit.sweep import option_archive
-from cephfit.sweep.option import Option
-from cephfit.sweep.option_history import RELEASES, history_of, is_gone
-from cephfit.sweep.option_tree import COMPONENTS, found_by, tree_of
-from cephfit.sweep.option_value import fault_of
+from cephfit.sweep.options import option_archive
+from cephfit.sweep.options.option import Option
+from cephfit.sweep.options.option_history import RELEASES, history_of, is_gone
+from cephfit.sweep.options.option_tree import COMPONENTS, found_by, tree_of
+from cephfit.sweep.options.option_value import fault_of
 
 
 def option(name: str, type: str = "uint", default: object = 1, **more: object) -> Option:

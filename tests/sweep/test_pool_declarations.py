@@ -6,11 +6,11 @@ import pytest
 
 from cephfit.errors import InputError
 from cephfit.sweep.crush.placement import Devices, Placement
-from cephfit.sweep.file import bundled_sweep, parse_sweep, read_sweep
-from cephfit.sweep.file_pools import read_pool_file
-from cephfit.sweep.pool_names import data_pool_name, pool_name
-from cephfit.sweep.pool_plan import Role, plan_pools
-from cephfit.sweep.pool_space import cost_of, same_pool, space_of
+from cephfit.sweep.declaration.file import bundled_sweep, parse_sweep, read_sweep
+from cephfit.sweep.declaration.file_pools import read_pool_file
+from cephfit.sweep.pools.pool_names import data_pool_name, pool_name
+from cephfit.sweep.pools.pool_plan import Role, plan_pools
+from cephfit.sweep.pools.pool_space import cost_of, same_pool, space_of
 from cephfit.units import GIB
 
 MEASUREMENT = (

@@ -17,14 +17,14 @@ from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample, SampleKey, State
 from cephfit.silence import Silence
-from cephfit.sweep.file import parse_sweep
-from cephfit.sweep.health_watch import wait_until_healthy
+from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.runner import run_sweep
 from cephfit.sweep.standing import Standing
 from cephfit.sweep.step_times import times_of
 from cephfit.sweep.targets.simulated import SimulatedEngine, SimulatedTarget, Simulation, simulated_target
 from cephfit.sweep.targets.simulated_truth import true_iops
+from cephfit.sweep.validity.health_watch import wait_until_healthy
 
 
 def measure(sweep: Sweep, target: SimulatedTarget, store: Store, *, resume: Run | None = None) -> Run:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cephfit.sweep.steadiness import steadiness_of
+from cephfit.sweep.engines.steadiness import steadiness_of
 
 SECONDS = 5.0
 

@@ -16,7 +16,7 @@ from cephfit.cli.sweep_text import plan_document
 from cephfit.errors import StoreError
 from cephfit.results.store import Store
 from cephfit.sample import Sample, State
-from cephfit.sweep.file import bundled_sweep, read_sweep
+from cephfit.sweep.declaration.file import bundled_sweep, read_sweep
 from cephfit.sweep.plan import ASSUMED_TIMES
 
 CEPHFIT = (sys.executable, "-m", "cephfit.cli.main")

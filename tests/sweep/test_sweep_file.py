@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cephfit.cells import CELLS
 from cephfit.configuration import Partition, Setting
 from cephfit.errors import InputError
-from cephfit.sweep.file import bundled_sweep, bundled_sweeps, find_sweep, parse_sweep, read_sweep
+from cephfit.sweep.declaration.file import bundled_sweep, bundled_sweeps, find_sweep, parse_sweep, read_sweep
 from cephfit.sweep.model import CacheCondition
 from cephfit.units import GIB, MIB
 

@@ -28,8 +28,12 @@ if "--atheris" in sys.argv:
     import atheris  # type: ignore[import-not-found]
 
     # Not what Numba compiles: it does not know the instructions that measure the coverage.
-    _TRACES = Path(__file__).parents[2] / "traces"
-    _COMPILED = [f"cephfit.traces.{f.stem}" for f in _TRACES.glob("*.py") if "compiled" in f.read_text("utf-8")]
+    _ROOT = Path(__file__).parents[2]
+    _COMPILED = [
+        ".".join(("cephfit", *f.relative_to(_ROOT).with_suffix("").parts))
+        for f in (_ROOT / "traces").rglob("*.py")
+        if "compiled" in f.read_text("utf-8")
+    ]
     with atheris.instrument_imports(include=["cephfit.traces"], exclude=_COMPILED):
         importlib.import_module("cephfit.traces.formats")
 
@@ -38,11 +42,12 @@ from test_more_formats import BIOSNOOP_LIBBPF, GOLDEN, ORACLE, QEMU_SIMPLE, TRAC
 
 from cephfit.cells import Op
 from cephfit.errors import CephfitError, InputError
-from cephfit.traces import formats, vscsi_histogram
-from cephfit.traces.block_layer import Action
+from cephfit.traces import formats
+from cephfit.traces.description.recording import PartialProfile
+from cephfit.traces.files.stream import HEAD_NBYTES, TraceStream
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.recording import PartialProfile
-from cephfit.traces.stream import HEAD_NBYTES, TraceStream
+from cephfit.traces.readers import vscsi_histogram
+from cephfit.traces.readers.block_layer import Action
 
 NO_OPTIONS = ReadOptions()
 

@@ -15,9 +15,9 @@ from cephfit.access import AccessBatch
 from cephfit.cells import Op
 from cephfit.errors import InputError
 from cephfit.profile import Profile
-from cephfit.traces.describe import profile_of
-from cephfit.traces.portraits import MAX_DISKS, Portraits
-from cephfit.traces.recording import PartialProfile
+from cephfit.traces.description.describe import profile_of
+from cephfit.traces.description.portraits import MAX_DISKS, Portraits
+from cephfit.traces.description.recording import PartialProfile
 
 
 def partial(accesses: AccessBatch, threshold: int = 128) -> PartialProfile:

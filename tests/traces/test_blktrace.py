@@ -13,8 +13,9 @@ from trace_maker import Event, mixed_workload, packed, write
 from cephfit.cells import Op
 from cephfit.errors import InputError
 from cephfit.profile import Profile
-from cephfit.traces import blktrace, profile_files
-from cephfit.traces.block_layer import Action
+from cephfit.traces import profile_files
+from cephfit.traces.readers import blktrace
+from cephfit.traces.readers.block_layer import Action
 
 
 def told(profile: Profile) -> dict[str, Any]:

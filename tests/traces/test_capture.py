@@ -14,8 +14,9 @@ import pytest
 
 from cephfit.cells import Op
 from cephfit.errors import HostError, InputError
-from cephfit.traces import profile_files, tracefs
-from cephfit.traces.capture import capture, capturing
+from cephfit.traces import profile_files
+from cephfit.traces.capturing import tracefs
+from cephfit.traces.capturing.capture import capture, capturing
 
 pytestmark = [
     pytest.mark.root,
@@ -144,7 +145,7 @@ def test_what_was_changed_is_put_back_after_an_error_in_the_workload(disk: Path,
 WAITING = """
 import sys, time
 from pathlib import Path
-from cephfit.traces.capture import capturing
+from cephfit.traces.capturing.capture import capturing
 with capturing(Path(sys.argv[1]), Path(sys.argv[2])):
     print("ready", flush=True)
     time.sleep(60)

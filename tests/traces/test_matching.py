@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cephfit.traces import latency
 from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
-from cephfit.traces.latency import CompletionMatcher, InFlight
-from cephfit.traces.waiting_table import MAX_HELD
+from cephfit.traces.matching import latency
+from cephfit.traces.matching.latency import CompletionMatcher, InFlight
+from cephfit.traces.matching.waiting_table import MAX_HELD
 
 
 @st.composite

@@ -18,8 +18,8 @@ from cephfit.cli.trace import command
 from cephfit.errors import InputError
 from cephfit.profile import Profile
 from cephfit.traces import profile_files
-from cephfit.traces.block_layer import Action
 from cephfit.traces.read_options import ReadOptions
+from cephfit.traces.readers.block_layer import Action
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -12,17 +12,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cephfit.errors import InputError
-from cephfit.traces import blkparse_text, block_events_text, delimited, fio_iolog, latency, text_buffers
-from cephfit.traces.blkparse_text import BlkparseTextReader
-from cephfit.traces.block_events_text import BlockEventsTextReader
-from cephfit.traces.block_layer import Action, BlockEvents
-from cephfit.traces.delimited import DelimitedFormat, DelimitedReader
-from cephfit.traces.delimited_formats import FORMATS
-from cephfit.traces.fio_iolog import FioIologReader
-from cephfit.traces.named_columns import layout_of
-from cephfit.traces.reader import StreamReader
-from cephfit.traces.recording import Counting
-from cephfit.traces.stream import TraceStream
+from cephfit.traces.description.recording import Counting
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.lines import text_buffers
+from cephfit.traces.matching import latency
+from cephfit.traces.readers import blkparse_text, block_events_text, delimited, fio_iolog
+from cephfit.traces.readers.blkparse_text import BlkparseTextReader
+from cephfit.traces.readers.block_events_text import BlockEventsTextReader
+from cephfit.traces.readers.block_layer import Action, BlockEvents
+from cephfit.traces.readers.delimited import DelimitedFormat, DelimitedReader
+from cephfit.traces.readers.delimited_formats import FORMATS
+from cephfit.traces.readers.fio_iolog import FioIologReader
+from cephfit.traces.readers.named_columns import layout_of
+from cephfit.traces.readers.reader import StreamReader
 
 NAMED = {
     "tab": "time,disk,offset:lbn,length:sectors,op:0/1,sep=tab",

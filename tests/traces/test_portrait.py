@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cephfit.traces import footprint as footprint_module
-from cephfit.traces import limits
-from cephfit.traces.busy import BusyTime
-from cephfit.traces.footprint import Footprint, Regions, hot_shares
-from cephfit.traces.portrait import Portrait
-from cephfit.traces.time_grid import Grid
+from cephfit.traces.counting import limits
+from cephfit.traces.description import footprint as footprint_module
+from cephfit.traces.description.busy import BusyTime
+from cephfit.traces.description.footprint import Footprint, Regions, hot_shares
+from cephfit.traces.description.portrait import Portrait
+from cephfit.traces.description.time_grid import Grid
 
 ROW = st.tuples(
     st.integers(0, 10**12),
@@ -77,7 +77,7 @@ def test_joining_stays_exact_when_the_limits_are_reached(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(footprint_module, "MAX_BLOCKS", 8)
         patch.setattr(footprint_module, "MAX_REGIONS", 4)
-        patch.setattr("cephfit.traces.scatter.SAMPLE", 5)
+        patch.setattr("cephfit.traces.description.scatter.SAMPLE", 5)
         whole, joined = portrait(rows), rejoined(rows, borders, random)
         assert same(whole, joined)
         assert len(whole.footprint.blocks.keys) <= 8 and len(whole.regions.counts.keys) <= 4

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from trace_maker import mixed_workload, write
 
 from cephfit.errors import InputError
-from cephfit.traces import ahead, profile_files, scheduling, shares
+from cephfit.traces import profile_files, scheduling, shares
+from cephfit.traces.files import ahead
 
 
 def alibaba(n: int, seed: int = 1) -> bytes:

@@ -11,13 +11,13 @@ from trace_maker import batch
 from cephfit.access import AccessBatch
 from cephfit.cells import Op
 from cephfit.profile import Profile
-from cephfit.traces import limits
-from cephfit.traces.buckets import key_of
 from cephfit.traces.compiled import compiled
-from cephfit.traces.describe import profile_of
-from cephfit.traces.recording import PartialProfile
-from cephfit.traces.tally import fine_value_ns, percentile_ns
-from cephfit.traces.tally_buckets import FINE_PER_OCTAVE, N_FINE, fine_bucket
+from cephfit.traces.counting import limits
+from cephfit.traces.counting.buckets import key_of
+from cephfit.traces.counting.tally import fine_value_ns, percentile_ns
+from cephfit.traces.counting.tally_buckets import FINE_PER_OCTAVE, N_FINE, fine_bucket
+from cephfit.traces.description.describe import profile_of
+from cephfit.traces.description.recording import PartialProfile
 
 SOURCE = [{"files": ["made"]}]
 

@@ -87,7 +87,7 @@ def test_capture_without_root_is_refused(tmp_path: Path) -> None:
     code = f"""
 import os
 from pathlib import Path
-from cephfit.traces.capture import capture
+from cephfit.traces.capturing.capture import capture
 os.setuid(65534)
 capture(Path({str(disk)!r}), 1, Path("x"))
 """

@@ -17,8 +17,8 @@ from trace_maker import READ, WRITE, C, Event, Q, mixed_workload, write
 
 from cephfit.cli.main import main
 from cephfit.profile import Profile
-from cephfit.traces.comparison import compared, kolmogorov_smirnov, total_variation
-from cephfit.traces.fio_job import job_of
+from cephfit.traces.description.comparison import compared, kolmogorov_smirnov, total_variation
+from cephfit.traces.replay.fio_job import job_of
 
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from cephfit.cells import Op
 from cephfit.errors import InputError
-from cephfit.traces import limits, profile_files, vscsi_binary
+from cephfit.traces import profile_files
+from cephfit.traces.counting import limits
+from cephfit.traces.readers import vscsi_binary
 
 CSV = """\
 #Vscsi Cmd Trace. (Trace Format Version 1)

@@ -1,0 +1,181 @@
+"""Sweep files: YAML to a frozen ``Sweep``.
+
+Every error names the file and line, the wrong word and the nearest right one. See ``sweeps/`` for examples.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cephfit import sweeps
+from cephfit.configuration import Configuration, Value
+from cephfit.errors import InputError
+from cephfit.sweep.declaration.file_design import read_designs
+from cephfit.sweep.declaration.file_measurement import read_measurement
+from cephfit.sweep.declaration.file_pools import USE, expand_uses, read_pools
+from cephfit.sweep.declaration.file_settings import NAME, read_configurations
+from cephfit.sweep.declaration.stopping import read_stopping
+from cephfit.sweep.model import Measurement, Sweep
+from cephfit.sweep.yaml_lines import Located, nearest, read_yaml
+
+SCHEMA_VERSION = 1
+
+_TOP = (
+    "schema_version",
+    "name",
+    "description",
+    "pools",
+    "configurations",
+    "design",
+    "stopping",
+    "gone_options",
+    "measurement",
+    "accept_risk",
+)
+
+_GONE = ("skip", "leave-out")
+"""What becomes of a configuration that names an option which the cluster does not have."""
+
+
+def bundled_sweeps() -> Iterator[str]:
+    """Names of the sweep files that come with cephfit."""
+    folder = Path(str(sweeps.__file__)).parent
+    return (path.stem for path in sorted(folder.glob("*.yaml")))
+
+
+def bundled_sweep(name: str) -> Path:
+    """Path of a sweep file that comes with cephfit, such as ``quick``.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    names = tuple(bundled_sweeps())
+    if name not in names:
+        raise InputError(
+            f"there is no file {name!r}, and no bundled sweep of this name", remedy=nearest(name, names)
+        )
+    return Path(str(sweeps.__file__)).parent / f"{name}.yaml"
+
+
+def find_sweep(text: str) -> Path:
+    """A path as it is, or the name of a bundled sweep.
+
+    Raises:
+        InputError: neither.
+    """
+    if Path(text).is_file():
+        return Path(text)
+    if Path(text).is_dir() and text not in bundled_sweeps():
+        raise InputError("this is a folder", where=text, remedy="name a sweep file in it")
+    if "/" not in text and not text.endswith((".yaml", ".yml")):
+        return bundled_sweep(text)
+    raise InputError(f"there is no sweep file {text}", remedy="`cephfit sweep list` shows the ready ones")
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Read a sweep file.
+
+    Raises:
+        InputError: it cannot be read or used; names file and line.
+    """
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"not text in UTF-8 (byte {error.start})", where=str(path)) from None
+    except OSError as error:
+        raise InputError(f"cannot read the sweep file: {error.strerror}", where=str(path)) from None
+    return parse_sweep(text, file=str(path))
+
+
+def parse_sweep(text: str, *, file: str) -> Sweep:
+    """Read the text of a sweep file.
+
+    Args:
+        text: YAML.
+        file: its name, for messages.
+
+    Raises:
+        InputError: names file and line.
+    """
+    top = read_yaml(text, file=file)
+    entries = top.mapping(_TOP, required=("schema_version", "name", "measurement"))
+    version = entries["schema_version"]
+    if version.value != SCHEMA_VERSION:
+        version.refuse(
+            f"schema_version {version.value!r} is not known", f"this cephfit reads schema_version {SCHEMA_VERSION}"
+        )
+    name = entries["name"]
+    if not NAME.fullmatch(name.text()):
+        name.refuse(f"{name.value!r} cannot be a sweep's name", "letters, digits, - _ . and at most 40 of them")
+    accepted = _accept_risk(entries.get("accept_risk"))
+    written = read_configurations(entries.get("configurations"), accepted)
+    configurations, designs, search = read_designs(entries.get("design"), accepted, written)
+    configurations = expand_uses(configurations, read_pools(entries.get("pools"), accepted), file=file)
+    measurement = read_measurement(entries["measurement"])
+    stopping = read_stopping(entries.get("stopping"), measurement.repeats)
+    if search is not None and any(
+        setting.key == USE
+        for factor in search.design.factors
+        for level in factor.levels
+        for setting in level.settings
+    ):
+        entries["design"].refuse(
+            "an optimiser cannot vary `use`", "vary the words of the pool themselves, such as `devices.class`"
+        )
+    if search is not None and stopping is not None:
+        entries["stopping"].refuse(
+            "an optimiser's trials are not raced", "take `stopping` or the design `optimise` out of the file"
+        )
+    if search is not None and search.cell is not None and search.cell not in measurement.cells:
+        entries["design"].refuse(f"the optimiser is after {search.cell}, which is not among the measured cells")
+    further: dict[str, Any] = {}
+    if search is not None:
+        further["search"] = search.to_json()
+    if stopping is not None:
+        further["stopping"] = stopping.to_json()
+    leaves_out = "gone_options" in entries and entries["gone_options"].word(_GONE) == _GONE[1]
+    if leaves_out:
+        further["gone_options"] = _GONE[1]
+    return Sweep(
+        name=name.text(),
+        description=entries["description"].text() if "description" in entries else "",
+        configurations=configurations,
+        measurement=measurement,
+        accept_risk=accepted,
+        text=text,
+        digest=_digest(configurations, measurement, further),
+        designs=designs,
+        search=search,
+        stopping=stopping,
+        leaves_out_gone=leaves_out,
+    )
+
+
+def _accept_risk(entry: Located | None) -> tuple[str, ...]:
+    return tuple(item.text() for item in entry.items()) if entry is not None else ()
+
+
+def _meaning(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _digest(
+    configurations: tuple[Configuration, ...], measurement: Measurement, further: Mapping[str, Any]
+) -> str:
+    """SHA-256 of what is measured and how: names of people's choosing for the whole, words and layout stay out.
+
+    What a design was is not part of it, only the configurations that it gave. ``further`` is empty for sweeps that
+    measure all they name, whose digests stay what they were.
+    """
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "configurations": {
+            c.name: [[s.partition.value, s.scope, s.key, _meaning(s.value)] for s in c.settings]
+            for c in configurations
+        },
+        **measurement.to_json(),
+        **further,
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

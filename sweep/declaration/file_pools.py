@@ -1,0 +1,126 @@
+"""Declared pools: the section ``pools`` of a sweep file, and files of their own for ``cephfit pools``.
+
+    pools:
+      fast:   {devices: {class: ssd}, size: 3, pg_num: 64}
+      mixed:  {primary: {class: ssd, hosts: [a, b]}, devices: {class: hdd, hosts: [c, d]}, size: 3}
+      coded:  {devices: {class: hdd}, erasure: {k: 4, m: 2}}
+      tiered: {devices: {class: hdd}, cache: {devices: {class: ssd}, mode: writeback, target_max_bytes: 100G}}
+
+In a configuration, ``pool: {use: fast}`` stands for all that ``fast`` declares; words beside ``use`` win over it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.errors import InputError
+from cephfit.sweep.declaration.file_settings import NAME, setting_places, value_of
+from cephfit.sweep.options.option_value import as_ceph_writes
+from cephfit.sweep.pools.pool_keys import POOL_KEYS, is_pool_key
+from cephfit.sweep.pools.pool_plan import plan_pools
+from cephfit.sweep.yaml_lines import Located, nearest, read_yaml
+
+SCHEMA_VERSION = 1
+USE = "use"
+
+Declared = Mapping[str, tuple[Setting, ...]]
+"""Pool's name in the file to what it declares."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFile:
+    """A file of pools for a cluster.
+
+    Attributes:
+        file: its name, for messages.
+        pools: name of the pool, as it will be called, to its settings: key to value as Ceph writes it.
+    """
+
+    file: str
+    pools: Mapping[str, Mapping[str, str]]
+
+
+def read_pools(entry: Located | None, accepted: tuple[str, ...]) -> Declared:
+    """The section ``pools``.
+
+    Args:
+        entry: the section, None where the file has none.
+        accepted: keys of settings that risk data and are wanted all the same.
+
+    Raises:
+        InputError: names file and line.
+    """
+    declared: dict[str, tuple[Setting, ...]] = {}
+    for name, body in (entry.mapping() if entry is not None else {}).items():
+        if not NAME.fullmatch(name):
+            body.refuse(f"{name!r} cannot be a pool's name", "letters, digits, - _ . and at most 40 of them")
+        settings = []
+        for place in setting_places({"pool": body}):
+            if not is_pool_key(place.key):
+                place.entry.refuse(f"a pool has no {place.key!r}", nearest(place.key, POOL_KEYS))
+            settings.append(place.setting(value_of(place), accepted))
+        declared[name] = tuple(settings)
+        plan_pools(name, as_texts(settings), {}, where=body.where)  # contradictions come out here, with their line
+    return declared
+
+
+def expand_uses(
+    configurations: Sequence[Configuration], declared: Declared, *, file: str
+) -> tuple[Configuration, ...]:
+    """The configurations with all that the pools which they use declare.
+
+    Raises:
+        InputError: a configuration uses a pool that is not declared.
+    """
+    return tuple(_expanded(c, declared, file) for c in configurations)
+
+
+def _expanded(configuration: Configuration, declared: Declared, file: str) -> Configuration:
+    used = [s for s in configuration.settings if (s.partition, s.scope, s.key) == (Partition.POOL, "pool", USE)]
+    if not used:
+        return configuration
+    name = str(used[0].value)
+    if name not in declared:
+        raise InputError(
+            f"configuration {configuration.name} uses a pool {name!r} that is not declared",
+            where=file,
+            remedy=nearest(name, declared) if declared else "add a section `pools:` that declares it",
+        )
+    own = [s for s in configuration.settings if s is not used[0]]
+    said = {(s.partition, s.scope, s.key) for s in own}
+    settings = [*own, *(s for s in declared[name] if (s.partition, s.scope, s.key) not in said)]
+    ordered = sorted(settings, key=lambda s: (s.partition, s.scope, s.key))
+    return Configuration(configuration.name, tuple(ordered), configuration.why)
+
+
+def read_pool_file(path: Path) -> PoolFile:
+    """A file with ``schema_version``, ``pools`` and, where wanted, ``accept_risk``.
+
+    Raises:
+        InputError: it cannot be read or used; names file and line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"not text in UTF-8 (byte {error.start})", where=str(path)) from None
+    except OSError as error:
+        raise InputError(f"cannot read the pools: {error.strerror}", where=str(path)) from None
+    entries = read_yaml(text, file=str(path)).mapping(
+        ("schema_version", "pools", "accept_risk"), required=("schema_version", "pools")
+    )
+    version = entries["schema_version"]
+    if version.value != SCHEMA_VERSION:
+        version.refuse(
+            f"schema_version {version.value!r} is not known", f"this cephfit reads schema_version {SCHEMA_VERSION}"
+        )
+    accepted = tuple(item.text() for item in entries["accept_risk"].items()) if "accept_risk" in entries else ()
+    declared = read_pools(entries["pools"], accepted)
+    if not declared:
+        entries["pools"].refuse("the file declares no pool")
+    return PoolFile(str(path), {name: as_texts(settings) for name, settings in declared.items()})
+
+
+def as_texts(settings: Sequence[Setting]) -> dict[str, str]:
+    """Key to value as Ceph writes it."""
+    return {s.key: as_ceph_writes(s.value) for s in settings}

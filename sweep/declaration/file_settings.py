@@ -1,0 +1,153 @@
+"""The configurations of a sweep file and their settings."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting, Value
+from cephfit.sweep.greater.scopes import GREATER_SCOPES, fault_of_key, fault_of_scope, fault_of_value, keys_of
+from cephfit.sweep.options.risk import risk_of
+from cephfit.sweep.pools.pool_keys import CLASSES, LISTS, NESTED, VOLUME_KEYS
+from cephfit.sweep.yaml_lines import Located, nearest
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+"""Names of sweeps and configurations: they become file names and columns."""
+
+_CEPH_SECTIONS = ("global", "osd", "mon", "mgr", "client")
+SETTING_PARTS = ("pool", "image", "volume", "ceph", "greater")
+_CONFIGURATION = ("why", *SETTING_PARTS)
+_MASKED_SECTION = re.compile(r"(global|osd|mon|mgr|client)(\.[A-Za-z0-9_-]+)?(/[a-z]+:[A-Za-z0-9_.-]+)?")
+
+
+def read_configurations(entry: Located | None, accepted: tuple[str, ...]) -> tuple[Configuration, ...]:
+    """All configurations, the default first; it is implied where the file does not name it.
+
+    Args:
+        entry: the section ``configurations``, None where the file has none.
+        accepted: keys of settings that risk data and are wanted all the same.
+
+    Raises:
+        InputError: names file and line.
+    """
+    default = Configuration(DEFAULT_CONFIGURATION, why="Ceph's defaults")
+    others: list[Configuration] = []
+    for name, body in (entry.mapping() if entry is not None else {}).items():
+        if not NAME.fullmatch(name):
+            body.refuse(
+                f"{name!r} cannot be a configuration's name", "letters, digits, - _ . and at most 40 of them"
+            )
+        parts = body.mapping(_CONFIGURATION)
+        settings = tuple(sorted(_settings(parts, accepted), key=lambda s: (s.partition, s.scope, s.key)))
+        configuration = Configuration(name, settings, parts["why"].text() if "why" in parts else "")
+        if name != DEFAULT_CONFIGURATION:
+            others.append(configuration)
+        elif settings:
+            body.refuse(
+                f"{DEFAULT_CONFIGURATION} is the default and has no settings",
+                "give these settings a configuration of another name",
+            )
+        else:
+            default = configuration
+    return (default, *others)
+
+
+def _settings(parts: dict[str, Located], accepted: tuple[str, ...]) -> Iterator[Setting]:
+    for place in setting_places(parts):
+        yield place.setting(value_of(place), accepted)
+
+
+def value_of(place: "SettingPlace") -> Value:
+    """The one value that stands behind a key; hosts and OSDs of a pool may be a list.
+
+    Raises:
+        InputError: something else stands there.
+    """
+    key, entry = place.key, place.entry
+    is_list = place.scope == "pool" and (key.rpartition(".")[2] in LISTS or key.startswith(f"{CLASSES}."))
+    if is_list and isinstance(entry.value, list):
+        return ",".join(str(item.scalar()) for item in entry.items())
+    return entry.scalar()
+
+
+@dataclass(frozen=True, slots=True)
+class SettingPlace:
+    """A setting without its value: where it lives, and the entry of the file that says its value or values.
+
+    Attributes:
+        partition: see Setting.
+        scope: see Setting.
+        key: as Ceph spells it.
+        entry: what stands behind the key.
+    """
+
+    partition: Partition
+    scope: str
+    key: str
+    entry: Located
+
+    def setting(self, value: Value, accepted: tuple[str, ...]) -> Setting:
+        """The setting with this value.
+
+        Raises:
+            InputError: it cannot be, or risks data and is not among ``accepted``.
+        """
+        setting = Setting(self.partition, self.scope, self.key, value)
+        if self.partition is Partition.GREATER and (fault := fault_of_value(self.scope, self.key, value)):
+            self.entry.refuse(f"{self.scope}: {fault}")
+        risk = risk_of(setting)
+        if risk is not None and not {self.key, self.key.rpartition(".")[2]} & set(accepted):
+            self.entry.refuse(
+                f"{setting} risks data: {risk.why}",
+                f"if that is wanted on this cluster, add `accept_risk: [{self.key}]` to the file",
+            )
+        return setting
+
+
+def setting_places(parts: dict[str, Located]) -> Iterator[SettingPlace]:
+    """All keys under ``pool``, ``image``, ``volume``, ``ceph`` and ``greater``.
+
+    Raises:
+        InputError: names file and line.
+    """
+    for word in ("pool", "image"):
+        if word in parts:
+            yield from _scope(parts[word], Partition.POOL, word)
+    if "volume" in parts:
+        for place in _scope(parts["volume"], Partition.POOL, "volume"):
+            if place.key not in VOLUME_KEYS:
+                place.entry.refuse(f"a Cinder volume has no {place.key!r} here", nearest(place.key, VOLUME_KEYS))
+            yield place
+    if "ceph" in parts:
+        for section, body in parts["ceph"].mapping().items():
+            if not _MASKED_SECTION.fullmatch(section):
+                body.refuse(f"{section!r} is no section of Ceph's configuration", nearest(section, _CEPH_SECTIONS))
+            yield from _scope(body, Partition.CEPH, section)
+    if "greater" in parts:
+        for scope, body in parts["greater"].mapping().items():
+            if fault := fault_of_scope(scope):
+                body.refuse(fault, nearest(scope, GREATER_SCOPES))
+            for place in _scope(body, Partition.GREATER, scope):
+                if fault := fault_of_key(scope, place.key):
+                    place.entry.refuse(fault, nearest(place.key, keys_of(scope)) if keys_of(scope) else "")
+                yield place
+
+
+def _scope(body: Located, partition: Partition, scope: str) -> Iterator[SettingPlace]:
+    for key, entry in body.mapping().items():
+        # Ceph reads "osd op threads", "osd-op-threads" and "osd_op_threads" as one option.
+        canonical = re.sub(r"[ -]", "_", key) if partition is Partition.CEPH else key
+        if canonical != key and canonical in body.value:
+            entry.refuse(f"{key!r} stands twice, also as {canonical!r}")
+        if scope == "pool" and key in NESTED:
+            yield from _nested(key, entry)
+        else:
+            yield SettingPlace(partition, scope, canonical, entry)
+
+
+def _nested(word: str, body: Located) -> Iterator[SettingPlace]:
+    """``cache: {devices: {class: ssd}}`` is ``cache.devices.class: ssd``."""
+    for key, entry in body.mapping().items():
+        if isinstance(entry.value, dict):
+            yield from _nested(f"{word}.{key}", entry)
+        else:
+            yield SettingPlace(Partition.POOL, "pool", f"{word}.{key}", entry)

@@ -1,0 +1,104 @@
+"""Runs Ceph's own benchmark programs, one per client, started together."""
+
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from cephfit.errors import HostError, InputError
+from cephfit.protocols import Client
+from cephfit.sweep.child_process import end, find_program, start
+from cephfit.sweep.engines.fio_job import CONF_OPTION
+
+PACKAGE = "ceph-common"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a program left.
+
+    Attributes:
+        output: its standard output.
+        trouble: why what it wrote is no result; empty if it ended well.
+    """
+
+    output: str
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image and how it is reached, from a client that fio would open by ``ioengine=rbd``.
+
+    Attributes:
+        pool: its pool.
+        name: its name.
+        access: the arguments that every program of Ceph takes to reach the cluster.
+    """
+
+    pool: str
+    name: str
+    access: tuple[str, ...]
+
+
+def image_of(client: Client) -> Image:
+    """The image behind a client.
+
+    Raises:
+        InputError: it is no image that a program could open by itself.
+    """
+    options = client.fio_options
+    if "rbdname" not in options or "pool" not in options:
+        raise InputError(
+            f"client {client.name} is no RBD image that rados and rbd could reach",
+            where="measurement.engine",
+            remedy="use engine: fio, or a target whose clients are images of a Ceph cluster",
+        )
+    conf = ("--conf", options[CONF_OPTION]) if CONF_OPTION in options else ()
+    return Image(options["pool"], options["rbdname"], (*conf, "--id", options.get("clientname", "admin")))
+
+
+def version_of(program: str) -> str:
+    """What a program of Ceph says of its version.
+
+    Raises:
+        HostError: it is not installed, or does not start.
+    """
+    path = find_program(program, package=PACKAGE)
+    answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
+    if answer.returncode:
+        raise HostError(f"{program} does not start: {answer.stderr.strip()}", where=path)
+    return answer.stdout.strip()
+
+
+def run_together(commands: Mapping[str, Sequence[str]], *, timeout_seconds: float) -> dict[str, Ended]:
+    """Run one command per client, all at once; they die with the thread that calls.
+
+    Raises:
+        HostError: a program is missing, or cannot be killed.
+    """
+    processes: dict[str, subprocess.Popen[str]] = {}
+    deadline = time.monotonic() + timeout_seconds
+    try:
+        for name, command in commands.items():
+            processes[name] = start((find_program(command[0], package=PACKAGE), *command[1:]))
+        with ThreadPoolExecutor(max(1, len(processes))) as pool:
+            waits = {n: pool.submit(_wait, p, deadline, timeout_seconds) for n, p in processes.items()}
+            return {name: wait.result() for name, wait in waits.items()}
+    finally:
+        for name, process in processes.items():
+            end(process, commands[name][0])
+
+
+def _wait(process: subprocess.Popen[str], deadline: float, timeout_seconds: float) -> Ended:
+    try:
+        output, errors = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, errors = process.communicate()
+        return Ended(output, f"did not end within {timeout_seconds:.0f} s and was killed")
+    if process.returncode:
+        said = [line.strip() for line in errors.splitlines() if line.strip()]
+        return Ended(output, said[-1] if said else f"ended with {process.returncode}")
+    return Ended(output, "")

@@ -1,0 +1,1 @@
+"""Pools: what a declaration comes to, made, read back, changed and deleted."""

@@ -1,0 +1,1 @@
+"""When repeats are enough, and which configurations are measured no more."""

@@ -1,0 +1,187 @@
+"""The clients' ceph.conf of a configuration, and what running clients say they took from it."""
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import rados
+
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.errors import ClusterError
+from cephfit.protocols import CephAdmin
+from cephfit.sweep.options.option_value import as_ceph_writes, same_value
+from cephfit.sweep.settings.catalogue import Catalogue
+
+_SOCKET_SECONDS = 5.0
+_FLUSH_SECONDS = 60.0
+"""Writing out librbd's cache, 32 MiB by default, to slow disks."""
+
+
+def client_settings(configuration: Configuration) -> tuple[Setting, ...]:
+    """The settings that clients are concerned by."""
+    return tuple(s for s in configuration.within(Partition.CEPH) if s.scope.partition("/")[0] == "client")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAccess:
+    """How clients reach a cluster.
+
+    Attributes:
+        client_id: such as ``admin`` for ``client.admin``.
+        keyring: paths of keyrings, as ceph.conf takes them; empty to leave it to ``base``.
+        base: text of the cluster's own ceph.conf, which the clients' one begins with; empty for a cluster that
+            gives everything through its config store.
+    """
+
+    client_id: str
+    keyring: str
+    base: str = ""
+
+
+def render_client_conf(
+    configuration: Configuration, admin: CephAdmin, *, access: ClientAccess, socket_folder: Path
+) -> str:
+    """The text of a ceph.conf with which a client reaches the cluster under a configuration.
+
+    Options stand in the file as well as in the config store, because clients of other releases than the
+    cluster's may not ask the store.
+    """
+    dump = admin.command("mon dump")
+    addresses = [
+        "[" + ",".join(f"{a['type']}:{a['addr']}" for a in mon["public_addrs"]["addrvec"]) + "]"
+        for mon in dump["mons"]
+    ]
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False
+    )
+    template = environment.from_string((files("cephfit.templates") / "client.conf.j2").read_text())
+    return template.render(
+        configuration=configuration.name,
+        fsid=dump["fsid"],
+        mon_host=" ".join(addresses),
+        keyring=access.keyring,
+        base=access.base,
+        client_id=access.client_id,
+        socket_folder=socket_folder,
+        options=[(s.key, as_ceph_writes(s.value)) for s in client_settings(configuration)],
+    )
+
+
+def write_client_conf(path: Path, text: str) -> None:
+    """Replace the file at once: a client that starts meanwhile reads the old one or the new one."""
+    draft = path.with_suffix(".new")
+    draft.touch(mode=0o600)  # a cluster's ceph.conf may have a key in it
+    draft.write_text(text)
+    draft.replace(path)
+
+
+def read_back_clients(
+    configuration: Configuration, catalogue: Catalogue, socket_folder: Path
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Ask every running client through its admin socket.
+
+    Returns:
+        Setting as text to client to value, and one sentence per setting that did not take effect.
+    """
+    settings = client_settings(configuration)
+    values: dict[str, dict[str, Any]] = {str(s): {} for s in settings}
+    mismatches = []
+    clients = live_sockets(socket_folder) if settings else ()
+    for number, path in enumerate(clients):
+        for setting in settings:
+            got = ask(path, "config get", var=setting.key).get(setting.key)
+            values[str(setting)][f"client {number}"] = got
+            if not same_value(catalogue.option(setting.key).type, setting.value, str(got)):
+                mismatches.append(f"client {number} runs {setting.key} = {got}, not {setting.value}")
+    if settings and not clients:
+        mismatches.append("no running client could be asked for " + ", ".join(s.key for s in settings))
+    return values, mismatches
+
+
+def read_back_new_client(
+    configuration: Configuration, catalogue: Catalogue, conf: Path, client_id: str
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Start a client on ``conf`` in this process and ask it: for clients that live only while fio runs.
+
+    Returns:
+        As ``read_back_clients``.
+    """
+    settings = client_settings(configuration)
+    if not settings:
+        return {}, []
+    values: dict[str, dict[str, Any]] = {}
+    mismatches = []
+    with rados.Rados(conffile=str(conf), rados_id=client_id) as client:
+        for setting in settings:
+            got = client.conf_get(setting.key)
+            values[str(setting)] = {"a new client": got}
+            if not same_value(catalogue.option(setting.key).type, setting.value, str(got)):
+                mismatches.append(f"a new client runs {setting.key} = {got}, not {setting.value}")
+    return values, mismatches
+
+
+def drop_client_caches(socket_folder: Path) -> None:
+    """Make running clients write out and forget what they hold of their images (``rbd_cache = true``).
+
+    Raises:
+        ClusterError: a client does not do it.
+    """
+    for path in live_sockets(socket_folder):
+        try:
+            commands = sorted(ask(path, "help"))
+            for verb in ("rbd cache flush ", "rbd cache invalidate "):
+                for command in (c for c in commands if c.startswith(verb)):
+                    ask(path, command, seconds=_FLUSH_SECONDS)
+        except OSError as error:
+            raise ClusterError(f"a client did not drop its cache: {error}", where=path.name) from None
+
+
+def live_sockets(folder: Path) -> Sequence[Path]:
+    """Admin sockets of clients that still run; those that the killed left behind are removed."""
+    alive = []
+    for path in sorted(folder.glob("*.asok")):
+        try:
+            ask(path, "version")
+            alive.append(path)
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+        except OSError:
+            continue
+    return alive
+
+
+def ask(path: Path, prefix: str, *, seconds: float = _SOCKET_SECONDS, **arguments: str) -> Any:
+    """One command over a Ceph admin socket: JSON and a zero byte there, a length and JSON (or nothing) back.
+
+    Raises:
+        OSError: nobody listens, or the answer breaks off.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        link.settimeout(seconds)
+        # Paths of Unix sockets end at 107 bytes; one's own folder of open files is a short way there.
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            link.connect(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
+        link.sendall(json.dumps({"prefix": prefix, **arguments, "format": "json"}).encode() + b"\0")
+        (length,) = struct.unpack(">I", _receive(link, 4))
+        answer = _receive(link, length)
+        return json.loads(answer) if answer else None
+
+
+def _receive(link: socket.socket, n_bytes: int) -> bytes:
+    content = b""
+    while len(content) < n_bytes:
+        part = link.recv(n_bytes - len(content))
+        if not part:
+            raise ConnectionResetError("the admin socket's answer broke off")
+        content += part
+    return content

@@ -1,0 +1,242 @@
+"""Options in the ceph.conf of the hosts of daemons: lines of ours at its end, and out again."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.errors import HostError
+from cephfit.protocols import CephAdmin, Progress
+from cephfit.sweep.admin.daemons import Daemon, concerned, running_daemons, strongest
+from cephfit.sweep.hosts.access import Hosts
+from cephfit.sweep.hosts.whole_files import read_bytes, remove_draft, replace
+from cephfit.sweep.journal import Journal
+from cephfit.sweep.options.option_value import as_ceph_writes
+from cephfit.sweep.preview import Undoing
+from cephfit.sweep.settings.conf_text import (
+    Sections,
+    TornBlockError,
+    effective,
+    merged,
+    sections_of,
+    with_block,
+    without_block,
+)
+from cephfit.sweep.settings.restarts_due import RestartsDue
+
+_FILE = "ceph.conf"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfFile:
+    """A ceph.conf, and whose it is.
+
+    Attributes:
+        host: name, as ``Hosts`` knows it.
+        path: absolute.
+        daemons: that read it when they start.
+    """
+
+    host: str
+    path: str
+    daemons: tuple[Daemon, ...] = field(default=(), compare=False)
+
+    @property
+    def place(self) -> str:
+        return f"{self.host}:{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of one file.
+
+    Attributes:
+        file: which.
+        now: its content.
+        original: without lines of ours.
+        then: its content afterwards.
+        sections: the lines of ours in ``then``.
+        osds: that run with something else until they are restarted, each with the options and their values.
+    """
+
+    file: ConfFile
+    now: bytes
+    original: bytes
+    then: bytes
+    sections: Sections
+    osds: Mapping[int, Mapping[str, str]]
+
+
+def sections_for(
+    settings: Sequence[Setting], daemons: Sequence[Daemon], base: Sections
+) -> dict[str, dict[str, str]]:
+    """The lines that make daemons run with settings, whatever the file says besides.
+
+    A setting stands in the section that it was given for. Where the file has a line in a stronger section, and for
+    masks (``osd/class:hdd``), which such files do not know, it stands in the daemon's own section, too.
+
+    Args:
+        settings: of the partition ceph.
+        daemons: that read the file.
+        base: what the file says.
+    """
+    sections: dict[str, dict[str, str]] = {}
+    for setting in settings:
+        if "/" not in setting.scope and concerned(setting.scope, daemons):
+            sections.setdefault(setting.scope, {})[setting.key] = as_ceph_writes(setting.value)
+    for daemon in daemons:
+        for key in {setting.key: None for setting in settings}:
+            rivals = {s.scope: as_ceph_writes(s.value) for s in settings if s.key == key}
+            scope = strongest(list(rivals), daemon)
+            if scope is not None and effective(merged(base, sections), _read_by(daemon)).get(key) != rivals[scope]:
+                sections.setdefault(daemon.name, {})[key] = rivals[scope]
+    return sections
+
+
+class ConfFiles:
+    """Brings the files from whatever they hold to what a configuration wants.
+
+    Works from the files and the journal, never from memory, so that a process killed anywhere leaves a state from
+    which the next one goes on. The original is in the journal, byte for byte, before a file is changed, and so are
+    the OSDs that read it.
+
+    Args:
+        admin: knows which daemons run, and where.
+        hosts: reaches their hosts.
+        journal: of the target.
+        path: of the file on every host; ``$id`` and ``$name`` are the daemon's.
+        restarts: told of OSDs that have to read their file again.
+        progress: hears of files that somebody else edited meanwhile.
+    """
+
+    def __init__(
+        self,
+        admin: CephAdmin,
+        hosts: Hosts,
+        journal: Journal,
+        *,
+        path: str,
+        restarts: RestartsDue,
+        progress: Progress,
+    ) -> None:
+        self._admin = admin
+        self._hosts = hosts
+        self._journal = journal
+        self._path = path
+        self._restarts = restarts
+        self._progress = progress
+        self._seen: set[str] = set()
+
+    def why_not(self, configuration: Configuration) -> str:
+        """Why the files for a configuration cannot be had; empty if they can. Changes nothing."""
+        for file in self._files(configuration, running_daemons(self._admin)):
+            if file.place not in self._seen:
+                if why := self._why_not(file):
+                    return why
+                self._seen.add(file.place)
+        return ""
+
+    def _why_not(self, file: ConfFile) -> str:
+        try:
+            content = read_bytes(self._hosts.named(file.host), PurePosixPath(file.path))
+        except HostError as error:
+            return f"{file.path} on {file.host}, which {_names(file.daemons)} read, cannot be had: {error.what}"
+        fsid = str(self._admin.command("status")["fsid"])
+        said = sections_of(content).get("global", {}).get("fsid", fsid)
+        return "" if said == fsid else f"{file.path} on {file.host} is that of another cluster, {said}"
+
+    def changes(self, configuration: Configuration) -> tuple[Change, ...]:
+        """What would be done to the files for a configuration, those to be put back included; changes nothing.
+
+        Raises:
+            HostError: a host cannot be reached, or lines of ours are there but not whole.
+        """
+        daemons = running_daemons(self._admin)
+        files = {file.place: file for file in self._files(configuration, daemons)}
+        for entry in self._journal.entries(_FILE):
+            if entry.place not in files:
+                host, _, path = entry.place.partition(":")
+                readers = tuple(d for f in self._places(daemons) if f.place == entry.place for d in f.daemons)
+                files[entry.place] = ConfFile(host, path, readers)
+        return tuple(self._change(file, configuration) for file in files.values())
+
+    def apply(self, configuration: Configuration) -> None:
+        """Put the lines of a configuration in; files changed before that it does not need get their original.
+
+        Raises:
+            HostError: as ``changes``, or a host refuses.
+            InputError: a value that no ceph.conf can hold.
+        """
+        for change in self.changes(configuration):
+            file, path = change.file, PurePosixPath(change.file.path)
+            host = self._hosts.named(file.host)
+            self._restarts.note(change.osds)
+            if change.sections:
+                self._journal.note(_FILE, file.place, base64.b64encode(change.original).decode())
+            if change.then != change.now:
+                replace(host, path, change.then)
+            entry = self._journal.get(_FILE, file.place)
+            if entry is not None and not change.sections:
+                remove_draft(host, path)
+                if base64.b64decode(entry.was) != change.then:
+                    self._progress.note(
+                        f"{file.place} was edited meanwhile: cephfit's lines are out, the rest is left as it is"
+                    )
+                self._journal.forget(_FILE, file.place)
+
+    def undoings(self) -> list[Undoing]:
+        """Files that ``apply`` of the default puts back."""
+        return [
+            Undoing(f"file {e.place}", "has lines of cephfit", "as it was") for e in self._journal.entries(_FILE)
+        ]
+
+    def _change(self, file: ConfFile, configuration: Configuration) -> Change:
+        now = read_bytes(self._hosts.named(file.host), PurePosixPath(file.path))
+        try:
+            original = without_block(now)
+        except TornBlockError:
+            raise HostError(
+                "somebody edited the lines of cephfit in it, and where they end cannot be told",
+                where=file.place,
+                remedy="take out the lines from `# >>> cephfit` to `# <<< cephfit`, then start again or restore",
+            ) from None
+        settings = tuple(configuration.within(Partition.CEPH))
+        sections = sections_for(settings, file.daemons, sections_of(original))
+        then = with_block(original, sections, configuration=configuration.name)
+        before, after = sections_of(now), sections_of(then)
+        osds = {}
+        for daemon in file.daemons:
+            runs, will = effective(before, _read_by(daemon)), effective(after, _read_by(daemon))
+            if daemon.kind == "osd" and runs != will:
+                keys = sorted(key for key in runs.keys() | will.keys() if runs.get(key) != will.get(key))
+                osds[int(daemon.id)] = {key: will.get(key, "") for key in keys}
+        return Change(file, now, original, then, sections, osds)
+
+    def _files(self, configuration: Configuration, daemons: Sequence[Daemon]) -> list[ConfFile]:
+        """Those that daemons read whom a setting speaks to, with all their readers."""
+        scopes = {setting.scope for setting in configuration.within(Partition.CEPH)}
+        spoken_to = {d.name for scope in scopes for d in concerned(scope, daemons)}
+        if not spoken_to:
+            return []
+        return [file for file in self._places(daemons) if any(d.name in spoken_to for d in file.daemons)]
+
+    def _places(self, daemons: Sequence[Daemon]) -> list[ConfFile]:
+        readers: dict[tuple[str, str], list[Daemon]] = {}
+        for kind in dict.fromkeys(d.kind for d in daemons):
+            said = {str(e.get("id", e.get("name"))): e for e in self._admin.command(f"{kind} metadata")}
+            for daemon in (d for d in daemons if d.kind == kind):
+                if host := said.get(daemon.id, {}).get("hostname"):
+                    path = self._path.replace("$name", daemon.name).replace("$id", daemon.id)
+                    readers.setdefault((host, path), []).append(daemon)
+        return [ConfFile(host, path, tuple(found)) for (host, path), found in readers.items()]
+
+
+def _read_by(daemon: Daemon) -> tuple[str, ...]:
+    """The sections that a daemon reads, the weakest first."""
+    return ("global", daemon.kind, daemon.name)
+
+
+def _names(daemons: Sequence[Daemon]) -> str:
+    shown = ", ".join(d.name for d in daemons[:3])
+    return shown if len(daemons) <= 3 else f"{shown} and {len(daemons) - 3} more"

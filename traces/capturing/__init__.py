@@ -1,0 +1,1 @@
+"""Recording what a block device is asked to do."""

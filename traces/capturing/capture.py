@@ -1,0 +1,126 @@
+"""Capture a block device's accesses: by blktrace, or by the kernel's own tracer where blktrace is forbidden."""
+
+import json
+import os
+import signal
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+
+from cephfit.errors import HostError, InputError
+from cephfit.protocols import Progress
+from cephfit.silence import Silence
+from cephfit.traces.capturing import blk_tracer, blktrace_program
+from cephfit.traces.capturing.capture_record import CaptureReport, record_path
+
+
+def capture(device: Path, seconds: float, output: Path, *, progress: Progress | None = None) -> CaptureReport:
+    """Record a device's accesses for a time; as ``capturing``."""
+    progress = progress or Silence()
+    with capturing(device, output) as report:
+        progress.start(f"tracing {device}", seconds)
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 0.5))
+            progress.advance(min(left, 0.5))
+        progress.done()
+    return report
+
+
+@contextmanager
+def capturing(device: Path, output: Path) -> Iterator[CaptureReport]:
+    """Record a device's accesses while the context lasts.
+
+    Everything of the kernel that is changed is put back afterwards, also after an exception, SIGINT or SIGTERM.
+
+    Args:
+        device: block device, a whole disk or a partition.
+        output: an existing folder, or one named with a slash at its end: the files are ``DEVICE.blktrace.N`` in
+            it; else the base name of the files, ``OUTPUT.blktrace.N``. A ``.capture.json`` beside them says how
+            they were made and what was lost.
+
+    Yields:
+        the report, filled in when the context ends.
+
+    Raises:
+        InputError: no such block device, or the output exists.
+        HostError: no root, no tracer in this kernel, or it is in use.
+    """
+    name = _kernel_name(device)
+    if os.geteuid() != 0:
+        raise HostError("tracing a block device needs root", where=str(device), remedy="run it with sudo")
+    folder, stem = _place(output, name)
+    report = CaptureReport(device=str(device))
+    with _sigterm_as_interrupt(), ExitStack() as afterwards, ExitStack() as tracer:
+        try:
+            lost = tracer.enter_context(blktrace_program.tracing(name, folder, stem))
+            report.method = "blktrace"
+        except blktrace_program.BlktraceUnavailableError as error:
+            lost = tracer.enter_context(blk_tracer.tracing(name, folder, stem))
+            report.method, report.why_method = "tracefs", error.what
+        # Also after an interrupt: what was recorded is kept, and what was lost must be known with it.
+        afterwards.callback(_fill_in, report, folder, stem, lost)
+        begun = time.monotonic()
+        try:
+            yield report
+        finally:
+            report.seconds = time.monotonic() - begun
+
+
+def _fill_in(report: CaptureReport, folder: Path, stem: str, lost: list[int]) -> None:
+    files = []
+    for file in sorted(folder.glob(f"{stem}.blktrace.*"), key=lambda f: (len(f.name), f.name)):
+        if file.stat().st_size:
+            files.append(file)
+        else:
+            file.unlink()
+    report.files = tuple(str(f) for f in files)
+    report.nbytes = sum(f.stat().st_size for f in files)
+    report.lost_events = sum(lost)
+    record_path(folder, stem).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
+
+
+def _kernel_name(device: Path) -> str:
+    """Raises: InputError: there is no such block device."""
+    try:
+        status = device.stat()
+    except OSError as error:
+        raise InputError(f"no such device: {error.strerror}", where=str(device), remedy="see `lsblk`") from None
+    if not stat.S_ISBLK(status.st_mode):
+        raise InputError("this is no block device", where=str(device), remedy="see `lsblk`")
+    numbers = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    return (Path("/sys/dev/block") / numbers).resolve().name
+
+
+def _place(output: Path, device: str) -> tuple[Path, str]:
+    """Folder and stem of the files. Raises: InputError: they exist, or their folder does not."""
+    folder, stem = (output, device) if output.is_dir() else (output.parent, output.name)
+    if not folder.is_dir():
+        raise InputError("there is no such folder", where=str(folder), remedy="make it first")
+    taken = [*folder.glob(f"{stem}.blktrace.*"), *folder.glob(f"{stem}.capture.json")]
+    if taken:
+        raise InputError(
+            "there is a trace already", where=str(taken[0]), remedy="choose another place, or delete it"
+        )
+    return folder, stem
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM unwind the program as Ctrl-C does, so that what was changed is put back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,1 @@
+"""Accesses counted: one pass, every histogram."""

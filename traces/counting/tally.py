@@ -1,0 +1,177 @@
+"""What is counted about the accesses of one disk, and how two counts join.
+
+A tally covers consecutive accesses. Two tallies of consecutive stretches join into exactly the tally that one
+pass over both would have given, because each keeps its boundary: where its last access ended, and where its
+first one began, which has no predecessor within the tally. Joining is associative.
+
+The first access of a kind on a disk has no predecessor at all: whether it is random cannot be told, so it is
+counted in its size bin but not judged, and shares of random accesses are over the judged ones.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.counting import tally_loop
+from cephfit.traces.counting.tally_buckets import BUCKETS, FINE_PER_OCTAVE, Counts, counts_of, empty_joint
+from cephfit.traces.counting.tally_loop import (
+    ALL,
+    FIRST_LBN,
+    FIRST_NBYTES,
+    FIRST_NS,
+    LAST_LBN,
+    LAST_NS,
+    READ,
+    Joint,
+    N,
+)
+
+KINDS = ("all", "read", "write")
+"""Streams that are counted side by side: "all" is every access against the one before it, of whatever op."""
+
+_NO_TIMES = np.empty(0, np.int64)
+_NO_DEPTHS = np.empty(0, np.int32)
+
+
+def count_on(
+    joint: Joint,
+    time_ns: NDArray[np.int64],
+    op: NDArray[np.uint8],
+    lbn: NDArray[np.int64],
+    nbytes: NDArray[np.int64],
+    latency_ns: NDArray[np.int64] | None,
+    outstanding: NDArray[np.int32] | None,
+    rows: NDArray[np.int64] | None = None,
+) -> None:
+    """Count the accesses of one disk that come right after those that ``joint`` holds.
+
+    Args:
+        time_ns ... outstanding: columns as in AccessBatch.
+        rows: of the disk; None: all.
+    """
+    tally_loop.count_accesses(
+        np.ascontiguousarray(time_ns),
+        np.ascontiguousarray(op),
+        np.ascontiguousarray(lbn),
+        np.ascontiguousarray(nbytes),
+        _NO_TIMES if latency_ns is None else np.ascontiguousarray(latency_ns),
+        _NO_DEPTHS if outstanding is None else np.ascontiguousarray(outstanding),
+        rows,
+        BUCKETS,
+        joint,
+    )
+
+
+class Tally:
+    """Counts over consecutive accesses of one disk; never changed once it is made.
+
+    Attributes:
+        joint: what the loop counted.
+        counts: the histograms that it adds up to, int64; rows of 3 are ``KINDS``, rows of 2 read and write:
+            boundary (3, 6): see ``tally_loop``;
+            accesses, judged, random (2, 5): by size bin;
+            nbytes (2,);
+            size, distance, interarrival, latency, outstanding (3, limits + 1): in vscsiStats' limits;
+            span (2, limits + 1): absolute distances of the judged ones, in ``limits.SPAN_LBN``;
+            fine_interarrival, fine_latency (3, buckets): for percentiles;
+            clock_steps_back (3,): accesses with a time before that of the one before; they have no inter-arrival;
+            extent_ns (2,): earliest and latest time.
+    """
+
+    __slots__ = ("_counts", "joint")
+
+    def __init__(self, joint: Joint | None = None) -> None:
+        self.joint = empty_joint() if joint is None else joint
+        self._counts: Counts | None = None
+
+    @property
+    def counts(self) -> Counts:
+        if self._counts is None:
+            self._counts = counts_of(self.joint)
+        return self._counts
+
+    @classmethod
+    def of(
+        cls,
+        time_ns: NDArray[np.int64],
+        op: NDArray[np.uint8],
+        lbn: NDArray[np.int64],
+        nbytes: NDArray[np.int64],
+        latency_ns: NDArray[np.int64] | None = None,
+        outstanding: NDArray[np.int32] | None = None,
+    ) -> "Tally":
+        """Count consecutive accesses of one disk, columns as in AccessBatch."""
+        joint = empty_joint()
+        count_on(joint, time_ns, op, lbn, nbytes, latency_ns, outstanding)
+        return cls(joint)
+
+    @property
+    def n(self) -> int:
+        """Accesses counted."""
+        return int(self.joint.boundary[0, N])
+
+    @property
+    def earliest_ns(self) -> int:
+        return int(self.joint.extent_ns[0])
+
+    @property
+    def latest_ns(self) -> int:
+        return int(self.joint.extent_ns[1])
+
+    def followed_by(self, later: "Tally") -> "Tally":
+        """The tally of this stretch and the one that comes right after it on the same disk."""
+        if not later.n or not self.n:
+            return self if self.n else later
+        joined = self._summed(later)
+        for kind, (a, b) in enumerate(zip(self.joint.boundary, later.joint.boundary, strict=True)):
+            first, last = (a if a[N] else b), (b if b[N] else a)
+            row = joined.joint.boundary[kind]
+            row[[FIRST_LBN, FIRST_NBYTES, FIRST_NS]] = first[[FIRST_LBN, FIRST_NBYTES, FIRST_NS]]
+            row[[LAST_LBN, LAST_NS]] = last[[LAST_LBN, LAST_NS]]
+            if a[N] and b[N]:
+                joined._add_step(kind, a, b)
+        return joined
+
+    def beside(self, other: "Tally") -> "Tally":
+        """The sum of the counts of two disks. No access of one follows any of the other, so the boundary means
+        nothing any more but its count: a sum takes part only in further sums."""
+        return self._summed(other)
+
+    def _add_step(self, kind: int, before: NDArray[np.int64], after: NDArray[np.int64]) -> None:
+        """Count the first access after a boundary against the last one before it."""
+        pair = empty_joint()
+        pair.boundary[kind] = before
+        op = max(kind, READ) - READ
+        first = [np.array([after[i]], np.int64) for i in (FIRST_NS, FIRST_LBN, FIRST_NBYTES)]
+        tally_loop.count_accesses(
+            first[0], np.array([op], np.uint8), first[1], first[2], _NO_TIMES, _NO_DEPTHS, None, BUCKETS, pair
+        )
+        # Everything about the access alone was counted with its own stretch.
+        self.joint.gap[kind] += pair.gap[kind]
+        self.joint.clock_steps_back[kind] += pair.clock_steps_back[kind]
+        if kind == ALL:
+            self.joint.step_of_all[:] += pair.step_of_all
+        else:
+            self.joint.step[op] += pair.step[op]
+            # It is no first access any more: it has a distance now.
+            size = int(pair.step[op].any(axis=1).argmax())
+            self.joint.step[op, size, -1] -= 1
+
+    def _summed(self, other: "Tally") -> "Tally":
+        summed = Joint(*(a + b for a, b in zip(self.joint, other.joint, strict=True)))
+        a, b = self.joint.extent_ns, other.joint.extent_ns
+        return Tally(summed._replace(extent_ns=np.array([min(a[0], b[0]), max(a[1], b[1])], np.int64)))
+
+
+def fine_value_ns(bucket: int) -> float:
+    """The middle of a fine bucket."""
+    octave, within = divmod(bucket, FINE_PER_OCTAVE)
+    return float(2**octave * (1 + (within + 0.5) / FINE_PER_OCTAVE))
+
+
+def percentile_ns(fine: NDArray[np.int64], share: float) -> float | None:
+    """The time that ``share`` (0 to 1) of the counted times do not exceed; None where nothing was counted."""
+    total = int(fine.sum())
+    if not total:
+        return None
+    rank = max(int(np.ceil(share * total)), 1)
+    return fine_value_ns(int(np.searchsorted(np.cumsum(fine), rank, side="left")))

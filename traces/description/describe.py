@@ -1,0 +1,232 @@
+"""A whole trace's counts as a Profile with its description."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
+from cephfit.errors import InputError
+from cephfit.profile import Profile
+from cephfit.traces.counting import limits
+from cephfit.traces.counting.tally import KINDS, Tally, percentile_ns
+from cephfit.traces.description import behaviour
+from cephfit.traces.description.portraits import MAX_DISKS
+from cephfit.traces.description.recording import PartialProfile, disks_of_one_level
+from cephfit.units import NS_PER_S, NS_PER_US
+
+HISTOGRAM_LIMITS: Mapping[str, NDArray[np.int64]] = {
+    "size": limits.SIZE_NBYTES,
+    "distance": limits.DISTANCE_LBN,
+    "interarrival_us": limits.TIME_US,
+    "latency_us": limits.TIME_US,
+    "outstanding": limits.OUTSTANDING,
+}
+"""The histograms of a description, all in vscsiStats' limits."""
+
+PERCENTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+
+_DISKS_LISTED = 64
+"""Disks that the description lists one by one; a trace of a cloud has thousands."""
+
+
+def profile_of(
+    partial: PartialProfile,
+    *,
+    name: str,
+    action: str,
+    sources: Sequence[Mapping[str, Any]],
+    duration_ns: int,
+    keep_upper: bool = True,
+    disks: Sequence[str] = (),
+    losses_known: bool = False,
+    notes: Sequence[str] = (),
+    with_behaviour: bool = False,
+) -> Profile:
+    """The profile of all accesses that were counted.
+
+    Args:
+        partial: the whole trace.
+        name: of the profile.
+        action: which event counted as the access; empty where the format knows but one.
+        sources: what was read, for the description.
+        duration_ns: of the recording.
+        keep_upper: which of two stacked disks counts.
+        disks: count only these; empty: all of one level.
+        losses_known: whether the source would show lost events.
+        notes: sentences that a reader must know.
+        with_behaviour: the trace has portraits of its disks, unless there were too many.
+
+    Raises:
+        InputError: no access was counted, or there is no such disk.
+    """
+    kept, left_out = disks_of_one_level(partial, keep_upper=keep_upper)
+    kept.sort()  # the order in which disks were met depends on how the trace was cut into parts
+    if disks:
+        unknown = [d for d in disks if d not in partial.disks]
+        if unknown:
+            raise InputError(
+                f"the trace has no disk {unknown[0]!r}",
+                where=str(sources[0]["files"][0]),
+                remedy=f"its disks are {', '.join(list(partial.disks)[:_DISKS_LISTED])}",
+            )
+        kept = sorted(set(disks))
+        left_out = {d: "another disk was asked for" for d in partial.disks if d not in disks}
+    total = Tally()
+    for disk in kept:
+        total = total.beside(partial.disks[disk])
+    if not total.n:
+        raise _no_accesses(partial, action, sources)
+    description: dict[str, Any] = {
+        "sources": [dict(s) for s in sources],
+        "action": action,
+        "random_threshold_lbn": RANDOM_THRESHOLD_LBN,
+        "duration_seconds": duration_ns / NS_PER_S,
+        **_summary(total, duration_ns),
+        "histograms": histograms_of(total),
+        "percentiles": _percentiles(total),
+        "random_by_threshold": _random_by_threshold(total),
+        "disks": {d: _disk(partial.disks[d]) for d in kept[:_DISKS_LISTED]},
+        "n_disks": len(kept),
+        "left_out": {d: {"accesses": partial.disks[d].n, "why": why} for d, why in sorted(left_out.items())},
+        "skipped": dict(sorted(partial.skipped.items())),
+        "events": dict(sorted(partial.events.items())),
+        "lost_events": partial.lost if losses_known or partial.lost else None,
+        "notes": list(notes),
+    }
+    accesses, random, by_bin = _shares(total)
+    if with_behaviour:
+        random, by_bin = _with_behaviour(partial, kept, description) or (random, by_bin)
+    return Profile(name, accesses, random, by_bin, description)
+
+
+def _with_behaviour(
+    partial: PartialProfile, kept: Sequence[str], description: dict[str, Any]
+) -> tuple[dict[Op, float], dict[Op, dict[str, float]]] | None:
+    """Add the behaviour to a description; return the random shares at the threshold that was asked for.
+
+    Raises:
+        InputError: there are too many disks.
+    """
+    if partial.portraits.too_many:
+        raise InputError(
+            f"the full description, and any random threshold but {RANDOM_THRESHOLD_LBN}, is kept for at most "
+            f"{MAX_DISKS} disks; the trace has {len(partial.disks)}",
+            where="--describe",
+            remedy="leave it out, or cut the trace down to fewer disks",
+        )
+    portraits = {name: partial.portraits.disks[name].whole() for name in kept}
+    description["behaviour"], windowed = behaviour.behaviour_of(portraits)
+    if any(windowed["all"]["counts"]):
+        description["histograms"]["distance_windowed"] = windowed
+    threshold = description["random_threshold_lbn"] = description["behaviour"]["random_threshold_lbn"]
+    if threshold != RANDOM_THRESHOLD_LBN:
+        description["notes"].append(
+            f"random means more than {threshold} LBN away; Meyer's method means {RANDOM_THRESHOLD_LBN}"
+        )
+    return behaviour.shares_at_threshold(portraits)
+
+
+def _no_accesses(partial: PartialProfile, action: str, sources: Sequence[Mapping[str, Any]]) -> InputError:
+    where = ", ".join(f for s in sources for f in s["files"])
+    others = [a for a in ("Q", "D") if a != action and partial.events.get(a)]
+    if action and others:
+        return InputError(
+            f"the trace has no read or write with action {action}",
+            where=where,
+            remedy=f"it has {partial.events[others[0]]} {others[0]} events: use --action {others[0]}",
+        )
+    held = ", ".join(f"{n} {reason}" for reason, n in sorted((partial.skipped + partial.events).items()))
+    return InputError(
+        "the trace has no reads and no writes" + (f", only: {held}" if held else ""),
+        where=where,
+        remedy="record it while the workload runs",
+    )
+
+
+def histograms_of(tally: Tally) -> dict[str, Any]:
+    """Every histogram that has counts: name, then kind, then its limits and one more count than limits."""
+    counts = {
+        "size": tally.counts.size,
+        "distance": tally.counts.distance,
+        "interarrival_us": tally.counts.interarrival,
+        "latency_us": tally.counts.latency,
+        "outstanding": tally.counts.outstanding,
+    }
+    return {
+        name: {
+            kind: {"limits": HISTOGRAM_LIMITS[name].tolist(), "counts": counts[name][i].tolist()}
+            for i, kind in enumerate(KINDS)
+        }
+        for name in counts
+        if counts[name].any()
+    }
+
+
+def _shares(tally: Tally) -> tuple[dict[Op, dict[str, int]], dict[Op, float], dict[Op, dict[str, float]]]:
+    accesses: dict[Op, dict[str, int]] = {}
+    random: dict[Op, float] = {}
+    by_bin: dict[Op, dict[str, float]] = {}
+    for i, op in enumerate((Op.READ, Op.WRITE)):
+        accesses[op] = {b.name: int(n) for b, n in zip(SIZE_BINS, tally.counts.accesses[i], strict=True)}
+        judged, n_random = tally.counts.judged[i], tally.counts.random[i]
+        random[op] = float(n_random.sum() / judged.sum()) if judged.any() else 0.0
+        by_bin[op] = {b.name: float(r / j) for b, r, j in zip(SIZE_BINS, n_random, judged, strict=True) if j}
+    return accesses, random, by_bin
+
+
+def _random_by_threshold(tally: Tally) -> dict[str, dict[str, float]]:
+    """The share of random accesses if the threshold were another one: op, then LBN, then share."""
+    table: dict[str, dict[str, float]] = {}
+    for i, op in enumerate(Op):
+        counts = tally.counts.span[i]
+        if counts.any():
+            beyond = counts.sum() - np.cumsum(counts)[:-1]
+            table[op.value] = {
+                str(t): float(n / counts.sum()) for t, n in zip(limits.SPAN_LBN, beyond, strict=True)
+            }
+    return table
+
+
+def _summary(tally: Tally, duration_ns: int) -> dict[str, Any]:
+    n = tally.n
+    nbytes = int(tally.counts.nbytes.sum())
+    summary: dict[str, Any] = {
+        "read_share": float(tally.counts.accesses[0].sum() / n),
+        "nbytes": {op.value: int(tally.counts.nbytes[i]) for i, op in enumerate(Op)},
+        "clock_steps_back": int(tally.counts.clock_steps_back[0]),
+    }
+    if duration_ns > 0:
+        seconds = duration_ns / NS_PER_S
+        summary |= {"iops": n / seconds, "bytes_per_second": nbytes / seconds}
+    return summary
+
+
+def _percentiles(tally: Tally) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for name, fine in (
+        ("interarrival_us", tally.counts.fine_interarrival),
+        ("latency_us", tally.counts.fine_latency),
+    ):
+        row = {}
+        for i, kind in enumerate(KINDS):
+            values = {f"p{100 * share:g}": percentile_ns(fine[i], share) for share in PERCENTILES}
+            known = {p: round(v / NS_PER_US, 3) for p, v in values.items() if v is not None}
+            if known:
+                row[kind] = {"n": int(fine[i].sum()), **known}
+        if row:
+            table[name] = row
+    return table
+
+
+def _disk(tally: Tally) -> dict[str, Any]:
+    accesses, random, by_bin = _shares(tally)
+    duration_ns = tally.latest_ns - tally.earliest_ns
+    return {
+        "accesses": {op.value: accesses[op] for op in Op},
+        "random": {op.value: random[op] for op in Op},
+        "random_by_bin": {op.value: by_bin[op] for op in Op},
+        "duration_seconds": duration_ns / NS_PER_S,
+        **_summary(tally, duration_ns),
+    }

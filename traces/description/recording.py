@@ -1,0 +1,152 @@
+"""What was counted in a trace so far, for all its disks: the partial profile that parts of a trace give."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from cephfit.access import AccessBatch
+from cephfit.traces.counting.tally import Tally, count_on
+from cephfit.traces.counting.tally_buckets import empty_joint
+from cephfit.traces.counting.tally_loop import Joint
+from cephfit.traces.description.portraits import Portraits
+from cephfit.traces.matching.by_disk import rows_by_disk
+
+
+@dataclass(frozen=True, slots=True)
+class PartialProfile:
+    """Counts over a stretch of a trace. Values are never changed, only joined.
+
+    Attributes:
+        disks: tally by disk name.
+        skipped, events: as in AccessBatch.
+        stacked: (upper, lower) pairs of disk names.
+        lost: events that the tracer lost.
+        portraits: the full description, where it was asked for.
+    """
+
+    disks: dict[str, Tally] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    stacked: frozenset[tuple[str, str]] = frozenset()
+    lost: int = 0
+    portraits: Portraits = field(default_factory=Portraits)
+
+    @classmethod
+    def of(cls, batch: AccessBatch) -> "PartialProfile":
+        """The counts of one batch."""
+        counting = Counting(None)
+        counting.add(batch)
+        return counting.partial()
+
+    def followed_by(self, later: "PartialProfile") -> "PartialProfile":
+        """This stretch and the one right after it: the last access on each disk and the first one join."""
+        disks = dict(self.disks)
+        for name, tally in later.disks.items():
+            disks[name] = disks[name].followed_by(tally) if name in disks else tally
+        return PartialProfile(
+            disks,
+            self.skipped + later.skipped,
+            self.events + later.events,
+            self.stacked | later.stacked,
+            self.lost + later.lost,
+            self.portraits.followed_by(later.portraits),
+        )
+
+    def beside(self, other: "PartialProfile", *, prefix: str) -> "PartialProfile":
+        """This and another recording, whose disks are other ones: their names get a prefix."""
+        renamed = PartialProfile(
+            {f"{prefix}{name}": tally for name, tally in other.disks.items()},
+            other.skipped,
+            other.events,
+            frozenset((f"{prefix}{a}", f"{prefix}{b}") for a, b in other.stacked),
+            other.lost,
+            other.portraits.renamed(prefix=prefix),
+        )
+        return self.followed_by(renamed)
+
+    @property
+    def n_accesses(self) -> int:
+        return sum(t.n for t in self.disks.values())
+
+    @property
+    def duration_ns(self) -> int:
+        """From the first to the last access of any disk."""
+        if not self.disks:
+            return 0
+        return max(t.latest_ns for t in self.disks.values()) - min(t.earliest_ns for t in self.disks.values())
+
+
+class Counting:
+    """Counts batch after batch of one stretch of a trace.
+
+    What the counts of two stretches would have to join for is simply counted on: for each access that is less than
+    a tenth of the work, for each batch it is half of it.
+    """
+
+    def __init__(self, threshold: int | None) -> None:
+        """``threshold``: LBN beyond which an access is random, for a full description; None: without one."""
+        self._threshold = threshold
+        self._joints: dict[str, Joint] = {}
+        self._skipped: Counter[str] = Counter()
+        self._events: Counter[str] = Counter()
+        self._stacked: frozenset[tuple[str, str]] = frozenset()
+        self._lost = 0
+        self._portraits = Portraits()
+
+    def add(self, batch: AccessBatch) -> None:
+        """The next batch."""
+        for number, rows in rows_by_disk(batch.disk):
+            disk = batch.disks[number]
+            if disk not in self._joints:
+                self._joints[disk] = empty_joint()
+            count_on(
+                self._joints[disk],
+                batch.time_ns,
+                batch.op,
+                batch.lbn,
+                batch.nbytes,
+                batch.latency_ns,
+                batch.outstanding,
+                rows,
+            )
+        self._skipped.update(batch.skipped)
+        self._events.update(batch.events)
+        self._stacked = self._stacked.union(batch.stacked)
+        self._lost += batch.lost
+        if self._threshold is not None:
+            self._portraits = self._portraits.followed_by(Portraits.of(batch, threshold=self._threshold))
+
+    def partial(self) -> PartialProfile:
+        """All that was counted; nothing may be added afterwards."""
+        return PartialProfile(
+            {disk: Tally(joint) for disk, joint in self._joints.items()},
+            self._skipped,
+            self._events,
+            self._stacked,
+            self._lost,
+            self._portraits,
+        )
+
+
+def disks_of_one_level(partial: PartialProfile, *, keep_upper: bool) -> tuple[list[str], dict[str, str]]:
+    """The disks that count together, so that no access is counted twice.
+
+    Where one disk passes its accesses on to another one and both have accesses in the trace (dm over its disk,
+    a partition traced beside the whole disk), only one of the two counts.
+
+    Args:
+        partial: a whole trace.
+        keep_upper: count the upper ones (the application's view), else the lower ones (the device's view).
+
+    Returns:
+        names that count, and why each other one does not.
+    """
+    left_out: dict[str, str] = {}
+    for upper, lower in sorted(partial.stacked):
+        if upper == lower or upper not in partial.disks or lower not in partial.disks:
+            continue
+        if keep_upper:
+            left_out[lower] = f"it carries the accesses of {upper}, which are counted there"
+        else:
+            left_out[upper] = f"it passes its accesses on to {lower}, where they are counted"
+    kept = [name for name in partial.disks if name not in left_out]
+    return kept, {name: why for name, why in left_out.items() if name in partial.disks}

@@ -1,0 +1,134 @@
+"""Trace files as streams of bytes: decompressed on the way, with the place known for every error."""
+
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+from cephfit.errors import InputError
+from cephfit.traces.files import compression, remote
+
+HEAD_NBYTES = 64 * 1024
+"""How much of a file a format is told by."""
+
+STANDARD_INPUT = Path("-")
+
+
+class TraceStream:
+    """One trace file, read once from its beginning to its end.
+
+    Attributes:
+        name: the path as it was given, for messages.
+        offset: decompressed bytes read so far.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises:
+        InputError: the file cannot be opened.
+        HostError: it is a URL, and what opens it is not installed.
+        """
+        self.path = path
+        url = None if path == STANDARD_INPUT else remote.url_of(path)
+        self.name = remote.shown(url) if url else "standard input" if path == STANDARD_INPUT else str(path)
+        self.offset = 0
+        self._ahead = b""
+        self._is_compressed = False
+        try:
+            self._raw: BinaryIO = (
+                remote.open_url(url) if url else sys.stdin.buffer if path == STANDARD_INPUT else path.open("rb")
+            )
+        except OSError as error:
+            raise InputError(
+                f"the trace cannot be read: {error.strerror}",
+                where=self.name,
+                remedy="name an existing file that you may read",
+            ) from None
+        self._source: BinaryIO = self._raw
+        start = self._read_fully(compression.MAGIC_NBYTES)
+        decompressed = compression.decompressed(start, self._raw)
+        self._is_compressed = decompressed is not None
+        if decompressed is None:
+            self._ahead = start
+        else:
+            self._source = decompressed
+
+    def __enter__(self) -> "TraceStream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._raw is not sys.stdin.buffer:
+            self._raw.close()
+
+    def head(self) -> bytes:
+        """The first bytes that are still unread, up to 64 KiB, without consuming them."""
+        if len(self._ahead) < HEAD_NBYTES:
+            self._ahead += self._read_fully(HEAD_NBYTES - len(self._ahead))
+        return self._ahead
+
+    def read(self, nbytes: int) -> bytes:
+        """Exactly ``nbytes`` bytes, fewer only at the end of the file.
+
+        Raises:
+            InputError: the compressed file is damaged or cut off.
+        """
+        taken, self._ahead = self._ahead[:nbytes], self._ahead[nbytes:]
+        block = taken + self._read_fully(nbytes - len(taken)) if len(taken) < nbytes else taken
+        self.offset += len(block)
+        return block
+
+    def readinto(self, buffer: memoryview) -> int:
+        """As ``read``, into a buffer that may be used again and again; returns how many bytes it got.
+
+        Raises:
+            InputError: as ``read``.
+        """
+        if self._is_compressed:
+            block = self.read(len(buffer))
+            buffer[: len(block)] = block
+            return len(block)
+        n = min(len(self._ahead), len(buffer))
+        buffer[:n] = self._ahead[:n]
+        self._ahead = self._ahead[n:]
+        try:
+            while n < len(buffer) and (more := self._raw.readinto(buffer[n:])):  # type: ignore[attr-defined]
+                n += more
+        except OSError as error:
+            raise InputError(f"the trace cannot be read: {error.strerror or error}", where=self.name) from None
+        self.offset += n
+        return n
+
+    def is_plain_file(self) -> bool:
+        """Whether it is a regular file of this machine that is not compressed, so that parts of it can be read."""
+        return not self._is_compressed and self.path != STANDARD_INPUT and self.path.is_file()
+
+    def consumed(self) -> int:
+        """Bytes of the file itself that were read, for a progress display."""
+        return self._raw.tell() if self._raw.seekable() else self.offset
+
+    def _read_fully(self, nbytes: int) -> bytes:
+        parts: list[bytes] = []
+        while nbytes > 0:
+            try:
+                part = self._source.read(nbytes)
+            except compression.DAMAGED as error:
+                place = self.offset + len(self._ahead) + sum(map(len, parts))
+                raise InputError(
+                    f"the compressed trace is damaged or cut off: {error}",
+                    where=f"{self.name}, decompressed byte {place}",
+                    remedy="copy the file again, or decompress what is left of it with `gzip -dc`, `xz -dc` ...",
+                ) from None
+            except OSError as error:
+                if error.errno is None and self._is_compressed:  # bz2's way to say it
+                    raise InputError(
+                        f"the compressed trace is damaged: {error}",
+                        where=f"{self.name}, decompressed byte {self.offset + len(self._ahead)}",
+                        remedy="copy the file again",
+                    ) from None
+                raise InputError(f"the trace cannot be read: {error.strerror or error}", where=self.name) from None
+            if not part:
+                break
+            parts.append(part)
+            nbytes -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)

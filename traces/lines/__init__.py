@@ -1,0 +1,1 @@
+"""Separated text read by compiled loops."""

@@ -1,0 +1,138 @@
+"""Text read by a compiled loop where its lines are plain, and line by line in Python where they are not.
+
+Loops read ahead in threads, one for each core, what Python then looks at in the order of the file: so all cores
+are used whatever the file is, compressed or a pipe, and the accesses come out as if there was one.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.errors import InputError
+from cephfit.traces.files.part_stream import PartStream
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.files.text import TextBlock
+from cephfit.traces.lines.text_buffers import TextBuffer, TextBuffers
+
+_FEW_LINES = 16
+"""A compiled loop that stops after so few lines was hardly worth it: the next stretch in Python is longer."""
+_MOST_LINES = 4096
+
+_T = TypeVar("_T")
+
+
+class LineParser(ABC, Generic[_T]):
+    """Reads the lines of one format, in two ways."""
+
+    @abstractmethod
+    def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, _T]:
+        """Read plain lines from byte ``at`` to byte ``stop``, where a line ends; stop where it likes.
+
+        Runs in any thread, for any part of the file, and so does not know what was before.
+
+        Returns:
+            how many lines it read, the first byte after them, and what they gave.
+        """
+
+    def took(self, n_lines: int, gave: _T) -> None:
+        """What ``plain`` gave is next in the file."""
+
+    @abstractmethod
+    def any_line(self, block: TextBlock) -> _T:
+        """Read the lines that ``plain`` stopped at, and a last one without a line end.
+
+        Raises:
+            InputError: naming the file and the line.
+        """
+
+
+def read_by_turns(stream: TraceStream, parser: LineParser[_T]) -> Iterator[list[_T]]:
+    """Read a stream block by block; each gives what its stretches gave, in order.
+
+    Raises:
+        InputError: a line is longer than 64 KiB, so this is no text; and what ``any_line`` raises.
+    """
+    buffers = TextBuffers(stream)
+    number = 1
+    for block, parsed in _parsed_ahead(buffers, parser, _n_threads(stream)):
+        found, number = _turns(stream, block, parsed, parser, number)
+        buffers.give_back(block)
+        if found:
+            yield found
+
+
+def _n_threads(stream: TraceStream) -> int:
+    """Parts of a file are read side by side already."""
+    return 1 if isinstance(stream, PartStream) else len(os.sched_getaffinity(0))
+
+
+def _parsed_ahead(
+    buffers: TextBuffers, parser: LineParser[_T], n_threads: int
+) -> Iterator[tuple[TextBuffer, tuple[int, int, _T]]]:
+    """Blocks and what ``plain`` gave from their beginnings on.
+
+    Raises:
+        InputError: the stream's, after all that is before it.
+    """
+
+    def plain(block: TextBuffer) -> tuple[int, int, _T]:
+        return parser.plain(block.text, block.begin, block.end)
+
+    waiting: deque[tuple[TextBuffer, Future[tuple[int, int, _T]]]] = deque()
+    blocks, unread = buffers.blocks(), True
+    error: InputError | None = None
+    with ExitStack() as stack:
+        pool: ThreadPoolExecutor | None = None
+        while unread or waiting:
+            try:
+                block = next(blocks, None) if unread else None
+            except InputError as found:
+                block, error = None, found
+            unread = block is not None
+            if block is not None and pool is None:
+                if n_threads == 1 or block.is_last:
+                    yield block, plain(block)
+                    continue
+                pool = ThreadPoolExecutor(n_threads, thread_name_prefix="plain lines")
+                stack.callback(pool.shutdown, cancel_futures=True)
+            if block is not None and pool is not None:
+                waiting.append((block, pool.submit(plain, block)))
+            if waiting and (len(waiting) > n_threads or not unread):
+                first, parsed = waiting.popleft()
+                yield first, parsed.result()
+    if error is not None:
+        raise error
+
+
+def _turns(
+    stream: TraceStream, block: TextBuffer, parsed: tuple[int, int, _T], parser: LineParser[_T], number: int
+) -> tuple[list[_T], int]:
+    """What the stretches of a block give, and the number of the first line behind it."""
+    found: list[_T] = []
+    at, n_slow = block.begin, 1
+    text = b""
+    while at < block.end:
+        n_read, at, gave = parsed if not found else parser.plain(block.text, at, block.end)
+        parser.took(n_read, gave)
+        found.append(gave)
+        number += n_read
+        if at == block.end:
+            break
+        n_slow = min(2 * n_slow, _MOST_LINES) if n_read < _FEW_LINES else 1
+        text = text or block.cut(0, block.end)
+        stop, n_lines = at, 0
+        while stop < block.end and n_lines < n_slow:
+            stop, n_lines = text.index(b"\n", stop) + 1, n_lines + 1
+        found.append(parser.any_line(TextBlock(text[at : stop - 1].split(b"\n"), number, cut_off=False)))
+        number, at = number + n_lines, stop
+    rest = block.cut(block.end, block.stop)
+    if rest:
+        found.append(parser.any_line(TextBlock(rest.splitlines(), number, cut_off=True)))
+    return found, number

@@ -1,0 +1,194 @@
+"""Where the fields of many lines are: the first step of reading separated text, 64 bytes at a time."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.lines.byte_masks import (
+    N_BYTES,
+    at_most,
+    bits_below,
+    byte_at,
+    eight_bytes,
+    equal,
+    first_bit,
+    n_bits,
+)
+
+NEWLINE, SPACE, TAB, RETURN = 10, 32, 9, 13
+
+CHUNK_NBYTES = 1 << 14
+"""Text that is indexed at a time: with its index and its columns it stays in the processor's nearest caches."""
+
+N_PLACES = CHUNK_NBYTES + 2 * N_BYTES
+"""Places that an index of a chunk needs at most, and room to write some in vain."""
+
+WORD_NBYTES = 8
+"""Bytes that are loaded at once."""
+
+_AT_ONCE = 12
+"""Places that are written without asking how many there are: about as many as separators in 64 bytes."""
+
+
+NOT_TRIMMED, TRIMMED_AT_END, TRIMMED = 0, 1, 2
+"""Which white space around a field is not part of it, as bits: blanks and a carriage return behind the last field
+of a line; spaces around any field."""
+
+
+class Lines(NamedTuple):
+    """Consecutive lines of the same number of fields.
+
+    Field ``f`` (line times fields in a line, and its column) begins at ``places[step * f] + gap`` and ends before
+    ``places[step * f + 1]``, in bytes from address ``where``.
+
+    Attributes:
+        where: address of the first line.
+        places: int32.
+        step, gap: 1 and 1 where a place is a separator, 2 and 0 where it is a begin or an end.
+        n_fields: in a line.
+    """
+
+    where: int
+    places: NDArray[np.int32]
+    step: int
+    gap: int
+    n_fields: int
+
+
+class Found(NamedTuple):
+    """What an index holds: places, line ends, and whether there is white space that may have to be trimmed."""
+
+    n_places: int
+    n_lines: int
+    padded: bool
+
+
+@compiled
+def separators(where: int, nbytes: int, separator: int, places: NDArray[np.int32]) -> Found:
+    """Write the place before the text, and then those of all separators and line ends."""
+    places[0] = -1
+    n, n_lines, n_others = 1, 0, 0
+    for begin in range(0, nbytes, N_BYTES):
+        within = bits_below(nbytes - begin)
+        ends = equal(where + begin, NEWLINE) & within
+        borders = ends | equal(where + begin, separator) & within
+        n_lines += n_bits(ends)
+        n_others += n_bits(at_most(where + begin, SPACE) & within & ~borders)
+        n = _write_places(borders, begin, places, n)
+    return Found(n, n_lines, n_others > 0)
+
+
+@compiled
+def words(where: int, nbytes: int, places: NDArray[np.int32]) -> Found:
+    """Write where each run of other bytes than blanks and line ends begins and ends.
+
+    Python takes more for white space: text with a form feed, or a carriage return within a line, is not indexed.
+    """
+    n, n_lines, n_returns, n_strangers = 0, 0, 0, 0
+    before = last = np.uint64(0)
+    for begin in range(0, nbytes, N_BYTES):
+        within = bits_below(nbytes - begin)
+        ends = equal(where + begin, NEWLINE) & within
+        content = ~(ends | equal(where + begin, SPACE) | equal(where + begin, TAB))
+        n_lines += n_bits(ends)
+        returns = equal(where + begin, RETURN) & within
+        n_returns += n_bits(returns)
+        n_strangers += n_bits(at_most(where + begin, RETURN) & within & content)
+        n_strangers -= n_bits(ends & (returns << np.uint64(1) | last))
+        last = returns >> np.uint64(63)
+        n = _write_places((content ^ (content << np.uint64(1) | before)) & within, begin, places, n)
+        before = content >> np.uint64(63)
+    # The line end of a last carriage return comes with the next chunk.
+    n_strangers -= byte_at(where + nbytes - 1) == RETURN
+    if n_strangers:
+        return Found(0, 0, False)
+    return Found(n, n_lines, n_returns > 0)
+
+
+@compiled
+def _write_places(mask: np.uint64, begin: int, places: NDArray[np.int32], n: int) -> int:
+    """Write the places of the bits from place ``n`` on; returns how many there are then."""
+    n_set = n_bits(mask)
+    for i in range(_AT_ONCE):
+        places[np.uintp(n + i)] = begin + first_bit(mask)
+        mask &= mask - np.uint64(1)
+    for i in range(_AT_ONCE, n_set):
+        places[np.uintp(n + i)] = begin + first_bit(mask)
+        mask &= mask - np.uint64(1)
+    return n + n_set  # type: ignore[no-any-return]
+
+
+@compiled
+def n_regular(lines: Lines, found: Found, indented: bool) -> int:
+    """How many of the first lines have exactly the fields that they should have.
+
+    Args:
+        lines: where the fields of all lines would be, if they were regular.
+        found: as ``separators`` and ``words`` return it.
+        indented: blanks may stand before the first field.
+    """
+    where, places, step, gap, n_fields = lines
+    n = (found.n_places - (1 if step == 1 else 0)) // (step * n_fields)
+    line_begin = np.int64(0)
+    for line in range(n):
+        first = step * n_fields * line
+        end = np.int64(places[first + step * n_fields - step + 1])
+        if byte_at(where + end) != NEWLINE or (places[first] + gap != line_begin and not indented):
+            n = line
+            break
+        line_begin = end + 1
+    if n == found.n_lines:
+        return n
+    # Somewhere a line is shorter, and the next one made up for it: find it.
+    at = np.int64(0)
+    for line in range(n):
+        end = np.int64(places[step * n_fields * (line + 1) - step + 1])
+        while at < end:
+            if byte_at(where + at) == NEWLINE:
+                return line
+            at += 1
+        at = end + 1
+    return n
+
+
+@inlined
+def field(lines: Lines, line: int, column: int, trim: int) -> tuple[int, int]:
+    """Addresses of a field's first byte and of the one after it."""
+    where, places, step, gap, n_fields = lines
+    f = np.uintp(step * (line * n_fields + column))
+    begin, end = where + gap + places[f], where + places[f + np.uintp(1)]
+    if trim & TRIMMED_AT_END:
+        last = byte_at(end - 1)
+        while last in (RETURN, SPACE, TAB) and end > begin:
+            end -= 1
+            last = byte_at(end - 1)
+    if trim & TRIMMED:
+        while byte_at(end - 1) == SPACE and end > begin:
+            end -= 1
+        while byte_at(begin) == SPACE and begin < end:
+            begin += 1
+    return begin, end
+
+
+@compiled
+def load_ends(
+    lines: Lines,
+    n: int,
+    column: int,
+    trim: int,
+    drop: int,
+    words: NDArray[np.uint64],
+    lengths: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Load the 8 bytes before the last ``drop`` bytes of each field, and how long the field is without those;
+    returns the least and the greatest length."""
+    least, most = np.int64(1 << 32), np.int64(-1 << 32)
+    for line in range(n):
+        begin, end = field(lines, line, column, trim)
+        length = end - drop - begin
+        words[np.uintp(line)] = eight_bytes(end - drop - WORD_NBYTES)
+        lengths[np.uintp(line)] = length
+        least, most = min(least, length), max(most, length)  # type: ignore[arg-type]
+    return least, most  # type: ignore[return-value]

@@ -1,0 +1,189 @@
+"""Columns of numbers in separated text: all lines of a chunk at once.
+
+First the last 8 bytes of each field are loaded, then all of them are made numbers by vector instructions, and so
+on for the 8 bytes before. That is for lines that all have what they should have; else they are looked at one after
+the other, to find the first one that has not.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.lines.byte_masks import byte_at
+from cephfit.traces.lines.digits import MOST_DIGITS, number, of_word
+from cephfit.traces.lines.field_index import WORD_NBYTES, Lines, field, load_ends
+
+MOST_FRACTION = 9
+_POINT = 46
+_TEN_TO = 10 ** np.arange(MOST_DIGITS + 1, dtype=np.int64)
+_TO_LAST = np.uint64(56)
+
+
+class Scale(NamedTuple):
+    """What a number in the text means: ``(number - origin) * unit >> shift``, where number - origin is from
+    ``low`` to ``high``."""
+
+    origin: int
+    unit: int
+    shift: int
+    low: int
+    high: int
+
+
+class Room(NamedTuple):
+    """Room for a column on its way from text to numbers: words of 8 bytes, how long fields are, and fractions."""
+
+    words: NDArray[np.uint64]
+    lengths: NDArray[np.int64]
+    fractions: NDArray[np.int64]
+
+
+@compiled
+def _add_digits(room: Room, n: int, power: int, out: NDArray[np.int64]) -> np.uint64:
+    """Write, or for a ``power`` of ten add, the numbers that words end with, of up to 8 digits as lengths say;
+    returns 0 if all are digits. The compiler makes vector instructions of it."""
+    words, lengths, _ = room
+    wrong = np.uint64(0)
+    factor = _TEN_TO[power]
+    for line in range(n):
+        value, wrong_here = of_word(words[line], min(max(lengths[line], 0), WORD_NBYTES))
+        out[line] = (out[line] if power else 0) + value * factor
+        wrong |= wrong_here
+    return wrong
+
+
+@compiled
+def _read_whole(
+    lines: Lines,
+    n: int,
+    column: int,
+    trim: int,
+    drop: int,
+    limits: tuple[int, int],
+    room: Room,
+    out: NDArray[np.int64],
+) -> bool:
+    """Write what fields are without their last ``drop`` bytes; whether all are numbers of ``limits`` digits."""
+    least, most = load_ends(lines, n, column, trim, drop, room.words, room.lengths)
+    if least < max(limits[0], 1) or most > min(limits[1], MOST_DIGITS):
+        return False
+    wrong = _add_digits(room, n, 0, out)
+    for digit in range(WORD_NBYTES, most, WORD_NBYTES):
+        load_ends(lines, n, column, trim, drop + digit, room.words, room.lengths)
+        wrong |= _add_digits(room, n, digit, out)
+    return bool(wrong == np.uint64(0))
+
+
+@compiled
+def _read_fractions(lines: Lines, n: int, column: int, trim: int, n_after: int, room: Room) -> bool:
+    """Write the numbers that the last ``n_after`` digits of fields are; whether a point is before all of them."""
+    load_ends(lines, n, column, trim, n_after, room.words, room.lengths)
+    good = True
+    for line in range(n):
+        good &= room.words[line] >> _TO_LAST == np.uint64(_POINT)
+    wrong = np.uint64(0)
+    for digit in range(0, n_after, WORD_NBYTES):
+        load_ends(lines, n, column, trim, digit, room.words, room.lengths)
+        room.lengths[:n] = n_after - digit
+        wrong |= _add_digits(room, n, digit, room.fractions)
+    return good and wrong == np.uint64(0)
+
+
+@compiled
+def _scaled(values: NDArray[np.int64], n: int, scale: Scale) -> bool:
+    """Scale numbers in place; whether all of them are in the scale's range."""
+    origin, unit, shift, low, high = scale
+    good = True
+    for line in range(n):
+        value = values[line] - origin
+        good &= value >= low and value <= high
+        values[line] = (value * unit) >> shift
+    return good
+
+
+@compiled
+def whole_numbers(
+    lines: Lines,
+    n: int,
+    column: int,
+    trim: int,
+    limits: tuple[int, int],
+    scale: Scale,
+    room: Room,
+    out: NDArray[np.int64],
+) -> int:
+    """Numbers of ``limits`` digits: the least and the most."""
+    if _read_whole(lines, n, column, trim, 0, limits, room, out) and _scaled(out, n, scale):
+        return n
+    origin, unit, shift, low, high = scale
+    for line in range(n):
+        begin, end = field(lines, line, column, trim)
+        value, good = number(begin, end)
+        value -= origin
+        n_digits = end - begin
+        if not (good and n_digits >= limits[0] and n_digits <= limits[1] and value >= low and value <= high):
+            return line
+        out[np.uintp(line)] = (value * unit) >> shift
+    return n
+
+
+@compiled
+def decimals(
+    lines: Lines,
+    n: int,
+    column: int,
+    trim: int,
+    limits: tuple[int, int],
+    needs_point: bool,
+    scale: Scale,
+    room: Room,
+    out: NDArray[np.int64],
+) -> int:
+    """Numbers of ``limits`` digits, the least and the most, and a point and up to 9 digits; nothing is 0 if the
+    least is. What is smaller than one after scaling is cut off."""
+    if not n:
+        return 0
+    origin, unit, _, low, high = scale
+    begin, end = field(lines, 0, column, trim)
+    n_after = _digits_behind_point(begin, end)
+    if n_after > 0 and n_after <= MOST_FRACTION:
+        good = _read_fractions(lines, n, column, trim, n_after, room)
+        good = good and _read_whole(lines, n, column, trim, n_after + 1, limits, room, out)
+        if good and _scaled(out, n, scale):
+            for line in range(n):
+                out[line] += room.fractions[line] * unit // _TEN_TO[n_after]
+            return n
+    elif not needs_point and _read_whole(lines, n, column, trim, 0, limits, room, out) and _scaled(out, n, scale):
+        return n
+    for line in range(n):
+        begin, end = field(lines, line, column, trim)
+        if begin == end and limits[0] == 0 and not needs_point:
+            out[np.uintp(line)] = 0
+            continue
+        n_after = _digits_behind_point(begin, end)
+        point = end - 1 - n_after
+        value, good = number(begin, point)
+        fraction = np.int64(0)
+        if n_after > 0:
+            fraction, all_digits = number(point + 1, end)  # type: ignore[assignment]
+            good = good and all_digits and n_after <= MOST_FRACTION
+            fraction = fraction * unit // _TEN_TO[np.uintp(min(n_after, MOST_FRACTION))]
+        else:
+            good = good and n_after < 0 and not needs_point
+        value -= origin
+        n_digits = point - begin
+        if not (good and n_digits >= limits[0] and n_digits <= limits[1] and value >= low and value <= high):
+            return line
+        out[np.uintp(line)] = value * unit + fraction
+    return n
+
+
+@inlined
+def _digits_behind_point(begin: int, end: int) -> int:
+    """-1 where there is no point, at most ``MOST_FRACTION`` + 1."""
+    n_after = 0
+    while n_after <= MOST_FRACTION and end - 1 - n_after >= begin and byte_at(end - 1 - n_after) != _POINT:
+        n_after += 1
+    return -1 if end - 1 - n_after < begin else n_after

@@ -1,0 +1,143 @@
+"""What the plain lines of a delimited format are: those that ``delimited_loop`` may read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.columns import Accesses
+from cephfit.traces.lines import delimited_loop as loop
+from cephfit.traces.lines import field_index
+from cephfit.traces.lines.delimited_loop import Fields
+from cephfit.traces.lines.disk_table import DiskTable
+from cephfit.units import LBN_NBYTES
+
+OP_NBYTES = 8
+"""Longest spelling of an op that the loop knows."""
+
+LBN_MAX = 1 << 54
+NBYTES_MAX = 1 << 40
+TIME_NS_MAX = 1 << 62
+_LBN_BITS = LBN_NBYTES.bit_length() - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field: a kind of ``delimited_loop`` and, of a number, its digits before the point."""
+
+    kind: int
+    least: int = 1
+    most: int = 18
+
+
+TEXT, OP, HEXADECIMAL = Field(loop.TEXT), Field(loop.OP), Field(loop.HEXADECIMAL)
+LEFT_OUT = Field(loop.LEFT_OUT)
+DIGITS, DECIMAL = Field(loop.DIGITS), Field(loop.DECIMAL)
+DECIMAL_OR_WHOLE = Field(loop.DECIMAL_OR_NOTHING)
+DECIMAL_OR_NOTHING = Field(loop.DECIMAL_OR_NOTHING, least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainLine:
+    """A line that needs no second look; every such line must be a row of its format.
+
+    Attributes:
+        fields: exactly these.
+        reads, writes: spellings of the op, up to ``OP_NBYTES`` each.
+        padded: white space may stand around fields.
+    """
+
+    fields: tuple[Field, ...]
+    reads: tuple[bytes, ...]
+    writes: tuple[bytes, ...]
+    padded: bool = False
+
+    def of_length(self, n: int) -> "PlainLine":
+        """The same with further fields that are left out, up to ``n``."""
+        return replace(self, fields=(*self.fields, *[LEFT_OUT] * (n - len(self.fields))))
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """What the lines do not say, where a person said it; None where they do."""
+
+    time_ns: int | None = None
+    op: int | None = None
+    nbytes: int | None = None
+
+
+def fields_of(
+    plain: PlainLine,
+    *,
+    separator: bytes | None,
+    columns: Sequence[int | None],
+    disk: Sequence[int],
+    time_unit_ns: int,
+    time_origin: int = 0,
+    offset_unit: int,
+    length_unit: int,
+    latency_unit_ns: int | None = None,
+    time_max_ns: int = TIME_NS_MAX,
+) -> Fields:
+    """For the loop; ``columns`` are those of time, op, offset, length and latency, whose unit may be another one
+    than that of time; columns that the line does not have are left out."""
+    n = len(plain.fields)
+    columns = [c if c is not None and c < n else None for c in columns]
+    m = max(len(plain.reads), len(plain.writes))
+    ops = np.zeros((2, m), np.uint64)
+    for row, spellings in zip(ops, (plain.reads, plain.writes), strict=True):
+        row[: len(spellings)] = [loop.packed(s) for s in spellings]
+    time, _, offset, length, latency = columns
+    time_max = time_max_ns // time_unit_ns - 1  # below the limit with any fraction
+    latency_unit_ns = latency_unit_ns or time_unit_ns
+    meanings = (
+        (time, loop.TIME, (time_origin, time_unit_ns, 0, -time_max, time_max)),
+        (offset, loop.OFFSET, (0, offset_unit, _LBN_BITS, 0, (LBN_MAX * LBN_NBYTES - 1) // offset_unit)),
+        (length, loop.LENGTH, (0, length_unit, 0, 1, (NBYTES_MAX - 1) // length_unit)),
+        (latency, loop.LATENCY, (0, latency_unit_ns, 0, 0, time_max_ns // latency_unit_ns - 1)),
+    )
+    kept_as = np.full(n, loop.NOTHING, np.int64)
+    scales = np.tile(np.array([0, 1, 0, 0, np.iinfo(np.int64).max], np.int64), (n, 1))
+    for column, meaning, scale in meanings:
+        if column is not None:
+            kept_as[column % n], scales[column % n] = meaning, scale
+    trims = np.full(n, field_index.TRIMMED if plain.padded and separator else field_index.NOT_TRIMMED, np.int64)
+    trims[-1] = field_index.TRIMMED_AT_END + (field_index.TRIMMED if plain.padded and separator else 0)
+    return Fields(
+        separator=separator[0] if separator else 0,
+        indented=plain.padded,
+        kinds=np.array([f.kind for f in plain.fields], np.int64),
+        trims=trims,
+        least_digits=np.array([f.least for f in plain.fields], np.int64),
+        most_digits=np.array([f.most for f in plain.fields], np.int64),
+        kept_as=kept_as,
+        scales=scales,
+        disk=np.array([c % n for c in disk], np.int64),
+        ops=ops,
+        timed=latency is not None,
+    )
+
+
+def parse(
+    fields: Fields,
+    disks: DiskTable,
+    text: NDArray[np.uint8],
+    at: int,
+    stop: int,
+    constants: Constants = Constants(),
+) -> tuple[int, int, Accesses]:
+    """Read plain lines from byte ``at`` on, up to byte ``stop``: how many, the first byte after them, the rows."""
+    rows = Accesses.none().with_room((stop - at) // (2 * len(fields.kinds)) + 1)
+    n, end = loop.parse(
+        text, at, stop, fields, disks.known,
+        rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.disk, rows.latency_ns,
+    )  # fmt: skip
+    rows = rows.cut(0, n)
+    if constants.time_ns is not None:
+        rows.time_ns.fill(constants.time_ns)
+    if constants.op is not None:
+        rows.op.fill(constants.op)
+    if constants.nbytes is not None:
+        rows.nbytes.fill(constants.nbytes)
+    return n, end, rows

@@ -1,0 +1,233 @@
+"""The loops that give completions to the accesses that wait for them.
+
+They are made of steps that are put into whatever loop meets the events: the one over blktrace's records in
+``blktrace_loop``, or ``follow_events`` here over columns that a text was read into. What the rule is, ``latency``
+says. Every step depends on the events alone, in their order, never on where a block of them ends.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.columns import PENDING, UNKNOWN_LATENCY
+from cephfit.traces.compiled import compiled_in_place, inlined
+from cephfit.traces.matching.waiting_table import (
+    MAX_HELD,
+    NONE,
+    Table,
+    end_of,
+    enter,
+    latest_at,
+    leave,
+    place_of,
+)  # fmt: skip
+from cephfit.units import NS_PER_S
+
+MAX_LATENCY_NS = 120 * NS_PER_S
+"""A completion that comes later than this is not the access's. Linux itself reports a task that waits this long as
+hung (kernel.hung_task_timeout_secs). Nor is one that comes after ``MAX_HELD`` later accesses."""
+
+
+class Rows(NamedTuple):
+    """Accesses in order of issue, shape (capacity,).
+
+    Attributes:
+        time_ns, op, lbn, nbytes, disk, latency_ns: as in ``columns.Accesses``.
+        ended: int64, accesses of the same disk whose completion was seen before this one's issue.
+        before: int64, the access issued last before this one of those that wait and end at the same block.
+    """
+
+    time_ns: NDArray[np.int64]
+    op: NDArray[np.uint8]
+    lbn: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
+    disk: NDArray[np.int32]
+    latency_ns: NDArray[np.int64]
+    ended: NDArray[np.int64]
+    before: NDArray[np.int64]
+
+
+N_ROWS, N_KEYS, FIRST_WAITING, N_RELEASED, SEEN_AT = range(5)
+"""Places of ``numbers``: rows there are, keys in the table, a row before which none waits, rows released earlier,
+and the number of accesses when the first completion came, NONE before it."""
+
+
+@inlined
+def complete(
+    row: int, when: int, n: int, time_of: NDArray[np.int64], disk_of: NDArray[np.int32],
+    latency_of: NDArray[np.int64], ended_of: NDArray[np.int64], ended_on: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Write down that a row's completion came, unless that was too late to be its own."""
+    issued = time_of[np.uintp(row)]
+    took = max(when - issued, 0)
+    if took > MAX_LATENCY_NS:
+        latency_of[np.uintp(row)] = UNKNOWN_LATENCY
+    else:
+        latency_of[np.uintp(row)] = took
+        disk = disk_of[np.uintp(row)]
+        ended_on[np.uintp(disk)] += 1
+        # An access of the very time of the completion does not find this one in flight.
+        later = n - 1
+        while later > row and time_of[np.uintp(later)] >= issued + took:
+            ended_of[np.uintp(later)] += disk_of[np.uintp(later)] == disk
+            later -= 1
+
+
+@compiled_in_place
+def complete_within(
+    begin: int, end: int, disk: int, when: int, numbers: NDArray[np.int64], rows: Rows, table: Table,
+    ended_on: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Complete what waits within these blocks: accesses that were merged into one request.
+
+    Where accesses one before the other reach from the end to the beginning, it was made of these; else (an event
+    was lost, or the request is a part of an access) of all that lie within.
+    """
+    time_of, lbn_of, nbytes_of = rows.time_ns, rows.lbn, rows.nbytes
+    disk_of, latency_of, ended_of, before_of = rows.disk, rows.latency_ns, rows.ended, rows.before
+    keys, waiting = table
+    n = numbers[N_ROWS]
+    next_end = end
+    while next_end > begin:
+        at = place_of(next_end, disk, keys, waiting, disk_of)
+        row = latest_at(at, n, waiting)
+        if row == NONE or lbn_of[row] < begin or lbn_of[row] >= next_end:
+            break
+        complete(row, when, n, time_of, disk_of, latency_of, ended_of, ended_on)
+        numbers[N_KEYS] -= leave(at, keys, waiting, before_of, latency_of)
+        next_end = lbn_of[row]
+    if next_end <= begin:
+        return
+    first = max(numbers[FIRST_WAITING], n - MAX_HELD)
+    while first < n and latency_of[first] != PENDING:
+        first += 1
+    numbers[FIRST_WAITING] = first
+    if n - first <= end - begin:
+        for row in range(first, n):
+            row_end = end_of(lbn_of[row], nbytes_of[row])
+            if latency_of[row] == PENDING and disk_of[row] == disk and lbn_of[row] >= begin and row_end <= end:
+                complete(row, when, n, time_of, disk_of, latency_of, ended_of, ended_on)
+                at = place_of(row_end, disk, keys, waiting, disk_of)
+                if waiting[at] == row:
+                    numbers[N_KEYS] -= leave(at, keys, waiting, before_of, latency_of)
+        return
+    for row_end in range(begin + 1, end + 1):  # many wait: asking for each end is quicker
+        at = place_of(row_end, disk, keys, waiting, disk_of)
+        row = latest_at(at, n, waiting)
+        while row >= first:
+            if latency_of[row] == PENDING and lbn_of[row] >= begin:
+                complete(row, when, n, time_of, disk_of, latency_of, ended_of, ended_on)
+            row = before_of[row]
+        if waiting[at] != NONE and latency_of[waiting[at]] != PENDING:
+            numbers[N_KEYS] -= leave(at, keys, waiting, before_of, latency_of)
+
+
+@compiled_in_place
+def follow_events(
+    is_completion: NDArray[np.bool_], time_ns: NDArray[np.int64], op: NDArray[np.uint8], lbn: NDArray[np.int64],
+    nbytes: NDArray[np.int64], disk: NDArray[np.int32], start: int, numbers: NDArray[np.int64], rows: Rows,
+    table: Table, ended_on: NDArray[np.int64],
+) -> int:  # fmt: skip
+    """Take events that were read into columns, until the table is half full, or must be made because the first
+    completion of the trace is next: until then accesses need not be found.
+
+    Args:
+        is_completion ... disk: shape (n,); disk: NONE where it is none of those that have accesses.
+        start: the first event.
+        numbers: by N_ROWS and so on, changed.
+        rows: with room for n more.
+        table: changed.
+        ended_on: int64 (disks,), added to.
+
+    Returns:
+        the first event that was not taken.
+    """
+    time_of, op_of, lbn_of, nbytes_of = rows.time_ns, rows.op, rows.lbn, rows.nbytes
+    disk_of, latency_of, ended_of, before_of = rows.disk, rows.latency_ns, rows.ended, rows.before
+    keys, waiting = table
+    seen = numbers[SEEN_AT] != NONE
+    for e in range(start, len(time_ns)):
+        if 2 * numbers[N_KEYS] > len(waiting):
+            return e
+        n = numbers[N_ROWS]
+        where, end = disk[e], end_of(lbn[e], nbytes[e])
+        if is_completion[e] and not seen:
+            numbers[SEEN_AT] = numbers[N_RELEASED] + n
+            return e
+        if where < 0:
+            continue
+        at = place_of(end, where, keys, waiting, disk_of) if seen else 0
+        if is_completion[e]:
+            row = latest_at(at, n, waiting)
+            if row != NONE:
+                complete(row, time_ns[e], n, time_of, disk_of, latency_of, ended_of, ended_on)
+                numbers[N_KEYS] -= leave(at, keys, waiting, before_of, latency_of)
+            if row == NONE or lbn[e] < lbn_of[row]:
+                rest = end if row == NONE else lbn_of[row]
+                complete_within(lbn[e], rest, where, time_ns[e], numbers, rows, table, ended_on)
+            continue
+        new = np.uintp(n)
+        time_of[new], op_of[new], lbn_of[new], nbytes_of[new] = time_ns[e], op[e], lbn[e], nbytes[e]
+        disk_of[new], latency_of[new], ended_of[new] = where, PENDING, ended_on[where]
+        if seen:
+            numbers[N_KEYS] += enter(n, at, end, where, keys, waiting, before_of)
+        numbers[N_ROWS] = n + 1
+    return len(time_ns)
+
+
+@compiled_in_place
+def n_ready(latency_ns: NDArray[np.int64], n: int) -> int:
+    """Of ``n`` rows, those before the first one whose completion may still come."""
+    row = 0
+    while row < n and (latency_ns[row] != PENDING or n - row > MAX_HELD):
+        row += 1
+    return row
+
+
+@compiled_in_place
+def release(
+    n: int, rows: Rows, numbers: NDArray[np.int64], known_on: NDArray[np.int64], depth: NDArray[np.int32]
+) -> None:
+    """Tell how many accesses were in flight at the issue of each of the first ``n`` rows, which are complete or
+    given up; the latency of those becomes unknown.
+
+    Args:
+        n: rows.
+        rows: as they were followed.
+        numbers: read only.
+        known_on: int64 (disks,), accesses of known latency released so far; added to.
+        depth: int32 (n,), written: accesses of known latency that were issued before and not complete; unknown for
+            what was given up before the trace had shown any completion.
+    """
+    disk_of, latency_of, ended_of = rows.disk, rows.latency_ns, rows.ended
+    first_known = numbers[SEEN_AT] - MAX_HELD - numbers[N_RELEASED]
+    seen = numbers[SEEN_AT] != NONE
+    for row in range(n):
+        disk = np.uintp(disk_of[row])
+        depth[row] = known_on[disk] - ended_of[row] if seen and row >= first_known else UNKNOWN_LATENCY
+        if latency_of[row] == PENDING:
+            latency_of[row] = UNKNOWN_LATENCY
+        known_on[disk] += latency_of[row] >= 0
+
+
+@compiled_in_place
+def wait_again(first: int, n: int, rows: Rows, table: Table) -> int:
+    """Put those rows from ``first`` to ``n`` that wait into an empty table of at least twice as many places.
+
+    Returns how many keys it has.
+    """
+    lbn_of, nbytes_of, disk_of, latency_of, before_of = (
+        rows.lbn,
+        rows.nbytes,
+        rows.disk,
+        rows.latency_ns,
+        rows.before,
+    )
+    keys, waiting = table
+    n_keys = 0
+    for row in range(first, n):
+        if latency_of[row] == PENDING:
+            end, disk = end_of(lbn_of[row], nbytes_of[row]), disk_of[row]
+            n_keys += enter(row, place_of(end, disk, keys, waiting, disk_of), end, disk, keys, waiting, before_of)
+    return n_keys

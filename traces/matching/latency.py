@@ -1,0 +1,214 @@
+"""Which completion belongs to which access, and how many accesses were in flight."""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.columns import PENDING, Accesses
+from cephfit.traces.matching import completion_loop, latency_loop
+from cephfit.traces.matching.by_disk import rows_by_disk
+from cephfit.traces.matching.completion_loop import (
+    FIRST_WAITING,
+    N_KEYS,
+    N_RELEASED,
+    N_ROWS,
+    SEEN_AT,
+    Rows,
+)
+from cephfit.traces.matching.waiting_table import MAX_HELD, NONE, SMALLEST_TABLE, Table
+
+_MOVES_PER_ACCESS = 64
+"""Accesses end nearly in the order in which they began: moving the few to their places is the fastest sort."""
+
+_Columns: TypeAlias = tuple[NDArray[Any], ...]
+
+_WORD_NBYTES = 8
+_ROW_TYPES = [np.dtype(t) for t in ("int64", "uint8", "int64", "int64", "int32", "int64", "int64", "int64")]
+_ROW_NBYTES = sum(dtype.itemsize for dtype in _ROW_TYPES)
+"""Of ``Rows``, whose number is rounded up so that every column begins at a whole word."""
+
+_NOTHING = np.empty(0, np.int64)
+
+_FEWEST_READY = 1 << 14
+"""Accesses are given out when they are so many at least: what is done for each batch is little for each access."""
+_ROOM = 3 * _FEWEST_READY
+"""Rows that are made at least: what is given out, and the next ones until it can be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Accesses whose completion came or is awaited no longer.
+
+    Attributes:
+        accesses: in order of issue.
+        outstanding: int32, accesses of the disk in flight at the issue of each one: issued before, completed
+            later, and of known latency; UNKNOWN_LATENCY where that cannot be told.
+    """
+
+    accesses: Accesses
+    outstanding: NDArray[np.int32]
+
+
+class CompletionMatcher:
+    """Joins completions to the accesses of a stream.
+
+    A completion belongs to the latest access of its disk that waits and ends at the same block (the pieces of a
+    split request end with the access, too, so the end tells more than the start). Where it reaches further back
+    than this access, or there is none, the kernel had merged several into one request: it completes the accesses
+    that make it up. Neither too late a completion counts nor one after too many later accesses
+    (``completion_loop.MAX_LATENCY_NS``, ``waiting_table.MAX_HELD``).
+
+    All of this follows from the order of the events alone, so where the stream is cut changes nothing. Accesses
+    leave in the order in which they came, as soon as all before them are complete or given up.
+
+    Attributes:
+        rows, table, numbers, ended_on: what the loops of ``completion_loop`` work on.
+    """
+
+    def __init__(self) -> None:
+        self.rows = _rows(0)
+        self.table = _table(0)
+        self.numbers = np.array([0, 0, 0, 0, NONE], np.int64)
+        self.ended_on = np.zeros(0, np.int64)
+        self._known_on = np.zeros(0, np.int64)
+
+    @property
+    def completions_seen(self) -> bool:
+        """Whether the trace records completions at all."""
+        return bool(self.numbers[SEEN_AT] != NONE)
+
+    def make_room(self, n_rows: int, n_disks: int) -> None:
+        """For so many more rows, and so many disks altogether."""
+        n = int(self.numbers[N_ROWS])
+        if n + n_rows > len(self.rows.time_ns):
+            self.rows = _moved(self.rows, 0, n, capacity=n + max(n_rows, n, _ROOM))
+        if n_disks > len(self.ended_on):
+            self.ended_on = _longer(self.ended_on, n_disks)
+            self._known_on = _longer(self._known_on, n_disks)
+
+    def remake_table(self) -> None:
+        """The table is half full, or the accesses that wait for the trace's first completion are not in it yet."""
+        n = int(self.numbers[N_ROWS])
+        first = max(n - MAX_HELD, 0)  # those before are given up
+        self.table = _table(int(np.count_nonzero(self.rows.latency_ns[first:n] == PENDING)))
+        self.numbers[N_KEYS] = completion_loop.wait_again(first, n, self.rows, self.table)
+
+    def push(
+        self,
+        is_completion: NDArray[np.bool_],
+        time_ns: NDArray[np.int64],
+        op: NDArray[np.uint8],
+        lbn: NDArray[np.int64],
+        nbytes: NDArray[np.int64],
+        disk: NDArray[np.int32],
+    ) -> None:
+        """Take the next events of the stream.
+
+        Args:
+            is_completion: whether an event is a completion or an access.
+            time_ns ... disk: as in AccessBatch, of the events; a disk of -1 is none that has accesses.
+        """
+        self.make_room(len(time_ns), int(disk.max(initial=NONE)) + 1)
+        events = (is_completion, time_ns, op, lbn, nbytes, disk)
+        done = 0
+        while (
+            done := completion_loop.follow_events(
+                *events, done, self.numbers, self.rows, self.table, self.ended_on
+            )
+        ) < len(time_ns):
+            self.remake_table()
+
+    def ready(self) -> Ready | None:
+        """The accesses that may leave; None while they are few, or too few beside those that stay."""
+        n_rows = int(self.numbers[N_ROWS])
+        if self.completions_seen:
+            n = completion_loop.n_ready(self.rows.latency_ns, n_rows)
+        else:
+            n = max(n_rows - MAX_HELD, 0)
+        n_held = n_rows - n
+        return self._released(n) if n >= max(_FEWEST_READY, n_held) else None
+
+    def finish(self) -> Ready:
+        """The accesses that are left; those without a completion have an unknown latency."""
+        return self._released(int(self.numbers[N_ROWS]))
+
+    def _released(self, n: int) -> Ready:
+        rows, depth = self.rows, np.empty(n, np.int32)
+        completion_loop.release(n, rows, self.numbers, self._known_on, depth)
+        n_held = int(self.numbers[N_ROWS]) - n
+        self.rows = _moved(rows, n, n_held, capacity=2 * n_held + _ROOM)
+        self.numbers[[N_ROWS, N_KEYS, FIRST_WAITING]] = n_held, 0, 0
+        self.numbers[N_RELEASED] += n
+        if self.completions_seen:
+            self.table = _table(n_held)
+            self.numbers[N_KEYS] = completion_loop.wait_again(0, n_held, self.rows, self.table)
+        accesses = Accesses(
+            rows.time_ns[:n], rows.op[:n], rows.lbn[:n], rows.nbytes[:n], rows.disk[:n], rows.latency_ns[:n]
+        )
+        return Ready(accesses, depth)
+
+
+def _rows(n: int) -> Rows:
+    """Columns in one piece of memory: of some megabytes the kernel then makes large pages, and making small ones
+    costs as much as what is done with the rows."""
+    n = -(-n // _WORD_NBYTES) * _WORD_NBYTES
+    memory, begin = np.empty(n * _ROW_NBYTES, np.uint8), 0
+    columns = []
+    for dtype in _ROW_TYPES:
+        end = begin + n * dtype.itemsize
+        columns.append(memory[begin:end].view(dtype))
+        begin = end
+    return Rows(*columns)
+
+
+def _moved(rows: Rows, begin: int, n: int, *, capacity: int) -> Rows:
+    """Rows ``begin`` to ``begin + n`` as the first ones of others."""
+    moved = _rows(capacity)
+    for column, old in zip(cast(_Columns, moved), cast(_Columns, rows), strict=True):
+        column[:n] = old[begin : begin + n]
+    return moved
+
+
+def _table(n_waiting: int) -> Table:
+    size = SMALLEST_TABLE
+    while size < 4 * n_waiting:
+        size *= 2
+    return Table(np.empty(size, np.int64), np.full(size, NONE, np.int64))
+
+
+def _longer(counts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    return np.concatenate([counts, np.zeros(n - len(counts), np.int64)])
+
+
+class InFlight:
+    """Counts, for each access of a stream, the accesses of the same disk that were in flight at its issue.
+
+    An access is in flight from its line on until a later line's access of its disk begins at its end or after. So
+    times may be in any order, and where the stream is cut changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[int, NDArray[np.int64]] = {}
+
+    def count(self, rows: Accesses) -> NDArray[np.int32]:
+        """int32, shape (n,): accesses on lines before that are not complete yet, those of known latency; at most
+        ``waiting_table.MAX_HELD``."""
+        depth = np.empty(len(rows), np.int32)
+        begun, latency = np.ascontiguousarray(rows.time_ns), np.ascontiguousarray(rows.latency_ns)
+        for disk, mine in rows_by_disk(rows.disk):
+            n_mine = len(rows) if mine is None else len(mine)
+            carried = self._ends.get(disk, _NOTHING)
+            ends = np.empty(len(carried) + n_mine, np.int64)
+            ends[: len(carried)] = carried
+            done, first, n = latency_loop.count_while_sorting(
+                begun, latency, mine, MAX_HELD, _MOVES_PER_ACCESS * len(ends), len(carried), ends, depth
+            )
+            ends = ends[first:]  # what ascends is a heap, too
+            n -= first
+            if done < n_mine:
+                n = latency_loop.count_by_heap(begun, latency, mine, done, MAX_HELD, n, ends, depth)
+                ends[:n].sort()
+            self._ends[disk] = ends[:n].copy()
+        return depth

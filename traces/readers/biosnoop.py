@@ -1,0 +1,87 @@
+"""biosnoop of bcc: the Python tool and the one of libbpf-tools.
+
+``TIME(s) COMM PID DISK T SECTOR BYTES [QUE(ms)] LAT(ms)`` (bcc tools/biosnoop.py, libbpf-tools/biosnoop.c). A
+line is printed when an access completes, its time is the completion's. COMM may hold spaces. T is R or W
+(Python; other commands are printed as R), or flags as blkparse has them (libbpf).
+"""
+
+import re
+from collections.abc import Iterator
+
+from cephfit.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.errors import InputError
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.files.text import bad_line, text_blocks
+from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.rows import Rows, batches_of, decimal_ns
+from cephfit.units import NS_PER_MS, NS_PER_S
+
+_HEADER = re.compile(rb"^\s*TIME\(s\)\s+COMM\s+PID\s+DISK\s+T\s+SECTOR\s+BYTES\s.*LAT\(ms\)\s*$")
+_ROW = re.compile(
+    rb"^\s*(?P<time>\d+\.\d+)\s+(?P<comm>\S.*?)\s+(?P<pid>\d+)\s+(?P<disk>\S+)\s+(?P<op>[A-Z?-]{1,8})\s+"
+    rb"(?P<sector>-?\d+)\s+(?P<nbytes>\d+)(\s+(-?\d+\.\d+|-))*?\s+(?P<latency>\d+\.\d+)\s*$"
+)
+_BPFTRACE = re.compile(rb"^\s*TIME\(ms\)\s+COMM\s+PID\s+LAT\(ms\)\s*$|^Attaching \d+ probes?\.\.\.\s*$")
+_NOISE = re.compile(rb"^\s*$|^lost \d+ events|^Tracing block|^Possibly lost|^\^C|^Attaching|^WARNING")
+
+_LINE_MAX = 1024
+"""Names are cut at 14 characters: a longer line is none, and would take long to be matched."""
+
+
+class BiosnoopReader(StreamReader):
+    """A failed flush or a request without a place is counted as skipped."""
+
+    name = "biosnoop"
+    title = "bcc's biosnoop (Python and libbpf versions)"
+    names_disks = True
+    note = (
+        "biosnoop prints an access when it completes, in tenths of ms or finer: times of issue are "
+        "the completion's less the latency, and orders closer than that are not known"
+    )
+
+    def sniff(self, head: bytes) -> bool:
+        lines = [line for line in head.splitlines()[:20] if line.strip() and len(line) <= _LINE_MAX]
+        if any(_BPFTRACE.match(line) for line in lines[:3]) and not any(_HEADER.match(line) for line in lines):
+            if any(re.match(rb"^\s*TIME\(ms\)\s+COMM\s+PID\s+LAT", line) for line in lines):
+                raise InputError(
+                    "this is the output of bpftrace's biosnoop.bt: it tells neither place nor size of an access",
+                    remedy="record with bcc's biosnoop, or with `cephfit trace capture`",
+                )
+            return False
+        told = [line for line in lines if not _NOISE.match(line)]
+        return bool(told) and bool(_HEADER.match(told[0]) or _ROW.match(told[0]))
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        return batches_of(_stretches(stream), timed=True, in_order=False)
+
+
+def _stretches(stream: TraceStream) -> Iterator[Rows]:
+    rows = Rows()
+    for block in text_blocks(stream):
+        for number, line in enumerate(block.lines, block.first):
+            match = _ROW.match(line) if len(line) <= _LINE_MAX else None
+            if match is None:
+                if _NOISE.match(line) or _HEADER.match(line):
+                    continue
+                cut_off = block.cut_off and line is block.lines[-1]
+                raise bad_line(stream, number, line, "a line of biosnoop", cut_off=cut_off)
+            try:
+                _add(rows, match)
+            except ValueError:
+                raise bad_line(stream, number, line, "possible numbers") from None
+        yield rows.take()
+
+
+def _add(rows: Rows, match: re.Match[bytes]) -> None:
+    kind, nbytes, sector = match["op"], int(match["nbytes"]), int(match["sector"])
+    if b"D" in kind:
+        rows.skip("discard")
+    elif nbytes == 0 or sector < 0:
+        rows.skip("flush" if kind.startswith(b"F") else "zero length")
+    elif b"R" not in kind and b"W" not in kind:
+        rows.skip(f"op {kind.decode('ascii')}")
+    else:
+        latency_ns = decimal_ns(match["latency"], NS_PER_MS)
+        issued_ns = decimal_ns(match["time"], NS_PER_S) - latency_ns
+        op = OP_WRITE if b"W" in kind else OP_READ
+        rows.add(issued_ns, op, sector, nbytes, match["disk"].decode("utf-8", "replace"), latency_ns)

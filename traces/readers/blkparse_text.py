@@ -1,0 +1,177 @@
+"""Text of blkparse in its default format.
+
+Lines are ``%3d,%-3d %2d %8d %5d.%09lu %5u %2s %3s`` (blktrace's blkparse_fmt.c), and then what the action has.
+Widths are minimums, so the columns are told by white space; the process name at the end may hold anything.
+"""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.errors import InputError
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.files.text import TextBlock, bad_line
+from cephfit.traces.lines.fast_lines import LineParser
+from cephfit.traces.readers import blkparse_loop
+from cephfit.traces.readers.block_layer import Action, BlockEvents, device_number
+from cephfit.traces.readers.event_rows import accesses_of_lines, events_of, room_for
+from cephfit.traces.readers.reader import StreamReader
+from cephfit.units import LBN_NBYTES, NS_PER_S
+
+_EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
+SUMMARY = re.compile(
+    rb"^\s*$|^(CPU\s*\d+ \(|Total \(|Throughput|Events \(|Skips:|Input file |"
+    rb"\s*(Reads|Read|Writes|Write|PC|IO|Timer|Allocation) [A-Za-z. ]*:)"
+)
+"""Lines of the summary that blkparse prints at the end, and of its messages between."""
+
+_SECTORS_MAX = 1 << 54
+_NBYTES_MAX = 1 << 40
+_LINE_NBYTES = 40
+"""Room is made for lines of this length; where they are shorter, they are read in two goes."""
+_EXPECTED = "a line of blkparse's default format"
+
+
+class BlkparseTextReader(StreamReader):
+    """Everything that the default output holds: several devices, remaps, messages, the summary at the end."""
+
+    name = "blkparse"
+    title = "text of blkparse (default format)"
+    names_disks = True
+
+    def __init__(self, action: Action = Action.QUEUE) -> None:
+        self.action = action
+
+    def sniff(self, head: bytes) -> bool:
+        told = [line for line in head.splitlines()[:40] if not SUMMARY.match(line)]
+        return bool(told) and _EVENT.match(told[0]) is not None
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        lines = _Lines(stream, self.action.encode())
+        return accesses_of_lines(stream, lines)
+
+
+class _Lines(LineParser[BlockEvents]):
+    """The lines of one stream; ``action`` is the one that counts."""
+
+    def __init__(self, stream: TraceStream, action: bytes) -> None:
+        self._stream = stream
+        self._action = action
+
+    def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, BlockEvents]:
+        return _plain_events(text, at, stop, self._action[0])
+
+    def any_line(self, block: TextBlock) -> BlockEvents:
+        return _events(self._stream, block, self._action)
+
+
+def _plain_events(text: NDArray[np.uint8], at: int, stop: int, action: int) -> tuple[int, int, BlockEvents]:
+    """Read plain lines from byte ``at`` to ``stop``: how many, the first byte after them, and what they held."""
+    rows = room_for((stop - at) // _LINE_NBYTES + 1)
+    names = np.zeros(blkparse_loop.N_NAMES, np.int64)
+    skipped = np.zeros(len(blkparse_loop.REASONS), np.int64)
+    pairs = np.zeros((blkparse_loop.MAX_PAIRS, 2), np.int64)
+    n, n_lines, end, n_pairs = blkparse_loop.parse(text, at, stop, action, rows, names, skipped, pairs)
+    seen = {
+        bytes(x for x in (int(i) % 128, int(i) // 128) if x).decode(): int(names[i]) for i in names.nonzero()[0]
+    }
+    reasons = zip(blkparse_loop.REASONS, skipped.tolist(), strict=True)
+    stacked = frozenset((int(a), int(b)) for a, b in pairs[:n_pairs])
+    return n_lines, end, events_of(rows, n, skipped={r: k for r, k in reasons if k}, events=seen, stacked=stacked)
+
+
+def _events(stream: TraceStream, block: TextBlock, action: bytes) -> BlockEvents:
+    is_completion: list[bool] = []
+    time_ns: list[int] = []
+    op: list[int] = []
+    lbn: list[int] = []
+    nbytes: list[int] = []
+    devices: list[int] = []
+    numbers: dict[bytes, int] = {}
+    skipped: dict[str, int] = {}
+    events: dict[str, int] = {}
+    stacked: set[tuple[int, int]] = set()
+    for number, line in enumerate(block.lines, block.first):
+        words = line.split(None, 11)
+        if len(words) < 6 or b"," not in words[0] or not _EVENT.match(line):
+            if SUMMARY.match(line):
+                continue
+            raise bad_line(stream, number, line, _EXPECTED, cut_off=block.cut_off and line is block.lines[-1])
+        what = words[5]
+        name = what.decode("ascii", "replace")
+        events[name] = events.get(name, 0) + 1
+        if what == b"A":
+            _remember_remap(line, words[0], stacked)
+        if what not in (action, b"C"):
+            continue
+        if block.cut_off and line is block.lines[-1] and not line.rstrip().endswith(b"]"):
+            raise bad_line(stream, number, line, _EXPECTED, cut_off=True)
+        reason = _unfit(words)
+        if reason:
+            if what == action:
+                skipped[reason] = skipped.get(reason, 0) + 1
+            continue
+        try:
+            seconds, _, fraction = words[3].partition(b".")
+            begun, sector, n_sectors = (
+                int(seconds) * NS_PER_S + int(fraction), int(words[7]), int(words[9]),
+            )  # fmt: skip
+            if words[0] not in numbers:
+                numbers[words[0]] = device_number(words[0])
+        except ValueError:
+            raise bad_line(stream, number, line, _EXPECTED) from None
+        if sector >= _SECTORS_MAX or n_sectors * LBN_NBYTES >= _NBYTES_MAX or begun >= 1 << 62:
+            raise InputError(
+                f"a number is impossible: {line[:80].decode('utf-8', 'replace')!r}",
+                where=f"{stream.name}, line {number}",
+            )
+        is_completion.append(what == b"C")
+        time_ns.append(begun)
+        op.append(OP_WRITE if b"W" in words[6] else OP_READ)
+        lbn.append(sector)
+        nbytes.append(n_sectors * LBN_NBYTES)
+        devices.append(numbers[words[0]])
+    return BlockEvents(
+        np.array(is_completion, bool),
+        np.array(time_ns, np.int64),
+        np.array(op, np.uint8),
+        np.array(lbn, np.int64),
+        np.array(nbytes, np.int64),
+        np.array(devices, np.int64),
+        skipped=skipped,
+        events=events,
+        stacked=frozenset(stacked),
+    )
+
+
+def _unfit(words: list[bytes]) -> str:
+    """Why a line is no read or write of some blocks; empty if it is one.
+
+    Without ``+`` there is a passthrough command (its bytes in parentheses) or no length at all: only the
+    process, after a sector for completions.
+    """
+    kind = words[6] if len(words) > 6 else b""
+    if len(words) < 10 or words[8] != b"+" or not words[7].isdigit():
+        if any(w.startswith(b"(") for w in words[7:9]):
+            return "passthrough"
+        if b"D" in kind:
+            return "discard"
+        return "flush" if kind.startswith(b"F") else "zero length"
+    if b"D" in kind:
+        return "discard"
+    if words[9] == b"0":
+        return "flush" if kind.startswith(b"F") else "zero length"
+    return ""
+
+
+def _remember_remap(line: bytes, target: bytes, stacked: set[tuple[int, int]]) -> None:
+    """``sector + n <- (major,minor) sector``: the device of the line is where the access went."""
+    _, found, origin = line.partition(b"<- (")
+    if found:
+        try:
+            stacked.add((device_number(origin.partition(b")")[0]), device_number(target)))
+        except ValueError:
+            return

@@ -1,0 +1,292 @@
+"""The loop over blktrace's records: finds each one, in the order of all files, and follows what counts.
+
+One pass, from the bytes to accesses with their latencies: between columns of events and columns of accesses it was
+twice as slow.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.columns import PENDING
+from cephfit.traces.compiled import compiled_in_place, inlined
+from cephfit.traces.lines.unaligned import half, long, word
+from cephfit.traces.matching.completion_loop import (
+    N_KEYS,
+    N_RELEASED,
+    N_ROWS,
+    SEEN_AT,
+    Rows,
+    complete,
+    complete_within,
+)
+from cephfit.traces.matching.waiting_table import NONE, Table, end_of, enter, latest_at, leave, place_of
+
+SHORT, BROKEN, NEW_DISK, FULL, NO_ROOM = range(5)
+"""Why the loop stopped: the bytes of a file end, with a record or within one; something in a file is no record; an
+access is on a disk that has no number yet; the table is half full, or must be made because the trace's first
+completion is next; there is no row left."""
+
+PASSTHROUGH, DISCARD, FLUSH, ZERO_LENGTH, NO_SECTOR = range(5)
+REASONS = ("passthrough", "discard", "flush", "zero length", "no valid sector")
+"""Why a record of the wanted action is no access."""
+
+N_ACTIONS = 32
+MAX_CPUS = 1 << 16
+MAX_PAIRS = 256
+SECTORS_MAX = 1 << 54
+"""No disk has more 512-byte sectors than fit into 63 bits of bytes; the kernel writes -1 for "no sector"."""
+
+TIME_MAX = 1 << 62
+OVER = np.iinfo(np.int64).max
+"""Time of the next record of a file that is over."""
+
+_CATEGORY_SHIFT = 16
+_WRITE, _FLUSH, _PASSTHROUGH, _NOTIFY, _DISCARD = 1 << 1, 1 << 2, 1 << 9, 1 << 10, 1 << 13
+_CGROUP_TAG = 1 << 8
+_COMPLETE, _REMAP = 8, 15
+
+
+class Layout(NamedTuple):
+    """Where the fields of a record are, in bytes from its beginning (``blktrace_record``).
+
+    ``big_endian`` is None for little-endian records: see ``unaligned``.
+    """
+
+    big_endian: bool | None
+    magic: int
+    nbytes: int
+    action: int
+    action_nbytes: int
+    device: int
+    cpu: int
+    pdu_len: int
+
+
+class Files(NamedTuple):
+    """What is unread of the files that one recorder wrote.
+
+    Attributes:
+        block: bytes of all of them.
+        at, end: int64 (files,), where in the block those of each file begin and end.
+        latest_ns: int64 (files,), latest time of the records read. They are merged by it: a file's records keep
+            their order where its clock steps back.
+        is_over: bool (files,), nothing of the file is left.
+    """
+
+    block: NDArray[np.uint8]
+    at: NDArray[np.int64]
+    end: NDArray[np.int64]
+    latest_ns: NDArray[np.int64]
+    is_over: NDArray[np.bool_]
+
+
+class Found(NamedTuple):
+    """What else is counted, added to.
+
+    Attributes:
+        skipped: int64 (5,), by ``REASONS``.
+        actions: int64 (N_ACTIONS,), records by action.
+        last_sequence: int64 (MAX_CPUS,), of each CPU; 0 where it had none.
+        pairs: int64 (MAX_PAIRS, 2), devices that remaps came from and went to.
+        numbers: int64 (3,): pairs found, events lost, records without a sequence number.
+    """
+
+    skipped: NDArray[np.int64]
+    actions: NDArray[np.int64]
+    last_sequence: NDArray[np.int64]
+    pairs: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+
+
+N_PAIRS, N_LOST, N_UNNUMBERED = range(3)
+
+
+@inlined
+def _time_of(block: NDArray[np.uint8], at: int, big_endian: bool | None) -> int:
+    when = long(block, at + 8, big_endian)
+    return TIME_MAX if when < 0 or when > TIME_MAX else when
+
+
+@compiled_in_place
+def _earliest(files: Files, layout: Layout) -> tuple[int, int]:
+    """The file whose next record is the earliest (the first one of those), and until when it stays that; NONE and
+    the file where a file's next record is not there."""
+    first, first_ns, until_ns = 0, OVER, OVER
+    for i in range(len(files.at)):
+        if files.is_over[i]:
+            continue
+        if files.at[i] + layout.nbytes > files.end[i]:
+            return NONE, i
+        next_ns = max(files.latest_ns[i], _time_of(files.block, files.at[i], layout.big_endian))
+        if next_ns < first_ns:
+            # Of two at one time the earlier file's comes first, so this one must stay ahead of it.
+            first, first_ns, until_ns = i, next_ns, first_ns - 1 if first_ns < OVER else OVER
+        elif next_ns < until_ns:
+            until_ns = next_ns
+    return first, until_ns
+
+
+@compiled_in_place
+def _note_remap(block: NDArray[np.uint8], payload: int, target: int, found: Found) -> None:
+    """Remember which device passed an access on to which other one."""
+    # always big-endian: struct blk_io_trace_remap holds __be32
+    origin = word(block, payload, True)
+    pairs, n = found.pairs, found.numbers[N_PAIRS]
+    for i in range(n):
+        if pairs[i, 0] == origin and pairs[i, 1] == target:
+            return
+    if n < MAX_PAIRS:
+        pairs[n, 0], pairs[n, 1] = origin, target
+        found.numbers[N_PAIRS] = n + 1
+
+
+@compiled_in_place
+def _note_skipped(category: int, length: int, skipped: NDArray[np.int64]) -> None:
+    """Count why a record of the wanted action is no access."""
+    if category & _PASSTHROUGH:
+        skipped[PASSTHROUGH] += 1
+    elif category & _DISCARD:
+        skipped[DISCARD] += 1
+    elif length == 0:
+        skipped[FLUSH if category & _FLUSH else ZERO_LENGTH] += 1
+    else:
+        skipped[NO_SECTOR] += 1
+
+
+@compiled_in_place
+def _number_of(device: int, devices: NDArray[np.int64]) -> int:
+    for number in range(len(devices)):
+        if devices[number] == device:
+            return number
+    return NONE
+
+
+@compiled_in_place
+def follow_records(
+    files: Files,
+    layout: Layout,
+    wanted: int,
+    devices: NDArray[np.int64],
+    found: Found,
+    numbers: NDArray[np.int64],
+    rows: Rows,
+    table: Table,
+    ended_on: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Read records until those of one file end.
+
+    Args:
+        files: read on from where they are.
+        layout: of their records.
+        wanted: the action that counts as an access.
+        devices: int64 (disks,), the devices that have a number.
+        found: added to.
+        numbers, rows, table, ended_on: as in ``completion_loop.follow_events``.
+
+    Returns:
+        why it stopped, and which file that is about.
+    """
+    block, big, size = files.block, layout.big_endian, layout.nbytes
+    magic, action_at, action_is_long = layout.magic, layout.action, layout.action_nbytes == 8
+    device_at, cpu_at, pdu_len_at = layout.device, layout.cpu, layout.pdu_len
+    actions, skipped, last_sequence = found.actions, found.skipped, found.last_sequence
+    time_of, op_of, lbn_of, nbytes_of = rows.time_ns, rows.op, rows.lbn, rows.nbytes
+    disk_of, latency_of, ended_of, before_of = rows.disk, rows.latency_ns, rows.ended, rows.before
+    keys, waiting = table
+    n_places, n_rows = len(waiting), len(time_of)
+    n, n_keys = numbers[N_ROWS], numbers[N_KEYS]
+    seen = numbers[SEEN_AT] != NONE
+    n_lost = n_unnumbered = 0
+    device = disk = NONE
+    file, why = 0, SHORT
+    while why == SHORT:
+        file, until_ns = _earliest(files, layout)
+        if file == NONE:
+            file = until_ns
+            break
+        at, end, latest = files.at[file], files.end[file], files.latest_ns[file]
+        is_next = True
+        while at + size <= end and is_next and 2 * n_keys <= n_places:
+            if word(block, at, big) != magic:
+                why = BROKEN
+                break
+            when = _time_of(block, at, big)
+            is_next = max(latest, when) <= until_ns
+            pdu_nbytes = half(block, at + pdu_len_at, big)
+            if not is_next or at + size + pdu_nbytes > end:
+                break
+            action = long(block, at + action_at, big) if action_is_long else word(block, at + action_at, big)
+            category, what = action >> _CATEGORY_SHIFT, action & 0xFFFF & ~_CGROUP_TAG
+            is_completion = what == _COMPLETE
+            if (what == wanted or is_completion) and not category & _NOTIFY:
+                lbn, length = long(block, at + 16, big), word(block, at + 24, big)
+                if category & (_PASSTHROUGH | _DISCARD) or length == 0 or lbn < 0 or lbn >= SECTORS_MAX:
+                    if what == wanted:
+                        _note_skipped(category, length, skipped)
+                else:
+                    if word(block, at + device_at, big) != device:
+                        device = word(block, at + device_at, big)
+                        disk = _number_of(device, devices)
+                    if is_completion and not seen:
+                        numbers[SEEN_AT] = numbers[N_RELEASED] + n
+                        why = FULL
+                        break
+                    if disk == NONE:
+                        if what == wanted:
+                            why = NEW_DISK
+                            break
+                    elif n == n_rows:
+                        why = NO_ROOM
+                        break
+                    else:
+                        last = end_of(lbn, length)
+                        place = place_of(last, disk, keys, waiting, disk_of) if seen else 0
+                        if what == wanted:
+                            row = np.uintp(n)
+                            time_of[row], lbn_of[row], nbytes_of[row], disk_of[row] = when, lbn, length, disk
+                            op_of[row] = (category & _WRITE) >> 1
+                            latency_of[row], ended_of[row] = PENDING, ended_on[np.uintp(disk)]
+                            if seen:
+                                n_keys += enter(n, place, last, disk, keys, waiting, before_of)
+                            n += 1
+                        else:
+                            held = latest_at(place, n, waiting)
+                            if held != NONE:
+                                complete(held, when, n, time_of, disk_of, latency_of, ended_of, ended_on)
+                                n_keys -= leave(place, keys, waiting, before_of, latency_of)
+                                last = lbn_of[np.uintp(held)]
+                            if lbn < last:
+                                numbers[N_ROWS], numbers[N_KEYS] = n, n_keys
+                                complete_within(lbn, last, disk, when, numbers, rows, table, ended_on)
+                                n_keys = numbers[N_KEYS]
+            if not category & _NOTIFY and what < N_ACTIONS:
+                actions[np.uintp(what)] += 1
+            latest = max(latest, when)
+            sequence = word(block, at + 4, big)
+            if sequence:
+                cpu = np.uintp(word(block, at + cpu_at, big) % MAX_CPUS)
+                before = last_sequence[cpu]
+                # A step back is another recording or a numbering of its own, not a loss.
+                if before and sequence > before + 1:
+                    n_lost += sequence - before - 1
+                last_sequence[cpu] = sequence
+            else:
+                n_unnumbered += 1
+            if what == _REMAP and not category & _NOTIFY:
+                tag_nbytes = 8 if action & _CGROUP_TAG else 0
+                if pdu_nbytes >= tag_nbytes + 8:
+                    _note_remap(block, at + size + tag_nbytes, word(block, at + device_at, big), found)
+            at += size + pdu_nbytes
+        files.at[file], files.latest_ns[file] = at, latest
+        if is_next:
+            break
+    if 2 * n_keys > n_places:
+        why = FULL
+    if why == SHORT and files.at[file] + 4 <= files.end[file] and word(block, files.at[file], big) != magic:
+        why = BROKEN
+    numbers[N_ROWS], numbers[N_KEYS] = n, n_keys
+    found.numbers[N_LOST] += n_lost
+    found.numbers[N_UNNUMBERED] += n_unnumbered
+    return why, file

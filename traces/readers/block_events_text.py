@@ -1,0 +1,143 @@
+"""The kernel's block tracepoints as text: ``perf script``, ``trace-cmd report``, the tracing folder's ``trace``.
+
+``comm-pid [cpu] flags seconds: block_rq_issue: 8,0 WS 4096 () 16573296 + 8 [comm]`` (Linux,
+include/trace/events/block.h); newer kernels put the I/O priority (``be,0,4``, or ``0x2,0,4`` from perf) before
+``[comm]``. A passthrough command has its bytes in the parentheses.
+"""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.files.text import TextBlock, bad_line
+from cephfit.traces.lines.fast_lines import LineParser
+from cephfit.traces.readers import block_events_loop
+from cephfit.traces.readers.block_layer import Action, BlockEvents, device_number
+from cephfit.traces.readers.event_rows import accesses_of_lines, events_of, room_for
+from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.rows import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, decimal_ns
+from cephfit.units import LBN_NBYTES, NS_PER_S
+
+_EVENT = re.compile(
+    rb"\[\d+\]\s+(?:\S+\s+)?(?P<time>\d+\.\d+):\s+(?:\d+\s+)?(?:block:)?(?P<event>block_[a-z_]+):\s+(?P<rest>.*)$"
+)
+_OTHER = re.compile(rb"\[\d+\]\s+(?:\S+\s+)?\d+\.\d+:\s+(?:\d+\s+)?[\w:.-]+:")
+"""Any other event: it is counted, and not looked into."""
+_NOISE = re.compile(rb"^\s*$|^\s*#|^(version|cpus?)\s*=|^CPU:?\s?\d+ |^trace-cmd |^\s*[0-9a-f]+ \S+ \(.*\)$")
+"""Headers, and the stack traces that perf prints below an event."""
+_BODY = re.compile(
+    rb"^(?P<device>\d+,\d+) (?P<kind>[A-Z]+) (?:(?P<nbytes>\d+) )?(?:\((?P<command>[^)]*)\) )?"
+    rb"(?P<sector>\d+) \+ (?P<count>\d+)(?P<tail>.*)$"
+)
+_ACTIONS = {b"block_bio_queue": "Q", b"block_rq_issue": "D", b"block_rq_complete": "C", b"block_bio_remap": "A"}
+_NAMED_MAX = 256
+_LINE_NBYTES = 40
+"""Room is made for lines of this length; where they are shorter, they are read in two goes."""
+
+
+class BlockEventsTextReader(StreamReader):
+    """Q is ``block_bio_queue``, D is ``block_rq_issue``; ``block_rq_complete`` tells the latency."""
+
+    name = "block-events"
+    title = "block tracepoints as text (perf script, trace-cmd report, ftrace)"
+    names_disks = True
+
+    def __init__(self, action: Action = Action.QUEUE) -> None:
+        self.action = action
+
+    def sniff(self, head: bytes) -> bool:
+        return any(_EVENT.search(line) for line in head.splitlines()[:200])
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        lines = _Lines(stream, self.action)
+        return accesses_of_lines(stream, lines)
+
+
+class _Lines(LineParser[BlockEvents]):
+    """The lines of one stream; ``action`` is the one that counts."""
+
+    def __init__(self, stream: TraceStream, action: Action) -> None:
+        self._stream = stream
+        self._action = action
+
+    def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, BlockEvents]:
+        rows = room_for((stop - at) // _LINE_NBYTES + 1)
+        counts = np.zeros(len(block_events_loop.NAMES), np.int64)
+        wanted = block_events_loop.QUEUE if self._action is Action.QUEUE else block_events_loop.ISSUE
+        n, n_lines, end = block_events_loop.parse(text, at, stop, wanted, rows, counts, block_events_loop.KNOWN)
+        named = zip(block_events_loop.NAMES, counts.tolist(), strict=True)
+        return n_lines, end, events_of(rows, n, events={_ACTIONS.get(b) or b.decode(): k for b, k in named if k})
+
+    def any_line(self, block: TextBlock) -> BlockEvents:
+        return _events(self._stream, block, self._action.value)
+
+
+def _events(stream: TraceStream, block: TextBlock, action: str) -> BlockEvents:
+    rows: list[tuple[bool, int, int, int, int, int]] = []
+    skipped: dict[str, int] = {}
+    events: dict[str, int] = {}
+    stacked: set[tuple[int, int]] = set()
+    for number, line in enumerate(block.lines, block.first):
+        cut_off = block.cut_off and line is block.lines[-1]
+        match = _EVENT.search(line)
+        if match is None:
+            if not (_OTHER.search(line) or _NOISE.match(line)):
+                raise bad_line(stream, number, line, "an event of perf script or trace-cmd", cut_off=cut_off)
+            continue
+        name = _ACTIONS.get(match["event"]) or match["event"].decode("ascii")
+        if name in events or len(events) < _NAMED_MAX:
+            events[name] = events.get(name, 0) + 1
+        if name == "A":
+            _remember_remap(match["rest"], stacked)
+        if name not in (action, "C"):
+            continue
+        body = _BODY.match(match["rest"])
+        if body is None or (cut_off and not body["tail"].rstrip().endswith(b"]")):
+            raise bad_line(stream, number, line, f"a {match['event'].decode()} event", cut_off=cut_off)
+        try:
+            reason = _unfit(body)
+            if reason:
+                if name == action:
+                    skipped[reason] = skipped.get(reason, 0) + 1
+                continue
+            row = (
+                name == "C",
+                decimal_ns(match["time"], NS_PER_S),
+                OP_WRITE if b"W" in body["kind"] else OP_READ,
+                int(body["sector"]),
+                int(body["count"]) * LBN_NBYTES,
+                device_number(body["device"]),
+            )
+        except ValueError:
+            raise bad_line(stream, number, line, "possible numbers") from None
+        if row[1] >= TIME_NS_MAX or row[3] >= LBN_MAX or row[4] >= NBYTES_MAX or row[5] >= 1 << 40:
+            raise bad_line(stream, number, line, "possible numbers")
+        rows.append(row)
+    return BlockEvents.of_rows(rows, skipped=skipped, events=events, stacked=frozenset(stacked))
+
+
+def _unfit(body: re.Match[bytes]) -> str:
+    """Why an event is no read or write of some blocks. A flush that failed has sector 2^64-1."""
+    kind = body["kind"]
+    if b"D" in kind:
+        return "discard"
+    if body["command"]:
+        return "passthrough"
+    if int(body["count"]) == 0 or int(body["sector"]) >= (1 << 64) - 1:
+        return "flush" if kind.startswith(b"F") else "zero length"
+    return "" if b"R" in kind or b"W" in kind else f"op {kind.decode('ascii')}"
+
+
+def _remember_remap(rest: bytes, stacked: set[tuple[int, int]]) -> None:
+    """``8,0 W sector + n <- (253,0) sector``: the first device is where the access went."""
+    target = rest.split(b" ", 1)[0]
+    _, found, origin = rest.partition(b"<- (")
+    if found:
+        try:
+            stacked.add((device_number(origin.partition(b")")[0]), device_number(target)))
+        except ValueError:
+            return

@@ -1,0 +1,157 @@
+"""Events of Linux's block layer, of whatever notation, to accesses: one action on each device.
+
+Readers of blktrace's binary records and of blkparse's text share this, so that both give the same profile.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.access import AccessBatch
+from cephfit.traces.matching.latency import CompletionMatcher, Ready
+
+
+class Action(StrEnum):
+    """Which event counts as the access."""
+
+    QUEUE = "Q"
+    """The application's view: as it reached the block layer, before merging."""
+    ISSUE = "D"
+    """The device's view: as it was sent to the driver, after merging."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEvents:
+    """The accesses and completions of a stretch of a trace, in order; arrays of shape (n,).
+
+    Attributes:
+        is_completion: bool: a completion, else an access of the action that counts.
+        time_ns, op, lbn, nbytes: as in AccessBatch.
+        device: int64, major << 20 | minor.
+        skipped, events, stacked, lost: as in AccessBatch, devices in ``stacked`` by number.
+    """
+
+    is_completion: NDArray[np.bool_]
+    time_ns: NDArray[np.int64]
+    op: NDArray[np.uint8]
+    lbn: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
+    device: NDArray[np.int64]
+    skipped: dict[str, int] = field(default_factory=dict)
+    events: dict[str, int] = field(default_factory=dict)
+    stacked: frozenset[tuple[int, int]] = frozenset()
+    lost: int = 0
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: Sequence[tuple[bool, int, int, int, int, int]],
+        *,
+        skipped: dict[str, int],
+        events: dict[str, int],
+        stacked: frozenset[tuple[int, int]] = frozenset(),
+    ) -> "BlockEvents":
+        """Rows read one by one, each (is_completion, time_ns, op, lbn, nbytes, device), and what was counted."""
+        is_completion, time_ns, op, lbn, nbytes, device = np.array(rows, np.int64).reshape(-1, 6).T.copy()
+        return cls(
+            is_completion.astype(bool),
+            time_ns,
+            op.astype(np.uint8),
+            lbn,
+            nbytes,
+            device,
+            skipped=skipped,
+            events=events,
+            stacked=stacked,
+        )
+
+
+def device_name(device: int) -> str:
+    """``major,minor`` as blkparse writes it."""
+    return f"{device >> 20},{device & 0xFFFFF}"
+
+
+def device_number(text: bytes) -> int:
+    """The reverse of ``device_name``. Raises ValueError."""
+    major, _, minor = text.partition(b",")
+    number = int(major) << 20 | int(minor)
+    if not 0 <= number < 1 << 40:
+        raise ValueError("no device has this number")
+    return number
+
+
+def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
+    """Number the disks, match completions and count what is in flight."""
+    disks: dict[int, int] = {}
+    matcher, noted = CompletionMatcher(), Noted()
+    for events in stretches:
+        disk = _disk_numbers(events, disks)
+        noted.add(events.skipped, events.events, events.stacked, events.lost)
+        matcher.push(events.is_completion, events.time_ns, events.op, events.lbn, events.nbytes, disk)
+        if ready := matcher.ready():
+            yield noted.batch(ready, list(disks), matcher.completions_seen)
+    yield noted.batch(matcher.finish(), list(disks), matcher.completions_seen)
+
+
+class Noted:
+    """What is told beside the accesses, between one batch of them and the next."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._skipped: Counter[str] = Counter()
+        self._events: Counter[str] = Counter()
+        self._stacked: frozenset[tuple[int, int]] = frozenset()
+        self._lost = 0
+
+    def add(
+        self,
+        skipped: Mapping[str, int],
+        events: Mapping[str, int],
+        stacked: Iterable[tuple[int, int]],
+        lost: int,
+    ) -> None:
+        """Each as in BlockEvents."""
+        self._skipped.update(skipped)
+        self._events.update(events)
+        self._stacked = self._stacked.union(stacked)
+        self._lost += lost
+
+    def batch(self, ready: Ready, devices: Sequence[int], timed: bool) -> AccessBatch:
+        """Accesses with what was noted since the last batch.
+
+        Args:
+            ready: the accesses.
+            devices: number of each disk.
+            timed: the trace has shown completions so far.
+        """
+        batch = ready.accesses.batch(
+            tuple(device_name(d) for d in devices),
+            outstanding=ready.outstanding if timed else None,
+            skipped=self._skipped,
+            events=self._events,
+            stacked=tuple((device_name(a), device_name(b)) for a, b in sorted(self._stacked)),
+            lost=self._lost,
+        )
+        self._forget()
+        return batch
+
+
+def _disk_numbers(events: BlockEvents, disks: dict[int, int]) -> NDArray[np.int32]:
+    """int32, shape (n,): number of each event's disk, -1 for a completion on one without accesses; disks that are
+    new get the next numbers."""
+    if len(disks) == 1 and (events.device == next(iter(disks))).all():
+        return np.zeros(len(events.device), np.int32)
+    for number in np.unique(events.device[~events.is_completion]).tolist():
+        disks.setdefault(number, len(disks))
+    if not disks:
+        return np.full(len(events.device), -1, np.int32)
+    known = np.array(sorted(disks), np.int64)
+    index = np.array([disks[int(d)] for d in known], np.int32)
+    place = np.minimum(np.searchsorted(known, events.device), len(known) - 1)
+    return np.where(known[place] == events.device, index[place], -1).astype(np.int32)

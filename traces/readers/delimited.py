@@ -1,0 +1,228 @@
+"""Traces of one access a line with separated fields: one reader, the formats declared as data."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.errors import InputError
+from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
+from cephfit.traces.files.stream import HEAD_NBYTES, TraceStream
+from cephfit.traces.files.text import TextBlock, bad_line
+from cephfit.traces.lines import plain_lines
+from cephfit.traces.lines.delimited_loop import Fields
+from cephfit.traces.lines.disk_table import DiskTable
+from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
+from cephfit.traces.lines.plain_lines import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, Constants, PlainLine
+from cephfit.traces.matching.latency import InFlight
+from cephfit.traces.readers.reader import StreamReader
+from cephfit.units import LBN_NBYTES
+
+_HEADERS_MAX = 100
+
+_Stretch = tuple[Accesses, dict[str, int]]
+"""Rows, and counts of what is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelimitedFormat:
+    """Where the columns of a format are and in which units; negative columns count from the right.
+
+    Attributes:
+        name, title: as a reader's.
+        row: matches a whole line of it, and tells the format by it.
+        separator: between fields; None: white space.
+        time, op, offset, length: columns.
+        time_unit_ns: ns of one unit of time; a time may have a fraction.
+        time_origin: whole units taken off, so that ns since then fit into 63 bits.
+        offset_unit, length_unit: bytes of one unit.
+        reads, writes: what the op's column says, in lower case; an empty op is counted as skipped.
+        disk: columns that name the disk together; none: a file is one disk.
+        latency: column, or None.
+        header: matches lines that may stand before the rows (and stand there again where files were put together).
+        note: what a reader of the profile must know.
+        lacks: what a profile would need and the format does not say.
+        plain: the lines that a compiled loop may read; None: all go through ``row``, at a fiftieth of the speed.
+        further: lines may have more fields than ``plain`` has, which are left out.
+        added: fields that are added to every line because it does not say them itself; ``constants`` are the same
+            for the loop.
+    """
+
+    name: str
+    title: str
+    row: re.Pattern[bytes]
+    separator: bytes | None
+    time: int
+    op: int
+    offset: int
+    length: int
+    time_unit_ns: int
+    offset_unit: int
+    length_unit: int
+    reads: frozenset[bytes]
+    writes: frozenset[bytes]
+    time_origin: int = 0
+    disk: tuple[int, ...] = ()
+    latency: int | None = None
+    header: re.Pattern[bytes] = re.compile(rb"^\s*(#.*)?$")
+    note: str = ""
+    lacks: tuple[str, ...] = ()
+    plain: PlainLine | None = None
+    further: bool = False
+    added: tuple[bytes, ...] = ()
+    constants: Constants = Constants()  # noqa: RUF009 - it is frozen
+
+    def fields(self, n_fields: int) -> Fields | None:
+        """For the loop, of lines with ``n_fields`` fields; None: it reads no such lines."""
+        if self.plain is None or n_fields < len(self.plain.fields):
+            return None
+        return plain_lines.fields_of(
+            self.plain.of_length(n_fields) if self.further else self.plain,
+            separator=self.separator,
+            columns=(self.time, self.op, self.offset, self.length, self.latency),
+            disk=self.disk,
+            time_unit_ns=self.time_unit_ns,
+            time_origin=self.time_origin,
+            offset_unit=self.offset_unit,
+            length_unit=self.length_unit,
+        )
+
+
+class DelimitedReader(StreamReader):
+    """Reads every format that a ``DelimitedFormat`` declares."""
+
+    def __init__(self, layout: DelimitedFormat) -> None:
+        self.layout = layout
+        self.name = layout.name
+        self.title = layout.title
+        self.note = layout.note
+        self.lacks = layout.lacks
+        self.names_disks = bool(layout.disk)
+
+    def sniff(self, head: bytes) -> bool:
+        lines = head.splitlines()
+        if len(lines) > 1 and not head.endswith(b"\n"):
+            del lines[-1]  # cut off by the end of the head
+        first = next((line for line in lines if not self.layout.header.match(line)), b"")
+        return self.layout.row.match(first) is not None
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        lines = _Lines(self.layout, stream)
+        in_flight = InFlight()
+        timed = self.layout.latency is not None
+        for stretches in read_by_turns(stream, lines):
+            rows = stretches[0][0] if len(stretches) == 1 else Accesses.joined([r for r, _ in stretches])
+            skipped: Counter[str] = Counter()
+            for _, counts in stretches:
+                skipped.update(counts)
+            names = tuple(n.decode("utf-8", "replace") for n in lines.disks) or (PurePath(stream.name).name,)
+            yield rows.batch(names, outstanding=in_flight.count(rows) if timed else None, skipped=skipped)
+
+
+class _Lines(LineParser[_Stretch]):
+    """The lines of one stream.
+
+    Attributes:
+        disks: name to number.
+    """
+
+    def __init__(self, layout: DelimitedFormat, stream: TraceStream) -> None:
+        self.disks: dict[bytes, int] = {}
+        self._layout = layout
+        self._fields: dict[int, Fields | None] = {}
+        self._stream = stream
+        self._known = DiskTable()
+        self._headers: set[bytes] = set()
+        self._started = False
+
+    def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, _Stretch]:
+        n_fields = self._n_fields(text, at, stop)
+        if n_fields not in self._fields:
+            self._fields[n_fields] = self._layout.fields(n_fields)
+        fields = self._fields[n_fields]
+        if fields is None:
+            return 0, at, (Accesses.none(), {})
+        n, end, rows = plain_lines.parse(fields, self._known, text, at, stop, self._layout.constants)
+        return n, end, (rows, {})
+
+    def _n_fields(self, text: NDArray[np.uint8], at: int, stop: int) -> int:
+        """How many fields the lines have: as many as the first one, if it may be any number."""
+        if not self._layout.further:
+            return len(self._layout.plain.fields) if self._layout.plain else 0
+        line = text[at : min(at + HEAD_NBYTES, stop)].tobytes().partition(b"\n")[0]
+        return len(line.split(self._layout.separator))
+
+    def took(self, n_lines: int, gave: _Stretch) -> None:
+        self._started |= n_lines > 0
+
+    def any_line(self, block: TextBlock) -> _Stretch:
+        """Accesses of lines, and counts of what is none."""
+        layout, stream = self._layout, self._stream
+        rows: list[tuple[int, int, int, int, int, int]] = []
+        skipped: dict[str, int] = {}
+        for number, line in enumerate(block.lines, block.first):
+            cut_off = block.cut_off and line is block.lines[-1]
+            whole = self._whole(line) if layout.added and line.strip() else line
+            if not layout.row.match(whole):
+                if not line.strip() or line in self._headers:
+                    continue
+                if not self._started and layout.header.match(line):
+                    if len(self._headers) < _HEADERS_MAX:
+                        self._headers.add(line)
+                    continue
+                raise bad_line(stream, number, line, f"a row of {layout.title}", cut_off=cut_off)
+            self._started = True
+            fields = whole.split(layout.separator)
+            try:
+                op = fields[layout.op].strip().lower()
+                nbytes = int(fields[layout.length]) * layout.length_unit
+                lbn = int(fields[layout.offset]) * layout.offset_unit // LBN_NBYTES
+                time_ns = _scaled(fields[layout.time], layout) - layout.time_origin * layout.time_unit_ns
+                latency_ns = 0 if layout.latency is None else _scaled(fields[layout.latency], layout)
+            except (ValueError, IndexError):
+                raise bad_line(stream, number, line, f"a row of {layout.title}", cut_off=cut_off) from None
+            reason = _unfit(op, nbytes, layout)
+            if reason:
+                skipped[reason] = skipped.get(reason, 0) + 1
+                continue
+            if not lbn < LBN_MAX or nbytes >= NBYTES_MAX or not abs(time_ns) < TIME_NS_MAX:
+                raise InputError(
+                    f"a number is impossible: {line[:80].decode('utf-8', 'replace')!r}",
+                    where=f"{stream.name}, line {number}",
+                )
+            # No device answers in no time: a zero stands for a latency that is not known.
+            latency_ns = min(latency_ns, TIME_NS_MAX) or UNKNOWN_LATENCY
+            index = self._disk([fields[i].strip() for i in layout.disk]) if layout.disk else 0
+            rows.append((time_ns, OP_READ if op in layout.reads else OP_WRITE, lbn, nbytes, index, latency_ns))
+        return Accesses.of_rows(rows), skipped
+
+    def _whole(self, line: bytes) -> bytes:
+        """A line with what is added to it."""
+        n = len(self._layout.plain.fields) if self._layout.plain else 0
+        fields = line.rstrip().split(self._layout.separator, n)[:n]
+        return (self._layout.separator or b" ").join([*fields, *self._layout.added])
+
+    def _disk(self, fields: list[bytes]) -> int:
+        name = b"/".join(fields)
+        number = self.disks.setdefault(name, len(self.disks))
+        self._known.add(fields, number)
+        return number
+
+
+def _unfit(op: bytes, nbytes: int, layout: DelimitedFormat) -> str:
+    if op not in layout.reads and op not in layout.writes:
+        return f"op {op.decode('utf-8', 'replace')}" if op else "no op"
+    return "" if nbytes > 0 else "zero length"
+
+
+def _scaled(text: bytes, layout: DelimitedFormat) -> int:
+    """A decimal number of time units as ns, exact: 9-digit fractions of large seconds do not fit a float. Nothing
+    is 0."""
+    whole, _, fraction = text.strip().partition(b".")
+    unit = layout.time_unit_ns
+    return int(whole or b"0") * unit + (int(fraction) * unit // 10 ** len(fraction) if fraction else 0)

@@ -1,0 +1,79 @@
+"""Rows of block events that compiled loops write, and what becomes of them."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.access import AccessBatch
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
+from cephfit.traces.readers.block_layer import BlockEvents, accesses_of
+
+
+class Rows(NamedTuple):
+    """Accesses and completions in order, columns as in ``BlockEvents``: room for more than there may be."""
+
+    is_completion: NDArray[np.bool_]
+    time_ns: NDArray[np.int64]
+    op: NDArray[np.uint8]
+    lbn: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
+    device: NDArray[np.int64]
+
+
+def room_for(n: int) -> Rows:
+    """Rows that hold anything."""
+    numbers = np.empty((4, n), np.int64)
+    return Rows(np.empty(n, bool), numbers[0], np.empty(n, np.uint8), numbers[1], numbers[2], numbers[3])
+
+
+def events_of(
+    rows: Rows,
+    n: int,
+    *,
+    skipped: dict[str, int] | None = None,
+    events: dict[str, int],
+    stacked: frozenset[tuple[int, int]] = frozenset(),
+) -> BlockEvents:
+    """The first ``n`` rows, and what was counted beside them."""
+    return BlockEvents(
+        rows.is_completion[:n],
+        rows.time_ns[:n],
+        rows.op[:n],
+        rows.lbn[:n],
+        rows.nbytes[:n],
+        rows.device[:n],
+        skipped=skipped or {},
+        events=events,
+        stacked=stacked,
+    )
+
+
+def accesses_of_lines(stream: TraceStream, lines: LineParser[BlockEvents]) -> Iterator[AccessBatch]:
+    """The accesses of a text whose lines are events."""
+    return accesses_of(_one_after_the_other(parts) for parts in read_by_turns(stream, lines))
+
+
+def _one_after_the_other(parts: Sequence[BlockEvents]) -> BlockEvents:
+    """Consecutive stretches as one."""
+    if len(parts) == 1:
+        return parts[0]
+    skipped: Counter[str] = Counter()
+    events: Counter[str] = Counter()
+    for part in parts:
+        skipped.update(part.skipped)
+        events.update(part.events)
+    return BlockEvents(
+        np.concatenate([p.is_completion for p in parts]),
+        np.concatenate([p.time_ns for p in parts]),
+        np.concatenate([p.op for p in parts]),
+        np.concatenate([p.lbn for p in parts]),
+        np.concatenate([p.nbytes for p in parts]),
+        np.concatenate([p.device for p in parts]),
+        skipped=dict(skipped),
+        events=dict(events),
+        stacked=frozenset().union(*(p.stacked for p in parts)),
+    )

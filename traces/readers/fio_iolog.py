@@ -1,0 +1,135 @@
+"""fio's I/O logs, versions 2 and 3 (``write_iolog``; fio's HOWTO, "Trace file format", and iolog.c).
+
+A line is ``file action [offset length]`` in bytes; version 3 begins it with the time in microseconds since the job
+began (seen in logs of fio 3.33). Version 2 has no times, only ``wait`` lines of microseconds between accesses.
+"""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.errors import InputError
+from cephfit.traces.columns import Accesses
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.files.text import TextBlock, bad_line
+from cephfit.traces.lines import plain_lines
+from cephfit.traces.lines.disk_table import DiskTable
+from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
+from cephfit.traces.lines.plain_lines import DIGITS, OP, TEXT, PlainLine
+from cephfit.traces.readers.reader import StreamReader
+from cephfit.units import LBN_NBYTES, NS_PER_US
+
+_HEADER = re.compile(rb"^fio version (\d{1,9}) iolog\s*$")
+_FILE_ACTIONS = frozenset({b"add", b"open", b"close"})
+_OPS = {b"read": OP_READ, b"write": OP_WRITE}
+_OTHERS = {b"trim": "discard", b"sync": "flush", b"datasync": "flush"}
+_OFFSET_MAX = 1 << 62
+_NBYTES_MAX = 1 << 40
+_TIME_US_MAX = 1 << 52
+_FIELDS = plain_lines.fields_of(
+    PlainLine((DIGITS, TEXT, OP, DIGITS, DIGITS), (b"read",), (b"write",)),
+    separator=None,
+    columns=(0, 2, 3, 4, None),
+    disk=(1,),
+    time_unit_ns=NS_PER_US,
+    offset_unit=1,
+    length_unit=1,
+    time_max_ns=_TIME_US_MAX * NS_PER_US,
+)
+"""Accesses of version 3 that a compiled loop reads."""
+
+
+class FioIologReader(StreamReader):
+    """Every file that a log names is a disk."""
+
+    name = "fio-iolog"
+    title = "fio's I/O log, version 2 or 3"
+    names_disks = True
+
+    def sniff(self, head: bytes) -> bool:
+        return _HEADER.match(head.partition(b"\n")[0]) is not None
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        header = _HEADER.match(stream.head().partition(b"\n")[0])
+        version = int(header[1]) if header else 0
+        if version not in (2, 3):
+            what = f"version {version} of fio's I/O log" if header else "this is no I/O log of fio"
+            raise InputError(f"{what}; versions 2 and 3 are known", where=f"{stream.name}, line 1")
+        for batches in read_by_turns(stream, _Lines(stream, version)):
+            yield from batches
+
+
+class _Lines(LineParser[AccessBatch]):
+    """The lines of one stream. A loop reads the accesses of version 3; those of version 2 have no times, and the
+    waits between them must be added up."""
+
+    def __init__(self, stream: TraceStream, version: int) -> None:
+        self._stream = stream
+        self._version = version
+        self._files: dict[bytes, int] = {}
+        self._known = DiskTable()
+        self._waited_us = 0
+
+    def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, AccessBatch]:
+        n, end, rows = 0, at, Accesses.none()
+        if self._version == 3:
+            n, end, rows = plain_lines.parse(_FIELDS, self._known, text, at, stop)
+        names = tuple(name.decode("utf-8", "replace") for name in list(self._files))
+        return n, end, rows.batch(names)
+
+    def any_line(self, block: TextBlock) -> AccessBatch:
+        batch, self._waited_us = _batch(self._stream, block, self._version, self._files, self._waited_us)
+        for name, number in self._files.items():
+            self._known.add([name], number)
+        return batch
+
+
+def _batch(
+    stream: TraceStream, block: TextBlock, version: int, files: dict[bytes, int], waited_us: int
+) -> tuple[AccessBatch, int]:
+    """The accesses of a block, and the sum of the waits so far (version 2)."""
+    rows: list[tuple[int, int, int, int, int]] = []
+    skipped: dict[str, int] = {}
+    for number, line in enumerate(block.lines, block.first):
+        if number == 1 or not line.strip():
+            continue
+        cut_off = block.cut_off and line is block.lines[-1]
+        words = line.split()
+        try:
+            time_us = int(words.pop(0)) if version == 3 else waited_us
+            file, action = words[:2]
+            if action in _FILE_ACTIONS and len(words) == 2:
+                continue
+            if action == b"wait" and version == 2:
+                waited_us += int(words[2])
+                continue
+            offset, nbytes = int(words[2]), int(words[3])
+            if len(words) != 4 or (action not in _OPS and action not in _OTHERS):
+                raise ValueError
+        except (ValueError, IndexError):
+            expected = f"a line of fio's I/O log of version {version}"
+            raise bad_line(stream, number, line, expected, cut_off=cut_off) from None
+        if not (0 <= offset < _OFFSET_MAX and 0 <= nbytes < _NBYTES_MAX and 0 <= time_us < _TIME_US_MAX):
+            raise bad_line(stream, number, line, "possible numbers")
+        reason = _OTHERS.get(action) or ("" if nbytes else "zero length")
+        if reason:
+            skipped[reason] = skipped.get(reason, 0) + 1
+            continue
+        disk = files.setdefault(file, len(files))
+        rows.append((time_us * NS_PER_US, _OPS[action], offset // LBN_NBYTES, nbytes, disk))
+    if waited_us >= _TIME_US_MAX:
+        raise InputError("the waits add up to more than a century", where=stream.name)
+    columns = np.array(rows, np.int64).reshape(-1, 5).T.copy()
+    batch = AccessBatch(
+        columns[0],
+        columns[1].astype(np.uint8),
+        columns[2],
+        columns[3],
+        columns[4].astype(np.int32),
+        tuple(name.decode("utf-8", "replace") for name in files),
+        skipped=skipped,
+    )
+    return batch, waited_us

@@ -1,0 +1,102 @@
+"""oracleGeneral, the traces of libCacheSim (github.com/1a1a11a/libCacheSim, oracleGeneralBin.h).
+
+Records of 24 bytes, little-endian: u32 second, u64 object, u32 bytes, i64 number of the next request of the
+object (-1 or 2^63-1: never). Made from a block trace, the object is the LBN as the source had it. There is no
+op.
+"""
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+import numpy as np
+
+from cephfit.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.cells import Op
+from cephfit.errors import InputError
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.rows import LBN_MAX
+from cephfit.units import NS_PER_S
+
+RECORD = np.dtype([("time", "<u4"), ("id", "<u8"), ("nbytes", "<u4"), ("next", "<i8")])
+_NEVER = np.array([-1, np.iinfo(np.int64).max])
+_BLOCK_RECORDS = 1 << 16
+_NBYTES_LIKELY = 1 << 30
+
+
+class OracleGeneralReader(StreamReader):
+    """All accesses are counted as the op that the person says they are."""
+
+    name = "oracle-general"
+    title = "oracleGeneral of libCacheSim (has no op: needs --assume-op)"
+    note = "objects are taken as LBN: where the trace was made from something else, distances mean nothing"
+
+    def __init__(self, assume_op: Op | None = None) -> None:
+        self.assume_op = assume_op
+        self.lacks = (
+            f"op: every access is counted as a {assume_op.value if assume_op else 'read'}, as was asked for",
+            "time: whole seconds; inter-arrival below a second and bursts cannot be told",
+            "latency and outstanding accesses",
+        )
+
+    def sniff(self, head: bytes) -> bool:
+        """What no other file has: the next request always comes later, and the clock never goes back."""
+        n = len(head) // RECORD.itemsize
+        if n < 2 or (len(head) < 1 << 16 and len(head) % RECORD.itemsize):
+            return False
+        rows = np.frombuffer(head[: n * RECORD.itemsize], RECORD)
+        later = (rows["next"] > np.arange(n)) | np.isin(rows["next"], _NEVER)
+        sized = (rows["nbytes"] > 0) & (rows["nbytes"] < _NBYTES_LIKELY)
+        return bool(later.all() and sized.all() and (np.diff(rows["time"].astype(np.int64)) >= 0).all())
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        if self.assume_op is None:
+            raise InputError(
+                "an oracleGeneral trace does not say which accesses are reads and which are writes",
+                where=stream.name,
+                remedy="--assume-op read (or write) counts all as one: sizes, randomness, footprint and the rate "
+                "in whole seconds can still be told; the mix of reads and writes and the latency cannot",
+            )
+        return self._batches(stream, OP_READ if self.assume_op is Op.READ else OP_WRITE)
+
+    def _batches(self, stream: TraceStream, op: int) -> Iterator[AccessBatch]:
+        disks = (PurePath(stream.name).name,)
+        while block := stream.read(_BLOCK_RECORDS * RECORD.itemsize):
+            begin = stream.offset - len(block)
+            n = len(block) // RECORD.itemsize
+            rows = np.frombuffer(block[: n * RECORD.itemsize], RECORD)
+            index = np.arange(n, dtype=np.int64) + begin // RECORD.itemsize
+            known = (rows["next"] > index) | np.isin(rows["next"], _NEVER)
+            if not known.all():
+                first = int(np.argmin(known))
+                raise InputError(
+                    "this is no oracleGeneral record: the object's next request would come before it",
+                    where=f"{stream.name}, record {begin // RECORD.itemsize + first} "
+                    f"(byte {begin + first * RECORD.itemsize})",
+                    remedy="the file is damaged, of other byte order, or something else follows the trace",
+                )
+            place = rows["id"]
+            if (place >= LBN_MAX).any():
+                first = int(np.argmax(place >= LBN_MAX))
+                raise InputError(
+                    f"object {int(place[first])} is no LBN: this trace is not of a disk, or of other byte order",
+                    where=f"{stream.name}, record {begin // RECORD.itemsize + first} "
+                    f"(byte {begin + first * RECORD.itemsize})",
+                )
+            fit = rows["nbytes"] > 0
+            kept = rows[fit]
+            yield AccessBatch(
+                kept["time"].astype(np.int64) * NS_PER_S,
+                np.full(len(kept), op, np.uint8),
+                kept["id"].astype(np.int64),
+                kept["nbytes"].astype(np.int64),
+                np.zeros(len(kept), np.int32),
+                disks,
+                skipped={"zero length": int((~fit).sum())} if not fit.all() else {},
+            )
+            if len(block) % RECORD.itemsize:
+                raise InputError(
+                    f"the trace is cut off within its last record ({len(block) % RECORD.itemsize} of 24 bytes)",
+                    where=f"{stream.name}, byte {begin + n * RECORD.itemsize}",
+                    remedy="copy the file again",
+                )

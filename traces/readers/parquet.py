@@ -1,0 +1,203 @@
+"""Traces as Parquet: a compact columnar file, read back as it was written. Needs pyarrow (extra ``parquet``).
+
+Columns: time_ns int64, op ("read", "write"), lbn int64 (512 bytes), nbytes int64, disk, and where known latency_ns
+int64 and outstanding int32. What a trace tells beside its accesses is JSON in the file's metadata.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cephfit.access import UNKNOWN, AccessBatch
+from cephfit.errors import HostError, InputError
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.readers.reader import StreamReader
+
+_MAGIC = b"PAR1"
+_ASIDE = "cephfit.trace"
+_ROWS = 1 << 18
+_OPS = ["read", "write"]
+_NEEDED = {"time_ns": "int64", "op": "string", "lbn": "int64", "nbytes": "int64", "disk": "string"}
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise HostError(
+            "Parquet needs pyarrow, which is not installed", remedy="pip install 'cephfit[parquet]'"
+        ) from None
+
+
+def write_parquet(batches: Iterable[AccessBatch], path: Path) -> int:
+    """Write accesses, a row group for each 262,144 of them; return how many.
+
+    Raises:
+        InputError: the file cannot be written.
+        HostError: pyarrow is missing.
+    """
+    pa, pq = _pyarrow()
+    words = pa.dictionary(pa.int32(), pa.string())
+    schema = pa.schema(
+        [
+            pa.field("time_ns", pa.int64(), nullable=False),
+            pa.field("op", words, nullable=False),
+            pa.field("lbn", pa.int64(), nullable=False),
+            pa.field("nbytes", pa.int64(), nullable=False),
+            pa.field("disk", words, nullable=False),
+            pa.field("latency_ns", pa.int64()),
+            pa.field("outstanding", pa.int32()),
+        ]
+    )
+    skipped: Counter[str] = Counter()
+    events: Counter[str] = Counter()
+    stacked: set[tuple[str, str]] = set()
+    written = lost = 0
+    try:
+        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+            for batch in batches:
+                skipped.update(batch.skipped)
+                events.update(batch.events)
+                stacked.update(batch.stacked)
+                lost += batch.lost
+                written += len(batch)
+                if len(batch):
+                    writer.write_table(_table(pa, schema, batch), row_group_size=_ROWS)
+            aside = {
+                "version": 1,
+                "skipped": dict(sorted(skipped.items())),
+                "events": dict(sorted(events.items())),
+                "stacked": sorted(stacked),
+                "lost": lost,
+            }
+            writer.add_key_value_metadata({_ASIDE: json.dumps(aside)})
+    except OSError as error:
+        raise InputError(
+            f"it cannot be written: {error.strerror or error}", where=str(path), remedy="choose another place"
+        ) from None
+    return written
+
+
+def _table(pa: Any, schema: Any, batch: AccessBatch) -> Any:
+    def known(values: Any, kind: Any) -> Any:
+        if values is None:
+            return pa.nulls(len(batch), kind)
+        return pa.array(values, kind, mask=values == UNKNOWN)
+
+    # Names of two disks may be equal once they are words; a dictionary holds each once.
+    names = list(dict.fromkeys(batch.disks))
+    numbers = np.array([names.index(name) for name in batch.disks], np.int32)
+    columns = [
+        pa.array(batch.time_ns, pa.int64()),
+        pa.DictionaryArray.from_arrays(batch.op.astype(np.int32), _OPS),
+        pa.array(batch.lbn, pa.int64()),
+        pa.array(batch.nbytes, pa.int64()),
+        pa.DictionaryArray.from_arrays(numbers[batch.disk], names),
+        known(batch.latency_ns, pa.int64()),
+        known(batch.outstanding, pa.int32()),
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+class ParquetReader(StreamReader):
+    """Reads what ``write_parquet`` wrote, and any Parquet file with the same first five columns."""
+
+    name = "parquet"
+    title = "Parquet, as `cephfit trace convert` writes it"
+    names_disks = True
+
+    def sniff(self, head: bytes) -> bool:
+        return head.startswith(_MAGIC)
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        pa, pq = _pyarrow()
+        if not stream.path.is_file():
+            raise InputError(
+                "Parquet is read from its end, so not from a stream", where=stream.name, remedy="name a local file"
+            )
+        try:
+            with pq.ParquetFile(stream.path) as file:
+                columns = _columns(pa, file.schema_arrow, stream.name)
+            with pq.ParquetFile(stream.path, read_dictionary=["op", "disk"]) as file:
+                yield from _batches(pa, file, columns, stream.name)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(
+                f"the Parquet file is damaged: {str(error).splitlines()[0]}",
+                where=stream.name,
+                remedy="convert the trace again",
+            ) from None
+
+
+def _columns(pa: Any, schema: Any, where: str) -> list[str]:
+    """The columns to read. Raises: InputError: one that is needed is not there."""
+    kinds = {field.name: field.type for field in schema}
+    for name, kind in _NEEDED.items():
+        found = kinds.get(name)
+        if found is not None and pa.types.is_dictionary(found):
+            found = found.value_type
+        if str(found) != kind:
+            shown = "missing" if found is None else f"of type {found}"
+            raise InputError(
+                f"column {name!r} is {shown}, {kind} is needed",
+                where=where,
+                remedy="write it with `cephfit trace convert`",
+            )
+    return [c for c in (*_NEEDED, "latency_ns", "outstanding") if c in kinds]
+
+
+def _batches(pa: Any, file: Any, columns: list[str], where: str) -> Iterator[AccessBatch]:
+    aside = json.loads((file.metadata.metadata or {}).get(_ASIDE.encode(), b"{}"))
+    numbers: dict[str, int] = {}
+    for group in range(file.num_row_groups):  # all at once would hold more the larger the file is
+        for rows in file.iter_batches(batch_size=_ROWS, row_groups=[group], columns=columns, use_threads=False):
+            batch = _accesses(pa, rows, numbers, where, aside)
+            aside = {}
+            yield batch
+
+
+def _accesses(pa: Any, rows: Any, numbers: dict[str, int], where: str, aside: dict[str, Any]) -> AccessBatch:
+    def column(name: str) -> Any:
+        values = rows.column(name)
+        if values.null_count:
+            raise InputError(f"column {name!r} has empty values", where=where)
+        return values
+
+    def words(name: str) -> tuple[list[str], Any]:
+        values = column(name)
+        values = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
+        return values.dictionary.to_pylist(), values.indices.to_numpy(zero_copy_only=False)
+
+    def optional(name: str, kind: Any) -> Any:
+        if name not in rows.schema.names or rows.column(name).null_count == len(rows):
+            return None
+        return rows.column(name).fill_null(UNKNOWN).to_numpy(zero_copy_only=False).astype(kind)
+
+    ops, op_places = words("op")
+    strange = [op for op in ops if op not in _OPS]
+    if strange:
+        raise InputError(f"op {strange[0]!r} is neither read nor write", where=where)
+    names, disk_places = words("disk")
+    for name in names:
+        numbers.setdefault(name, len(numbers))
+    lbn, nbytes = (column(c).to_numpy().astype(np.int64) for c in ("lbn", "nbytes"))
+    if (lbn < 0).any() or (nbytes <= 0).any() or (lbn >= 1 << 54).any() or (nbytes >= 1 << 40).any():
+        raise InputError("an access has an impossible LBN or size", where=where)
+    return AccessBatch(
+        column("time_ns").to_numpy().astype(np.int64),
+        np.array([_OPS.index(op) for op in ops] or [0], np.uint8)[op_places],
+        lbn,
+        nbytes,
+        np.array([numbers[name] for name in names] or [0], np.int32)[disk_places],
+        tuple(numbers),
+        latency_ns=optional("latency_ns", np.int64),
+        outstanding=optional("outstanding", np.int32),
+        skipped=dict(aside.get("skipped", {})),
+        events=dict(aside.get("events", {})),
+        stacked=tuple((a, b) for a, b in aside.get("stacked", [])),
+        lost=int(aside.get("lost", 0)),
+    )

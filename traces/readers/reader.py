@@ -1,0 +1,50 @@
+"""What the readers of all formats share: a file is opened, told by its content, and read as a stream."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cephfit.access import AccessBatch
+from cephfit.traces.files.stream import TraceStream
+
+
+class StreamReader(ABC):
+    """A ``protocols.TraceReader`` that reads streams, so that compressed files and pipes work everywhere."""
+
+    name: str
+    """Short name of the format, as ``--format`` takes it."""
+    title: str
+    """One line for people: what the format is."""
+    tells_losses: bool = False
+    """Whether events that the tracer lost can be seen in the file."""
+    names_disks: bool = False
+    """Whether the file says which disk an access is on; else a file is one disk."""
+    note: str = ""
+    """What a reader of a profile from this format must know."""
+    lacks: tuple[str, ...] = ()
+    """What a profile would need and the files do not say; where it depends on the file, known after reading."""
+
+    @abstractmethod
+    def sniff(self, head: bytes) -> bool:
+        """Whether a file that begins with ``head`` (up to 64 KiB, decompressed) is of this format."""
+
+    @abstractmethod
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        """The accesses of an open stream, in order of issue.
+
+        Raises:
+            InputError: naming the file and the line or byte offset.
+        """
+
+    def read_together(self, streams: Sequence[TraceStream]) -> Iterator[AccessBatch]:
+        """The accesses of files that one recorder wrote side by side (blktrace: one for each CPU).
+
+        Formats that are always one file get exactly one.
+        """
+        (stream,) = streams
+        return self.read(stream)
+
+    def batches(self, source: Path) -> Iterator[AccessBatch]:
+        """As ``protocols.TraceReader`` says."""
+        with TraceStream(source) as stream:
+            yield from self.read(stream)

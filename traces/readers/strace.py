@@ -1,0 +1,221 @@
+"""strace's output: reads and writes of files by a process, with ``-f``, ``-tt`` or ``-ttt``, and ``-T``.
+
+What is read is what the calls returned (``ret``), not what was asked for; where they name no offset, it is
+followed through open, lseek, dup and fork. Best recorded with ``strace -f -ttt -T -e trace=desc,file,process -o
+FILE PROGRAM``.
+"""
+
+import re
+from collections.abc import Iterator
+
+from cephfit.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.traces.columns import UNKNOWN_LATENCY
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.files.text import bad_line, text_blocks
+from cephfit.traces.readers.foreign_lines import ForeignLines
+from cephfit.traces.readers.open_files import OpenFile, Processes
+from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.rows import Rows, batches_of
+from cephfit.traces.readers.strace_line import PREFIX, Call, LineReader
+from cephfit.units import LBN_NBYTES
+
+_AT_POSITION = {b"read": OP_READ, b"readv": OP_READ, b"write": OP_WRITE, b"writev": OP_WRITE}
+_AT_OFFSET = {
+    b"pread64": (OP_READ, 1),
+    b"pread": (OP_READ, 1),
+    b"preadv": (OP_READ, 1),
+    b"preadv2": (OP_READ, 2),
+    b"pwrite64": (OP_WRITE, 1),
+    b"pwrite": (OP_WRITE, 1),
+    b"pwritev": (OP_WRITE, 1),
+    b"pwritev2": (OP_WRITE, 2),
+}
+"""Op, and which argument from the right is the offset."""
+_OPENS = frozenset({b"open", b"openat", b"openat2", b"creat"})
+_DUPS = frozenset({b"dup", b"dup2", b"dup3"})
+_FORKS = frozenset({b"clone", b"clone3", b"fork", b"vfork"})
+_NOT_FILES = frozenset(
+    {b"socket", b"accept", b"accept4", b"epoll_create1", b"eventfd2", b"signalfd4", b"memfd_create"}
+)
+_SKIPPED = {
+    b"fsync": "flush",
+    b"fdatasync": "flush",
+    b"sync_file_range": "flush",
+    b"fallocate": "allocation",
+    b"copy_file_range": "copy within the kernel",
+    b"sendfile": "copy within the kernel",
+    b"splice": "copy within the kernel",
+}
+_MMAPS = frozenset({b"mmap", b"mmap2"})
+
+_STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+_DESCRIPTOR = re.compile(rb"^\s*(-?\d+)(?:<(.*?)>+(?=\s*(?:,|$)))?")
+_ANSWER_PATH = re.compile(rb"^<(.*?)>(?=\s|$)")
+_CALL_LIKE = re.compile(
+    rb"^[a-z_][a-z0-9_]*\(.*(\)\s*= (-?\d|0x|\?)|<unfinished \.\.\.>)|^<\.\.\. \w+ resumed>|^\+\+\+ |^--- SIG"
+)
+
+
+class StraceReader(StreamReader):
+    """Every file is a disk; its LBN are offsets within the file."""
+
+    name = "strace"
+    title = "strace (reads and writes of files; with -f -tt or -ttt, and -T)"
+    names_disks = True
+    note = (
+        "these are system calls on files, before the page cache: LBN are offsets within a file, every file is a "
+        "disk, and what is mapped into memory (mmap) or done by io_uring or libaio is not seen"
+    )
+
+    def __init__(self) -> None:
+        self.lacks: tuple[str, ...] = ()
+
+    def sniff(self, head: bytes) -> bool:
+        lines = [line for line in head.splitlines()[:50] if line.strip()][:5]
+        prefixes = [PREFIX.match(line) for line in lines]
+        return any(p and _CALL_LIKE.match(line[p.end() :]) for p, line in zip(prefixes, lines, strict=True))
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        calls, lines = Calls(), LineReader()
+        yield from batches_of(self._stretches(stream, calls, lines), timed=True, in_order=False)
+        coarse = ("time: whole seconds (strace -tt or -ttt prints more)",) if lines.whole_seconds else ()
+        self.lacks = (*calls.lacks(), *coarse)
+
+    def _stretches(self, stream: TraceStream, calls: "Calls", reader: LineReader) -> Iterator[Rows]:
+        foreign = ForeignLines(stream, "a line of strace")
+        for block in text_blocks(stream):
+            for number, line in enumerate(block.lines, block.first):
+                if not line.strip():
+                    continue
+                cut_off = block.cut_off and line is block.lines[-1]
+                try:
+                    call = reader.read(line)
+                    if isinstance(call, Call):
+                        calls.take(call)
+                except ValueError:
+                    raise bad_line(stream, number, line, "possible numbers", cut_off=cut_off) from None
+                if call is not False:
+                    foreign.known()
+                    continue
+                foreign.foreign(number, line, strict=reader.strict, cut_off=cut_off)
+                calls.rows.skip("line of the program itself")
+            yield calls.rows.take()
+
+
+class Calls:
+    """Follows the calls of all processes."""
+
+    def __init__(self) -> None:
+        self.rows = Rows()
+        self._processes = Processes()
+        self._timed = self._untimed = self._without_latency = 0
+
+    def lacks(self) -> tuple[str, ...]:
+        """What the trace did not tell, known after it was read."""
+        lacks = ["the place on the disk: LBN are offsets within each file"]
+        if self._untimed:
+            lacks.append(f"time: {self._untimed} calls have none (strace -tt or -ttt prints it)")
+        if self._without_latency:
+            lacks.append(f"latency: {self._without_latency} calls have none (strace -T prints it)")
+        return tuple(lacks)
+
+    def take(self, call: Call) -> None:
+        """Raises: ValueError: impossible numbers."""
+        if call.ret is None or call.ret < 0:
+            if call.name in _AT_POSITION or call.name in _AT_OFFSET:
+                self.rows.skip("failed")
+            return
+        if call.name in _AT_OFFSET:
+            self._at_offset(call, *_AT_OFFSET[call.name])
+        elif call.name in _AT_POSITION:
+            self._at_position(call, _AT_POSITION[call.name])
+        elif call.name in _OPENS:
+            self._open(call, call.ret)
+        elif call.name in (b"lseek", b"_llseek"):
+            self._seek(call, call.ret)
+        elif call.name in _SKIPPED:
+            self.rows.skip(_SKIPPED[call.name])
+        elif call.name in _MMAPS and self._is_mapped_file(call):
+            self.rows.skip("mapped into memory")
+        else:
+            self._descriptors(call, call.ret)
+
+    def _file(self, call: Call) -> OpenFile:
+        """The file of the call's first argument; with ``strace -y`` its path stands there."""
+        match = _DESCRIPTOR.match(call.args)
+        if match is None:
+            raise ValueError("no descriptor")
+        number, files = int(match[1]), self._processes.of(call.pid).files
+        known = files.get(number)
+        if known is not None:
+            return known
+        path = match[2].decode("utf-8", "replace").partition("<")[0] if match[2] else f"descriptor {number}"
+        found = OpenFile.named(path, None)
+        if not match[2] and 0 <= number <= 2:
+            found.on_disk = False
+        files[number] = found
+        return found
+
+    def _at_offset(self, call: Call, op: int, place: int) -> None:
+        offset = int(call.args.rsplit(b",", place)[-place].strip(), 0)
+        if offset == -1:  # preadv2: at the position
+            self._at_position(call, op)
+        else:
+            self._count(call, op, self._file(call), offset)
+
+    def _at_position(self, call: Call, op: int) -> None:
+        file = self._file(call)
+        if file.on_disk and file.position is None:
+            self.rows.skip("place not known: the file was opened before the trace began")
+            return
+        self._count(call, op, file, file.position or 0)
+        if file.position is not None:
+            file.position += call.ret or 0
+
+    def _count(self, call: Call, op: int, file: OpenFile, offset: int) -> None:
+        if not file.on_disk:
+            self.rows.skip("not a file on a disk")
+        elif not call.ret:
+            self.rows.skip("end of file" if op == OP_READ else "zero length")
+        else:
+            self._untimed += call.begun_ns is None
+            self._without_latency += call.latency_ns is None
+            latency_ns = UNKNOWN_LATENCY if call.latency_ns is None else call.latency_ns
+            self.rows.add(call.begun_ns or 0, op, offset // LBN_NBYTES, call.ret, file.path, latency_ns)
+
+    def _open(self, call: Call, descriptor: int) -> None:
+        named = _STRING.search(call.args)
+        answered = _ANSWER_PATH.match(call.tail)
+        path = answered[1] if answered else named[1] if named else b"?"
+        self._processes.of(call.pid).files[descriptor] = OpenFile.named(
+            path.decode("utf-8", "replace"), closed_by_exec=b"O_CLOEXEC" in call.args
+        )
+
+    def _seek(self, call: Call, position: int) -> None:
+        if call.name == b"_llseek":  # _llseek(fd, high, low, [result], whence) = 0
+            result = re.search(rb"\[(\d+)\]", call.args)
+            position = int(result[1]) if result else position
+        self._file(call).position = position
+
+    def _is_mapped_file(self, call: Call) -> bool:
+        words = call.args.split(b",")
+        return len(words) >= 6 and re.match(rb"^\s*\d+(<|$)", words[4]) is not None
+
+    def _descriptors(self, call: Call, ret: int) -> None:
+        files = self._processes.of(call.pid).files
+        match = _DESCRIPTOR.match(call.args)
+        number = int(match[1]) if match else -1
+        if call.name == b"close":
+            files.pop(number, None)
+        elif call.name in _DUPS or (call.name == b"fcntl" and b"F_DUPFD" in call.args):
+            files[ret] = self._file(call)
+        elif call.name in _FORKS:
+            self._processes.begun(call.pid, ret, shares=b"CLONE_FILES" in call.args)
+        elif call.name in _NOT_FILES:
+            files[ret] = OpenFile("", None, on_disk=False)
+        elif call.name in (b"pipe", b"pipe2", b"socketpair"):
+            for end in re.findall(rb"\d+", call.args.partition(b"[")[2].partition(b"]")[0])[:2]:
+                files[int(end[:9])] = OpenFile("", None, on_disk=False)
+        elif call.name in (b"execve", b"execveat"):
+            for closed in [n for n, file in files.items() if file.closed_by_exec]:
+                del files[closed]

@@ -1,0 +1,307 @@
+"""The histograms of VMware's vscsiStats as CSV (``vscsiStats -p all -c``): a workload without its accesses.
+
+For each virtual disk 16 histograms follow each other; a row is ``frequency,upper limit``, and the last row
+repeats the limit of the row before and means everything above it. Sizes and distances are marginals: the share
+of random accesses is known for reads and for writes, not for a size bin.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES, SIZE_BINS, Op
+from cephfit.errors import InputError
+from cephfit.profile import Profile
+from cephfit.traces.counting import limits
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.files.text import text_blocks
+from cephfit.units import MIB
+
+NAME = "vscsi-histogram"
+TITLE = "vscsiStats histograms, CSV (`vscsiStats -p all -c`)"
+
+_HEADER = re.compile(
+    rb"^Histogram: (?P<title>[^,]+),virtual machine worldGroupID\s*,\s*(?P<vm>-?\d+)\s*,"
+    rb"\s*virtual disk handleID\s*,\s*(?P<handle>-?\d+)\s*(?:\((?P<disk>[^)]*)\))?"
+)
+
+_TITLES: dict[str, tuple[str, str]] = {
+    "IO lengths of commands": ("size", "all"),
+    "IO lengths of Read commands": ("size", "read"),
+    "IO lengths of Write commands": ("size", "write"),
+    "distance (in LBNs) between successive commands": ("distance", "all"),
+    "distance (in LBNs) between successive Read commands": ("distance", "read"),
+    "distance (in LBNs) between successive Write commands": ("distance", "write"),
+    "distance (in LBNs) between each command from the closest of previous 16": ("distance_windowed", "all"),
+    "latency of IOs in Microseconds (us)": ("latency_us", "all"),
+    "latency of Read IOs in Microseconds (us)": ("latency_us", "read"),
+    "latency of Write IOs in Microseconds (us)": ("latency_us", "write"),
+    "number of outstanding IOs when a new IO is issued": ("outstanding", "all"),
+    "number of outstanding Read IOs when a new Read IO is issued": ("outstanding", "read"),
+    "number of outstanding Write IOs when a new Write IO is issued": ("outstanding", "write"),
+    "latency of IO interarrival time in Microseconds (us)": ("interarrival_us", "all"),
+    "latency of IO interarrival time for Reads in Microseconds (us)": ("interarrival_us", "read"),
+    "latency of IO interarrival time for Writes in Microseconds (us)": ("interarrival_us", "write"),
+}
+
+_LIMITS: dict[str, NDArray[np.int64]] = {
+    "size": limits.SIZE_NBYTES,
+    "distance": limits.DISTANCE_LBN,
+    "distance_windowed": limits.DISTANCE_LBN,
+    "latency_us": limits.TIME_US,
+    "interarrival_us": limits.TIME_US,
+    "outstanding": limits.OUTSTANDING,
+}
+
+_FIRST = ("size", "all")
+"""The histogram that begins a new sample of a disk."""
+
+_RANDOM_BUCKETS = np.append(np.abs(limits.DISTANCE_LBN) > RANDOM_THRESHOLD_LBN, True)
+_RANDOM_BUCKETS[np.searchsorted(limits.DISTANCE_LBN, -RANDOM_THRESHOLD_LBN)] = True
+"""Buckets of random accesses: above 128, and up to -128 (see ``shares_of``)."""
+
+_LARGEST_BUCKET = "above 512 KiB"
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """One histogram of one sample: counts int64 (limits + 1,), and the summary lines above it."""
+
+    counts: NDArray[np.int64]
+    largest: int
+    mean: int
+
+
+Sample = dict[tuple[str, str], Histogram]
+"""One sample of one disk: by (quantity, kind)."""
+
+
+def sniff(head: bytes) -> bool:
+    return _HEADER.match(head.lstrip()) is not None
+
+
+def profile_of_histograms(streams: list[TraceStream], *, name: str) -> Profile:
+    """Read histogram files, the disks and repeated samples of all of them, as one profile.
+
+    Raises:
+        InputError: naming the file and the line.
+    """
+    samples: dict[str, list[Sample]] = {}
+    files = []
+    for stream in streams:
+        files.append(stream.name)
+        for disk, sample in read_samples(stream):
+            samples.setdefault(disk, []).append(sample)
+    per_disk = {disk: accumulated(taken) for disk, taken in samples.items()}
+    total: Sample = {}
+    for disk_total in per_disk.values():
+        total = summed(total, disk_total) if total else disk_total
+    accesses, random, notes = shares_of(total)
+    if not any(sum(row.values()) for row in accesses.values()):
+        raise InputError(
+            "the histograms count no access",
+            where=", ".join(files),
+            remedy="collect them while the workload runs: vscsiStats -s, then -p all -c",
+        )
+    n_reads, n_writes = (sum(accesses[op].values()) for op in Op)
+    description: dict[str, Any] = {
+        "sources": [{"files": files, "format": NAME}],
+        "action": "",
+        "random_threshold_lbn": RANDOM_THRESHOLD_LBN,
+        "duration_seconds": None,
+        "read_share": n_reads / (n_reads + n_writes),
+        "nbytes": {
+            op.value: int(total["size", op.value].mean) * int(total["size", op.value].counts.sum()) for op in Op
+        },
+        "histograms": _as_json(total),
+        "disks": {disk: _disk_as_json(sample, len(samples[disk])) for disk, sample in per_disk.items()},
+        "n_disks": len(per_disk),
+        "left_out": {},
+        "skipped": {},
+        "events": {},
+        "lost_events": None,
+        "notes": [
+            "sizes and distances are separate histograms: the share of random accesses is that of all reads and "
+            "all writes, not of a size bin",
+            "bytes are vscsiStats' mean, a whole number, times the count",
+            *notes,
+        ],
+    }
+    return Profile(name, accesses, random, None, description)
+
+
+def read_samples(stream: TraceStream) -> Iterator[tuple[str, Sample]]:
+    """The samples of a file: disk name and its histograms, in the order in which they were printed."""
+    open_samples: dict[str, Sample] = {}
+    for disk, key, histogram in _histograms(stream):
+        if key == _FIRST and disk in open_samples:
+            yield disk, _complete(stream, disk, open_samples.pop(disk))
+        open_samples.setdefault(disk, {})[key] = histogram
+    for disk, sample in open_samples.items():
+        yield disk, _complete(stream, disk, sample)
+
+
+def _complete(stream: TraceStream, disk: str, sample: Sample) -> Sample:
+    for needed in (("size", "read"), ("size", "write"), ("distance", "read"), ("distance", "write")):
+        if needed not in sample:
+            raise InputError(
+                f"the {needed[0]} histogram of {needed[1]}s of disk {disk} is missing",
+                where=stream.name,
+                remedy="the file is cut off, or was not written by `vscsiStats -p all -c`: print all histograms",
+            )
+    return sample
+
+
+def _histograms(stream: TraceStream) -> Iterator[tuple[str, tuple[str, str], Histogram]]:
+    header: re.Match[bytes] | None = None
+    rows: list[tuple[int, int]] = []
+    summary: dict[str, int] = {}
+    number = 0
+    begun = 1
+    for block in text_blocks(stream):
+        for number, raw in enumerate(block.lines, block.first):
+            line = raw.strip()
+            match = _HEADER.match(line)
+            if match:
+                if header is not None:
+                    yield _finished(stream, begun, header, summary, rows)
+                header, rows, summary, begun = match, [], {}, number
+                continue
+            if not line or line == b"Frequency,Histogram Bucket Limit":
+                continue
+            word, _, value = line.partition(b",")
+            try:
+                if header is None:
+                    raise ValueError
+                if word in (b"min", b"max", b"mean", b"count"):
+                    summary[word.decode()] = int(value)
+                else:
+                    rows.append((int(word), int(value)))
+            except ValueError:
+                shown = line[:80].decode("utf-8", "replace")
+                raise InputError(
+                    f"not a line of a vscsiStats histogram: {shown!r}",
+                    where=f"{stream.name}, line {number}",
+                    remedy="only the output of `vscsiStats -p all -c` is read, unchanged",
+                ) from None
+    if header is None:
+        raise InputError("there is no histogram in it", where=stream.name)
+    yield _finished(stream, begun, header, summary, rows)
+
+
+def _finished(
+    stream: TraceStream,
+    begun: int,
+    header: re.Match[bytes],
+    summary: dict[str, int],
+    rows: list[tuple[int, int]],
+) -> tuple[str, tuple[str, str], Histogram]:
+    title = header["title"].decode("utf-8", "replace").strip()
+    where = f"{stream.name}, line {begun}"
+    key = _TITLES.get(title)
+    if key is None:
+        raise InputError(f"unknown histogram {title!r}", where=where)
+    expected = _LIMITS[key[0]].tolist()
+    found = [limit for _, limit in rows]
+    if found != [*expected, expected[-1]]:
+        raise InputError(
+            f"the bucket limits of {title!r} are not vscsiStats' own ({len(found)} rows, "
+            f"{len(expected) + 1} expected)",
+            where=where,
+            remedy="the file is cut off or was changed: print it again with `vscsiStats -p all -c`",
+        )
+    counts = np.array([n for n, _ in rows], dtype=object)
+    if any(n < 0 or n >= 1 << 62 for n in counts) or summary.get("count", int(counts.sum())) != int(counts.sum()):
+        raise InputError(
+            f"the frequencies of {title!r} sum up to {int(counts.sum())}, its count is {summary.get('count')}",
+            where=where,
+            remedy="the file is damaged: print it again with `vscsiStats -p all -c`",
+        )
+    disk = (header["disk"] or header["handle"]).decode("utf-8", "replace")
+    name = f"{header['vm'].decode()}/{header['handle'].decode()}/{disk}"
+    histogram = Histogram(counts.astype(np.int64), summary.get("max", 0), summary.get("mean", 0))
+    return name, key, histogram
+
+
+def accumulated(samples: list[Sample]) -> Sample:
+    """All that the samples of one disk count.
+
+    vscsiStats counts on until ``-r`` resets it: a sample that is nowhere below the one before contains it; one
+    that is below it anywhere began anew, and adds to it.
+    """
+    total: Sample | None = None
+    current = samples[0]
+    for later in samples[1:]:
+        grown = all(k in later and (later[k].counts >= h.counts).all() for k, h in current.items())
+        if not grown:
+            total = summed(total, current) if total else current
+        current = later
+    return summed(total, current) if total else current
+
+
+def summed(a: Sample, b: Sample) -> Sample:
+    """The sum of two samples; a histogram that only one has stays as it is."""
+    total = dict(a)
+    for key, histogram in b.items():
+        if key not in total:
+            total[key] = histogram
+            continue
+        mine = total[key]
+        n = int(mine.counts.sum()), int(histogram.counts.sum())
+        mean = (mine.mean * n[0] + histogram.mean * n[1]) // max(sum(n), 1)
+        total[key] = replace(
+            mine, counts=mine.counts + histogram.counts, largest=max(mine.largest, histogram.largest), mean=mean
+        )
+    return total
+
+
+def shares_of(sample: Sample) -> tuple[dict[Op, dict[str, int]], dict[Op, float], list[str]]:
+    """Accesses by op and size bin, and the share of random accesses by op.
+
+    All bounds of the size bins up to 256 KiB are limits of vscsiStats. Its last bucket, above 512 KiB, covers
+    the bins 1M and 32M: it counts as 1M; where the largest access shows that some belong to 32M, a note says so.
+
+    Random are the buckets above 128 LBN and those up to -128: the one distance of exactly -128, which would not
+    be random, cannot be told from its bucket (-500 exclusive to -128).
+    """
+    accesses: dict[Op, dict[str, int]] = {}
+    random: dict[Op, float] = {}
+    notes: list[str] = []
+    upper = np.append(limits.SIZE_NBYTES, MIB)
+    bin_of_bucket = np.searchsorted(np.array(SIZE_BIN_EDGES), upper, side="left")
+    for op in Op:
+        size = sample["size", op.value]
+        row = np.bincount(bin_of_bucket, weights=size.counts, minlength=len(SIZE_BINS))
+        accesses[op] = {b.name: round(n) for b, n in zip(SIZE_BINS, row, strict=True)}
+        if size.largest > SIZE_BIN_EDGES[-1]:
+            notes.append(
+                f"{int(size.counts[-1])} {op.value}s are {_LARGEST_BUCKET} and count in the size bin 1M; the "
+                f"largest has {size.largest} bytes, so some belong to 32M"
+            )
+        distance = sample["distance", op.value].counts
+        total = int(distance.sum())
+        random[op] = float(distance[_RANDOM_BUCKETS].sum() / total) if total else 0.0
+    return accesses, random, notes
+
+
+def _as_json(sample: Sample) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for (quantity, kind), histogram in sample.items():
+        table.setdefault(quantity, {})[kind] = {
+            "limits": _LIMITS[quantity].tolist(),
+            "counts": histogram.counts.tolist(),
+        }
+    return table
+
+
+def _disk_as_json(sample: Sample, n_samples: int) -> dict[str, Any]:
+    accesses, random, _ = shares_of(sample)
+    return {
+        "accesses": {op.value: accesses[op] for op in Op},
+        "random": {op.value: random[op] for op in Op},
+        "samples": n_samples,
+    }

@@ -1,0 +1,82 @@
+"""Windows: disk I/O in the text that ``xperf -i trace.etl -o dump.csv -a dumper`` writes.
+
+``DiskRead, TimeStamp, Process Name ( PID), ThreadID, IrpPtr, ByteOffset, IOSize, ElapsedTime, DiskNum, ...``:
+times in us, offset and size hexadecimal, padded with blanks. ETW logs these events when an access completes, so
+that its issue is TimeStamp less ElapsedTime. Rows of every other event are between.
+"""
+
+import re
+from collections.abc import Iterator
+
+from cephfit.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.files.text import bad_line, text_blocks
+from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.rows import Rows, batches_of
+from cephfit.units import LBN_NBYTES, NS_PER_US
+
+_ROW = re.compile(
+    rb"^\s*Disk(?P<op>Read|Write)\s*,\s*(?P<time>\d+)\s*,.*?\(\s*-?\d+\)\s*,\s*-?\d+\s*,\s*0x[0-9a-fA-F]+\s*,"
+    rb"\s*0x(?P<offset>[0-9a-fA-F]+)\s*,\s*0x(?P<nbytes>[0-9a-fA-F]+)\s*,\s*(?P<elapsed>\d+)\s*,\s*(?P<disk>\d+)\s*,"
+)
+_KIND = re.compile(rb"^\s*(?P<kind>[A-Za-z][\w/:.{}-]*(?: [\w/:.-]+)*)\s*,")
+_BARE = re.compile(rb"^\s*$|^\s*(BeginHeader|EndHeader)\s*$|^OS Version:|^\s*\[|^\s*[A-Za-z]+ ?[A-Za-z]+:\s")
+_DEFINITION = re.compile(rb"^\s*Disk(Read|Write|Flush)\w*\s*,\s*TimeStamp\b")
+
+
+class XperfReader(StreamReader):
+    """Disks are Windows' disk numbers."""
+
+    name = "xperf"
+    title = "Windows disk I/O: text of xperf's dumper"
+    names_disks = True
+    note = (
+        "the time of issue is taken as TimeStamp less ElapsedTime (Windows logs an access when it completes); not "
+        "compared with a live Windows"
+    )
+
+    def sniff(self, head: bytes) -> bool:
+        lines = head.splitlines()
+        if any(line.strip() == b"BeginHeader" for line in lines[:5]):
+            return True
+        return any(_ROW.match(line) or _DEFINITION.match(line) for line in lines[:200])
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        return batches_of(_stretches(stream), timed=True, in_order=False)
+
+
+def _stretches(stream: TraceStream) -> Iterator[Rows]:
+    rows = Rows()
+    for block in text_blocks(stream):
+        for number, line in enumerate(block.lines, block.first):
+            match = _ROW.match(line)
+            cut_off = block.cut_off and line is block.lines[-1]
+            if match is None:
+                kind = _KIND.match(line)
+                if kind is None and not _BARE.match(line):
+                    raise bad_line(stream, number, line, "a row of xperf's dumper", cut_off=cut_off)
+                if kind and kind["kind"] in (b"DiskRead", b"DiskWrite") and not _DEFINITION.match(line):
+                    raise bad_line(stream, number, line, "a whole row of disk I/O", cut_off=cut_off)
+                if kind and kind["kind"] == b"DiskFlush" and not _DEFINITION.match(line):
+                    rows.skip("flush")
+                continue
+            try:
+                _add(rows, match)
+            except ValueError:
+                raise bad_line(stream, number, line, "possible numbers") from None
+        yield rows.take()
+
+
+def _add(rows: Rows, match: re.Match[bytes]) -> None:
+    nbytes, elapsed_ns = int(match["nbytes"], 16), int(match["elapsed"]) * NS_PER_US
+    if not nbytes:
+        rows.skip("zero length")
+        return
+    rows.add(
+        int(match["time"]) * NS_PER_US - elapsed_ns,
+        OP_READ if match["op"] == b"Read" else OP_WRITE,
+        int(match["offset"], 16) // LBN_NBYTES,
+        nbytes,
+        f"disk {int(match['disk'])}",
+        elapsed_ns,
+    )

@@ -1,0 +1,198 @@
+"""A fio job that does what a profile says: sizes, mix, randomness, depth and pace.
+
+What fio can be told is in whole percents: sizes by op (``bssplit``), reads (``rwmixread``), random by op
+(``percentage_random``). A share of random accesses by size cannot be told to one job: it is that of the op.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cephfit.cells import SIZE_BINS, Op
+from cephfit.errors import InputError
+from cephfit.profile import Profile
+from cephfit.traces.counting import limits
+from cephfit.units import MIB
+
+DEPTH_SHARE = 0.95
+"""``iodepth`` is what so many accesses did not exceed when they were issued."""
+
+MAX_SIZES = 30
+"""Of one op; fio takes up to 64 (BSSPLIT_MAX)."""
+
+SMALLEST_FILE_NBYTES = 64 * MIB
+"""So that a random place is hardly ever within 128 LBN of the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class FioJob:
+    """What the job is made of.
+
+    Attributes:
+        name: of the job.
+        sizes: by op, (bytes, whole percents that sum up to 100), largest share first.
+        read_percent, random_percent: whole percents; the latter by op.
+        iodepth: accesses in flight at most.
+        think_us: between the end of an access and the next one, where depth is 1 and the pace is kept.
+        rates: accesses in a second by op, Poisson, where depth is more and the pace is kept.
+        nbytes: of the file.
+        notes: what the job does not reproduce.
+    """
+
+    name: str
+    sizes: dict[Op, list[tuple[int, int]]]
+    read_percent: int
+    random_percent: dict[Op, int]
+    iodepth: int
+    think_us: int | None
+    rates: dict[Op, int] | None
+    nbytes: int
+    notes: tuple[str, ...]
+
+    def text(self, file: Path, *, seconds: float) -> str:
+        """The job file."""
+        reads, writes = (self.sizes[op] for op in Op)
+        both = bool(reads) and bool(writes)
+        lines = [f"# The workload {self.name} as cephfit profiled it.", *(f"# {note}" for note in self.notes)]
+        lines += ["[global]", "ioengine=libaio", "direct=1", f"filename={_escaped(file)}", f"size={self.nbytes}"]
+        lines += [f"runtime={seconds:g}s", "time_based=1", "group_reporting=1", "", "[workload]"]
+        lines.append(f"rw={'randrw' if both else 'randread' if reads else 'randwrite'}")
+        if both:
+            lines.append(f"rwmixread={self.read_percent}")
+        lines.append(f"bssplit={_split(reads or writes)},{_split(writes or reads)}")
+        lines.append(f"percentage_random={self.random_percent[Op.READ]},{self.random_percent[Op.WRITE]}")
+        lines += ["norandommap=1", "randrepeat=1", "random_generator=tausworthe64", f"iodepth={self.iodepth}"]
+        if self.think_us:
+            lines.append(f"thinktime={self.think_us}us")
+        if self.rates is not None:
+            lines.append(f"rate_iops={self.rates[Op.READ]},{self.rates[Op.WRITE]}")
+            lines.append("rate_process=poisson")
+        return "\n".join(lines) + "\n"
+
+
+def job_of(profile: Profile, *, paced: bool = True, nbytes: int | None = None) -> FioJob:
+    """The job that reproduces a profile.
+
+    Args:
+        profile: any; with exact sizes, depths and times where its description has them.
+        paced: keep the pace of the workload, else go as fast as the device lets it.
+        nbytes: size of the file; None: the workload's footprint, where it is known.
+
+    Raises:
+        InputError: no accesses, or the pace is not known.
+    """
+    if not profile.n_accesses:
+        raise InputError("the profile has no accesses", where=profile.name)
+    about = profile.description
+    notes: list[str] = []
+    sizes = {op: _sizes(profile, op, notes) for op in Op}
+    n_reads = sum(profile.accesses[Op.READ].values())
+    depth = _depth(about.get("histograms", {}).get("outstanding", {}).get("all"))
+    if depth is None:
+        depth = 1
+        notes.append("the trace does not tell how many accesses were outstanding: iodepth is 1")
+    think_us, rates = _pace(profile, depth, notes) if paced else (None, None)
+    if nbytes is None:
+        footprint = about.get("behaviour", {}).get("footprint", {}).get("nbytes")
+        if footprint is None:
+            notes.append("the footprint is not known (trace profile --describe full): the file has 1 GiB")
+        largest = max((size for op in Op for size, _ in sizes[op]), default=0)
+        wanted = max(footprint or 1024 * MIB, SMALLEST_FILE_NBYTES, 16 * largest)
+        nbytes = -(-wanted // MIB) * MIB
+    return FioJob(
+        profile.name,
+        sizes,
+        round(100 * n_reads / profile.n_accesses),
+        {op: round(100 * profile.random[op]) for op in Op},
+        depth,
+        think_us,
+        rates,
+        nbytes,
+        tuple(notes),
+    )
+
+
+def _sizes(profile: Profile, op: Op, notes: list[str]) -> list[tuple[int, int]]:
+    """Sizes by share: exact ones where most are known, else the upper limits of the histogram's buckets, else the
+    sizes with which the bins are measured."""
+    n = sum(profile.accesses[op].values())
+    if not n:
+        return []
+    exact = profile.description.get("behaviour", {}).get("sizes", {}).get("dominant", [])
+    known = {row["nbytes"]: row["accesses"] for row in exact if row["op"] == op.value}
+    if sum(known.values()) >= 0.9 * n:
+        return _whole_percents(known)
+    histogram = profile.description.get("histograms", {}).get("size", {}).get(op.value)
+    if histogram and histogram["limits"] == limits.SIZE_NBYTES.tolist():
+        bounds = [*histogram["limits"], 1 << 20]
+        by_size: dict[int, int] = {}
+        for bound, count in zip(bounds, histogram["counts"], strict=True):
+            size = max(bound // 512 * 512, 512)  # 4095 stands for 2049 to 4095 bytes
+            by_size[size] = by_size.get(size, 0) + count
+        notes.append(f"{op.value} sizes are the upper limits of the histogram's buckets")
+        return _whole_percents({size: count for size, count in by_size.items() if count})
+    notes.append(f"{op.value} sizes are those of the size bins")
+    return _whole_percents({b.benchmark_nbytes: profile.accesses[op][b.name] for b in SIZE_BINS})
+
+
+def _whole_percents(counts: dict[int, int]) -> list[tuple[int, int]]:
+    """The commonest sizes in whole percents that sum up to 100, by the largest remainders."""
+    kept = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_SIZES]
+    total = sum(count for _, count in kept)
+    exact = [100 * count / total for _, count in kept]
+    percents = [int(e) for e in exact]
+    by_remainder = sorted(range(len(kept)), key=lambda i: (percents[i] - exact[i], i))
+    for i in by_remainder[: 100 - sum(percents)]:
+        percents[i] += 1
+    return [(size, percent) for (size, _), percent in zip(kept, percents, strict=True) if percent]
+
+
+def _depth(histogram: dict[str, list[int]] | None) -> int | None:
+    if histogram is None or not sum(histogram["counts"]):
+        return None
+    cumulated = np.cumsum(histogram["counts"])
+    place = int(np.searchsorted(cumulated, DEPTH_SHARE * cumulated[-1]))
+    return histogram["limits"][min(place, len(histogram["limits"]) - 1)]
+
+
+def _pace(profile: Profile, depth: int, notes: list[str]) -> tuple[int | None, dict[Op, int] | None]:
+    about = profile.description
+    iops = about.get("iops")
+    if not iops:
+        raise InputError(
+            "the profile does not tell how fast the workload was",
+            where=profile.name,
+            remedy="make the job without its pace: --pace full-speed",
+        )
+    latency_us = _mean_latency_us(profile)
+    if depth == 1 and latency_us is not None:
+        return max(round(1e6 / iops - latency_us), 0), None
+    shares = {op: sum(profile.accesses[op].values()) / profile.n_accesses for op in Op}
+    notes.append(
+        "the pace is kept by rate_iops: with several accesses outstanding fio's thinktime would drain them"
+    )
+    return None, {op: max(round(iops * share), 1) if share else 0 for op, share in shares.items()}
+
+
+def _mean_latency_us(profile: Profile) -> float | None:
+    """By Little's law from what is outstanding on average, else the median."""
+    disks = profile.description.get("behaviour", {}).get("disks", {}).values()
+    means = [disk["mean_outstanding"] for disk in disks]
+    iops = profile.description.get("iops")
+    if len(means) == 1 and means[0] is not None and iops:
+        return float(1e6 * means[0] / iops)
+    median = profile.description.get("percentiles", {}).get("latency_us", {}).get("all", {}).get("p50")
+    return float(median) if median is not None else None
+
+
+def _split(sizes: Sequence[tuple[int, int]]) -> str:
+    return ":".join(f"{size}/{percent}" for size, percent in sizes)
+
+
+def _escaped(file: Path) -> str:
+    """fio takes a colon in a file name as the end of the name."""
+    if "\n" in str(file):
+        raise InputError("a file name for fio has no line ends", where=str(file))
+    return str(file).replace(":", "\\:")
