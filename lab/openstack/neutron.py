@@ -13,7 +13,7 @@ def component(layout: Layout) -> Component:
     metadata = (*conf, "--config-file", str(layout.conf("metadata_agent.ini")))
     return Component(
         "neutron",
-        files=("neutron.conf", "ml2.ini", "dhcp_agent.ini", "metadata_agent.ini"),
+        files=("neutron.conf", "ml2.ini", "dhcp_agent.ini", "dnsmasq.conf", "metadata_agent.ini"),
         folders=("neutron/lock", "neutron/bin"),
         databases=("neutron",),
         migrations=(Migration(("neutron-db-manage", *ml2, "upgrade", "heads")),),
