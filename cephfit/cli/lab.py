@@ -149,7 +149,7 @@ def down(name: str, folder: Path | None, as_json: bool) -> None:
     if as_json:
         print_json({"name": name, "down_seconds": seconds})
     else:
-        click.echo(f"lab {name} is gone after {format_seconds(seconds)}")
+        click.echo(f"lab {folder or name} is gone after {format_seconds(seconds)}")
 
 
 def _show(status: "LabStatus") -> None:
