@@ -1,6 +1,7 @@
 """What tests of several rooms share: what this machine can do, and one lab for all."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from cephfit.lab.cluster import Lab
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# A shell that starts something in the background has it ignore the interrupt, and so would every program of the tests.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _CEPH_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "qemu-storage-daemon", "losetup")
 

@@ -132,12 +132,20 @@ def test_no_monitor_is_a_clear_error_within_a_bounded_time(
     assert time.monotonic() - started < 8
 
 
+def stands_still(pid: int) -> bool:
+    """Whether every thread of a process is stopped."""
+    threads = [stat.read_text() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(thread.rpartition(")")[2].split()[0] == "T" for thread in threads)
+
+
 def test_a_monitor_that_hangs_is_given_up_in_time(opener: Opener, lab_cluster: Lab) -> None:
     admin = opener(lab_cluster.conf, timeout_seconds=2)
     monitor = next(d for d in lab_cluster.status().daemons if d.name.startswith("mon"))
     assert monitor.pid is not None
     os.kill(monitor.pid, signal.SIGSTOP)
     try:
+        while not stands_still(monitor.pid):  # each of its threads stops when it is scheduled next
+            time.sleep(0.01)
         started = time.monotonic()
         with pytest.raises(ClusterError, match="not answered in time"):
             admin.command("status")
