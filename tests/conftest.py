@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-# A shell that starts something in the background has it ignore the interrupt, and so would every program of the tests.
+# What a shell starts in the background ignores the interrupt, and so would every program of the tests.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
