@@ -176,6 +176,7 @@ def fio_in_guest(address: str, job: Path, device: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.core
 def test_a_guest_has_a_volume_of_each_device_class_and_its_fio_answers(
     openstack_lab: Lab, user: Connection, key: Path, tmp_path: Path
 ) -> None:
@@ -199,6 +200,7 @@ def test_a_guest_has_a_volume_of_each_device_class_and_its_fio_answers(
     assert iops["ssd"] > iops["hdd"], "3,000 IOPS and 500 IOPS of disks below them"
 
 
+@pytest.mark.core
 def test_a_guest_without_a_network_tells_its_result_on_the_console(user: Connection) -> None:
     """A script in the user data finds the volume by its id, runs fio, and prints the result, packed."""
     volume = volume_of(user, "ssd")
@@ -217,6 +219,7 @@ def test_a_guest_without_a_network_tells_its_result_on_the_console(user: Connect
     assert result["jobs"][0]["write"]["io_bytes"] == 8 << 20
 
 
+@pytest.mark.core
 def test_a_stack_is_complete_when_its_guest_has_signalled(user: Connection) -> None:
     """Port with a security group, volume, attachment and wait condition; the signal reaches heat-api."""
     template = yaml.safe_load(SIGNALLING_STACK)
@@ -234,6 +237,7 @@ def test_a_stack_is_complete_when_its_guest_has_signalled(user: Connection) -> N
     assert not list(user.block_storage.volumes())
 
 
+@pytest.mark.core
 def test_the_ordinary_project_has_its_quota_and_may_not_administrate(
     cloud_admin: Connection, user: Connection
 ) -> None:
