@@ -6,9 +6,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = (
-    "asyncssh cephclient dask distributed fsspec keystoneauth1 matplotlib novaclient openstack optuna psycopg pyarrow "
-    "tenacity"
-).split()
+    *("asyncssh", "cephclient", "dask", "distributed", "fsspec", "keystoneauth1", "matplotlib", "novaclient"),
+    *("openstack", "optuna", "psycopg", "pyarrow", "tenacity"),
+)
 FOR_OPENSTACK = ("lab/openstack", "sweep/cloud", "sweep/guest/upload.py", "sweep/targets/openstack")
 """The only places that may be impossible to load: the command line loads them when an OpenStack is named."""
 
