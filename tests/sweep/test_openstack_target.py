@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from live_cloud import cephfit, everything, target_text
+from live_cloud import cephfit, everything, target_text, until
 from openstack.connection import Connection
 
 from cephfit.configuration import Configuration
@@ -103,7 +103,7 @@ def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(cloud_admin: C
         assert "hypervisor" in count["source"]
         moved = sample.metrics.nbytes_per_s * sample.metrics.runtime_ns / 1e9
         assert count["total_nbytes"] >= 0.99 * moved
-    assert everything(cloud_admin) == before, "the run's things are gone, and nothing else is"
+    until(lambda: everything(cloud_admin) == before)
 
 
 def test_a_stack_is_scaled_and_keeps_its_servers(cloud_user: Connection) -> None:
@@ -122,7 +122,7 @@ def test_a_stack_is_scaled_and_keeps_its_servers(cloud_user: Connection) -> None
     finally:
         target.reset()
         target.close()
-    assert everything(cloud_user) == before
+    until(lambda: everything(cloud_user) == before)
 
 
 def test_clean_deletes_a_runs_things_and_nothing_that_only_looks_like_them(cloud_user: Connection) -> None:
@@ -153,7 +153,7 @@ def test_clean_deletes_a_runs_things_and_nothing_that_only_looks_like_them(cloud
         gone, left = clean(cloud_user, "lost", Silence())
         assert not left
         assert {thing.kind for thing in gone} >= {"stack", "volume"}
-        assert everything(cloud_user) == before
+        until(lambda: everything(cloud_user) == before)
         assert owned(cloud_user, "lost") == ()
     finally:
         for delete in mine:
@@ -185,7 +185,7 @@ def test_what_the_cloud_lacks_is_said_before_anything_is_made(
     assert run.returncode == 2
     assert re.search(words, said, re.DOTALL), said
     assert "Traceback" not in said
-    assert everything(cloud_user) == before
+    until(lambda: everything(cloud_user) == before)
 
 
 def test_a_quota_that_is_too_small_is_said_with_all_its_numbers(cloud_user: Connection) -> None:
