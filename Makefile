@@ -26,7 +26,7 @@ test-all: packages test-packages $(VENV)/ready-dev ## every test, the slow ones 
 test-openstack: packages packages-openstack test-packages $(VENV)/ready-dev ## the tests on a real OpenStack, which they start
 	$(PYTEST) -m openstack $(PYTEST_OPTIONS)
 
-test-openstack-core: packages packages-openstack test-packages $(VENV)/ready-dev ## those of them that CI runs
+test-openstack-core: packages packages-openstack test-packages $(VENV)/ready-dev ## the few of them that show most of it in minutes
 	$(PYTEST) -m "openstack and core" $(PYTEST_OPTIONS)
 
 check: $(VENV)/ready-dev ## ruff, and mypy --strict on the built package

@@ -156,8 +156,8 @@ def address_of(cloud: Connection, server: Any) -> str:
     return str(network[0]["addr"])
 
 
-def fio_in_guest(address: str, job: Path, device: str) -> dict[str, Any]:
-    """fio's JSON for a device of a guest, through fio's server in it."""
+def wait_for_fio(address: str) -> None:
+    """Until a guest has begun its last service: fio's server, after SSH."""
     until = time.monotonic() + 60
     while True:
         with socket.socket() as probe:
@@ -166,6 +166,10 @@ def fio_in_guest(address: str, job: Path, device: str) -> dict[str, Any]:
                 break
         assert time.monotonic() < until, f"fio's server at {address} does not answer"
         time.sleep(0.3)
+
+
+def fio_in_guest(address: str, job: Path, device: str) -> dict[str, Any]:
+    """fio's JSON for a device of a guest, through fio's server in it."""
     job.write_text(
         f"[j]\nioengine=libaio\ndirect=1\nfilename={device}\nsize=64m\nrw=randwrite\nbs=4k\niodepth=8\n"
         "time_based\nruntime=4\n"
@@ -186,13 +190,15 @@ def test_a_guest_has_a_volume_of_each_device_class_and_its_fio_answers(
     for volume in volumes.values():
         attach(user, server, volume)
     address = address_of(user, server)
+    wait_for_fio(address)
     iops = {}
-    for name, device in (("hdd", "/dev/vdb"), ("ssd", "/dev/vdc")):
+    devices = {name: in_guest(address, key, "volume-device", volume.id) for name, volume in volumes.items()}
+    assert set(devices.values()) == {"/dev/vdb", "/dev/vdc"}, "in whichever order the guest found them"
+    for name, device in devices.items():
         (stats, *_) = fio_in_guest(address, tmp_path / f"{name}.fio", device)["client_stats"]
         assert stats["error"] == 0
         assert stats["write"]["total_ios"] > 0
         iops[name] = stats["write"]["iops"]
-        assert in_guest(address, key, "volume-device", volumes[name].id) == device
         image = f"volumes-{name}/volume-{volumes[name].id}"
         argv = ["rbd", "-c", str(openstack_lab.conf), "du", "--exact", "--format", "json", image]
         used = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)["images"][0]["used_size"]
