@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from openstack.connection import Connection
 
 from cephfit.lab.cluster import Lab
@@ -15,6 +16,9 @@ from cephfit.silence import Silence
 from cephfit.sweep.cloud import guests
 from cephfit.sweep.cloud.ownership import stack_name
 from cephfit.sweep.cloud.stacks import Node, Stacks
+
+MARKS = [pytest.mark.root, pytest.mark.ceph, pytest.mark.fio, pytest.mark.openstack, pytest.mark.slow]
+"""What every one of these tests needs; each module adds how long it may take."""
 
 
 def target_text(cloud: Connection, **more: str) -> str:

@@ -19,6 +19,7 @@ import yaml
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
+from live_cloud import MARKS
 from openstack.connection import Connection
 
 from cephfit.lab import processes
@@ -30,14 +31,7 @@ from cephfit.lab.openstack.registration import connect
 from cephfit.sweep.guest.image import FIO_PORT
 from cephfit.sweep.guest.upload import DEFAULT_NAME
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.ceph,
-    pytest.mark.fio,
-    pytest.mark.openstack,
-    pytest.mark.slow,
-    pytest.mark.timeout(1500),
-]
+pytestmark = [*MARKS, pytest.mark.timeout(1500)]
 
 Cephfit = Callable[..., subprocess.CompletedProcess[str]]
 TracesOf = Callable[[Path], list[str]]

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from live_cloud import cephfit, everything, make_stack, set_volume_status, target_text, until
+from live_cloud import MARKS, cephfit, everything, make_stack, set_volume_status, target_text, until
 from openstack.connection import Connection
 
 from cephfit.lab.cluster import Lab
@@ -19,14 +19,7 @@ from cephfit.sweep.cloud import clean as cleaning
 from cephfit.sweep.cloud.clean import clean, owned, runs
 from cephfit.sweep.cloud.ownership import RUN_KEY
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.ceph,
-    pytest.mark.fio,
-    pytest.mark.openstack,
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-]
+pytestmark = [*MARKS, pytest.mark.timeout(900)]
 
 CUT_OFF = """
 schema_version: 1

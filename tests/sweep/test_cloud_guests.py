@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from live_cloud import cephfit, everything, target_text, until
+from live_cloud import MARKS, cephfit, everything, target_text, until
 from openstack.connection import Connection
 
 from cephfit.lab.openstack import resources
@@ -20,15 +20,7 @@ from cephfit.sweep.engines.fio_remote import BY_CLIENTS
 from cephfit.sweep.guest import image
 from cephfit.sweep.guest.upload import WITH_POSTGRESQL, upload
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.ceph,
-    pytest.mark.fio,
-    pytest.mark.postgres,
-    pytest.mark.openstack,
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-]
+pytestmark = [*MARKS, pytest.mark.postgres, pytest.mark.timeout(1800)]
 
 SWEEP = """
 schema_version: 1

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from live_cloud import cephfit, everything, target_text, until
+from live_cloud import MARKS, cephfit, everything, target_text, until
 from openstack.connection import Connection
 
 from cephfit.lab.cluster import Lab
@@ -20,14 +20,7 @@ from cephfit.sample import State
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.settings.ceph_settings import stored_settings
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.ceph,
-    pytest.mark.fio,
-    pytest.mark.openstack,
-    pytest.mark.slow,
-    pytest.mark.timeout(1500),
-]
+pytestmark = [*MARKS, pytest.mark.timeout(1500)]
 
 CAPPED = "cephfit-tests-capped"
 MOST_IOPS = 60

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from live_cloud import cephfit, make_stack, target_text, until
+from live_cloud import MARKS, cephfit, make_stack, target_text, until
 from openstack.connection import Connection
 
 from cephfit.configuration import Configuration
@@ -25,14 +25,7 @@ from cephfit.sweep.cloud.ownership import stack_name, tag_of
 from cephfit.sweep.targets.openstack import OpenStackTarget
 from cephfit.units import MIB
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.ceph,
-    pytest.mark.fio,
-    pytest.mark.openstack,
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-]
+pytestmark = [*MARKS, pytest.mark.timeout(900)]
 
 TOO_LARGE = "cephfit-tests.too-large"
 NOWHERE = "cephfit-tests-nowhere"

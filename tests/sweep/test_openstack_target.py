@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from live_cloud import cephfit, everything, target_text, until
+from live_cloud import MARKS, cephfit, everything, target_text, until
 from openstack.connection import Connection
 
 from cephfit.configuration import Configuration
@@ -26,14 +26,7 @@ from cephfit.sweep.cloud.clean import clean, owned
 from cephfit.sweep.targets.openstack import OpenStackTarget
 from cephfit.units import MIB
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.ceph,
-    pytest.mark.fio,
-    pytest.mark.openstack,
-    pytest.mark.slow,
-    pytest.mark.timeout(1500),
-]
+pytestmark = [*MARKS, pytest.mark.timeout(1500)]
 
 SWEEP = """
 schema_version: 1
