@@ -21,7 +21,7 @@ from cephfit.sweep.engines.fio_output import (
     other_direction_of,
     read_output,
 )
-from cephfit.sweep.engines.image_counters import ImageWatch, is_image
+from cephfit.sweep.engines.image_watch import ImageWatch, is_image
 from cephfit.units import MIB
 
 GRACE_SECONDS = 120.0

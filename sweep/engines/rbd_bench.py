@@ -19,7 +19,7 @@ from cephfit.sweep.engines.bench_process import Ended, image_of, run_together, v
 from cephfit.sweep.engines.device_counters import in_flight_nbytes
 from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.sweep.engines.fio import GRACE_SECONDS
-from cephfit.sweep.engines.image_counters import ImageWatch
+from cephfit.sweep.engines.image_watch import ImageWatch
 from cephfit.sweep.engines.osd_watch import watch_osds
 from cephfit.sweep.model import RBD_BENCH, Measurement
 from cephfit.units import MIB

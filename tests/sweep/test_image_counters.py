@@ -8,7 +8,8 @@ from cephfit.cells import Op
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
 from cephfit.sweep.engines.engine import disagreement
-from cephfit.sweep.engines.image_counters import LEAST_PERIODS, ImageIo, ImageWatch, image_count, is_image, parse
+from cephfit.sweep.engines.image_counters import ImageIo, image_count, parse
+from cephfit.sweep.engines.image_watch import LEAST_PERIODS, ImageWatch, is_image
 from cephfit.units import MIB, NS_PER_S
 
 ANSWER = {
