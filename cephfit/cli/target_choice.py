@@ -143,8 +143,12 @@ def _cloud_with_ceph(
     choice: "CloudChoice", cluster: ClusterOptions, *, for_change: bool, progress: Progress | None
 ) -> Target:
     from cephfit.sweep.admin.rados_admin import RadosAdmin
+    from cephfit.sweep.settings.setting_ways import parse_reach
     from cephfit.sweep.targets.ceph import CephTarget
     from cephfit.sweep.targets.openstack_ceph import OpenStackWithCeph
+
+    where = f"--target openstack:{choice.cloud},...,{choice.reach}"
+    way = parse_reach(choice.reach, where=where, own_conf=bool(choice.lab)).way
 
     def open_lab() -> tuple[CephTarget, RadosAdmin]:
         from cephfit.lab.cluster import Lab
@@ -153,14 +157,15 @@ def _cloud_with_ceph(
 
         require_root("a lab")
         lab = Lab.open(folder=Path(choice.lab)) if choice.lab.startswith("/") else Lab.open(choice.lab)
-        return LabTarget(lab, for_change=for_change, progress=progress, librbd=True), RadosAdmin(lab.conf)
+        below = LabTarget(lab, for_change=for_change, progress=progress, librbd=True, way=way)
+        return below, RadosAdmin(lab.conf)
 
     def open_foreign() -> tuple[CephTarget, RadosAdmin]:
         from cephfit.sweep.targets.foreign import ForeignTarget
 
         is_path = "/" in choice.ceph
         said = replace(cluster, conf=Path(choice.ceph)) if is_path else cluster
-        below = cluster_choice("" if is_path else choice.ceph, said)
+        below = cluster_choice(f"{'' if is_path else choice.ceph},{choice.reach}", said)
         if below.only_pool:
             raise InputError(
                 "--only-pool leaves nothing of Ceph to be configured below a cloud",

@@ -26,6 +26,8 @@ class CloudChoice:
         ceph: the cluster on which the cloud's volumes lie, to be configured too: the name below /etc/ceph or the
             path of its ceph.conf; empty for a cloud alone.
         lab: the same, where that cluster is a lab.
+        settings: by which way options reach that cluster's daemons, one of ``SettingsWay``; empty: by its release.
+        osd_conf: the daemons' ceph.conf on their hosts, where options go into it.
     """
 
     cloud: str = ""
@@ -39,15 +41,27 @@ class CloudChoice:
     overcommit: bool = False
     ceph: str = ""
     lab: str = ""
+    settings: str = ""
+    osd_conf: str = ""
+
+    @property
+    def reach(self) -> str:
+        """What is said of the way to the daemons, as a Ceph target has it: ``settings=conf,osd_conf=/path``."""
+        said = (("settings", self.settings), ("osd_conf", self.osd_conf))
+        return ",".join(f"{key}={value}" for key, value in said if value)
 
 
 def parse_choice(text: str) -> CloudChoice:
     """Read ``openstack:CLOUD,image=NAME,flavor=NAME,volume_type=NAME,network=NAME``.
 
+    The cloud may be left out, and with it its comma.
+
     Raises:
         InputError: names the word that is wrong.
     """
     cloud, *words = text.partition(":")[2].split(",")
+    if "=" in cloud:
+        cloud, words = "", [cloud, *words]
     known = [field.name for field in fields(CloudChoice) if field.name != "cloud"]
     said: dict[str, str] = {}
     for word in words:
@@ -72,6 +86,12 @@ def parse_choice(text: str) -> CloudChoice:
         )
     if "ceph" in said and "lab" in said:
         raise InputError("ceph and lab both name the cluster below the cloud", where=f"--target {text}")
+    if alone := [key for key in ("settings", "osd_conf") if key in said and not {"ceph", "lab"} & said.keys()]:
+        raise InputError(
+            f"{alone[0]} is of the Ceph below the cloud, and none is named",
+            where=f"--target {text}",
+            remedy="add ceph=/path/of/ceph.conf or lab=NAME, or leave it out",
+        )
     return CloudChoice(cloud=cloud, port=int(port), overcommit=overcommit == "yes", **said)
 
 

@@ -1,11 +1,13 @@
 """A connection to a cloud, and what its services say as one sentence each."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
 import keystoneauth1.exceptions as keystone
 import openstack
+from openstack.config import OpenStackConfig
 from openstack.connection import Connection
 from openstack.exceptions import (
     ConfigException,
@@ -18,6 +20,7 @@ from openstack.exceptions import (
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 
 from cephfit.errors import ClusterError, InputError
+from cephfit.sweep.yaml_lines import nearest
 
 _ATTEMPTS = 8
 """Over half a minute: a service that is restarted behind its load balancer is back by then."""
@@ -35,13 +38,28 @@ def connect(cloud: str) -> Connection:
     try:
         connection = openstack.connect(cloud=cloud or None, app_name="cephfit")
     except (ConfigException, keystone.MissingRequiredOptions) as error:
+        named = cloud or os.environ.get("OS_CLOUD", "")
         raise InputError(
-            f"the cloud {cloud or '(of OS_CLOUD)'} cannot be used: {one_line(error)}",
-            remedy="name one of your clouds.yaml (--target openstack:NAME), or set OS_CLOUD",
+            f"the cloud {named} cannot be used: {one_line(error)}" if named else "no cloud is named",
+            where="clouds.yaml" if named else "neither in the target nor in OS_CLOUD",
+            remedy=_which_cloud(named),
         ) from None
     with spoken(f"cloud {connection.name}"):
         connection.session.get_token()  # the SDK's own authorize() says less of what went wrong
     return connection
+
+
+def _which_cloud(named: str) -> str:
+    """What can be named: the clouds of this person's clouds.yaml."""
+    try:
+        known = [name for name in OpenStackConfig().get_cloud_names() if name not in ("envvars", "defaults")]
+    except ConfigException:
+        known = []
+    if not known:
+        return "write a clouds.yaml, in this folder or in ~/.config/openstack, and name a cloud of it"
+    if named in known:
+        return "mend what clouds.yaml says of it"
+    return nearest(named, known)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """Placement, QoS, and which settings can be measured from guests: the pure parts."""
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
 from cephfit.sweep.cloud.choice import parse_choice
+from cephfit.sweep.cloud.connection import connect
 from cephfit.sweep.cloud.placement import Place, PlacedEngine
 from cephfit.sweep.cloud.qos import Qos
 from cephfit.sweep.declaration.file import parse_sweep
@@ -124,3 +127,42 @@ def test_a_cluster_below_a_cloud_is_changed_with_leave_only() -> None:
     assert not is_foreign("openstack:work,flavor=a,lab=default")
     with pytest.raises(InputError, match="both name the cluster"):
         parse_choice("openstack:work,ceph=ceph,lab=default")
+
+
+def test_how_options_reach_the_daemons_below_a_cloud_is_said_as_of_a_cluster() -> None:
+    choice = parse_choice("openstack:work,ceph=ceph,settings=conf,osd_conf=/etc/ceph/$name.conf")
+    assert choice.reach == "settings=conf,osd_conf=/etc/ceph/$name.conf"
+    assert parse_choice("openstack:work,ceph=ceph").reach == ""
+    with pytest.raises(InputError, match="none is named"):
+        parse_choice("openstack:work,settings=conf")
+
+
+def test_a_cloud_that_os_cloud_names_need_not_be_named_again() -> None:
+    assert parse_choice("openstack:flavor=small,volume_type=hdd").cloud == ""
+    assert parse_choice("openstack:flavor=small,volume_type=hdd").flavor == "small"
+
+
+@pytest.mark.parametrize(
+    ("named", "what", "remedy"),
+    [
+        ("", "no cloud is named", "choose from: production, staging"),
+        (
+            "prodution",
+            "the cloud prodution cannot be used: Cloud prodution was not found",
+            "did you mean 'production'?",
+        ),
+        ("staging", "the cloud staging cannot be used: ", "mend what clouds.yaml says of it"),
+    ],
+)
+def test_a_cloud_that_cannot_be_meant_is_told_which_ones_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, what: str, remedy: str
+) -> None:
+    file = tmp_path / "clouds.yaml"
+    file.write_text("clouds:\n  production: {auth: {auth_url: http://127.0.0.1:9}}\n  staging: {auth: {}}\n")
+    for name in [name for name in os.environ if name.startswith("OS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
+    with pytest.raises(InputError) as error:
+        connect(named)
+    assert error.value.what.startswith(what)
+    assert error.value.remedy == remedy
