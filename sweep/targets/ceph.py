@@ -3,11 +3,10 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cephfit.configuration import Configuration, Partition
+from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError
 from cephfit.protocols import Applied, CephAdmin, Client, Health, Progress
 from cephfit.silence import Silence
@@ -18,15 +17,15 @@ from cephfit.sweep.filling import fill as fill_volumes
 from cephfit.sweep.hosts.host import HostRefusedError
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
-from cephfit.sweep.options.option_value import as_ceph_writes
 from cephfit.sweep.pools.pool_names import POOL_PREFIX
 from cephfit.sweep.pools.pool_survey import PoolPortrait, survey
-from cephfit.sweep.preview import Difference, Preview, Undoing, other_undoings
+from cephfit.sweep.preview import Preview, Undoing
 from cephfit.sweep.settings import catalogue as options
 from cephfit.sweep.settings.client_conf import ClientAccess
 from cephfit.sweep.surroundings import Surroundings
 from cephfit.sweep.targets.changes import ClusterChanges
 from cephfit.sweep.targets.cluster_facts import facts_of
+from cephfit.sweep.targets.forecast import Forecast
 from cephfit.sweep.targets.only_pool import OnlyPool
 from cephfit.sweep.targets.room import MAKE_ROOM, require_room
 from cephfit.sweep.targets.volume_clients import VolumeClients
@@ -34,6 +33,7 @@ from cephfit.sweep.targets.whole_cluster import WholeCluster
 from cephfit.sweep.telemetry.witness import ClusterWitness
 from cephfit.sweep.validity.ceph_health import CephHealth, is_getting_full
 from cephfit.sweep.validity.disturbances import MapWatch, Mark
+from cephfit.sweep.validity.strangers import StrangersInPool
 from cephfit.sweep.volumes import Volume, Volumes, image_name
 
 
@@ -87,10 +87,11 @@ class CephTarget:
             name, access=access, folder=folder, volumes=self._volumes, surroundings=surroundings
         )
         self._health = CephHealth(admin)
-        self._map_watch = MapWatch(admin, lambda pool: pool == only_pool or pool.startswith(POOL_PREFIX))
         self._changes: ClusterChanges
+        strangers: StrangersInPool | None = None
         if only_pool:
-            self._changes = OnlyPool(only_pool, admin, journal, self._volumes)
+            self._changes = within = OnlyPool(only_pool, admin, journal, self._volumes)
+            strangers = StrangersInPool(images, only_pool, within.has_made, note=self._progress.note)
         else:
             self._changes = WholeCluster(
                 admin,
@@ -100,6 +101,17 @@ class CephTarget:
                 surroundings=surroundings,
                 progress=self._progress,
             )
+        self._map_watch = MapWatch(
+            admin, lambda pool: pool == only_pool or pool.startswith(POOL_PREFIX), strangers=strangers
+        )
+        self._forecast = Forecast(
+            admin,
+            self._catalogue,
+            health=self._health,
+            changes=self._changes,
+            surroundings=surroundings,
+            journal=journal,
+        )
 
     def facts(self) -> Mapping[str, Any]:
         way = self._around.reach.way
@@ -124,54 +136,27 @@ class CephTarget:
         return ClusterWitness(self._admin, self._around.hosts, classes)
 
     def mark(self) -> Mark:
-        for sentence in self._changes.keep(self._osd_map):
+        for sentence in self._changes.keep(self._map_watch.osd_map):
             self._progress.note(sentence)
         return self._map_watch.mark()
 
     def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
-        return (*self._map_watch.disturbances_since(mark), *self._changes.keep(self._osd_map))
-
-    def _osd_map(self) -> Mapping[str, Any]:
-        return self._map_watch.mark().osd_map
+        return (*self._map_watch.disturbances_since(mark), *self._changes.keep(self._map_watch.osd_map))
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        configurations = tuple(configurations)
-        reasons = {n: list(why) for n, why in options.unsupported(configurations, self._catalogue).items()}
-        for configuration in configurations:
-            more = [
-                why
-                for setting in configuration.within(Partition.GREATER)
-                if (why := self._around.greater.why_not(setting))
-            ]
-            if configuration.name not in reasons:  # what the rest asks is about settings that exist
-                more += self._changes.why_not(configuration)
-                more += self._around.stores.why_not(configuration) if self._around.stores else ()
-            if more:
-                reasons.setdefault(configuration.name, []).extend(more)
-        return {name: tuple(dict.fromkeys(why)) for name, why in reasons.items()}
+        return self._forecast.unsupported(configurations)
 
     def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
         """Warnings by configuration: settings that exist here but that these OSDs never read."""
-        if (remake := self._around.stores) is None:
-            stores = {osd.get("osd_objectstore", "") for osd in self._admin.command("osd metadata")}
-            return options.without_effect(configurations, stores)
-        found: dict[str, tuple[str, ...]] = {}
-        for configuration in configurations:
-            found |= options.without_effect([configuration], set(remake.objectstores(configuration)))
-        return found
+        return self._forecast.without_effect(configurations)
 
     def preview(self, sweep: Sweep) -> Preview:
         """What a sweep would do here, before anything is done."""
-        against = self.unsupported(sweep.configurations)
-        supported = tuple(c for c in sweep.configurations if c.name not in against)
-        found = self._changes.preview(sweep, supported)
-        around = tuple(d for c in supported for d in self._differences_around(c))
-        return replace(found, health=self._health.check(), differences=found.differences + around)
+        return self._forecast.preview(sweep)
 
     def undoings(self) -> Sequence[Undoing]:
         """What ``reset`` would put back now."""
-        around = other_undoings(self._journal.entries())
-        return [*around, *self._changes.undoings()]
+        return self._forecast.undoings()
 
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
@@ -238,17 +223,6 @@ class CephTarget:
             stores.remake(configuration)
             self._health.expect_new_pools()
 
-    def _differences_around(self, configuration: Configuration) -> list[Difference]:
-        found = []
-        now, _ = self._around.greater.read_back(configuration, ())
-        for setting in configuration.within(Partition.GREATER):
-            values = {str(v) for v in now.get(str(setting), {}).values()}
-            then = as_ceph_writes(setting.value)
-            found.append(
-                Difference(configuration.name, setting.scope, setting.key, ", ".join(sorted(values)), then)
-            )
-        return found
-
     def clients(self) -> Sequence[Client]:
         return self._clients.attached
 
@@ -265,6 +239,7 @@ class CephTarget:
         return f"only pool {self._only_pool} may be touched, while the caches of OSDs are everybody's"
 
     def health(self) -> Health:
+        self._map_watch.keep_looking()  # this is what is asked all the while a sample is taken
         return self._health.check()
 
     def note_on(self, client: Client, key: str) -> str | None:

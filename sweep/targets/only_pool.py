@@ -58,6 +58,10 @@ class OnlyPool:
             )
         self._journal.note(_IMAGE, str(volume), None)
 
+    def has_made(self, image: str) -> bool:
+        """Whether an image of the pool is of cephfit's making."""
+        return self._journal.get(_IMAGE, f"{self._pool}/{image}") is not None
+
     def room_in(self, pool: str) -> int | None:
         for entry in self._admin.command("df")["pools"]:
             if entry["name"] == pool:

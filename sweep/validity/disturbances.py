@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from cephfit.protocols import CephAdmin
+from cephfit.sweep.validity.strangers import StrangersInPool
 
 FOREIGN_IOPS = 50.0
-"""I/Os per second of others, over all their pools, from which on a run is not trusted: half of what one hard
-disk does. Below it are monitoring, idle guests and device health."""
+"""I/Os per second of others, over all their pools and images, from which on a run is not trusted: half of what one
+hard disk does. Below it are monitoring, idle guests and device health."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +46,53 @@ class MapWatch:
     Args:
         admin: one command each time; the whole map only when its epoch has changed.
         is_ours: whether a pool is measured by us, by name.
-        foreign_iops: I/Os per second of other pools' clients that are too many.
+        strangers: sees what others do in such a pool; None where nobody else is in it.
+        foreign_iops: I/Os per second of others that are too many.
     """
 
     def __init__(
-        self, admin: CephAdmin, is_ours: Callable[[str], bool], *, foreign_iops: float = FOREIGN_IOPS
+        self,
+        admin: CephAdmin,
+        is_ours: Callable[[str], bool],
+        *,
+        strangers: StrangersInPool | None = None,
+        foreign_iops: float = FOREIGN_IOPS,
     ) -> None:
         self._admin = admin
         self._is_ours = is_ours
+        self._strangers = strangers
         self._foreign_iops = foreign_iops
         self._last: Mark | None = None
 
     def mark(self) -> Mark:
         """See TellsDisturbances."""
+        if self._strangers is not None:
+            self._strangers.begin()
+        return self._now()
+
+    def keep_looking(self) -> None:
+        """To be called while something runs, as often as is convenient."""
+        if self._strangers is not None:
+            self._strangers.keep_looking()
+
+    def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
+        """See TellsDisturbances."""
+        now = self._now()
+        moved = () if now.epoch == mark.epoch else changes(mark.osd_map, now.osd_map)
+        images = self._strangers.rates() if self._strangers is not None else {}
+        stats = self._admin.command("osd pool stats")
+        return (*moved, *foreign_load(stats, self._is_ours, self._foreign_iops, images))
+
+    def osd_map(self) -> Mapping[str, Any]:
+        """``osd dump`` as it is now."""
+        return self._now().osd_map
+
+    def _now(self) -> Mark:
         epoch = self._epoch()
         if self._last is None or self._last.epoch != epoch:
             osd_map = self._admin.command("osd dump")
             self._last = Mark(int(osd_map["epoch"]), osd_map)
         return self._last
-
-    def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
-        """See TellsDisturbances."""
-        now = self.mark()
-        moved = () if now.epoch == mark.epoch else changes(mark.osd_map, now.osd_map)
-        return (*moved, *foreign_load(self._admin.command("osd pool stats"), self._is_ours, self._foreign_iops))
 
     def _epoch(self) -> int:
         osds = self._admin.command("status")["osdmap"]
@@ -107,19 +131,37 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, .
 
 
 def foreign_load(
-    pool_stats: list[Mapping[str, Any]], is_ours: Callable[[str], bool], limit_iops: float
+    pool_stats: list[Mapping[str, Any]],
+    is_ours: Callable[[str], bool],
+    limit_iops: float,
+    images: Mapping[str, float] | None = None,
 ) -> tuple[str, ...]:
-    """Why clients of other pools disturb, from ``osd pool stats``: rates of the last seconds. Pure."""
+    """Why others' clients disturb. Pure.
+
+    Args:
+        pool_stats: ``osd pool stats``: rates of the last seconds.
+        is_ours: whether a pool is measured by us, by name.
+        limit_iops: I/Os per second of all of them together that are too many.
+        images: I/Os per second on others' images in pools that are ours.
+    """
+    images = images or {}
     rates = {}
     for pool in pool_stats:
         rate = pool.get("client_io_rate", {})
         iops = float(rate.get("read_op_per_sec", 0)) + float(rate.get("write_op_per_sec", 0))
         if iops and not is_ours(pool["pool_name"]):
             rates[pool["pool_name"]] = iops
-    if sum(rates.values()) <= limit_iops:
+    total = sum(rates.values()) + sum(images.values())
+    if total <= limit_iops:
         return ()
-    busiest = ", ".join(f"{name} {iops:.0f}" for name, iops in sorted(rates.items(), key=lambda r: -r[1])[:3])
-    return (f"others' clients did {sum(rates.values()):.0f} I/Os per second (pools {busiest})",)
+    places = "; ".join(
+        f"{what} {_busiest(of_these)}" for what, of_these in (("pools", rates), ("images", images)) if of_these
+    )
+    return (f"others' clients did {total:.0f} I/Os per second ({places})",)
+
+
+def _busiest(rates: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {iops:.0f}" for name, iops in sorted(rates.items(), key=lambda r: -r[1])[:3])
 
 
 def _osd_state(osd: Mapping[str, Any]) -> str:

@@ -2,19 +2,22 @@
 
 import subprocess
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from foreign_lab import open_foreign
 
 from cephfit.lab.cluster import Lab
 from cephfit.lab.target import LabTarget
 from cephfit.results.store import Store
-from cephfit.sample import State
+from cephfit.sample import Sample, State
 from cephfit.silence import Silence
 from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.engines.engine import CellOutcome, CellRun
 from cephfit.sweep.engines.fio import FioEngine
 from cephfit.sweep.runner import run_sweep
+from cephfit.sweep.targets.ceph import CephTarget
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio, pytest.mark.slow]
 
@@ -28,47 +31,89 @@ STRANGER = "somebody"
 
 
 class Disturbed(FioEngine):
-    """The real fio; while it runs for the second time, a stranger writes to a pool of his own."""
+    """The real fio; while it runs for the second time, a stranger is at work on the same cluster."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, stranger: Sequence[str]) -> None:
         super().__init__()
         self.n_runs = 0
-        self.rados = ["rados", "--conf", str(lab.conf), "--pool", lab.spec.pool]
+        self.stranger = stranger
 
     def run(self, run: CellRun) -> CellOutcome:
         self.n_runs += 1
         if self.n_runs != 2:
             return super().run(run)
-        load = ["bench", "600", "write", "-b", "4096", "-t", "16", "--run-name", STRANGER, "--no-cleanup"]
-        with subprocess.Popen([*self.rados, *load], stdout=subprocess.DEVNULL) as stranger:
+        with subprocess.Popen(self.stranger, stdout=subprocess.DEVNULL) as stranger:
             try:
                 return super().run(run)
             finally:
                 stranger.terminate()
 
-    def clean_up(self) -> None:
-        subprocess.run([*self.rados, "cleanup", "--run-name", STRANGER], check=True, capture_output=True)
+
+def sample_beside_a_stranger(target: CephTarget, sweep: str, stranger: Sequence[str], store: Path) -> list[Sample]:
+    """What a sweep gives of which one run was disturbed; the disturbed one's samples."""
+    with Store.open(store, create=True) as opened:
+        run = run_sweep(
+            parse_sweep(sweep, file="disturbed"),
+            target,
+            opened,
+            Silence(),
+            resume=None,
+            engine=Disturbed(stranger),
+        )
+        samples = opened.samples(run.run_id)
+    n_clients = len({s.key.client for s in samples})
+    first, disturbed = samples[:n_clients], samples[n_clients : 2 * n_clients]
+    assert [s.state for s in first] == [State.OK] * n_clients, [s.reason for s in first]
+    for sample in disturbed:
+        assert (sample.state, sample.key.attempt) == (State.INVALID, 0), sample.reason
+        assert "others' clients did " in sample.reason
+        assert sample.metrics is not None, "what was measured is kept beside the reason"
+    ok = Counter((s.key.client, s.key.repeat) for s in samples if s.state is State.OK)
+    assert ok == {(s.key.client, repeat): 1 for s in first for repeat in (0, 1)}
+    again = [s for s in samples if s.state is State.OK and s.key.repeat == disturbed[0].key.repeat]
+    assert all(s.key.attempt > 0 for s in again)
+    return disturbed
 
 
 def test_a_sample_beside_a_strangers_load_is_invalid_and_taken_again(lab_cluster: Lab, tmp_path: Path) -> None:
-    engine, target = Disturbed(lab_cluster), LabTarget(lab_cluster)
+    """The stranger writes to a pool of its own."""
+    pool = lab_cluster.spec.pool
+    rados = ["rados", "--conf", str(lab_cluster.conf), "--pool", pool]
+    load = ["bench", "600", "write", "-b", "4096", "-t", "16", "--run-name", STRANGER, "--no-cleanup"]
+    target = LabTarget(lab_cluster)
     try:
-        with Store.open(tmp_path / "s.sqlite", create=True) as store:
-            sweep = parse_sweep(SWEEP, file="disturbed")
-            run = run_sweep(sweep, target, store, Silence(), resume=None, engine=engine)
-            samples = store.samples(run.run_id)
+        disturbed = sample_beside_a_stranger(target, SWEEP, [*rados, *load], tmp_path / "s.sqlite")
     finally:
         target.reset()
         target.close()
-        engine.clean_up()
-    first, disturbed = samples[:2], samples[2:4]
-    assert [s.state for s in first] == [State.OK] * 2, [s.reason for s in first]
-    for sample in disturbed:
-        assert (sample.state, sample.key.attempt) == (State.INVALID, 0)
-        assert "others' clients did " in sample.reason
-        assert f"(pools {lab_cluster.spec.pool} " in sample.reason
-        assert sample.metrics is not None, "what was measured is kept beside the reason"
-    ok = Counter((s.key.client, s.key.repeat) for s in samples if s.state is State.OK)
-    assert ok == {(client, repeat): 1 for client in ("c0", "c1") for repeat in (0, 1)}
-    again = [s for s in samples if s.state is State.OK and s.key.repeat == disturbed[0].key.repeat]
-    assert all(s.key.attempt > 0 for s in again)
+        subprocess.run([*rados, "cleanup", "--run-name", STRANGER], check=True, capture_output=True)
+    assert all(f"(pools {pool} " in sample.reason for sample in disturbed)
+
+
+def test_a_stranger_within_the_only_pool_is_seen_by_its_image(lab_cluster: Lab, tmp_path: Path) -> None:
+    """Our own load in that pool is none of a stranger's: the undisturbed runs are ok."""
+    pool = lab_cluster.spec.pool
+    rbd = ["rbd", "--conf", str(lab_cluster.conf)]
+    image = f"{pool}/{STRANGER}"
+    subprocess.run([*rbd, "create", "--size", "64M", image], check=True, capture_output=True)
+    load = [
+        "bench",
+        "--io-type",
+        "write",
+        "--io-size",
+        "4096",
+        "--io-total",
+        "100G",
+        "--io-pattern",
+        "rand",
+        image,
+    ]
+    target = open_foreign(lab_cluster, only_pool=pool)
+    try:
+        sweep = SWEEP.replace("libaio", "rbd").replace("cold", "warm")
+        disturbed = sample_beside_a_stranger(target, sweep, [*rbd, *load], tmp_path / "s.sqlite")
+    finally:
+        target.reset()
+        target.close()
+        subprocess.run([*rbd, "remove", "--no-progress", image], check=True, capture_output=True)
+    assert all(f"(images {image} " in sample.reason for sample in disturbed)
