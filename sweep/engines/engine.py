@@ -37,12 +37,12 @@ class CellRun:
 
 @dataclass(frozen=True, slots=True)
 class IndependentCount:
-    """What somebody else than fio counted for one client (rule 4 of the design).
+    """What somebody else than the measuring program counted for one client (rule 4 of the design).
 
     Attributes:
         source: who counted, for people.
         window_nbytes: moved in the measured window, as well as the count can tell.
-        total_nbytes: moved from before fio's start to after its end, exact.
+        total_nbytes: moved from before the program's start to after its end, exact.
         allowed_nbytes: by how much ``window_nbytes`` may differ for reasons that are known.
     """
 
@@ -80,10 +80,12 @@ class CellOutcome:
     Attributes:
         clients: by name: one for every client of the run.
         fio_json: fio's own output; None if there is none.
+        program: that ran, as people call it.
     """
 
     clients: Mapping[str, ClientOutcome]
     fio_json: str | None
+    program: str = "fio"
 
 
 class Engine(Protocol):
@@ -169,25 +171,25 @@ class BringsEngine(Protocol):
     def engine(self) -> Engine: ...
 
 
-def disagreement(metrics: Metrics, count: IndependentCount) -> str:
-    """Why fio and an independent count cannot both be right; empty if they can.
+def disagreement(metrics: Metrics, count: IndependentCount, *, program: str = "fio") -> str:
+    """Why the program that measured and an independent count cannot both be right; empty if they can.
 
-    Two tests. The count over the whole life of fio includes its ramp, so it is never less than what fio says it
-    moved after the ramp: exact. The count over the measured window may differ by ``allowed_nbytes``, or by one
-    per cent of fio's figure where that is more.
+    Two tests. The count over the whole life of the program includes its ramp, so it is never less than what the
+    program says it moved after the ramp: exact. The count over the measured window may differ by
+    ``allowed_nbytes``, or by one per cent of the program's figure where that is more.
     """
-    by_fio = metrics.nbytes_per_s * metrics.runtime_ns / 1e9
+    claimed = metrics.nbytes_per_s * metrics.runtime_ns / 1e9
     # fio rounds its rate down to whole bytes per second: half a byte more per second is no disagreement.
     rounding = metrics.runtime_ns / 1e9 + 1
-    if by_fio > count.total_nbytes + rounding:
+    if claimed > count.total_nbytes + rounding:
         return (
-            f"fio says that it moved {by_fio:.0f} bytes, {count.source} counted only {count.total_nbytes} "
+            f"{program} says that it moved {claimed:.0f} bytes, {count.source} counted only {count.total_nbytes} "
             "from its start to its end"
         )
-    allowed = max(count.allowed_nbytes, 0.01 * by_fio)
-    if abs(by_fio - count.window_nbytes) > allowed:
+    allowed = max(count.allowed_nbytes, 0.01 * claimed)
+    if abs(claimed - count.window_nbytes) > allowed:
         return (
-            f"fio says that it moved {by_fio:.0f} bytes in the measured time, {count.source} counted "
+            f"{program} says that it moved {claimed:.0f} bytes in the measured time, {count.source} counted "
             f"{count.window_nbytes:.0f}; {allowed:.0f} bytes of difference are explained"
         )
     return ""

@@ -129,7 +129,7 @@ class ImageWatch:
         if self._run_seconds < least_seconds:
             self._give_up(
                 f"OSDs report images' I/O every {self._period_seconds:g} s, and only {self._run_seconds:g} s were "
-                f"measured: from {least_seconds:g} s on it would be held against fio"
+                f"measured: from {least_seconds:g} s on the two would be compared"
             )
             return
         for name, image in self._images.items():

@@ -88,7 +88,9 @@ class RadosBenchEngine:
             self._clean(run)
         found = {name: _figures(end, run, seconds) for name, end in ended.items()}
         outcomes = _with_counts(found, watch.count, run)
-        return CellOutcome(outcomes, json.dumps({name: end.output for name, end in ended.items()}))
+        return CellOutcome(
+            outcomes, json.dumps({name: end.output for name, end in ended.items()}), program="rados bench"
+        )
 
     def warm(self, run: CellRun) -> None:
         """See Engine: what is read was written a moment before, by ``prepare``; it is read once more here."""

@@ -92,7 +92,9 @@ class RbdBenchEngine:
             c.name: images.counted(self._outcome(run, c, ended[c.name], evidence), c, in_flight_nbytes=in_flight)
             for c in run.clients
         }
-        return CellOutcome(outcomes, json.dumps({name: end.output for name, end in ended.items()}))
+        return CellOutcome(
+            outcomes, json.dumps({name: end.output for name, end in ended.items()}), program="rbd bench"
+        )
 
     def warm(self, run: CellRun) -> None:
         """See Engine."""

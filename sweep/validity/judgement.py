@@ -32,11 +32,14 @@ class Circumstances:
 def judge(run: CellRun, outcome: CellOutcome, around: Circumstances) -> list[Sample]:
     """One sample per client.
 
-    ``failed`` without a result; ``invalid`` when the target was unhealthy at any look, when fio and the
-    independent count disagree, or when another client of the same run is not ok: they shared the cluster, so
-    they share the run's fate.
+    ``failed`` without a result; ``invalid`` when the target was unhealthy at any look, when the program
+    and the independent count disagree, or when another client of the same run is not ok: they shared the cluster,
+    so they share the run's fate.
     """
-    verdicts = {client.name: _verdict(outcome.clients[client.name], around.unhealthy) for client in run.clients}
+    verdicts = {
+        client.name: _verdict(outcome.clients[client.name], outcome.program, around.unhealthy)
+        for client in run.clients
+    }
     broken = [f"client {name}: {reason}" for name, (state, reason) in verdicts.items() if state is not State.OK]
     samples = []
     for client in run.clients:
@@ -58,12 +61,12 @@ def judge(run: CellRun, outcome: CellOutcome, around: Circumstances) -> list[Sam
     return samples
 
 
-def _verdict(given: ClientOutcome, unhealthy: Sequence[str]) -> tuple[State, str]:
+def _verdict(given: ClientOutcome, program: str, unhealthy: Sequence[str]) -> tuple[State, str]:
     reasons = [f"not healthy: {'; '.join(unhealthy)}"] if unhealthy else []
     if given.metrics is None:
         return State.FAILED, "; ".join([given.failure or "no result", *reasons])
     reasons += [given.doubt] if given.doubt else []
-    if given.count is not None and (why := disagreement(given.metrics, given.count)):
+    if given.count is not None and (why := disagreement(given.metrics, given.count, program=program)):
         reasons.append(why)
     return (State.INVALID, "; ".join(reasons)) if reasons else (State.OK, "")
 

@@ -92,9 +92,11 @@ def test_rbd_bench_is_held_against_the_same_counts(images: Images, monkeypatch: 
     engine = RbdBenchEngine()
     engine.prepare(run)
     time.sleep(3)  # the reports about the trial run are to be over
-    given = engine.run(run).clients["c0"]
+    outcome = engine.run(run)
+    given = outcome.clients["c0"]
     assert given.count is not None and given.metrics is not None, given
     assert given.count.total_nbytes == given.metrics.n_ios * run.cell.size.benchmark_nbytes
+    assert outcome.program == "rbd bench"
     assert disagreement(given.metrics, given.count) == ""
 
 

@@ -1,6 +1,8 @@
 """What rados bench and rbd bench write, as Ceph 16.2 wrote it, becomes metrics or a reason why not."""
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -16,11 +18,13 @@ from cephfit.sweep.engines.engine import CellOutcome, CellRun
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.runner import run_sweep
 from cephfit.sweep.targets.simulated import SimulatedTarget
+from cephfit.sweep.validity.judgement import Circumstances, judge
 
 pytest.importorskip("rados", reason="python3-rados is not installed")
 
 from cephfit.sweep.engines import rados_bench, rbd_bench
 from cephfit.sweep.engines.bench_process import Ended, image_of
+from cephfit.sweep.engines.osd_watch import OsdCount, OsdWatch
 
 WRITE = """hints = 1
 {"concurrent_ios":"4","object_size":"4096","op_size":"4096","seconds_to_run":"3","max_objects":"0",\
@@ -104,6 +108,27 @@ def test_rbd_benchs_rate_tells_the_time_that_it_rounds_away() -> None:
 def test_output_of_rbd_bench_that_is_none_is_said(ended: Ended, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         rbd_bench.metrics_of(ended, Cell.parse("1M-read"), iodepth=2)
+
+
+def test_osds_that_deny_what_rados_bench_says_make_a_sample_invalid_that_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @contextmanager
+    def osds_that_saw_little(clients: Sequence[Client]) -> Iterator[OsdWatch]:
+        yield OsdWatch(OsdCount(read_nbytes=0, written_nbytes=4096))
+
+    monkeypatch.setattr(rados_bench, "watch_osds", osds_that_saw_little)
+    monkeypatch.setattr(rados_bench, "run_together", lambda commands, **_: {n: Ended(WRITE, "") for n in commands})
+    text = (
+        "{schema_version: 1, name: x, measurement: {clients: 1, repeats: 1, run_seconds: 3, iodepth: 4, seed: 1}}"
+    )
+    client = Client("c0", {"pool": "p", "rbdname": "i"}, 1 << 30)
+    run = CellRun("A", Cell.parse("4K-write"), 0, 0, parse_sweep(text, file="x").measurement, [client], {"c0": 1})
+    (sample,) = judge(run, rados_bench.RadosBenchEngine().run(run), Circumstances(1, 2, (1, 2), (), 1))
+    assert sample.state is State.INVALID
+    assert sample.reason.startswith(
+        "rados bench says that it moved 2158592 bytes, the OSDs, for 1 clients together"
+    )
 
 
 def test_a_client_that_is_no_image_cannot_be_measured_by_them() -> None:

@@ -1,5 +1,6 @@
 """The independent count: what the kernel saw in fio's measured time, and when the two cannot both be right."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,7 +71,9 @@ def test_a_difference_that_is_explained_is_none() -> None:
     assert "9500000" in why
 
 
-def _judged(*outcomes: ClientOutcome, unhealthy: tuple[str, ...] = ()) -> list[tuple[State, str]]:
+def _judged(
+    *outcomes: ClientOutcome, unhealthy: tuple[str, ...] = (), program: str = "fio"
+) -> list[tuple[State, str]]:
     sweep = parse_sweep(
         "{schema_version: 1, name: x, measurement: "
         "{clients: 2, volume_size: 32M, repeats: 1, run_seconds: 2, seed: 1}}",
@@ -79,7 +82,7 @@ def _judged(*outcomes: ClientOutcome, unhealthy: tuple[str, ...] = ()) -> list[t
     clients = [Client(f"c{i}", {}, 1 << 25) for i in range(len(outcomes))]
     run = CellRun("A", Cell.parse("4K-read"), 0, 0, sweep.measurement, clients, {"c0": 1, "c1": 2})
     around = Circumstances(10, 20, (1, 2), unhealthy, 2)
-    result = CellOutcome({f"c{i}": outcome for i, outcome in enumerate(outcomes)}, None)
+    result = CellOutcome({f"c{i}": outcome for i, outcome in enumerate(outcomes)}, None, program)
     return [(s.state, s.reason) for s in judge(run, result, around)]
 
 
@@ -92,6 +95,15 @@ def test_one_client_that_disagrees_makes_the_run_invalid_and_says_both_numbers()
     assert "4000000" in second[1]
     assert first[0] is State.INVALID
     assert "another client of the same run" in first[1]
+
+
+@pytest.mark.parametrize("program", ["fio", "rados bench", "rbd bench"])
+def test_the_program_that_measured_is_named_where_the_count_denies_it(program: str) -> None:
+    less = ClientOutcome(metrics(8e6), count=IndependentCount("the OSDs", 4e6, 10_000_000, 1e5))
+    never = ClientOutcome(metrics(8e6), count=IndependentCount("the OSDs", 8e6, 6_000_000, 1e5))
+    (_, in_the_window), (_, in_all) = _judged(less, never, program=program)
+    assert in_the_window.startswith(f"{program} says that it moved 8000000 bytes in the measured time, the OSDs")
+    assert in_all.startswith(f"{program} says that it moved 8000000 bytes, the OSDs counted only 6000000")
 
 
 def test_unhealthy_at_any_look_is_invalid_and_no_result_is_failed() -> None:
