@@ -1,17 +1,14 @@
 """The same configurations in the same cells on several targets, held against the first of them. Pure."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from scipy import stats
 
 from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import CELLS, Cell
 from cephfit.results import statistics
 from cephfit.results.heat import cell_spread
 from cephfit.results.scaling import Level
-from cephfit.results.statistics import CONFIDENCE, Interval, Spread
+from cephfit.results.statistics import CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,35 +62,6 @@ def rows_of(targets: Sequence[Baselines], *, confidence: float = CONFIDENCE) -> 
     )
 
 
-def ratio_of_two(
-    values: Sequence[float],
-    reference: Sequence[float],
-    spread: Spread | None,
-    reference_spread: Spread | None,
-    *,
-    confidence: float = CONFIDENCE,
-) -> Interval | None:
-    """Interval of the ratio of two means of positive values that scatter differently.
-
-    (x̄ / ȳ) · exp(∓ t(1/2 + confidence/2; ν) · s), with s² = σx²/n + σy²/m and ν by Welch and Satterthwaite,
-    s⁴ / ((σx²/n)²/νx + (σy²/m)²/νy): two clusters need not be equally noisy.
-
-    Returns:
-        None where a scatter is not known.
-    """
-    if spread is None or reference_spread is None:
-        return None
-    own = spread.log_deviation**2 / len(values)
-    other = reference_spread.log_deviation**2 / len(reference)
-    centre = statistics.ratio(values, reference)
-    if own + other == 0:
-        return Interval(centre, centre, confidence, "pooled")
-    degrees = (own + other) ** 2 / (own**2 / spread.degrees + other**2 / reference_spread.degrees)
-    t = float(stats.t.ppf(0.5 + confidence / 2, degrees))
-    factor = math.exp(min(t * math.sqrt(own + other), 700.0))
-    return Interval(centre / factor, centre * factor, confidence, "pooled")
-
-
 def _there(targets: Sequence[Baselines], number: int, name: str, cell: Cell, confidence: float) -> There:
     target, first = targets[number], targets[0]
     baseline = target.cells.get((name, cell))
@@ -115,7 +83,7 @@ def _ratio(
     cell = baseline.cell
     return Level(
         statistics.ratio(baseline.iops, reference.iops),
-        ratio_of_two(
+        statistics.welch_ratio_interval(
             baseline.iops,
             reference.iops,
             cell_spread(target, cell),

@@ -183,6 +183,35 @@ def ratio_interval(
     return Interval(centre / factor, centre * factor, confidence, "pooled")
 
 
+def welch_ratio_interval(
+    values: Sequence[float],
+    reference: Sequence[float],
+    spread: Spread | None,
+    reference_spread: Spread | None,
+    *,
+    confidence: float = CONFIDENCE,
+) -> Interval | None:
+    """Interval of the ratio of two means of positive values that scatter differently.
+
+    (x̄ / ȳ) · exp(∓ t(1/2 + confidence/2; ν) · s), with s² = σx²/n + σy²/m and ν by Welch and Satterthwaite,
+    s⁴ / ((σx²/n)²/νx + (σy²/m)²/νy): two clusters need not be equally noisy.
+
+    Returns:
+        None where a scatter is not known.
+    """
+    if spread is None or reference_spread is None:
+        return None
+    own = spread.log_deviation**2 / len(values)
+    other = reference_spread.log_deviation**2 / len(reference)
+    centre = ratio(values, reference)
+    if own + other == 0:
+        return Interval(centre, centre, confidence, "pooled")
+    degrees = (own + other) ** 2 / (own**2 / spread.degrees + other**2 / reference_spread.degrees)
+    t = float(stats.t.ppf(0.5 + confidence / 2, degrees))
+    factor = math.exp(min(t * math.sqrt(own + other), 700.0))
+    return Interval(centre / factor, centre * factor, confidence, "pooled")
+
+
 def level_interval(
     values: Sequence[float], spread: Spread | None, *, confidence: float = CONFIDENCE
 ) -> Interval | None:
