@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ends_of_programs import EndOfProgramError, StopsAfter
+from planned_samples import ok_keys, whole_plan
 
 from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError, HostError, InputError, StoreError
@@ -15,7 +16,7 @@ from cephfit.protocols import Applied, Health
 from cephfit.results.baselines import baselines_of
 from cephfit.results.store import Store
 from cephfit.run import Run
-from cephfit.sample import Sample, SampleKey, State
+from cephfit.sample import SampleKey, State
 from cephfit.silence import Silence
 from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.model import Sweep
@@ -29,23 +30,6 @@ from cephfit.sweep.validity.health_watch import wait_until_healthy
 
 def measure(sweep: Sweep, target: SimulatedTarget, store: Store, *, resume: Run | None = None) -> Run:
     return run_sweep(sweep, target, store, Silence(), resume=resume, health_limit_seconds=5)
-
-
-def ok_keys(samples: list[Sample]) -> Counter[tuple[str, str, str, int]]:
-    return Counter(
-        (s.key.configuration, str(s.key.cell), s.key.client, s.key.repeat) for s in samples if s.state is State.OK
-    )
-
-
-def whole_plan(sweep: Sweep) -> Counter[tuple[str, str, str, int]]:
-    m = sweep.measurement
-    return Counter(
-        (c.name, str(cell), f"c{i}", r)
-        for c in sweep.configurations
-        for cell in m.cells
-        for i in range(m.n_clients)
-        for r in range(m.repeats)
-    )
 
 
 def test_a_sweep_gives_every_sample_once_and_is_finished(small_sweep: Sweep, store: Store) -> None:

@@ -7,10 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
+from planned_samples import ok_keys, whole_plan
 
 from cephfit.cli.sweep_text import plan_document
 from cephfit.errors import StoreError
@@ -20,8 +20,6 @@ from cephfit.sweep.declaration.file import bundled_sweep, read_sweep
 from cephfit.sweep.plan import ASSUMED_TIMES
 
 CEPHFIT = (sys.executable, "-m", "cephfit.cli.main")
-
-Key = tuple[str, str, str, int]
 
 
 def cephfit(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -57,23 +55,6 @@ def has_samples(store: Path) -> bool:
         return False
 
 
-def ok_keys(samples: list[Sample]) -> Counter[Key]:
-    keys = (s.key for s in samples if s.state is State.OK)
-    return Counter((k.configuration, str(k.cell), k.client, k.repeat) for k in keys)
-
-
-def whole_plan(sweep_file: Path) -> Counter[Key]:
-    sweep = read_sweep(sweep_file)
-    m = sweep.measurement
-    return Counter(
-        (c.name, str(cell), f"c{i}", r)
-        for c in sweep.configurations
-        for cell in m.cells
-        for i in range(m.n_clients)
-        for r in range(m.repeats)
-    )
-
-
 def kill_at_random_moments(arguments: list[object], n_kills: int, longest_seconds: float, seed: int) -> None:
     """Start, kill, start ..., the last time after its first sample however slow the machine, then let it run."""
     dice = random.Random(seed)
@@ -100,7 +81,7 @@ def test_sigkill_at_ten_random_moments_changes_nothing(small_file: Path, tmp_pat
         ["sweep", "run", small_file, "--target", target, "--store", broken], 10, longest_seconds=1.1, seed=1
     )
     assert cephfit("sweep", "run", small_file, "--target", target, "--store", unbroken).returncode == 0
-    assert ok_keys(samples_of(broken)) == whole_plan(small_file)
+    assert ok_keys(samples_of(broken)) == whole_plan(read_sweep(small_file))
     figures = [
         sorted((repr(s.key), s.state, repr(s.metrics)) for s in samples_of(store)) for store in (broken, unbroken)
     ]
@@ -118,7 +99,7 @@ def test_sigkill_with_the_real_fio_leaves_no_process_and_no_file(small_file: Pat
     volume, store = tmp_path / "volume", tmp_path / "results.sqlite"
     arguments: list[object] = ["sweep", "run", small_file, "--target", f"local:{volume}", "--store", store]
     kill_at_random_moments(arguments, 10, longest_seconds=1.4, seed=2)
-    assert ok_keys(samples_of(store)) == whole_plan(small_file)
+    assert ok_keys(samples_of(store)) == whole_plan(read_sweep(small_file))
     assert not volume.exists()
     assert not processes_with(str(volume))
     leftover = [p.name for p in tmp_path.iterdir() if p.name not in ("small.yaml", "state")]
@@ -277,7 +258,7 @@ def test_a_full_disk_ends_with_2_and_nothing_is_lost(small_file: Path, tmp_path:
         ballast.unlink()
         done = cephfit(*run)
         assert done.returncode == 0, done.stderr
-        assert ok_keys(samples_of(store)) == whole_plan(small_file)
+        assert ok_keys(samples_of(store)) == whole_plan(read_sweep(small_file))
     finally:
         subprocess.run(("umount", folder), check=True)
 
