@@ -119,7 +119,7 @@ def test_osds_that_deny_what_rados_bench_says_make_a_sample_invalid_that_names_i
 
     monkeypatch.setattr(rados_bench, "watch_osds", osds_that_saw_little)
     monkeypatch.setattr(rados_bench, "run_together", lambda commands, **_: {n: Ended(WRITE, "") for n in commands})
-    shape = "{clients: 1, volume_size: 16M, repeats: 1, run_seconds: 3, iodepth: 4, seed: 1}"
+    shape = "{clients: 1, volume_size: 32M, repeats: 1, run_seconds: 3, iodepth: 4, seed: 1}"
     sweep = parse_sweep(f"{{schema_version: 1, name: x, measurement: {shape}}}", file="x")
     client = Client("c0", {"pool": "p", "rbdname": "i"}, 1 << 30)
     run = CellRun("A", Cell.parse("4K-write"), 0, 0, sweep.measurement, [client], {"c0": 1})
