@@ -12,7 +12,7 @@ from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.sweep.engines.fio import FioEngine, figures_of
 from cephfit.sweep.engines.fio_job import render_job, render_warming
 from cephfit.sweep.engines.fio_output import UnusableOutputError, error_of, jobs_by_client, read_output
-from cephfit.sweep.engines.fio_remote import MOST_SKEW, why_not_together
+from cephfit.sweep.engines.fio_remote import drain_seconds, why_not_together
 from cephfit.units import MIB
 
 _SLOWEST_NBYTES_PER_S = MIB
@@ -41,7 +41,6 @@ class ErrandEngine:
         except ClusterError as error:
             return CellOutcome({c.name: ClientOutcome(None, str(error)) for c in run.clients}, None)
         together = answers.together()
-        doubt = why_not_together(together, run.measurement.run_seconds, most_skew=MOST_SKEW)
         outcomes = {}
         documents = []
         for client in run.clients:
@@ -55,7 +54,12 @@ class ErrandEngine:
                 continue
             evidence = {**evidence, "together": together, "results_by": answer.by}
             uncounted = "nobody counts between two rebuilds of a guest"
-            outcomes[client.name] = ClientOutcome(metrics, uncounted=uncounted, doubt=doubt, evidence=evidence)
+            outcomes[client.name] = ClientOutcome(metrics, uncounted=uncounted, evidence=evidence)
+        drain = drain_seconds((outcome.metrics for outcome in outcomes.values()), run.measurement.run_seconds)
+        doubt = why_not_together(together, run.measurement.run_seconds, drain=drain)
+        for name, outcome in outcomes.items():
+            if outcome.metrics is not None:
+                outcomes[name] = replace(outcome, doubt=doubt)
         # One document, as of one fio with a job for each client.
         whole = {**documents[0], "jobs": [job for d in documents for job in d["jobs"]]} if documents else None
         return CellOutcome(outcomes, json.dumps(whole) if whole is not None else None)
@@ -94,4 +98,11 @@ class ErrandEngine:
 def script_of(job: str) -> str:
     """The shell script that runs a fio job."""
     there = "/tmp/cephfit.fio"
-    return f"cat >{there} <<'CEPHFIT-END'\n{job}\nCEPHFIT-END\nexec fio --output-format=json {there}\n"
+    # What was installed at a guest's first start, a rebuild takes away again.
+    without = 'echo "the image has no fio, which guests need that nobody reaches" >&2; exit 127'
+    lines = (
+        f"cat >{there} <<'CEPHFIT-END'\n{job}\nCEPHFIT-END",
+        f"command -v fio >/dev/null || {{ {without}; }}",
+        f"exec fio --output-format=json {there}",
+    )
+    return "\n".join([*lines, ""])

@@ -25,6 +25,9 @@ _POLLING_SECONDS = 1.0
 _CONNECT_SECONDS = 2.0
 _PROBE_NBYTES = 4 * KIB
 _PROBE_SECONDS = 30.0
+_LOOKING_SECONDS = 15.0
+"""How often the console of a guest is read that one waits for."""
+_NO_FIO = "CEPHFIT-NO-FIO"
 
 
 def user_data(*, port: int) -> str:
@@ -52,23 +55,55 @@ def await_ready(cloud: Connection, nodes: Sequence[Node], *, port: int, seconds:
     Raises:
         ClusterError: one does not answer in time; with the last lines of its console.
     """
-    deadline = time.monotonic() + seconds
+    patience = _Patience(cloud, seconds)
     for node in nodes:
         while not answers(node.address, port):
-            _pause(deadline, cloud, node, f"no fio server answers at {node.address}:{port}", seconds)
+            patience.pause(node, f"no fio server answers at {node.address}:{port}")
     waiting = list(nodes)
     while waiting := [node for node in waiting if not _can_read(node, port)]:
-        _pause(deadline, cloud, waiting[0], f"its fio server cannot read its volume at {VOLUME}", seconds)
+        patience.pause(waiting[0], f"its fio server cannot read its volume at {VOLUME}")
 
 
-def _pause(deadline: float, cloud: Connection, node: Node, why: str, seconds: float) -> None:
-    if time.monotonic() > deadline:
+class _Patience:
+    """Waiting for guests, not longer than is of use."""
+
+    def __init__(self, cloud: Connection, seconds: float) -> None:
+        self._cloud = cloud
+        self._seconds = seconds
+        self._began = self._looked = time.monotonic()
+
+    def pause(self, node: Node, why: str) -> None:
+        """A moment, after which it is tried again.
+
+        Raises:
+            ClusterError: it took too long, or the guest says that it will not become ready.
+        """
+        now = time.monotonic()
+        if now - self._looked > _LOOKING_SECONDS:
+            require_fio(console(self._cloud, node.server), node)
+            self._looked = now
+        if now - self._began > self._seconds:
+            words = last_words(self._cloud, node.server) or "nothing"
+            raise ClusterError(
+                f"{why} after {self._seconds:.0f} s; the console ends with: {words}",
+                where=f"client {node.name} (server {node.server})",
+                remedy="see whether this machine may reach the guests' network and the image has fio",
+            )
+        time.sleep(_POLLING_SECONDS)
+
+
+def require_fio(console: str, node: Node) -> None:
+    """Raises:
+    ClusterError: a guest's console says that its image has no fio, and that none could be installed.
+    """
+    if _NO_FIO in console:
+        why = console.rpartition(_NO_FIO)[2].partition("\n")[0].strip()
         raise ClusterError(
-            f"{why} after {seconds:.0f} s; the console ends with: {last_words(cloud, node.server) or 'nothing'}",
+            f"its image has no fio, and none could be installed: {why or 'the guest does not say why'}",
             where=f"client {node.name} (server {node.server})",
-            remedy="see whether this machine may reach the guests' network and the image has fio",
+            remedy="take an image with fio (`cephfit image build`), or a network on which guests reach their "
+            "distribution's mirrors",
         )
-    time.sleep(_POLLING_SECONDS)
 
 
 def has_started(console: str) -> bool:

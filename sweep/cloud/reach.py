@@ -90,7 +90,10 @@ class Reach:
         Raises:
             ClusterError: guests do not start.
         """
-        if not (for_errands or self.is_by_errands) and self._answer(nodes):
+        by_servers = not (for_errands or self.is_by_errands)
+        if by_servers:
+            self._progress.note(f"waiting until {len(nodes)} guests have started")
+        if by_servers and self._answer(nodes):
             return tuple(guests.client_of(node, port=self._choice.port, nbytes=nbytes) for node in nodes)
         self._nodes.clear()
         self._nodes.update({node.name: node for node in nodes})
@@ -115,15 +118,22 @@ class Reach:
         return False
 
     def _why_unreachable(self, nodes: Sequence[Node]) -> str:
-        """Why guests that have started are out of reach; empty once one answers, or none started in time."""
+        """Why guests that have started are out of reach; empty once one answers, or none started in time.
+
+        Raises:
+            ClusterError: their image has no fio.
+        """
         deadline = time.monotonic() + _READY_SECONDS
         started: float | None = None
         while time.monotonic() < deadline:
             if any(guests.answers(node.address, self._choice.port) for node in nodes):
                 return ""
             first = nodes[0]
-            if started is None and guests.has_started(guests.console(self._cloud, first.server)):
-                started = time.monotonic()
+            if started is None:
+                shown = guests.console(self._cloud, first.server)
+                guests.require_fio(shown, first)
+                if guests.has_started(shown):
+                    started = time.monotonic()
             if started is not None and time.monotonic() - started > _PATIENCE_SECONDS:
                 return f"the guests have started, but nobody answers at {first.address}:{self._choice.port}"
             time.sleep(_LOOKING_SECONDS)

@@ -8,7 +8,7 @@ reached, or whose job dies, is no error to fio, which goes on without it and end
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 from cephfit.errors import CephfitError, ClusterError
 from cephfit.protocols import Client
+from cephfit.sample import Metrics
 from cephfit.sweep.engines.clocks import Offset, together
 from cephfit.sweep.engines.device_counters import CounterWatch, in_flight_nbytes
 from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome, CountsIo
@@ -95,10 +96,12 @@ class RemoteFioEngine:
             failure = with_trouble(str(error), spoken, "")
             return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, spoken.output or None)
         together = {**_together(spoken, len(run.clients)), **_by_guests(parts, offsets, run)}
-        doubt = why_not_together(together, run.measurement.run_seconds, most_skew=self._most_skew)
-        outcomes = {}
+        outcomes = {client.name: _outcome(client, found.get(client.name), run, spoken) for client in run.clients}
+        run_seconds = run.measurement.run_seconds
+        drain = drain_seconds((outcome.metrics for outcome in outcomes.values()), run_seconds)
+        doubt = why_not_together(together, run_seconds, most_skew=self._most_skew, drain=drain)
         for client in run.clients:
-            outcome = _outcome(client, found.get(client.name), run, spoken)
+            outcome = outcomes[client.name]
             if outcome.metrics is not None:
                 outcome = replace(outcome, doubt=doubt, evidence={**outcome.evidence, "together": together})
                 outcome = _counted(outcome, client, run, watch, uncounted)
@@ -183,14 +186,29 @@ def jobs_of(document: Mapping[str, Any], clients: Sequence[Client]) -> dict[str,
     return jobs
 
 
-def why_not_together(together: Mapping[str, Any], run_seconds: float, *, most_skew: float = MOST_SKEW) -> str:
-    """Why the clients did not run at the same time; empty if they did, or nobody can tell."""
+def drain_seconds(metrics: Iterable[Metrics | None], run_seconds: float) -> float:
+    """How long at most clients waited for what was in flight when the measured time was over, which fio counts."""
+    return max((found.runtime_ns / 1e9 - run_seconds for found in metrics if found is not None), default=0.0)
+
+
+def why_not_together(
+    together: Mapping[str, Any], run_seconds: float, *, most_skew: float = MOST_SKEW, drain: float = 0.0
+) -> str:
+    """Why the clients did not run at the same time; empty if they did, or nobody can tell.
+
+    Args:
+        together: how far apart they began and ended.
+        run_seconds: measured time.
+        most_skew: part of it by which they may begin, or stop to issue I/O, apart.
+        drain: they may end so many seconds further apart, see ``drain_seconds``. An access of 32M to slow disks
+            takes seconds, and who has just begun one ends that much later: by chance, and not as a straggler.
+    """
     by_clients = together.get(BY_CLIENTS) or {}
-    for word, end in (("began", "start"), ("ended", "end")):
+    for word, end, more in (("began", "start", 0.0), ("ended", "end", max(0.0, drain))):
         # By our own clock, and what the clients' clocks leave no doubt about.
         seen = [together.get(f"{end}_skew_seconds"), by_clients.get(f"{end}_skew_at_least_seconds")]
         skew = max((found for found in seen if found is not None), default=None)
-        if skew is not None and skew > most_skew * run_seconds:
+        if skew is not None and skew > most_skew * run_seconds + more:
             return (
                 f"the clients did not run together: the last {word} {skew:.2f} s after the first, "
                 f"{run_seconds:g} s were measured"
