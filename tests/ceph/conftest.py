@@ -10,6 +10,7 @@ from cephfit.lab.cluster import Lab
 from cephfit.lab.target import LabTarget
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "sweep"))  # a real sshd
 
 
 @pytest.fixture

@@ -9,15 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ssh_server import SSHD, SshServer, ssh_server
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab
 from cephfit.sweep.hosts.access import SshAccess
 from cephfit.sweep.targets.foreign import ClusterChoice, ForeignTarget
 from cephfit.units import MIB
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "sweep"))
-from ssh_server import SSHD, SshServer, ssh_server
 
 pytestmark = [
     pytest.mark.ceph,

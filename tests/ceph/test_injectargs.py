@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from cluster_state import state_of
+from conf_examples import ceph
 from foreign_lab import choice_of, make_key, open_foreign
 from rest_server import rest_api
 
 from cephfit.cli.cluster_options import ClusterOptions
 from cephfit.cli.target_choice import cluster_choice, open_target
-from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.configuration import Configuration
 from cephfit.errors import InputError
 from cephfit.lab.cluster import Lab
 from cephfit.lab.target import LabTarget
@@ -27,11 +28,6 @@ from cephfit.sweep.settings.injected_settings import fault_of_injection
 from cephfit.sweep.settings.setting_ways import Reach, SettingsWay, has_store, parse_reach
 from cephfit.sweep.targets.foreign import open_admin
 from cephfit.units import MIB
-
-
-def ceph(scope: str, key: str, value: str | int | float | bool) -> Setting:
-    return Setting(Partition.CEPH, scope, key, value)
-
 
 TUNED = Configuration(
     "tuned",
