@@ -24,7 +24,7 @@ test-all: packages test-packages $(VENV)/ready-dev ## every test, the slow ones 
 	$(PYTEST) $(PYTEST_OPTIONS)
 
 test-openstack: packages packages-openstack test-packages $(VENV)/ready-dev ## the tests on a real OpenStack, which they start
-	$(PYTEST) -m openstack $(PYTEST_OPTIONS)
+	$(PYTEST) -m "openstack and not cloud_image" $(PYTEST_OPTIONS)
 
 test-openstack-core: packages packages-openstack test-packages $(VENV)/ready-dev ## the few of them that show most of it in minutes
 	$(PYTEST) -m "openstack and core" $(PYTEST_OPTIONS)

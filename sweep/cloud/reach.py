@@ -91,8 +91,8 @@ class Reach:
             ClusterError: guests do not start.
         """
         by_servers = not (for_errands or self.is_by_errands)
-        if by_servers:
-            self._progress.note(f"waiting until {len(nodes)} guests have started")
+        if by_servers and (n_silent := sum(not guests.answers(n.address, self._choice.port) for n in nodes)):
+            self._progress.note(f"waiting for guests to start: {n_silent} of {len(nodes)}")
         if by_servers and self._answer(nodes):
             return tuple(guests.client_of(node, port=self._choice.port, nbytes=nbytes) for node in nodes)
         self._nodes.clear()
