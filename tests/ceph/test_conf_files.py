@@ -7,13 +7,13 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from cluster_state import state_of
 from conf_examples import SITE, ceph
 from foreign_lab import open_foreign, restart_program
+from kill_at_work import kill_at_work
 from ssh_server import SSHD, ssh_server
 
 from cephfit.cli.cluster_options import ClusterOptions
@@ -209,13 +209,7 @@ def test_whatever_a_kill_interrupts_restore_undoes(lab_cluster: Lab, way: str, s
     before, original = state_of(lab_cluster), lab_cluster.conf.read_bytes()
     dice = random.Random(2017)
     for _ in range(5):
-        argv = [sys.executable, "-c", APPLY_FOR_EVER, str(lab_cluster.folder), way]
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as victim:
-            assert victim.stdout is not None
-            ready = victim.stdout.readline()
-            time.sleep(dice.uniform(0.1, seconds))
-            os.kill(victim.pid, signal.SIGKILL)
-        assert (ready, victim.returncode) == ("ready\n", -signal.SIGKILL), "it was to be killed at work"
+        kill_at_work(APPLY_FOR_EVER, lab_cluster.folder, way, after_seconds=dice.uniform(0.1, seconds))
         restore = ["-m", "cephfit.cli.main", "restore", "--target", f"lab:{lab_cluster.folder}"]
         done = subprocess.run([sys.executable, *restore], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

@@ -1,15 +1,13 @@
 """SIGKILL at any moment of `apply`; `restore` from another process brings back exactly what was."""
 
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from cluster_state import state_of
+from kill_at_work import kill_at_work
 
 from cephfit.lab.cluster import Lab
 
@@ -50,16 +48,7 @@ def test_whatever_the_kill_interrupts_restore_undoes(lab_cluster: Lab) -> None:
     before = state_of(lab_cluster)
     dice = random.Random(2017)
     for _ in range(N_KILLS):
-        victim = subprocess.Popen(
-            [sys.executable, "-c", APPLY_FOR_EVER, str(lab_cluster.folder)], stdout=subprocess.PIPE, text=True
-        )
-        assert victim.stdout is not None
-        assert victim.stdout.readline() == "ready\n"
-        time.sleep(dice.uniform(0.1, 6.0))
-        os.kill(victim.pid, signal.SIGKILL)
-        assert victim.wait() == -signal.SIGKILL, "it was to be killed at work"
-        victim.stdout.close()
-
+        kill_at_work(APPLY_FOR_EVER, lab_cluster.folder, after_seconds=dice.uniform(0.1, 6.0))
         restored = subprocess.run(
             [
                 sys.executable,

@@ -2,9 +2,6 @@
 
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +10,7 @@ from typing import Any
 import pytest
 import rbd
 from cluster_state import state_of
+from kill_at_work import kill_at_work
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError
@@ -288,17 +286,7 @@ def test_killed_anywhere_while_pools_are_made_and_deleted_restore_leaves_nothing
     dice = random.Random(4)
     try:
         for _ in range(6):
-            environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-            victim = subprocess.Popen(
-                [sys.executable, "-c", FOR_EVER, str(lab_cluster.folder)],
-                stdout=subprocess.PIPE, text=True, env=environment,
-            )  # fmt: skip
-            assert victim.stdout is not None
-            assert victim.stdout.readline() == "ready\n"
-            time.sleep(dice.uniform(0.5, 25.0))
-            os.kill(victim.pid, signal.SIGKILL)
-            assert victim.wait() == -signal.SIGKILL, "it was to be killed at work"
-            victim.stdout.close()
+            kill_at_work(FOR_EVER, lab_cluster.folder, after_seconds=dice.uniform(0.5, 25.0))
             target = LabTarget(lab_cluster)
             target.reset()
             assert target.health().ok

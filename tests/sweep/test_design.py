@@ -1,15 +1,13 @@
 """Designs in sweep files: what they become, how their configurations are called, and what is refused."""
 
-import csv
 import itertools
-import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from thesis_tables import thesis_table
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
@@ -229,11 +227,7 @@ def test_what_cannot_be_is_refused_by_line(text: str) -> None:
 
 
 def test_the_ready_sweep_of_the_literature_is_table_b_1() -> None:
-    root = os.environ.get("CEPHFIT_SAMPLES")
-    table = Path(root).parent / "reference" / "meyer_literature_configurations.csv" if root else None
-    if table is None or not table.exists():
-        pytest.skip("the thesis's table is not on this machine (CEPHFIT_SAMPLES)")
-    rows = list(csv.DictReader(line for line in table.read_text().splitlines() if not line.startswith("#")))
+    rows = thesis_table("meyer_literature_configurations.csv")
     sweep = read_sweep(bundled_sweep("literature"))
     for row, letter in itertools.product(rows, "ABCDEFGHI"):
         found = settings(sweep.configuration(f"lit-{letter}"))

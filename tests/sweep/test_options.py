@@ -1,13 +1,12 @@
 """Options: their tree, their history over releases, the values they take, and the archive."""
 
-import csv
 import json
-import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from thesis_tables import thesis_table
 
 from cephfit.errors import InputError
 from cephfit.sweep.options import option_archive
@@ -85,14 +84,8 @@ def test_the_history_names_the_release_and_what_replaced_an_option(name: str, se
 
 
 def test_every_option_of_the_thesis_has_a_history():
-    samples = os.environ.get("CEPHFIT_SAMPLES")
-    if not samples:
-        pytest.skip("the thesis's tables are not on this machine (CEPHFIT_SAMPLES)")
-    names = set()
-    for table in ("meyer_configurations.csv", "meyer_literature_configurations.csv"):
-        lines = (Path(samples).parent / "reference" / table).read_text().splitlines()
-        names |= {row["parameter"] for row in csv.DictReader(line for line in lines if not line.startswith("#"))}
-    names -= {"", "debugging"}
+    tables = ("meyer_configurations.csv", "meyer_literature_configurations.csv")
+    names = {row["parameter"] for table in tables for row in thesis_table(table)} - {"", "debugging"}
     assert len(names) == 21
     assert [name for name in sorted(names) if history_of(name) is None] == []
     assert {name for name in names if is_gone(name)} == {

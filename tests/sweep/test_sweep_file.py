@@ -1,12 +1,11 @@
 """Sweep files: what they mean, and that every error names its line, the wrong word and the nearest right one."""
 
-import csv
-import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from thesis_tables import thesis_table
 
 from cephfit.cells import CELLS
 from cephfit.configuration import Partition, Setting
@@ -37,13 +36,8 @@ def test_meyer2017_measures_as_the_thesis_did() -> None:
 
 
 def test_meyer2017_has_the_values_of_table_3_5() -> None:
-    root = os.environ.get("CEPHFIT_SAMPLES")
-    table = Path(root).parent / "reference" / "meyer_configurations.csv" if root else None
-    if table is None or not table.exists():
-        pytest.skip("the thesis's table is not on this machine (CEPHFIT_SAMPLES)")
-    rows = list(csv.DictReader(line for line in table.read_text().splitlines() if not line.startswith("#")))
     sweep = read_sweep(find_sweep("meyer2017"))
-    for row in rows:
+    for row in thesis_table("meyer_configurations.csv"):
         settings = [(s.key, str(s.value)) for s in sweep.configuration(row["configuration"]).settings]
         assert settings == ([(row["parameter"], row["value"])] if row["parameter"] else [])
 
