@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from trace_maker import batch
 
 from cephfit.access import AccessBatch
 from cephfit.cells import Op
 from cephfit.profile import Profile
 from cephfit.traces.compiled import compiled
-from cephfit.traces.counting import limits
-from cephfit.traces.counting.buckets import key_of
-from cephfit.traces.counting.tally import fine_value_ns, percentile_ns
-from cephfit.traces.counting.tally_buckets import FINE_PER_OCTAVE, N_FINE, fine_bucket
+from cephfit.traces.counting import limits, places
+from cephfit.traces.counting.buckets import place, steps_of
+from cephfit.traces.counting.places import N_FINE
+from cephfit.traces.counting.tally import Tally, fine_value_ns, percentile_ns
+from cephfit.traces.counting.tally_buckets import FINE_PER_OCTAVE
 from cephfit.traces.description.describe import profile_of
 from cephfit.traces.description.recording import PartialProfile
 
@@ -119,8 +121,8 @@ def cut(whole: AccessBatch, start: int, stop: int) -> AccessBatch:
 def test_any_split_joined_in_any_grouping_gives_the_identical_profile(
     whole: AccessBatch, borders: list[int], random: object
 ) -> None:
-    places = sorted({0, len(whole), *(min(b, len(whole)) for b in borders)})
-    parts = [PartialProfile.of(cut(whole, a, b)) for a, b in itertools.pairwise(places)]
+    ends = sorted({0, len(whole), *(min(b, len(whole)) for b in borders)})
+    parts = [PartialProfile.of(cut(whole, a, b)) for a, b in itertools.pairwise(ends)]
     while len(parts) > 1:  # join any two neighbours until one is left
         i = random.randrange(len(parts) - 1)  # type: ignore[attr-defined]
         parts[i : i + 2] = [parts[i].followed_by(parts[i + 1])]
@@ -145,26 +147,64 @@ def test_counts_agree_with_counting_one_access_after_the_other(whole: AccessBatc
 
 
 @compiled
-def key(time_ns: int) -> int:
-    return key_of(time_ns, N_FINE + 1)
+def place_among(value: int, steps: NDArray[np.uint64], part: np.uint64, shift: np.uint64) -> int:
+    return place(value, steps, part, shift)
+
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+"""All numbers that there are, of every size."""
+NEAR_LIMITS = st.builds(
+    lambda limit, by: limit + by,
+    st.sampled_from([*places.DISTANCES, *places.SIZES, *[2**k for k in range(62)], *[-(2**k) for k in range(62)]]),
+    st.integers(-2, 2),
+)
+
+
+@settings(deadline=None)
+@given(INT64 | NEAR_LIMITS)
+def test_every_number_finds_the_place_that_a_search_finds(value: int) -> None:
+    for limits_, first in ((places.SIZES, places.SIZE_STEPS), (places.DISTANCES, places.DISTANCE_STEPS)):
+        found = place_among(value, places.STEPS, np.uint64(first), np.uint64(places.FEW_SHIFT))
+        assert found == np.searchsorted(limits_, value)
+
+
+def test_limits_that_are_too_close_to_be_told_apart_are_refused() -> None:
+    with pytest.raises(ValueError, match="too close"):
+        steps_of([1024, 1025], places.FEW_SHIFT)
+
+
+def fine_of(time_ns: int) -> int:
+    """The fine bucket in which the gap between two accesses is counted."""
+    rows = batch([(0, "r", 0, 4096), (time_ns, "r", 8, 4096)])
+    fine = Tally.of(rows.time_ns, rows.op, rows.lbn, rows.nbytes).counts.fine_interarrival
+    assert fine[0].sum() == 1
+    return int(fine[0].argmax())
 
 
 @settings(deadline=None)
 @given(st.integers(1, (1 << 44) - 1))
 def test_a_fine_bucket_is_off_by_less_than_its_width(time_ns: int) -> None:
-    value = fine_value_ns(fine_bucket(key(time_ns)))
+    value = fine_value_ns(fine_of(time_ns))
     assert abs(value - time_ns) <= time_ns / FINE_PER_OCTAVE + 1
 
 
 @settings(deadline=None)
 @given(st.integers(1 << 44, (1 << 63) - 1))
 def test_longer_times_belong_to_the_last_fine_bucket(time_ns: int) -> None:
-    assert fine_bucket(key(time_ns)) == N_FINE - 1
+    assert fine_of(time_ns) == N_FINE - 1
+
+
+@settings(deadline=None)
+@given(st.integers(0, 1 << 44) | st.sampled_from(places.TIMES).flatmap(lambda t: st.integers(t - 1, t + 1)))
+def test_a_time_is_counted_in_the_limits_that_a_search_finds(time_ns: int) -> None:
+    rows = batch([(0, "r", 0, 4096), (time_ns, "r", 8, 4096)])
+    counts = Tally.of(rows.time_ns, rows.op, rows.lbn, rows.nbytes).counts.interarrival
+    assert counts[0].argmax() == np.searchsorted(limits.TIME_US * 1000, time_ns)
 
 
 def test_a_percentile_is_the_value_that_so_many_do_not_exceed() -> None:
-    places = [fine_bucket(key(t)) for t in [1000] * 99 + [10**6]]
-    fine = np.bincount(places, minlength=N_FINE)
+    found = [fine_of(t) for t in [1000] * 99 + [10**6]]
+    fine = np.bincount(found, minlength=N_FINE)
     assert percentile_ns(fine, 0.99) == pytest.approx(1000, rel=1 / FINE_PER_OCTAVE)
     assert percentile_ns(fine, 1.0) == pytest.approx(10**6, rel=1 / FINE_PER_OCTAVE)
 

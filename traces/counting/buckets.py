@@ -1,13 +1,14 @@
-"""Buckets that a value finds without a search: by the leading bits of its floating-point form.
+"""Buckets that a value finds without a search and without a branch: by the leading bits of its form as a float.
 
-A positive float's bits, read as an integer, grow with the value; cut off after five bits of the mantissa they are
-a *key*: 32 keys between any power of two and the next. No key holds more than one limit of ours, so one table says
-the bucket of a key's lowest value and another one the limit in it, beyond which the next bucket begins. Both fit
-into the processor's nearest cache, which tables over all values do not, and there is no branch to mispredict.
+The sign, the exponent and the first five bits of the mantissa are its *key*: 32 keys between any power of two and
+the next. No key holds more than one limit of ours, so all values of a key belong to the bucket of its lowest value
+or, above that limit, to the next one. A step for each key says both: value plus step, shifted, is the bucket,
+because the sum has the bucket of the lowest value in its upper bits, and the lower ones carry over where the value
+exceeds the limit. That is one conversion, one load and an addition for a number, of whatever sign and size.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,57 +16,71 @@ from numpy.typing import NDArray
 from cephfit.traces.compiled import inlined
 
 PER_OCTAVE = 32
-_SHIFT = 52 - 5
-_ORIGIN = 1023 * PER_OCTAVE - 1
-_NO_LIMIT = np.iinfo(np.int64).max
+N_KEYS = 1 << 17
+"""Room for the steps of all keys; most stand for fractions, and their memory is never touched."""
 
-
-class Steps(NamedTuple):
-    """Where buckets begin, by key.
-
-    Attributes:
-        base: int64 (keys,), bucket of a key's lowest value.
-        limit: int64 (keys,), the limit within the key: values above it belong to the next bucket.
-    """
-
-    base: NDArray[np.int64]
-    limit: NDArray[np.int64]
+_MANTISSA_BITS = 5
+_KEY_SHIFT = np.uint64(52 - _MANTISSA_BITS)
+_KEY_OF_ONE = 1023 << _MANTISSA_BITS
+_NEGATIVE = 1 << 16
+_INT64 = np.iinfo(np.int64)
 
 
 @inlined
-def key_of(value: int, n_keys: int) -> int:
-    """Key of a value >= 0: 0 for 0, 1 for 1, 33 for 2 and so on, at most ``n_keys - 1``."""
-    bits = np.float64(value).view(np.int64)  # type: ignore[call-arg,unused-ignore]
-    return min(max((bits >> _SHIFT) - _ORIGIN, 0), n_keys - 1)  # type: ignore[return-value]
+def place(value: int, steps: NDArray[np.uint64], part: np.uint64, shift: np.uint64) -> int:
+    """Where a number belongs by the ``steps`` that begin at ``part``, which were made for this ``shift``."""
+    bits = np.float64(value).view(np.uint64)  # type: ignore[call-arg,unused-ignore]
+    return np.uintp((np.uint64(value) + steps[part + (bits >> _KEY_SHIFT)]) >> shift)  # type: ignore[return-value]
 
 
-def n_keys_up_to(value: int) -> int:
-    """How many keys values need of which the last key stands for all from ``value`` on."""
-    return int(np.float64(value).view(np.int64) >> _SHIFT) - _ORIGIN + 1
-
-
-def lowest_of(key: int) -> int:
-    """The lowest value of a key."""
-    if key == 0:
+def lowest_of(rank: int) -> int:
+    """The lowest whole number of a key: 0 is the rank of 0, 1 of 1, 33 of 2 and so on."""
+    if rank == 0:
         return 0
-    octave, within = divmod(key - 1, PER_OCTAVE)
+    octave, within = divmod(rank - 1, PER_OCTAVE)
     return -(-((1 << octave) * (PER_OCTAVE + within)) // PER_OCTAVE)
 
 
-def steps_of(limits: Sequence[int], n_keys: int) -> Steps:
-    """Buckets between ascending limits >= 0; a value belongs to the first limit that is not below it.
+def steps_of(limits: Sequence[int], shift: int, added: Sequence[int] = ()) -> NDArray[np.uint64]:
+    """Steps to buckets between ascending limits; a value belongs to the first limit that is not below it.
+
+    Args:
+        limits: of any sign.
+        shift: 1 << (64 - shift) exceeds every place. Values must be below 1 << (shift + 5).
+        added: to the bucket of the values >= 0 of each rank, the last one to those of all further ranks, so that a
+            place tells more than the bucket.
+
+    Returns:
+        shape (N_KEYS,).
 
     Raises:
         ValueError: two limits share a key.
     """
-    base, limit = np.zeros(n_keys, np.int64), np.full(n_keys, _NO_LIMIT)
-    for key in range(n_keys):
-        low, high = lowest_of(key), lowest_of(key + 1)
-        bucket = int(np.searchsorted(limits, low, side="left"))
-        base[key] = bucket
-        inside = [x for x in limits[bucket:] if low <= x < high - 1]
-        if len(inside) > 1:
-            raise ValueError(f"limits {inside} are too close to each other")
-        if inside:
-            limit[key] = inside[0]
-    return Steps(base, limit)
+    lows = [lowest_of(rank) for rank in range(63 * PER_OCTAVE + 2)]
+    ranks = [
+        r for r, low in enumerate(lows[:-1]) if low < lows[r + 1]
+    ]  # between small numbers most keys are empty
+    lowest = np.array([lows[r] for r in ranks], np.int64)
+    highest = np.array([lows[r + 1] - 1 for r in ranks], np.int64)
+    keys = np.array([_KEY_OF_ONE + r - 1 if r else 0 for r in ranks])
+    more = np.array([added[min(r, len(added) - 1)] for r in ranks] if added else np.zeros(len(ranks)), np.int64)
+    steps = np.zeros(N_KEYS, np.uint64)
+    steps[keys] = _steps_between(lowest, highest, limits, shift, more)
+    steps[keys[1:] + _NEGATIVE] = _steps_between(-highest[1:], -lowest[1:], limits, shift, 0 * more[1:])
+    # What conversion rounds up to 2^63, and the number that is -2^63.
+    beyond = _KEY_OF_ONE + len(lows) - 2
+    steps[beyond], steps[beyond + _NEGATIVE] = steps[beyond - 1], steps[beyond - 1 + _NEGATIVE]
+    return steps
+
+
+def _steps_between(
+    lowest: NDArray[np.int64], highest: NDArray[np.int64], limits: Sequence[int], shift: int, added: Any
+) -> NDArray[np.uint64]:
+    ascending = np.array(limits, np.int64)
+    base, last = (np.searchsorted(ascending, x, side="left") for x in (lowest, highest))
+    if (last - base > 1).any():
+        raise ValueError(f"limits {limits} are too close to each other")
+    limit = np.where(last > base, ascending[np.minimum(base, len(limits) - 1)], highest)
+    places = (base + added).astype(np.uint64)
+    carry = np.uint64((1 << shift) - 1) - limit.astype(np.uint64)
+    return (places << np.uint64(shift)) + carry  # type: ignore[no-any-return]

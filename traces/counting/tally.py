@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.counting import tally_loop
-from cephfit.traces.counting.tally_buckets import BUCKETS, FINE_PER_OCTAVE, Counts, counts_of, empty_joint
+from cephfit.traces.counting.places import DEPTH_PLACES, STEPS, empty_joint, sections_of
+from cephfit.traces.counting.tally_buckets import FINE_PER_OCTAVE, Counts, counts_of
 from cephfit.traces.counting.tally_loop import (
     ALL,
     FIRST_LBN,
@@ -21,7 +22,6 @@ from cephfit.traces.counting.tally_loop import (
     LAST_LBN,
     LAST_NS,
     READ,
-    Joint,
     N,
 )
 
@@ -33,7 +33,7 @@ _NO_DEPTHS = np.empty(0, np.int32)
 
 
 def count_on(
-    joint: Joint,
+    joint: NDArray[np.int64],
     time_ns: NDArray[np.int64],
     op: NDArray[np.uint8],
     lbn: NDArray[np.int64],
@@ -45,6 +45,7 @@ def count_on(
     """Count the accesses of one disk that come right after those that ``joint`` holds.
 
     Args:
+        joint: as ``places.empty_joint`` makes it.
         time_ns ... outstanding: columns as in AccessBatch.
         rows: of the disk; None: all.
     """
@@ -56,7 +57,8 @@ def count_on(
         _NO_TIMES if latency_ns is None else np.ascontiguousarray(latency_ns),
         _NO_DEPTHS if outstanding is None else np.ascontiguousarray(outstanding),
         rows,
-        BUCKETS,
+        STEPS,
+        DEPTH_PLACES,
         joint,
     )
 
@@ -67,21 +69,23 @@ class Tally:
     Attributes:
         joint: what the loop counted.
         counts: the histograms that it adds up to, int64; rows of 3 are ``KINDS``, rows of 2 read and write:
-            boundary (3, 6): see ``tally_loop``;
             accesses, judged, random (2, 5): by size bin;
             nbytes (2,);
             size, distance, interarrival, latency, outstanding (3, limits + 1): in vscsiStats' limits;
             span (2, limits + 1): absolute distances of the judged ones, in ``limits.SPAN_LBN``;
             fine_interarrival, fine_latency (3, buckets): for percentiles;
-            clock_steps_back (3,): accesses with a time before that of the one before; they have no inter-arrival;
-            extent_ns (2,): earliest and latest time.
+            clock_steps_back (3,): accesses with a time before that of the one before; they have no inter-arrival.
     """
 
-    __slots__ = ("_counts", "joint")
+    __slots__ = ("_counts", "_sections", "joint")
 
-    def __init__(self, joint: Joint | None = None) -> None:
+    def __init__(self, joint: NDArray[np.int64] | None = None) -> None:
         self.joint = empty_joint() if joint is None else joint
+        self._sections = sections_of(self.joint)
         self._counts: Counts | None = None
+
+    def __reduce__(self) -> tuple[type["Tally"], tuple[NDArray[np.int64]]]:
+        return Tally, (self.joint,)  # the rest is made of it
 
     @property
     def counts(self) -> Counts:
@@ -107,26 +111,28 @@ class Tally:
     @property
     def n(self) -> int:
         """Accesses counted."""
-        return int(self.joint.boundary[0, N])
+        return int(self._sections.boundary[N, ALL])
 
     @property
     def earliest_ns(self) -> int:
-        return int(self.joint.extent_ns[0])
+        return int(self._sections.extent_ns[0])
 
     @property
     def latest_ns(self) -> int:
-        return int(self.joint.extent_ns[1])
+        return int(self._sections.extent_ns[1])
 
     def followed_by(self, later: "Tally") -> "Tally":
         """The tally of this stretch and the one that comes right after it on the same disk."""
         if not later.n or not self.n:
             return self if self.n else later
         joined = self._summed(later)
-        for kind, (a, b) in enumerate(zip(self.joint.boundary, later.joint.boundary, strict=True)):
-            first, last = (a if a[N] else b), (b if b[N] else a)
-            row = joined.joint.boundary[kind]
-            row[[FIRST_LBN, FIRST_NBYTES, FIRST_NS]] = first[[FIRST_LBN, FIRST_NBYTES, FIRST_NS]]
-            row[[LAST_LBN, LAST_NS]] = last[[LAST_LBN, LAST_NS]]
+        boundary = joined._sections.boundary
+        for kind, (a, b) in enumerate(zip(self._sections.boundary.T, later._sections.boundary.T, strict=True)):
+            for rows, stretch in (
+                ([FIRST_LBN, FIRST_NBYTES, FIRST_NS], a if a[N] else b),
+                ([LAST_LBN, LAST_NS], b if b[N] else a),
+            ):
+                boundary[rows, kind] = stretch[rows]
             if a[N] and b[N]:
                 joined._add_step(kind, a, b)
         return joined
@@ -138,28 +144,28 @@ class Tally:
 
     def _add_step(self, kind: int, before: NDArray[np.int64], after: NDArray[np.int64]) -> None:
         """Count the first access after a boundary against the last one before it."""
-        pair = empty_joint()
-        pair.boundary[kind] = before
+        joint = empty_joint()
+        pair, mine = sections_of(joint), self._sections
+        pair.boundary[:, kind] = before
         op = max(kind, READ) - READ
         first = [np.array([after[i]], np.int64) for i in (FIRST_NS, FIRST_LBN, FIRST_NBYTES)]
-        tally_loop.count_accesses(
-            first[0], np.array([op], np.uint8), first[1], first[2], _NO_TIMES, _NO_DEPTHS, None, BUCKETS, pair
-        )
+        count_on(joint, first[0], np.array([op], np.uint8), first[1], first[2], None, None)
         # Everything about the access alone was counted with its own stretch.
-        self.joint.gap[kind] += pair.gap[kind]
-        self.joint.clock_steps_back[kind] += pair.clock_steps_back[kind]
+        mine.gap[kind] += pair.gap[kind]
+        mine.clock_steps_back[kind] += pair.clock_steps_back[kind]
         if kind == ALL:
-            self.joint.step_of_all[:] += pair.step_of_all
+            mine.step_of_all[:] += pair.step_of_all
         else:
-            self.joint.step[op] += pair.step[op]
+            mine.step[op] += pair.step[op]
             # It is no first access any more: it has a distance now.
             size = int(pair.step[op].any(axis=1).argmax())
-            self.joint.step[op, size, -1] -= 1
+            mine.step[op, size, -1] -= 1
 
     def _summed(self, other: "Tally") -> "Tally":
-        summed = Joint(*(a + b for a, b in zip(self.joint, other.joint, strict=True)))
-        a, b = self.joint.extent_ns, other.joint.extent_ns
-        return Tally(summed._replace(extent_ns=np.array([min(a[0], b[0]), max(a[1], b[1])], np.int64)))
+        summed = Tally(self.joint + other.joint)
+        a, b = self._sections.extent_ns, other._sections.extent_ns
+        summed._sections.extent_ns[:] = min(a[0], b[0]), max(a[1], b[1])
+        return summed
 
 
 def fine_value_ns(bucket: int) -> float:

@@ -1,72 +1,82 @@
 """The loop that counts accesses: one pass, every histogram at once.
 
-It counts into few and small joint histograms, from which ``tally`` adds up the ones that are kept: a count in
-memory is what costs, and one of (op, size, distance) tells sizes, distances, randomness and the other thresholds.
+It counts into few and small joint histograms, from which ``tally`` adds up the ones that are kept: one count of
+(op, size, distance) tells sizes, distances, randomness and the other thresholds. What it costs is its
+instructions: so every number finds its place by ``buckets.place``, and whether an access is the first one of its
+kind is not asked for each but taken care of before.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled_in_place, inlined
-from cephfit.traces.counting.buckets import Steps, key_of
+from cephfit.traces.counting import places
+from cephfit.traces.counting.buckets import place
 
 ALL, READ, WRITE = range(3)
-"""Rows of every array with three: all accesses, each held against the one before it of whatever op, then by op."""
+"""Streams: all accesses, each held against the one before it of whatever op, then by op."""
 
 N, FIRST_LBN, FIRST_NBYTES, FIRST_NS, LAST_LBN, LAST_NS = range(6)
-"""Columns of a boundary: accesses so far; first block, bytes and time of the first one; last block that
-the last one touched, and its time."""
+"""Rows of a boundary: accesses so far; first block, bytes and time of the first one; last block that the last one
+touched, and its time."""
 
-
-class Buckets(NamedTuple):
-    """What the joint histograms' buckets are.
-
-    Attributes:
-        size: of bytes.
-        distance: of the absolute distance; the keys of distances forward, then those of distances backward.
-        time: of ns; a place is the key plus the number of limits below the value, which tells both.
-        outstanding: uint8, bucket of each number of accesses in flight; the last one stands for all above.
-        n_distances: places for a distance; the last one is for a first access, which has none.
-    """
-
-    size: Steps
-    distance: Steps
-    time: Steps
-    outstanding: NDArray[np.uint8]
-    n_distances: int
-
-
-class Joint(NamedTuple):
-    """What the loop counts, int64.
-
-    Attributes:
-        boundary: (3, 6).
-        step: (2 ops, sizes, n_distances).
-        step_of_all: (n_distances,), distances from the access before, of whatever op.
-        gap: (3, time places), inter-arrival.
-        latency: (2 ops, time places).
-        outstanding: (2 ops, limits + 1).
-        nbytes, clock_steps_back: (2,), (3,).
-        extent_ns: (2,), earliest and latest time.
-    """
-
-    boundary: NDArray[np.int64]
-    step: NDArray[np.int64]
-    step_of_all: NDArray[np.int64]
-    gap: NDArray[np.int64]
-    latency: NDArray[np.int64]
-    outstanding: NDArray[np.int64]
-    nbytes: NDArray[np.int64]
-    clock_steps_back: NDArray[np.int64]
-    extent_ns: NDArray[np.int64]
+# Unsigned, because a place that might be negative costs a test each time.
+_FEW, _MANY = np.uint64(places.FEW_SHIFT), np.uint64(places.MANY_SHIFT)
+_BY_SIZE, _BY_DISTANCE = np.uint64(places.SIZE_STEPS), np.uint64(places.DISTANCE_STEPS)
+_BY_TIME = np.uint64(places.TIME_STEPS)
+_N_SIZES, _N_DISTANCES = np.uintp(places.N_SIZES), np.uintp(places.N_DISTANCES)
+_N_TIMES, _N_DEPTHS = np.uintp(places.N_TIMES), np.uintp(places.N_DEPTHS)
+_STEP, _STEP_OF_ALL = np.uintp(places.STEP), np.uintp(places.STEP_OF_ALL)
+_GAP, _LATENCY, _OUTSTANDING = np.uintp(places.GAP), np.uintp(places.LATENCY), np.uintp(places.OUTSTANDING)
+_NBYTES, _STEPS_BACK = np.uintp(places.NBYTES), np.uintp(places.STEPS_BACK)
+_COUNT, _LAST_LBN, _LAST_NS = (np.uintp(places.BOUNDARY + 3 * row) for row in (N, LAST_LBN, LAST_NS))
+_FIRST_LBN, _FIRST_NBYTES, _FIRST_NS = (
+    np.uintp(places.BOUNDARY + 3 * row) for row in (FIRST_LBN, FIRST_NBYTES, FIRST_NS)
+)
+_EARLIEST, _LATEST = np.uintp(places.EXTENT), np.uintp(places.EXTENT + 1)
+_1 = np.uintp(1)
+_LONGEST_NS = places.LONGEST_NS
 
 
 @inlined
-def _time_place(time_ns: int, base: NDArray[np.int64], limit: NDArray[np.int64]) -> int:
-    key = np.uintp(key_of(time_ns, len(limit)))
-    return base[key] + (time_ns > limit[key])  # type: ignore[no-any-return]
+def _time_place(time_ns: int, steps: NDArray[np.uint64]) -> int:
+    return place(min(time_ns, _LONGEST_NS), steps, _BY_TIME, _MANY)
+
+
+@inlined
+def _step_place(op: int, nbytes: int, distance: int, steps: NDArray[np.uint64]) -> int:
+    size = place(nbytes, steps, _BY_SIZE, _FEW)
+    return _STEP + (op * _N_SIZES + size) * _N_DISTANCES + place(distance, steps, _BY_DISTANCE, _FEW)
+
+
+@compiled_in_place
+def _begin(
+    op: NDArray[np.uint8], time_ns: NDArray[np.int64], lbn: NDArray[np.int64], nbytes: NDArray[np.int64],
+    rows: NDArray[np.int64] | None, steps: NDArray[np.uint64], joint: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Let every stream that is still empty look as if an access had ended right before its first one and at the
+    same time, and take back now what the loop will count for that."""
+    n = len(op) if rows is None else len(rows)
+    for stream in range(3):
+        s, what = np.uintp(stream), np.uintp(max(stream - 1, 0))
+        k = 0 if joint[_COUNT + s] == 0 else n
+        i = np.uintp(0)
+        while k < n:
+            i = np.uintp(k) if rows is None else np.uintp(rows[np.uintp(k)])
+            if stream == ALL or op[i] == what:
+                break
+            k += 1
+        if k == n:
+            continue
+        joint[_FIRST_LBN + s], joint[_FIRST_NBYTES + s], joint[_FIRST_NS + s] = lbn[i], nbytes[i], time_ns[i]
+        joint[_LAST_LBN + s], joint[_LAST_NS + s] = lbn[i] - 1, time_ns[i]
+        joint[_GAP + s * _N_TIMES + _time_place(0, steps)] -= 1
+        if stream == ALL:
+            joint[_STEP_OF_ALL + place(1, steps, _BY_DISTANCE, _FEW)] -= 1
+        else:
+            at = _step_place(what, nbytes[i], 1, steps)
+            joint[at] -= 1
+            joint[at - place(1, steps, _BY_DISTANCE, _FEW) + _N_DISTANCES - _1] += 1
 
 
 @compiled_in_place
@@ -78,73 +88,52 @@ def count_accesses(
     latency_ns: NDArray[np.int64],
     outstanding: NDArray[np.int32],
     rows: NDArray[np.int64] | None,
-    buckets: Buckets,
-    joint: Joint,
+    steps: NDArray[np.uint64],
+    depth_places: NDArray[np.uint8],
+    joint: NDArray[np.int64],
 ) -> None:
-    """Count accesses of one disk, columns as in AccessBatch; latency and outstanding empty where not known.
+    """Count accesses of one disk that come after those counted, columns as in AccessBatch.
 
-    ``rows`` are those of the disk, None where all are: that is known when the loop is compiled.
+    Args:
+        time_ns ... outstanding: latency and outstanding are empty where not known.
+        rows: those of the disk, None where all are: that is known when the loop is compiled.
+        steps, depth_places: ``places.STEPS`` and ``DEPTH_PLACES``.
+        joint: as ``places.Sections`` says; added to.
     """
-    # Arrays are taken out of their tuples once: taking them out for each access costs ten times the counting.
-    size_base, size_limit = buckets.size
-    step_base, step_limit = buckets.distance
-    time_base, time_limit = buckets.time
-    depth_table = buckets.outstanding
-    n_sizes, n_steps = len(size_base), len(step_base) // 2
-    n_distances, n_depths = buckets.n_distances, len(depth_table)
-    boundary, step, step_of_all = joint.boundary, joint.step, joint.step_of_all
-    gaps, latencies, depths = joint.gap, joint.latency, joint.outstanding
-    steps_back = joint.clock_steps_back
-    earliest, latest = joint.extent_ns
-    n_all = boundary[ALL, N]
-    last_lbn, last_ns = boundary[ALL, LAST_LBN], boundary[ALL, LAST_NS]
-    nbytes_of = joint.nbytes
+    _begin(op, time_ns, lbn, nbytes, rows, steps, joint)
+    n, n_depths, n_writes = len(time_ns) if rows is None else len(rows), len(depth_places), np.uintp(0)
     timed, counted = len(latency_ns) > 0, len(outstanding) > 0
-    for k in range(len(time_ns) if rows is None else len(rows)):
+    earliest, latest = joint[_EARLIEST], joint[_LATEST]
+    last_lbn, last_ns = joint[_LAST_LBN], joint[_LAST_NS]
+    for k in range(n):
         i = np.uintp(k) if rows is None else np.uintp(rows[np.uintp(k)])
-        when, first, length = time_ns[i], lbn[i], nbytes[i]
-        what = np.uintp(op[i])
-        kind = np.uintp(READ) + what
-        size_key = np.uintp(key_of(length, n_sizes))
-        size = np.uintp(size_base[size_key] + (length > size_limit[size_key]))
-        if n_all:
-            distance = first - last_lbn
-            size_of = abs(distance)
-            # Which way a disk seeks cannot be foreseen by the processor: so no branch on it.
-            key = np.uintp(key_of(size_of, n_steps) + n_steps * (distance < 0))
-            place = step_base[key] + (size_of > step_limit[key])
-            step_of_all[np.uintp(place)] += 1
-            gap = when - last_ns
-            if gap >= 0:
-                gaps[ALL, np.uintp(_time_place(gap, time_base, time_limit))] += 1
-            else:
-                steps_back[ALL] += 1
+        when, first, length, what = time_ns[i], lbn[i], nbytes[i], np.uintp(op[i])
+        stream = what + _1
+        joint[_STEP_OF_ALL + place(first - last_lbn, steps, _BY_DISTANCE, _FEW)] += 1
+        gap = when - last_ns
+        if gap >= 0:
+            joint[_GAP + _time_place(gap, steps)] += 1
         else:
-            boundary[ALL, FIRST_LBN], boundary[ALL, FIRST_NBYTES], boundary[ALL, FIRST_NS] = first, length, when
-        if boundary[kind, N]:
-            distance = first - boundary[kind, LAST_LBN]
-            size_of = abs(distance)
-            key = np.uintp(key_of(size_of, n_steps) + n_steps * (distance < 0))
-            place = step_base[key] + (size_of > step_limit[key])
-            step[what, size, np.uintp(place)] += 1
-            gap = when - boundary[kind, LAST_NS]
-            if gap >= 0:
-                gaps[kind, np.uintp(_time_place(gap, time_base, time_limit))] += 1
-            else:
-                steps_back[kind] += 1
+            joint[_STEPS_BACK] += 1
+        joint[_step_place(what, length, first - joint[_LAST_LBN + stream], steps)] += 1
+        gap = when - joint[_LAST_NS + stream]
+        if gap >= 0:
+            joint[_GAP + stream * _N_TIMES + _time_place(gap, steps)] += 1
         else:
-            boundary[kind, FIRST_LBN], boundary[kind, FIRST_NBYTES], boundary[kind, FIRST_NS] = first, length, when
-            step[what, size, np.uintp(n_distances - 1)] += 1
+            joint[_STEPS_BACK + stream] += 1
         last_lbn, last_ns = first + ((length + 511) >> 9) - 1, when
-        boundary[kind, LAST_LBN], boundary[kind, LAST_NS] = last_lbn, when
-        n_all += 1
-        boundary[kind, N] += 1
-        nbytes_of[what] += length
+        joint[_LAST_LBN + stream], joint[_LAST_NS + stream] = last_lbn, when
+        n_writes += what
+        joint[_NBYTES + what] += length
         earliest, latest = min(earliest, when), max(latest, when)
         if timed and latency_ns[i] >= 0:
-            latencies[what, np.uintp(_time_place(latency_ns[i], time_base, time_limit))] += 1
+            joint[_LATENCY + what * _N_TIMES + _time_place(latency_ns[i], steps)] += 1
         if counted and outstanding[i] >= 0:
             # vscsiStats counts the new access, too.
-            depths[what, np.uintp(depth_table[np.uintp(min(outstanding[i] + 1, n_depths - 1))])] += 1
-    joint.extent_ns[0], joint.extent_ns[1] = earliest, latest
-    boundary[ALL, N], boundary[ALL, LAST_LBN], boundary[ALL, LAST_NS] = n_all, last_lbn, last_ns
+            depth = np.uintp(depth_places[np.uintp(min(outstanding[i] + 1, n_depths - 1))])
+            joint[_OUTSTANDING + what * _N_DEPTHS + depth] += 1
+    joint[_EARLIEST], joint[_LATEST] = earliest, latest
+    joint[_LAST_LBN], joint[_LAST_NS] = last_lbn, last_ns
+    joint[_COUNT] += n
+    joint[_COUNT + np.uintp(READ)] += n - np.int64(n_writes)
+    joint[_COUNT + np.uintp(WRITE)] += np.int64(n_writes)

@@ -3,10 +3,12 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cephfit.access import AccessBatch
+from cephfit.traces.counting.places import empty_joint
 from cephfit.traces.counting.tally import Tally, count_on
-from cephfit.traces.counting.tally_buckets import empty_joint
-from cephfit.traces.counting.tally_loop import Joint
 from cephfit.traces.description.portraits import Portraits
 from cephfit.traces.matching.by_disk import rows_by_disk
 
@@ -85,7 +87,7 @@ class Counting:
     def __init__(self, threshold: int | None) -> None:
         """``threshold``: LBN beyond which an access is random, for a full description; None: without one."""
         self._threshold = threshold
-        self._joints: dict[str, Joint] = {}
+        self._joints: dict[str, NDArray[np.int64]] = {}
         self._skipped: Counter[str] = Counter()
         self._events: Counter[str] = Counter()
         self._stacked: frozenset[tuple[str, str]] = frozenset()
