@@ -32,15 +32,15 @@ measurement:
   patterns: [randread]
   clients: {clients}
   volume_size: 16M
-  repeats: {repeats}
+  repeats: 1
   ramp_seconds: 0.5
-  run_seconds: 10
+  run_seconds: {seconds}
   max_attempts: 5
   cache: warm
   seed: 7
 """
 NOBODY_LISTENS = "8999"
-SCALE = 2
+SCALE = 1
 WORKLOAD = {
     "flavor": "cephfit.small",
     "network": resources.NETWORK,
@@ -71,9 +71,9 @@ def database_image(cloud_admin: Connection, database_folder: Path) -> Iterator[s
             cloud_admin.image.delete_image(part)
 
 
-def sweep_file(folder: Path, *, configurations: str = "A: {}", clients: int = 1, repeats: int = 1) -> Path:
+def sweep_file(folder: Path, *, configurations: str = "A: {}", clients: int = 1, seconds: int = 10) -> Path:
     file = folder / "guests.yaml"
-    file.write_text(SWEEP.format(configurations=configurations, clients=clients, repeats=repeats))
+    file.write_text(SWEEP.format(configurations=configurations, clients=clients, seconds=seconds))
     return file
 
 
@@ -143,7 +143,7 @@ def test_a_prediction_is_held_against_the_workload_in_guests(
     cloud_user: Connection, database_image: str, tmp_path: Path
 ) -> None:
     before = everything(cloud_user)
-    file = sweep_file(tmp_path, configurations="ssd: {volume: {type: ssd}}", repeats=2)
+    file = sweep_file(tmp_path, configurations="ssd: {volume: {type: ssd}}", seconds=5)
     store = str(tmp_path / "guests.sqlite")
     target = target_text(cloud_user, image=database_image, flavor="cephfit.small")
     done = cephfit("sweep", "run", str(file), "--target", target, "--store", store)
@@ -163,7 +163,7 @@ def test_a_prediction_is_held_against_the_workload_in_guests(
         )
     )
     command = ["verify", "--sweep", str(file), "--store", store, "--target", target, "--profile", str(profile)]
-    command += ["--configurations", "ssd", "--scale", str(SCALE), "--repeats", "1", "--seconds", "10", "--json"]
+    command += ["--configurations", "ssd", "--scale", str(SCALE), "--repeats", "1", "--seconds", "5", "--json"]
     verified = cephfit(*command)
     assert verified.returncode == 0, verified.stderr
     told = json.loads(verified.stdout)
