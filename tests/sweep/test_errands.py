@@ -10,6 +10,7 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 
 from cephfit.cells import Cell
 from cephfit.protocols import Client
+from cephfit.sample import Metrics
 from cephfit.sweep.cloud.errand_engine import ErrandEngine, script_of
 from cephfit.sweep.cloud.errands import CONSOLE, SIGNAL, Answers, Said
 from cephfit.sweep.engines.clocks import Offset
@@ -63,8 +64,9 @@ def test_a_guest_that_begins_late_makes_all_samples_invalid(
 ) -> None:
     from cephfit.sweep.cloud import errand_engine
 
-    # What fio's figures are is tested elsewhere; here are none.
-    monkeypatch.setattr(errand_engine, "figures_of", lambda job, run: (None, {}))
+    # How fio's figures are read is tested elsewhere.
+    known = Metrics(iops=1.0, nbytes_per_s=4096.0, n_ios=10, runtime_ns=10**10, latency_mean_ns=1e6)
+    monkeypatch.setattr(errand_engine, "figures_of", lambda job, run: (known, {}))
     texts = {c.name: json.dumps({"fio version": "fio-3.33", "jobs": [{"jobname": c.name}]}) for c in CLIENTS}
     guests = Guests({"c0": said(100.0, output=texts["c0"]), "c1": said(100.0 + late, output=texts["c1"])})
     outcome = ErrandEngine(guests).run(a_run(small_sweep))  # type: ignore[arg-type]
