@@ -70,7 +70,7 @@ def test_disks_are_tuned_over_ssh_and_put_back_after_a_kill(
         f"applied = target.apply(TUNED, n_clients=1, volume_nbytes={16 * MIB}, fill=False)\n"
         "print(applied.ok, applied.mismatches, flush=True); time.sleep(600)\n"
     )
-    argv = [sys.executable, "-c", code, str(lab_cluster.folder), str(config), str(Path(__file__).parent)]
+    argv = [sys.executable, "-c", code, str(lab_cluster.folder), str(config), *sys.path]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as victim:
         assert victim.stdout is not None
         assert victim.stdout.readline() == "True ()\n"
