@@ -147,7 +147,7 @@ def test_counts_agree_with_counting_one_access_after_the_other(whole: AccessBatc
 
 
 @compiled
-def place_among(value: int, steps: NDArray[np.uint64], part: np.uint64, shift: np.uint64) -> int:
+def place_among(value: int, steps: NDArray[np.uint64], part: np.uint64, shift: np.uint64) -> np.uintp:
     return place(value, steps, part, shift)
 
 

@@ -23,14 +23,15 @@ _MANTISSA_BITS = 5
 _KEY_SHIFT = np.uint64(52 - _MANTISSA_BITS)
 _KEY_OF_ONE = 1023 << _MANTISSA_BITS
 _NEGATIVE = 1 << 16
-_INT64 = np.iinfo(np.int64)
+_ROUNDING = np.uint64(1 << 10)
+"""A number that has more bits than a float may be rounded to the next key; the difference is less than this."""
 
 
 @inlined
-def place(value: int, steps: NDArray[np.uint64], part: np.uint64, shift: np.uint64) -> int:
+def place(value: int, steps: NDArray[np.uint64], part: np.uint64, shift: np.uint64) -> np.uintp:
     """Where a number belongs by the ``steps`` that begin at ``part``, which were made for this ``shift``."""
     bits = np.float64(value).view(np.uint64)  # type: ignore[call-arg,unused-ignore]
-    return np.uintp((np.uint64(value) + steps[part + (bits >> _KEY_SHIFT)]) >> shift)  # type: ignore[return-value]
+    return np.uintp((np.uint64(value) + steps[part + (bits >> _KEY_SHIFT)]) >> shift)
 
 
 def lowest_of(rank: int) -> int:
@@ -80,7 +81,8 @@ def _steps_between(
     base, last = (np.searchsorted(ascending, x, side="left") for x in (lowest, highest))
     if (last - base > 1).any():
         raise ValueError(f"limits {limits} are too close to each other")
-    limit = np.where(last > base, ascending[np.minimum(base, len(limits) - 1)], highest)
+    inside = ascending[np.minimum(base, len(limits) - 1)].astype(np.uint64)
+    beyond = highest.astype(np.uint64) + _ROUNDING
     places = (base + added).astype(np.uint64)
-    carry = np.uint64((1 << shift) - 1) - limit.astype(np.uint64)
+    carry = np.uint64((1 << shift) - 1) - np.where(last > base, inside, beyond)
     return (places << np.uint64(shift)) + carry  # type: ignore[no-any-return]

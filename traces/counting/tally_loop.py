@@ -39,12 +39,12 @@ _LONGEST_NS = places.LONGEST_NS
 
 
 @inlined
-def _time_place(time_ns: int, steps: NDArray[np.uint64]) -> int:
+def _time_place(time_ns: int, steps: NDArray[np.uint64]) -> np.uintp:
     return place(min(time_ns, _LONGEST_NS), steps, _BY_TIME, _MANY)
 
 
 @inlined
-def _step_place(op: int, nbytes: int, distance: int, steps: NDArray[np.uint64]) -> int:
+def _step_place(op: np.uintp, nbytes: int, distance: int, steps: NDArray[np.uint64]) -> np.uintp:
     size = place(nbytes, steps, _BY_SIZE, _FEW)
     return _STEP + (op * _N_SIZES + size) * _N_DISTANCES + place(distance, steps, _BY_DISTANCE, _FEW)
 

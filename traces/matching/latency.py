@@ -196,19 +196,43 @@ class InFlight:
         """int32, shape (n,): accesses on lines before that are not complete yet, those of known latency; at most
         ``waiting_table.MAX_HELD``."""
         depth = np.empty(len(rows), np.int32)
-        begun, latency = np.ascontiguousarray(rows.time_ns), np.ascontiguousarray(rows.latency_ns)
         for disk, mine in rows_by_disk(rows.disk):
-            n_mine = len(rows) if mine is None else len(mine)
-            carried = self._ends.get(disk, _NOTHING)
-            ends = np.empty(len(carried) + n_mine, np.int64)
-            ends[: len(carried)] = carried
-            done, first, n = latency_loop.count_while_sorting(
-                begun, latency, mine, MAX_HELD, _MOVES_PER_ACCESS * len(ends), len(carried), ends, depth
+            begun, latency = (
+                np.ascontiguousarray(column if mine is None else column[mine])
+                for column in (rows.time_ns, rows.latency_ns)
             )
-            ends = ends[first:]  # what ascends is a heap, too
-            n -= first
-            if done < n_mine:
-                n = latency_loop.count_by_heap(begun, latency, mine, done, MAX_HELD, n, ends, depth)
-                ends[:n].sort()
-            self._ends[disk] = ends[:n].copy()
+            carried = self._ends.get(disk, _NOTHING)
+            if mine is None:
+                self._ends[disk] = _count(begun, latency, carried, depth)
+            else:
+                of_disk = np.empty(len(mine), np.int32)
+                self._ends[disk] = _count(begun, latency, carried, of_disk)
+                depth[mine] = of_disk
         return depth
+
+
+def _count(
+    begun: NDArray[np.int64], latency: NDArray[np.int64], carried: NDArray[np.int64], depth: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """Write how many accesses of one disk are in flight at the issue of each, by the quickest loop that may.
+
+    Returns the ends of those still in flight, ascending.
+
+    Args:
+        begun, latency: int64 (n,), ns.
+        carried: the ends of those in flight before, ascending.
+        depth: int32 (n,), written.
+    """
+    ends = np.empty(len(carried) + len(begun), np.int64)
+    ends[: len(carried)] = carried
+    if len(ends) <= MAX_HELD and latency_loop.ascends(begun):
+        n = latency_loop.count_by_search(begun, latency, len(carried), ends, depth)
+        return np.sort(ends[:n])
+    done, first, n = latency_loop.count_while_sorting(
+        begun, latency, MAX_HELD, _MOVES_PER_ACCESS * len(ends), len(carried), ends, depth
+    )
+    ends = ends[first:]  # what ascends is a heap, too
+    n -= first
+    if done < len(begun):
+        n = latency_loop.count_by_heap(begun, latency, done, MAX_HELD, n, ends, depth)
+    return np.sort(ends[:n])

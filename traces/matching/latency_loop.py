@@ -1,19 +1,97 @@
 """The loops that count what is in flight where every access comes with its latency.
 
-Both keep the ends of the accesses in flight, take out those that an access finds over, and give the same counts.
+All give the same counts. Where times ascend, ``count_by_search`` needs no branch on how long an access took, which
+cannot be foreseen; the others keep the ends of what is in flight and take out those that an access finds over.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.compiled import compiled_in_place
+from cephfit.traces.compiled import compiled_in_place, inlined
+from cephfit.traces.matching.times_before import N_TIMES, n_before
+
+
+@inlined
+def _first_not_before(end: int, at: int, n: int, begun_ns: NDArray[np.int64]) -> int:
+    """The first access from ``at`` on that begins at ``end`` or after; the last one of all does."""
+    length = min(N_TIMES, n - at)
+    if length == N_TIMES and begun_ns[np.uintp(at + N_TIMES - 1)] >= end:
+        return at + n_before(begun_ns, at, end)  # type: ignore[no-any-return]
+    while begun_ns[np.uintp(at + length - 1)] < end:
+        length = min(2 * length, n - at)
+    while length > 1:
+        half = length >> 1
+        if begun_ns[np.uintp(at + half - 1)] < end:
+            at += half
+        length -= half
+    return at
+
+
+@compiled_in_place
+def ascends(times_ns: NDArray[np.int64]) -> bool:
+    """Whether no time is before the one before it."""
+    good = True
+    for i in range(1, len(times_ns)):
+        good &= times_ns[i - 1] <= times_ns[i]
+    return good
+
+
+@compiled_in_place
+def count_by_search(
+    begun_ns: NDArray[np.int64],
+    latency_ns: NDArray[np.int64],
+    n_carried: int,
+    ends_ns: NDArray[np.int64],
+    depth: NDArray[np.int32],
+) -> int:
+    """Times ascend: which access is the first to find another one over is looked for among those after it.
+
+    Args:
+        begun_ns: of accesses of one disk, one at least.
+        latency_ns: negative where it is not known, and the access never in flight.
+        n_carried: ends of earlier accesses that are there.
+        ends_ns: with room for those of all accesses; changed.
+        depth: written.
+
+    Returns:
+        how many ends are left, in no order.
+    """
+    n, n_left = len(begun_ns), 0
+    last_ns = begun_ns[np.uintp(n - 1)]
+    # First by how much the number in flight changes from the access before to each one.
+    for i in range(n):
+        depth[i] = 0
+    depth[0] = n_carried
+    for k in range(n_carried):
+        end = ends_ns[np.uintp(k)]
+        if end <= last_ns:
+            depth[np.uintp(_first_not_before(end, 0, n, begun_ns))] -= 1
+        else:
+            ends_ns[np.uintp(n_left)] = end
+            n_left += 1
+    for i in range(n):
+        took = latency_ns[np.uintp(i)]
+        if took < 0:
+            continue
+        end = begun_ns[np.uintp(i)] + took
+        if i + 1 < n:
+            depth[np.uintp(i + 1)] += 1
+        if i + 1 < n and end <= last_ns:
+            depth[np.uintp(_first_not_before(end, i + 1, n, begun_ns))] -= 1
+        else:
+            ends_ns[np.uintp(n_left)] = end
+            n_left += 1
+    in_flight = np.int32(0)
+    for i in range(n):
+        in_flight += depth[np.uintp(i)]
+        depth[np.uintp(i)] = in_flight
+    return n_left
 
 
 @compiled_in_place
 def count_while_sorting(
     begun_ns: NDArray[np.int64],
     latency_ns: NDArray[np.int64],
-    rows: NDArray[np.int64] | None,
     most: int,
     n_moves: int,
     n: int,
@@ -23,24 +101,22 @@ def count_while_sorting(
     """Accesses end nearly in the order in which they begin: each end is moved to its place among those before it.
 
     Args:
-        begun_ns: of all accesses, in their order.
+        begun_ns: of accesses of one disk, in their order.
         latency_ns: negative where it is not known, and the access never in flight.
-        rows: of the accesses to take; None: all.
         most: accesses in flight; of more, those that begin later are not counted.
         n_moves: ends that may be moved altogether.
         n: ends that are there, ascending.
         ends_ns: with room for those of all accesses, which are added.
-        depth: written, in the rows.
+        depth: written.
 
     Returns:
-        the first one of ``rows`` that was not taken, and where the ends that are left begin and stop.
+        the first access that was not taken, and where the ends that are left begin and stop.
     """
     head = 0
-    n_rows = len(begun_ns) if rows is None else len(rows)
-    for k in range(n_rows):
+    for k in range(len(begun_ns)):
         if n_moves < 0:
             return k, head, n
-        row = np.uintp(k) if rows is None else np.uintp(rows[k])
+        row = np.uintp(k)
         begun, took = begun_ns[row], latency_ns[row]
         while head < n and ends_ns[np.uintp(head)] <= begun:
             head += 1
@@ -53,14 +129,13 @@ def count_while_sorting(
             ends_ns[np.uintp(at)] = end
             n_moves -= n - at
             n += 1
-    return n_rows, head, n
+    return len(begun_ns), head, n
 
 
 @compiled_in_place
 def count_by_heap(
     begun_ns: NDArray[np.int64],
     latency_ns: NDArray[np.int64],
-    rows: NDArray[np.int64] | None,
     start: int,
     most: int,
     n: int,
@@ -69,10 +144,10 @@ def count_by_heap(
 ) -> int:
     """The same for ends in no order: ``ends_ns`` is a heap, its smallest first.
 
-    From the place ``start`` of ``rows`` on; returns how many ends are left.
+    From the access ``start`` on; returns how many ends are left.
     """
-    for k in range(start, len(begun_ns) if rows is None else len(rows)):
-        row = np.uintp(k) if rows is None else np.uintp(rows[k])
+    for k in range(start, len(begun_ns)):
+        row = np.uintp(k)
         begun, took = begun_ns[row], latency_ns[row]
         while n > 0 and ends_ns[0] <= begun:
             n -= 1
