@@ -46,6 +46,9 @@ def command(
             "the demo starts a Ceph of its own on loop devices, which needs root",
             remedy="run it as root; without root, `cephfit sweep run quick --target sim` shows the sweep",
         )
+    from cephfit.sweep.declaration.file import find_sweep, read_sweep
+
+    read_sweep(find_sweep(sweep_file))  # a mistake in it is said before a Ceph is started for it
     started = time.monotonic()
     folder = _result_folder(folder)
     store, profile, trace = folder / "results.sqlite", folder / "profile.json", folder / "trace"

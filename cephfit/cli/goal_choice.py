@@ -37,13 +37,14 @@ def goal_of(profile_file: Path | None, model: str | None, *, resume: Run | None 
     Raises:
         InputError: the file cannot be read or is no profile.
     """
+    from cephfit.cli.map import read_profile
     from cephfit.mapper import MODELS, predictor
     from cephfit.profile import Profile
     from cephfit.sweep.goal import GOAL, Goal
 
     begun: Mapping[str, Any] = (resume.facts.get(GOAL) if resume is not None else None) or {}
     speaker = model or str(begun.get("model", MODELS[0]))
-    profile = None if profile_file is None else _read(profile_file)
+    profile = None if profile_file is None else read_profile(profile_file)
     if profile is None and begun.get("profile") is not None:
         profile = Profile.from_json(begun["profile"], where="the run's profile")
 
@@ -51,17 +52,3 @@ def goal_of(profile_file: Path | None, model: str | None, *, resume: Run | None 
         return predictor(speaker, confidence=confidence)
 
     return Goal(predict_with, speaker, profile)
-
-
-def _read(path: Path) -> Any:
-    from cephfit.errors import InputError
-    from cephfit.profile import Profile
-
-    try:
-        return Profile.loads(path.read_text(encoding="utf-8"), where=str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"cannot read the profile: {error}",
-            where=str(path),
-            remedy="a trace becomes a profile with `cephfit trace profile TRACE -o profile.json`",
-        ) from None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.units import MIB, format_seconds
 
@@ -22,7 +23,7 @@ _folder_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=SentenceGroup)
 def command() -> None:
     """A real one-machine Ceph: monitor, manager, four OSDs on two CRUSH hosts or more, with slow and fast disks.
 
@@ -141,10 +142,20 @@ def stop(name: str, as_json: bool) -> None:
 @json_option
 def down(name: str, folder: Path | None, as_json: bool) -> None:
     """Remove a lab and everything of it, in whatever state it is."""
+    from cephfit.errors import InputError
     from cephfit.lab.cluster import Lab
 
     started = time.monotonic()
-    Lab.remove(name, folder=folder)
+    try:
+        Lab.remove(name, folder=folder)
+    except InputError:
+        if folder is None:
+            raise
+        raise InputError(
+            "no lab has this folder, and nothing of one is left there",
+            where=str(folder),
+            remedy="leave out --folder and give the lab's --name",
+        ) from None
     seconds = time.monotonic() - started
     if as_json:
         print_json({"name": name, "down_seconds": seconds})

@@ -83,7 +83,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         if error.errno not in _SURROUNDINGS:
             raise
-        click.echo(f"cephfit: {error.filename or 'a file'}: {error.strerror}", err=True)
+        room = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "make room and give the command again" if room else "choose another place, or get the rights"
+        place = error.filename or "the output"
+        click.echo(f"cephfit: {place}: {error.strerror}\n  {remedy}", err=True)
         sys.exit(2)
     sys.exit(status if isinstance(status, int) else 0)
 

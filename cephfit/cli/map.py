@@ -51,6 +51,7 @@ def command(
     PROFILE comes from `cephfit trace profile`; STORE from `cephfit sweep run`. A CSV has the columns
     configuration, size, pattern, client, run, iops.
     """
+    from cephfit.cli.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.mapper import predictor
     from cephfit.results import open_baselines
     from cephfit.results.sources import is_store
@@ -60,13 +61,15 @@ def command(
     stored = is_store(location)
     if save and not stored:
         raise click.UsageError("--save needs a store; a CSV file cannot keep predictions")
-    predictions = speaker.predict(profile, open_baselines(location, run_id, load))
+    measured = run_document(location, run_id)
+    with may_be_unfinished(measured):
+        predictions = speaker.predict(profile, open_baselines(location, run_id, load))
     if stored and save is not False:
         _save(location, run_id, load, profile, predictions)
     if as_json:
-        print_json(predictions.to_json())
+        print_json({**predictions.to_json(), "measured": measured})
     else:
-        _print(predictions)
+        _print(predictions, run_notes(measured))
 
 
 def read_profile(path: Path) -> Profile:
@@ -78,16 +81,13 @@ def read_profile(path: Path) -> Profile:
     from cephfit.errors import InputError
     from cephfit.profile import Profile
 
+    remedy = "a trace becomes a profile with `cephfit trace profile TRACE -o profile.json`"
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise InputError(
-            "this is not text",
-            where=str(path),
-            remedy="a trace becomes a profile with `cephfit trace profile TRACE -o profile.json`",
-        ) from None
+        raise InputError("this is not text", where=str(path), remedy=remedy) from None
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise InputError(f"the profile cannot be read: {error.strerror}", where=str(path), remedy=remedy) from None
     return Profile.loads(text, where=str(path))
 
 
@@ -100,8 +100,10 @@ def _save(location: str, run_id: str | None, load: str, profile: Profile, predic
         store.put_document(run.run_id, kind_of("predictions", load), predictions.to_json())
 
 
-def _print(predictions: PredictionSet) -> None:
+def _print(predictions: PredictionSet, warnings: list[str]) -> None:
     click.echo(f"Workload {predictions.profile}, baselines of {predictions.baselines}")
+    for warning in warnings:
+        click.echo(warning)
     click.echo(f"Model {_WHAT_SPEAKS[predictions.model]}")
     click.echo()
     click.echo(_answer(predictions))

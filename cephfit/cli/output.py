@@ -1,17 +1,22 @@
 """What every command shares: `--json`, tables, and the one progress display."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import click
 
+from cephfit.cli.folding import fold
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_GAP = "  "
 
 
 def json_option(command: _Command) -> _Command:
@@ -24,13 +29,22 @@ def print_json(document: Any) -> None:
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-    """Print columns of text, wide enough for their content; the columns ``right`` are aligned right."""
-    widths = [max(len(row[i]) for row in (headers, *rows)) for i in range(len(headers))]
-    for row in (headers, *rows):
-        cells = [
-            c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        click.echo("  ".join(cells).rstrip())
+    """Print columns of text, wide enough for their content; the columns ``right`` are aligned right.
+
+    In a terminal that is narrower, long texts go over several lines. Into a file or a pipe, a row is one line.
+    """
+    folded = [[[cell] for cell in row] for row in (headers, *rows)]
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        folded = fold(headers, rows, width=width, gap=len(_GAP), right=right)
+    widths = [max(len(line) for row in folded for line in row[i]) for i in range(len(headers))]
+    for row in folded:
+        for lines in zip_longest(*row, fillvalue=""):
+            cells = [
+                c.rjust(w) if i in right else c.ljust(w)
+                for i, (c, w) in enumerate(zip(lines, widths, strict=True))
+            ]
+            click.echo(_GAP.join(cells).rstrip())
 
 
 class _RichProgress:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _LEGEND = (
 )
 
 
-@click.group()
+@click.group(cls=SentenceGroup)
 def command() -> None:
     """What can be set on a cluster: Ceph's own options as a tree, with what to know before touching one.
 

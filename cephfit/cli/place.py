@@ -53,6 +53,7 @@ def command(
     counts with the part of the measured data that it had room for.
     """
     from cephfit.cli.map import read_profile
+    from cephfit.cli.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.mapper import predictor
     from cephfit.mapper.pool_choice import choose_pool
     from cephfit.results import open_baselines
@@ -62,10 +63,12 @@ def command(
     baselines = open_baselines(location, run_id, load)
     spaces = _spaces(location, run_id, lying)
     by_class = _prices(prices, spaces)
+    measured = run_document(location, run_id)
     choices: list[tuple[Profile, PoolChoice]] = []
     for path in profiles:
         profile = read_profile(path)
-        predictions = speaker.predict(profile, baselines)
+        with may_be_unfinished(measured):
+            predictions = speaker.predict(profile, baselines)
         rivals = spaces or {p.configuration: None for p in predictions.predictions}
         costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
         choices.append((profile, choose_pool(predictions, costs, at_least=at_least)))
@@ -76,10 +79,13 @@ def command(
                 "confidence": confidence,
                 "at_least": at_least,
                 "prices": by_class,
+                "measured": measured,
                 "placements": [{**choice.to_json(), **_space_json(choice, spaces)} for _, choice in choices],
             }
         )
         return
+    for warning in run_notes(measured):
+        click.echo(warning)
     for _, choice in choices:
         _print(choice, spaces, priced=bool(prices))
     click.echo(f"{confidence:.0%} intervals, joint over all configurations; the default pool = 100; model {model}")
@@ -136,9 +142,14 @@ def _prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> dict[st
     for text in prices:
         name, _, number = text.partition("=")
         try:
-            found[name] = float(number)
+            price = float(number)
         except ValueError:
-            raise InputError(f"{text!r} is no CLASS=NUMBER", where="--price", remedy="such as ssd=4") from None
+            price = math.nan
+        if not name or not 0 <= price < math.inf:
+            raise InputError(
+                f"{text!r} is no CLASS=NUMBER, the number zero or more", where="--price", remedy="such as ssd=4"
+            )
+        found[name] = price
     return found
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, print_table
 from cephfit.units import MIB, format_nbytes
 
@@ -28,7 +29,7 @@ _adopt = click.option(
 )
 
 
-@click.group()
+@click.group(cls=SentenceGroup)
 def command() -> None:
     """Pools on devices of their own: shown, planned offline, made and taken away.
 

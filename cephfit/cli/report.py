@@ -1,13 +1,13 @@
 """`cephfit report`: what was found, as a page, as text or as a table."""
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from cephfit.cli.output import json_option, print_json
-from cephfit.errors import HostError, InputError
+from cephfit.cli.written_files import write_whole
+from cephfit.errors import InputError
 
 if TYPE_CHECKING:
     from cephfit.results.report_model import Findings
@@ -34,13 +34,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--what",
     type=click.Choice(["samples", "baselines", "predictions"]),
-    default="samples",
-    show_default=True,
-    help="CSV only: which table.",
+    help="CSV only: which table.  [default: samples]",
 )
 @json_option
 def command(
-    store: str, run_id: str | None, load: str, output: Path, style: str | None, what: str, as_json: bool
+    store: str, run_id: str | None, load: str, output: Path, style: str | None, what: str | None, as_json: bool
 ) -> None:
     """Write the report of a run under one load, and of how the run scales over its loads.
 
@@ -56,6 +54,12 @@ def command(
             where=str(output),
             remedy="end it with .html, .md or .csv, or give --format",
         )
+    if what is not None and style != "csv":
+        raise InputError(
+            f"--what {what} chooses a table of CSV, and this report is none",
+            where=str(output),
+            remedy="leave out --what, or let the file end with .csv",
+        )
     import time
 
     from cephfit.results.report_build import read_findings, report_of
@@ -65,7 +69,7 @@ def command(
         findings = read_findings(opened, run_id, load)
     report = report_of(findings, made_ns=time.time_ns())
     if style == "csv":
-        text = _csv(findings, what)
+        text = _csv(findings, what or "samples")
     else:
         from cephfit.results.render import to_html, to_markdown
 
@@ -73,7 +77,7 @@ def command(
     if to_stdout:
         click.echo(text, nl=False)
         return
-    _write(output, text)
+    write_whole(output, text, what="the report")
     if as_json:
         print_json(
             {
@@ -108,18 +112,3 @@ def _csv(findings: "Findings", what: str) -> str:
             remedy="`cephfit map PROFILE --baselines STORE` makes them",
         )
     return sample_csv.predictions_csv(findings.predictions)
-
-
-def _write(path: Path, text: str) -> None:
-    """The file as a whole or not at all: a report cut short would read as a report."""
-    partial = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise HostError(
-            f"the report cannot be written: {error.strerror}", where=str(path), remedy="give another place with -o"
-        ) from None

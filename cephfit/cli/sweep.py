@@ -9,6 +9,7 @@ import click
 
 from cephfit.cli.cluster_options import ClusterOptions, cluster_options
 from cephfit.cli.goal_choice import goal_of, goal_options
+from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, print_table, progress_display, progress_displays
 from cephfit.cli.sweep_effects import command as effects
 
@@ -20,7 +21,7 @@ _STORE = click.option(
 )
 
 
-@click.group(name="sweep")
+@click.group(name="sweep", cls=SentenceGroup)
 def command() -> None:
     """Measure configurations: list, plan, run, status, effects.
 
@@ -242,7 +243,8 @@ def _run_side_by_side(request: "Request", target_texts: Sequence[str], *, as_jso
             print_status(document)
             click.echo()
         if len(documents) > 1 and not errors:
-            click.echo(f"side by side: `cephfit compare --store {request.store}`")
+            runs = " ".join(f"--run {document['run']}" for document in documents)
+            click.echo(f"next: cephfit compare --store {request.store} {runs}")
     if any(part.interrupted for part in parts):
         raise KeyboardInterrupt
     for name, error in errors[1:]:

@@ -105,7 +105,11 @@ def _print(document: dict[str, Any], *, asked_for_profile: bool) -> None:
     if document["profile"] is not None:
         _print_profile(document["profile"], sure)
     elif asked_for_profile:
-        click.echo("too little is known of the cells that this workload uses")
+        measured = ", ".join(c["of"] for c in document["cells"])
+        click.echo(
+            "no effects on the workload can be told: too little is known of the cells that it uses; the run has "
+            f"{measured}. Finish the sweep, or add the workload's sizes and patterns to the sweep file"
+        )
 
 
 def _print_profile(effects: dict[str, Any], sure: str) -> None:

@@ -75,9 +75,9 @@ def print_plan(document: Mapping[str, Any]) -> None:
     click.echo()
     rows = []
     for c in document["configurations"]:
-        texts = {p: ", ".join(_setting(s) for s in c["settings"][p]) for p in c["settings"]}
-        rows.append((c["name"], *(texts[p] or "-" for p in texts), c["why"]))
-    print_table(("configuration", *(p.value for p in Partition), "why"), rows)
+        settings = [_setting(setting) for within in c["settings"].values() for setting in within]
+        rows.append((c["name"], ", ".join(settings) or "-", c["why"]))
+    print_table(("configuration", "sets", "why"), rows)
     click.echo()
     click.echo(
         f"{len(m['cells'])} cells, {m['repeats']} repeats, {m['clients']} clients with volumes of "
@@ -93,6 +93,8 @@ def print_plan(document: Mapping[str, Any]) -> None:
         f"{document['runs']} fio runs, {document['samples']} samples, about "
         f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
     )
+    if document["configurations"] and all(c["unsupported"] is None for c in document["configurations"]):
+        click.echo("no cluster was asked whether it has these options and pools: --target TARGET does that")
     print_search(document)
     print_expected(document)
     if document["accept_risk"]:
@@ -137,6 +139,7 @@ def print_status(document: Mapping[str, Any]) -> None:
     click.echo(f"run {document['run']} of {document['sweep']} on {document['target']}: {state}")
     if document["simulated"]:
         click.echo("SIMULATED: a model made these figures, no disk did")
+    click.echo("samples (a fio run gives one for each client):")
     words = ["configuration", "planned", "ok", "failed", "invalid", "skipped", "left"]
     words += ["saved"] if document["stopping"] else []
     rows = [tuple(str(c[word]) for word in words) for c in document["configurations"]]
@@ -151,5 +154,4 @@ def print_status(document: Mapping[str, Any]) -> None:
 
 
 def _setting(setting: Mapping[str, Any]) -> str:
-    scope = "" if setting["scope"] == "pool" else f"{setting['scope']}: "
-    return f"{scope}{setting['key']} = {setting['value']}"
+    return f"{setting['scope']}: {setting['key']} = {setting['value']}"

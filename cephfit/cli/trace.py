@@ -13,9 +13,10 @@ from cephfit.cli import (
     trace_show,
     trace_workload,
 )
+from cephfit.cli.groups import SentenceGroup
 
 
-@click.group("trace")
+@click.group("trace", cls=SentenceGroup)
 def command() -> None:
     """Workload traces: capture, profile, show, plot, compare, convert, jobs, replay, workload."""
 

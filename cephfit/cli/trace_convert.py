@@ -8,6 +8,7 @@ import click
 
 from cephfit.cli.output import json_option, print_json
 from cephfit.cli.trace_input import TraceInput, trace_options
+from cephfit.cli.written_files import written_whole
 
 
 @click.command("convert", short_help="Write a trace as Parquet or as fio's I/O log.")
@@ -59,11 +60,12 @@ def command(
     batches = accesses(
         files, format_name=trace.format_name, action=Action(trace.action), disk=disk, options=trace.options
     )
-    if output.suffix == ".parquet":
-        n = write_parquet(batches, output)
-    else:
-        with open_output(output) as log:
-            n = write_iolog(batches, log, version=int(iolog_version))
+    with written_whole(output, what="the trace") as place:
+        if output.suffix == ".parquet":
+            n = write_parquet(batches, place)
+        else:
+            with open_output(place) as log:
+                n = write_iolog(batches, log, version=int(iolog_version))
     nbytes = output.stat().st_size
     if as_json:
         print_json({"file": str(output), "accesses": n, "nbytes": nbytes})

@@ -8,7 +8,7 @@ import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, description_option, trace_options
-from cephfit.errors import InputError
+from cephfit.cli.written_files import write_whole
 
 
 @click.command("jobs", short_help="Write a fio job that does what a profile says.")
@@ -61,12 +61,7 @@ def command(
     job = job_of(found, paced=pace == "recorded", nbytes=parse_nbytes(size, where="--size") if size else None)
     text = job.text(file, seconds=seconds)
     if output is not None:
-        try:
-            output.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InputError(
-                f"it cannot be written: {error.strerror}", where=str(output), remedy="choose another place"
-            ) from None
+        write_whole(output, text, what="the job")
     if as_json:
         print_json({"file": str(output) if output else None, "job": text, "notes": list(job.notes)})
     elif output is None:

@@ -7,6 +7,7 @@ import click
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_reading import read_options, reading_options
 from cephfit.cli.trace_summary import print_summary
+from cephfit.cli.written_files import write_whole
 
 
 @click.command("profile", short_help="What a workload does, from its trace.")
@@ -80,7 +81,6 @@ def command(
 
     A file of another layout is read with --columns, the text of blkparse -f with --blkparse-format.
     """
-    from cephfit.errors import InputError
     from cephfit.traces import profile_files
     from cephfit.traces.readers.block_layer import Action
 
@@ -99,14 +99,7 @@ def command(
             progress=progress,
         )
     if output is not None:
-        try:
-            output.write_text(found.dumps(), encoding="utf-8")
-        except OSError as error:
-            raise InputError(
-                f"the profile cannot be written: {error.strerror}",
-                where=str(output),
-                remedy="choose another place",
-            ) from None
+        write_whole(output, found.dumps(), what="the profile")
     if as_json:
         print_json(found.to_json())
     else:

@@ -16,7 +16,7 @@ _COLUMNS_HELP = """Read a delimited file whose columns are these, in their order
 filetime), op[:READ/WRITE] (its words for them), offset:UNIT and length:UNIT (bytes, lbn, sectors, kib, mib,
 pages), disk, latency (in time's unit), - to leave a column out. Where the file does not say it: op=read,
 op=write, length=4096. sep=comma, semicolon, tab, pipe or space. Example:
- time:us,disk,op:0/1,offset:bytes,length:bytes,sep=tab"""
+ time:us,op:0/1,offset:bytes,length:bytes"""
 
 
 def reading_options(command: _Command) -> _Command:

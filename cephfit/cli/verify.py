@@ -154,17 +154,14 @@ def _run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
 
 
 def _predict(store: Store, run: Run, location: str, profile_file: Path | None, model: str) -> PredictionSet:
+    from cephfit.cli.map import read_profile
     from cephfit.errors import InputError
     from cephfit.mapper import predictor
     from cephfit.profile import Profile
     from cephfit.results import open_baselines
 
     if profile_file is not None:
-        try:
-            text = profile_file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot be read: {error}", where=str(profile_file)) from None
-        profile = Profile.loads(text, where=str(profile_file))
+        profile = read_profile(profile_file)
     else:
         document = store.document(run.run_id, "profile")
         if document is None:

@@ -39,13 +39,23 @@ def trial_of(
         seed: of the order of runs.
         cache: the condition of the cluster's caches before each run.
         observe: entered around each measured run with the client's device.
+
+    Raises:
+        InputError: the target is a simulation.
     """
+    from cephfit.errors import InputError
     from cephfit.lab.guest_pgbench import DoesErrands, GuestPgBench, spec_of
     from cephfit.lab.pgbench import PgBench, PgBenchSpec
     from cephfit.lab.target import LabTarget
     from cephfit.sweep.verification import Trial
     from cephfit.units import MIB
 
+    if target.facts().get("simulated"):
+        raise InputError(
+            "a simulated cluster has no disks that a real workload could run on",
+            where=target.name,
+            remedy="name a real target, such as lab; `cephfit map` and `cephfit report` do without it",
+        )
     workload: Workload
     if isinstance(target, DoesErrands):
         spec = spec_of(scale)

@@ -61,7 +61,7 @@ def kept(version: str, *, folder: Path | None = None) -> tuple[str, tuple[Option
         raise InputError(
             f"{'no' if not fitting else 'more than one'} version {version} among the kept options",
             where=str(folder),
-            remedy=f"{there}; `cephfit params --target TARGET` keeps those of a running cluster",
+            remedy=f"{there}; `cephfit params tree --target TARGET` keeps those of a running cluster",
         )
     path = folder / f"{fitting[0]}.json"
     try:
@@ -73,5 +73,5 @@ def kept(version: str, *, folder: Path | None = None) -> tuple[str, tuple[Option
         raise InputError(
             f"this file of options is damaged ({error})",
             where=str(path),
-            remedy="delete it; `cephfit params --target TARGET` writes it anew",
+            remedy="delete it; `cephfit params tree --target TARGET` writes it anew",
         ) from None

@@ -91,7 +91,8 @@ def test_no_right_and_no_room_are_messages_wherever_they_happen(
     with pytest.raises(SystemExit) as ended:
         command_line.main([])
     assert ended.value.code == 2
-    assert capsys.readouterr().err == f"cephfit: /some/file: {os.strerror(code)}\n"
+    remedy = "make room" if code == errno.ENOSPC else "choose another place"
+    assert capsys.readouterr().err.startswith(f"cephfit: /some/file: {os.strerror(code)}\n  {remedy}")
 
 
 def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,16 @@
 """What a person gets wrong ends with the place and the remedy."""
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from cephfit.cli.place import _lying
+from cephfit.cli import demo, lab, report
+from cephfit.cli.place import _lying, _prices
+from cephfit.cli.written_files import write_whole, written_whole
 from cephfit.configuration import Configuration
 from cephfit.errors import HostError, InputError
 from cephfit.sweep.declaration.file import bundled_sweep, read_sweep
@@ -72,3 +77,69 @@ def test_an_image_goes_to_no_folder_below_a_file(tmp_path: Path, monkeypatch: py
     (tmp_path / "file").touch()
     with pytest.raises(HostError, match="the folder cannot be made"):
         image.build(tmp_path / "file" / "image")
+
+
+@pytest.mark.parametrize("price", ["ssd", "ssd=-3", "ssd=nan", "=4"])
+def test_a_price_is_a_number_from_zero_on(price: str) -> None:
+    with pytest.raises(InputError, match=r"--price: .* is no CLASS=NUMBER"):
+        _prices((price,), {})
+
+
+def test_the_demo_reads_its_sweep_file_before_it_starts_a_ceph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    arguments = ["--sweep", "nosuch", "--folder", str(tmp_path / "results")]
+    with pytest.raises(InputError, match="no file 'nosuch'"):
+        CliRunner().invoke(demo.command, arguments, catch_exceptions=False)
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_lab_that_is_named_by_its_folder_is_not_called_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_there(name: str, *, folder: Path | None) -> None:
+        raise InputError(f"there is no lab {name!r}")
+
+    monkeypatch.setattr("cephfit.lab.cluster.Lab.remove", none_there)
+    with pytest.raises(InputError, match="nowhere: no lab has this folder"):
+        CliRunner().invoke(lab.command, ["down", "--folder", str(tmp_path / "nowhere")], catch_exceptions=False)
+
+
+def test_a_table_of_csv_is_not_asked_of_a_page(tmp_path: Path) -> None:
+    arguments = ["--store", "none", "-o", str(tmp_path / "x.html"), "--what", "baselines"]
+    with pytest.raises(InputError, match="--what baselines chooses a table of CSV"):
+        CliRunner().invoke(report.command, arguments, catch_exceptions=False)
+
+
+def test_what_cannot_be_written_whole_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk must not cost the profile of last month."""
+    profile = tmp_path / "profile.json"
+    write_whole(profile, "old", what="the profile")
+
+    def no_room(self: Path, text: str, encoding: str) -> int:
+        with self.open("w") as file:
+            file.write(text[:1])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
+
+    monkeypatch.setattr(Path, "write_text", no_room)
+    with pytest.raises(HostError, match=r"profile\.json: the profile cannot be written: No space left"):
+        write_whole(profile, "new", what="the profile")
+    assert [p.name for p in tmp_path.iterdir()] == ["profile.json"]
+    assert profile.read_text() == "old"
+
+
+def test_a_pipe_is_written_and_not_replaced(tmp_path: Path) -> None:
+    write_whole(Path("/dev/null"), "report", what="the report")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_trace_that_is_cut_short_leaves_nothing_that_reads_as_one(tmp_path: Path) -> None:
+    log = tmp_path / "trace.iolog"
+    refused = pytest.raises(HostError, match=r"trace\.iolog: the trace cannot be written: No space left")
+    with refused, written_whole(log, what="the trace") as place:
+        place.write_text("half of it")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert not any(tmp_path.iterdir())

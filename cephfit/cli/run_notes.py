@@ -1,0 +1,52 @@
+"""What a person must know of a run before believing figures that were worked out from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from cephfit.errors import InputError
+
+
+def run_document(location: str, run_id: str | None) -> dict[str, Any]:
+    """Whose figures they are; a CSV file does not tell, and its values are None.
+
+    Args:
+        location: of a store or a CSV file.
+        run_id: of the run in the store; the newest if None.
+    """
+    from cephfit.results.sources import is_store
+    from cephfit.results.store import Store
+
+    if not is_store(location):
+        return {"run": None, "simulated": None, "finished": None}
+    with Store.open(location) as store:
+        run = store.run(run_id)
+    return {"run": run.run_id, "simulated": bool(run.facts.get("simulated")), "finished": run.finished}
+
+
+def run_notes(document: dict[str, Any]) -> list[str]:
+    """The same for people; nothing where there is nothing to beware of."""
+    notes = []
+    if document["simulated"]:
+        notes.append("SIMULATED: a model made these figures, no disk did")
+    if document["finished"] is False:
+        notes.append("UNFINISHED: the sweep is not measured to its end; what is missing may change the answer")
+    return notes
+
+
+@contextmanager
+def may_be_unfinished(document: dict[str, Any]) -> Iterator[None]:
+    """Where figures are missing because the sweep is not measured to its end, that is what the person is told.
+
+    Raises:
+        InputError: as it was raised within, with that remedy.
+    """
+    try:
+        yield
+    except InputError as error:
+        if document["finished"] is not False:
+            raise
+        remedy = "the run is not finished: the `cephfit sweep run` that began it goes on; then give this again"
+        raise InputError(error.what, where=error.where, remedy=remedy) from None

@@ -1,0 +1,91 @@
+"""Figures that come from a simulation or from half a sweep say so, wherever they are worked out."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cephfit.cli import map as map_command
+from cephfit.cli import place, verify
+from cephfit.cli.sweep import command as sweep
+from cephfit.errors import InputError
+from cephfit.results.store import Store
+
+SWEEP = """
+schema_version: 1
+name: tiny
+description: two configurations in four cells
+configurations:
+  A: {}
+  ssd: {pool: {crush_rule: ssd}}
+measurement:
+  {sizes: [4K], patterns: [read, write, randread, randwrite], clients: 1, volume_size: 16M, repeats: 2,
+   ramp_seconds: 0.1, run_seconds: 0.5, ioengine: libaio, iodepth: 1, direct: true, cache: warm, seed: 1}
+"""
+PROFILE = {
+    "schema_version": 1,
+    "name": "small",
+    "random_threshold_lbn": 128,
+    "accesses": {"read": {"4K": 100}, "write": {}},
+    "random": {"read": 0.5, "write": 0.0},
+}
+
+
+def give(command: object, *arguments: str) -> Result:
+    return CliRunner().invoke(command, list(arguments), catch_exceptions=False)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "tiny.yaml").write_text(SWEEP)
+    place = tmp_path / "results.sqlite"
+    result = give(sweep, "run", str(tmp_path / "tiny.yaml"), "--target", "sim", "--store", str(place))
+    assert result.exit_code == 0, result.output
+    return place
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> str:
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(PROFILE))
+    return str(path)
+
+
+@pytest.mark.parametrize("command", [map_command.command, place.command], ids=["map", "place"])
+def test_simulated_figures_are_called_so(store: Path, profile: str, command: object) -> None:
+    arguments = (profile, "--baselines", str(store))
+    assert "SIMULATED" in give(command, *arguments).output
+    measured = json.loads(give(command, *arguments, "--json").output)["measured"]
+    assert (measured["simulated"], measured["finished"]) == (True, True)
+
+
+def test_a_csv_file_does_not_tell_whose_figures_it_has(profile: str, tmp_path: Path) -> None:
+    figures = tmp_path / "figures.csv"
+    rows = [f"{c},4K,{p},c0,{r},{10 + r}" for c in ("A", "B") for p in ("read", "randread") for r in (0, 1)]
+    figures.write_text("configuration,size,pattern,client,run,iops\n" + "\n".join(rows) + "\n")
+    said = give(map_command.command, profile, "--baselines", str(figures), "--json").output
+    assert json.loads(said)["measured"] == {"run": None, "simulated": None, "finished": None}
+
+
+def test_half_a_sweep_is_called_so_and_what_it_lacks_is_to_be_measured(store: Path, profile: str) -> None:
+    half = store.with_name("half.sqlite")
+    with Store.open(str(store)) as whole, Store.open(str(half), create=True) as part:
+        run = whole.run()
+        part.add_run(replace(run, finished=False))
+        samples = [s for s in whole.samples(run.run_id) if s.key.configuration == "ssd"]
+        part.add_samples(run.run_id, samples, fio_json=None)
+    with pytest.raises(InputError, match="no figures of A") as caught:
+        give(map_command.command, profile, "--baselines", str(half))
+    assert "`cephfit sweep run`" in caught.value.remedy
+
+
+def test_the_real_workload_is_not_begun_on_a_simulation(store: Path, profile: str) -> None:
+    file = str(store.with_name("tiny.yaml"))
+    arguments = ("--sweep", file, "--store", str(store), "--target", "sim", "--profile", profile)
+    with pytest.raises(InputError, match="no disks that a real workload could run on"):
+        give(verify.command, *arguments)
+    with Store.open(str(store)) as opened:
+        assert not opened.workload_samples(opened.run().run_id), "nothing of it is in the store"
