@@ -1,6 +1,7 @@
 """Sweeps on the lab's OpenStack over numbers of guests, volume types with QoS, and options of the Ceph below."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -134,5 +135,55 @@ def test_ceph_is_configured_below_its_guests_and_put_back_after_a_kill(
     assert done.target.endswith(f"+lab:{openstack_lab.name}")
     assert done.facts["osds"] and done.facts["cloud"]
     assert (stored_settings(with_admin), with_admin.command("osd lspools")) == (stored, pools)
+    with_admin.close()
+    until(lambda: everything(cloud_admin) == before)
+
+
+def test_somebody_elses_ceph_is_configured_below_its_guests(
+    openstack_lab: Lab, cloud_admin: Connection, tmp_path: Path
+) -> None:
+    """Known of it: a ceph.conf without a word of keys, a key, and who restarts OSDs; options go into ceph.conf."""
+    from foreign_lab import make_key, restart_program, restarted
+
+    before, daemons_conf = everything(cloud_admin), openstack_lab.conf.read_text()
+    with_admin = RadosAdmin(openstack_lab.conf)
+    stored, pools = stored_settings(with_admin), with_admin.command("osd lspools")
+    conf = tmp_path / "their.conf"
+    monitors = re.search(r"^\s*mon_host = .*$", daemons_conf, re.MULTILINE)
+    assert monitors is not None
+    conf.write_text(f"[global]\n{monitors[0]}\n")
+    caps = {"mon": "allow *", "osd": "allow *", "mgr": "allow *"}
+    keyring = make_key(openstack_lab, "cephfit", caps, tmp_path)
+    file, store = tmp_path / "below.yaml", str(tmp_path / "below.sqlite")
+    file.write_text(BELOW)
+    way = f"settings=conf,osd_conf={openstack_lab.conf}"
+    target = f"{target_text(cloud_admin, ceph=str(conf))},{way}"
+    access = ("--id", "cephfit", "--keyring", str(keyring), "--crush-rule", "hdd", "--pg-num", "16")
+    access += ("--restarts", str(restart_program(openstack_lab, tmp_path)))
+    command = ("sweep", "run", str(file), "--target", target, "--store", store, *access)
+    try:
+        dry = cephfit(*command)
+        assert "bluestore_prefer_deferred_size_hdd" in dry.stdout
+        assert everything(cloud_admin) == before, "a dry run makes nothing"
+        done = cephfit(*command, "--apply", "--keep")
+        assert done.returncode == 0, done.stderr
+        with Store.open(store) as opened:
+            (run,) = opened.runs()
+            good = {s.key.configuration for s in opened.samples(run.run_id) if s.state is State.OK}
+            applied = {a.configuration: a.read_back for _, a in opened.applied(run.run_id)}
+        assert good == {"A", "deferred"}
+        assert run.facts["options_by"] == "conf"
+        read_back = applied["deferred"]["ceph/osd/bluestore_prefer_deferred_size_hdd = 64K"]
+        assert set(read_back.values()) == {"65536"}
+        assert stored_settings(with_admin) == stored, "nothing went by the config store"
+        n_restarts = len(restarted(openstack_lab))
+        assert set(restarted(openstack_lab)) == {f"osd.{n}" for n in range(4)}
+        back = cephfit("restore", "--target", target, *access, "--apply")
+        assert back.returncode == 0, back.stderr
+    finally:
+        with_admin.command("auth rm", entity="client.cephfit")
+    assert len(restarted(openstack_lab)) >= n_restarts
+    assert openstack_lab.conf.read_text() == daemons_conf
+    assert with_admin.command("osd lspools") == pools
     with_admin.close()
     until(lambda: everything(cloud_admin) == before)

@@ -1,6 +1,8 @@
 """Errors of a cloud, each provoked for real on the lab's OpenStack: one clear sentence, or help by itself."""
 
+import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from cephfit.errors import ClusterError
 from cephfit.lab import processes
 from cephfit.lab.cluster import Lab
 from cephfit.lab.openstack import resources
+from cephfit.results.store import Store
+from cephfit.sample import State
 from cephfit.silence import Silence
 from cephfit.sweep.cloud.choice import parse_choice
 from cephfit.sweep.cloud.clean import clean, owned
@@ -29,6 +33,14 @@ pytestmark = [*MARKS, pytest.mark.timeout(900)]
 
 TOO_LARGE = "cephfit-tests.too-large"
 NOWHERE = "cephfit-tests-nowhere"
+TOKEN_SECONDS = 60
+LONG = """
+schema_version: 1
+name: long
+configurations: {A: {}}
+measurement: {sizes: [4K], patterns: [randread], clients: 1, volume_size: 16M, repeats: 1, ramp_seconds: 0.5,
+  run_seconds: 30, max_attempts: 1, cache: warm, seed: 3}
+"""
 
 
 def said(error: pytest.ExceptionInfo[ClusterError]) -> str:
@@ -142,6 +154,47 @@ def test_a_token_that_was_revoked_is_replaced_and_a_lost_user_is_said(
     finally:
         cloud_admin.identity.update_user(me, is_enabled=True)
         cloud.close()
+
+
+@pytest.fixture
+def short_tokens(openstack_lab: Lab) -> Iterator[None]:
+    """Tokens that Keystone gives out expire after a minute; in the end after a day again."""
+    assert openstack_lab.cloud is not None
+    layout = openstack_lab.cloud.layout
+    conf = layout.conf("keystone")
+    usual = conf.read_text()
+
+    def restart() -> None:
+        pid = processes.from_pid_file(layout.folder / "run" / "keystone.pid", openstack_lab.folder)
+        assert pid is not None
+        processes.stop([pid], seconds=10)
+        openstack_lab.start()
+
+    conf.write_text(re.sub(r"(?m)^expiration = .*$", f"expiration = {TOKEN_SECONDS}", usual))
+    restart()
+    yield
+    conf.write_text(usual)
+    restart()
+
+
+def test_a_sweep_goes_on_across_the_expiry_of_its_token(
+    short_tokens: None, cloud_user: Connection, cloud_admin: Connection, tmp_path: Path
+) -> None:
+    cloud = connect(str(cloud_user.config.name))
+    token = cloud.session.get_token()
+    file, store = tmp_path / "long.yaml", str(tmp_path / "long.sqlite")
+    file.write_text(LONG)
+    began = time.monotonic()
+    done = cephfit("sweep", "run", str(file), "--target", target_text(cloud_user), "--store", store)
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - began > TOKEN_SECONDS
+    asked = cloud_admin.identity.get("/auth/tokens", headers={"X-Subject-Token": token})
+    assert asked.status_code == 404, "a token of its beginning is none any more"
+    with Store.open(store) as opened:
+        (run,) = opened.runs()
+        assert [sample.state for sample in opened.samples(run.run_id)] == [State.OK]
+    assert persistently(lambda: list(cloud.block_storage.volumes()), where="volumes") == []
+    cloud.close()
 
 
 @pytest.fixture
