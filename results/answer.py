@@ -5,6 +5,7 @@ from itertools import pairwise
 from cephfit.assessment import Assessment, AssessmentRow
 from cephfit.prediction import Prediction, PredictionSet, Verdict
 from cephfit.results import words
+from cephfit.results.configuration_settings import settings_of
 from cephfit.results.controls import Controls
 from cephfit.results.report_model import Answer, Findings
 
@@ -26,8 +27,13 @@ def answer_of(findings: Findings) -> Answer:
         )
     predictions = findings.predictions
     if predictions is None:
-        return Answer(_sweep_alone(findings), ("No workload was held against these figures yet.",), warning)
+        nothing_yet = (
+            "No workload was held against these figures yet: "
+            f"`cephfit map PROFILE --baselines {findings.store or 'STORE'}` predicts for one."
+        )
+        return Answer(_sweep_alone(findings), (nothing_yet,), warning)
     sentences = [
+        *_what_to_set(findings, predictions),
         *_worst(findings, predictions),
         *_indistinguishable(predictions),
         _verified(findings, predictions),
@@ -115,6 +121,13 @@ def _headline(findings: Findings, predictions: PredictionSet) -> str:
         )
     said = f"configuration {best.configuration} is predicted {_times(best, predictions.confidence)}"
     return f"For the workload {predictions.profile}, {said}{_measured(findings, best.configuration)}."
+
+
+def _what_to_set(findings: Findings, predictions: PredictionSet) -> list[str]:
+    sets = settings_of(findings.applied).get(predictions.best)
+    if predictions.of(predictions.best).verdict is Verdict.DEFAULT or not sets:
+        return []
+    return [f"Configuration {predictions.best} sets {sets}."]
 
 
 def _worst(findings: Findings, predictions: PredictionSet) -> list[str]:

@@ -1,6 +1,7 @@
 """Predictions and assessment as the report's figures."""
 
 import math
+from collections.abc import Mapping
 
 from cephfit.assessment import Assessment
 from cephfit.cells import Cell
@@ -13,13 +14,21 @@ _CELLS_NAMED = 3
 _CELLS_SHOWN = 8
 
 
-def ranking_of(predictions: PredictionSet, measured_floor: float | None = None) -> Ranking:
-    """Every configuration with its interval, best first."""
+def ranking_of(
+    predictions: PredictionSet, measured_floor: float | None = None, settings: Mapping[str, str] | None = None
+) -> Ranking:
+    """Every configuration with its interval, best first, and what it sets (``settings_of``)."""
+    sets = settings or {}
     rows = predictions.predictions
     ends = [end for p in rows for end in (p.low, p.high) if math.isfinite(end)]
     return Ranking(
         axis=relative_axis([p.relative for p in rows if p.relative > 0], ends),
-        rows=tuple(RankingRow(p.configuration, p.relative, p.low, p.high, p.verdict, _why(p)) for p in rows),
+        rows=tuple(
+            RankingRow(
+                p.configuration, p.relative, p.low, p.high, p.verdict, _why(p), sets.get(p.configuration, "")
+            )
+            for p in rows
+        ),
         confidence=predictions.confidence,
         model=predictions.model,
         noise_floor=predictions.noise_floor,

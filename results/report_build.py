@@ -10,6 +10,7 @@ from cephfit.results import figures, words
 from cephfit.results.answer import answer_of, caveats_of
 from cephfit.results.baselines import baselines_of
 from cephfit.results.bottlenecks import bottlenecks_of
+from cephfit.results.configuration_settings import settings_of
 from cephfit.results.controls import controls_of
 from cephfit.results.heat import baseline_rows_of, heat_map_of
 from cephfit.results.histograms import histograms_of, workload_figure
@@ -75,7 +76,11 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         made_at=words.moment(made_ns),
         version=__version__,
         answer=answer_of(findings),
-        ranking=figures.ranking_of(predictions, controls.points if controls else None) if predictions else None,
+        ranking=(
+            figures.ranking_of(predictions, controls.points if controls else None, settings_of(findings.applied))
+            if predictions
+            else None
+        ),
         verification=figures.verification_of(findings.assessment) if findings.assessment else None,
         weights=figures.cell_weights_of(predictions) if predictions else (),
         heat_map=heat_map_of(

@@ -64,6 +64,8 @@ class RankingRow:
     high: float
     verdict: str
     why: str
+    sets: str = ""
+    """Its settings in words; empty where it has none, or was never applied."""
 
 
 @dataclass(frozen=True, slots=True)

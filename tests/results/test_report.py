@@ -23,7 +23,9 @@ from example_run import (
 from cephfit.cli.report import command
 from cephfit.errors import CephfitError, InputError
 from cephfit.prediction import Verdict
+from cephfit.protocols import Applied
 from cephfit.results import baseline_csv, open_baselines
+from cephfit.results.configuration_settings import settings_of
 from cephfit.results.render import to_html, to_markdown
 from cephfit.results.report_build import read_findings, report_of
 from cephfit.results.report_model import Findings
@@ -81,9 +83,10 @@ def test_the_answer_is_in_the_first_lines(findings: Findings) -> None:
         "(95 % interval "
     )
     assert ", and measured 1." in answer.headline and "5 runs" in answer.headline
-    assert answer.sentences[0].startswith("The worst is throttled: predicted 0.59 times the default")
-    assert answer.sentences[1] == "Not distinguishable from the default: readahead and A-again."
-    assert "in the order predicted; the predicted best was the best of those run" in answer.sentences[2]
+    assert answer.sentences[0].startswith("Configuration hybrid sets "), "what to do, not only its name"
+    assert answer.sentences[1].startswith("The worst is throttled: predicted 0.59 times the default")
+    assert answer.sentences[2] == "Not distinguishable from the default: readahead and A-again."
+    assert "in the order predicted; the predicted best was the best of those run" in answer.sentences[3]
     page = page_of(findings)
     assert page.text["h1"] == [answer.headline]
 
@@ -335,3 +338,44 @@ def test_a_document_of_another_version_is_named(tmp_path: Path) -> None:
         store.put_document(RUN_ID, "predictions", {"schema_version": 7})
         with pytest.raises(InputError, match=f"run {RUN_ID}: predictions: schema_version is 7"):
             read_findings(store)
+
+
+def test_a_name_comes_with_what_it_stands_for(findings: Findings) -> None:
+    """A planner who reads `hybrid` must not have to look for the sweep file."""
+    sets = settings_of(findings.applied)
+    assert sets["A"] == sets["A-again"] == ""
+    report = report_of(findings, made_ns=0)
+    assert report.ranking is not None
+    assert {row.configuration: row.sets for row in report.ranking.rows} == sets
+    assert sets["hybrid"] in to_html(report) and sets["hybrid"].replace("_", r"\_") in to_markdown(report)
+
+
+def test_settings_are_named_by_scope_and_many_are_counted() -> None:
+    read_back = {
+        **{"pool/pool/crush_rule = ssd": "", "pool/image/features = a,b": "", "ceph/osd/osd_x = 4M": ""},
+        "greater/osd_disk/class:ssd/scheduler = none": "",
+    }
+    said = settings_of([(0, Applied("B", True, (), read_back))])["B"]
+    assert said == "osd: osd_x = 4M, osd_disk/class:ssd: scheduler = none, image: features = a,b, crush_rule = ssd"
+    many = {f"ceph/osd/o{i} = 1": "" for i in range(9)}
+    assert settings_of([(0, Applied("B", True, (), many))])["B"].endswith("osd: o5 = 1 and 3 more")
+
+
+def test_a_sweep_without_a_workload_says_how_to_go_on(findings: Findings) -> None:
+    alone = replace(findings, predictions=None, assessment=None, profile=None)
+    (sentence,) = report_of(alone, made_ns=0).answer.sentences
+    assert f"`cephfit map PROFILE --baselines {findings.store}`" in sentence
+
+
+def test_two_floors_have_two_names(findings: Findings) -> None:
+    """What the sweep could show, and how far the default was from itself: both were called the noise floor."""
+    text = to_markdown(report_of(findings, made_ns=0))
+    assert text.count("could show (the noise floor)") == 1
+    assert "How far the default was from itself" in text
+    assert "Noise floor as measured" not in text
+
+
+def test_counts_and_shares_in_markdown_are_told_apart(findings: Findings) -> None:
+    text = to_markdown(report_of(findings, made_ns=0))
+    assert "In each field the number of accesses and, in brackets, their share of all." in text
+    assert "; |" not in text, "no list ends in its separator"
