@@ -11,9 +11,9 @@ from cephfit.access import AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces import formats
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.profiling import recordings_of
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.recordings import recordings_of
 
 
 def accesses(

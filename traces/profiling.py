@@ -1,10 +1,8 @@
-"""Files to a profile: which files belong together, which format they have, and what they add up to."""
+"""Files to a profile: which format they have, and what they add up to."""
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,67 +27,11 @@ from cephfit.traces.readers.blktrace import UNNUMBERED, BlktraceReader
 from cephfit.traces.readers.block_events_text import BlockEventsTextReader
 from cephfit.traces.readers.block_layer import Action
 from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.recordings import PER_CPU, Recording, recordings_of, siblings_left_out
 from cephfit.traces.shares import Counted, Share, parts_of
 
 _BLOCK_LAYER = (BlktraceReader, BlkparseTextReader, BlkparseFormatReader, BlockEventsTextReader)
 """Readers of formats in which an access is several events, of which one counts."""
-
-_PER_CPU = re.compile(r"(?P<stem>.*)\.blktrace\.(?P<number>\d+)(?:\.gz)?")
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """Files that one recorder wrote at one time: one file, or blktrace's for the CPUs of one device."""
-
-    name: str
-    files: tuple[Path, ...]
-
-
-def recordings_of(paths: Sequence[Path]) -> list[Recording]:
-    """Which files belong together.
-
-    A folder stands for the blktrace files in it, a name without an own file (``sda``) for ``sda.blktrace.*``.
-    What a capture wrote about itself is no trace and may be named with it, as ``trace/*`` does.
-
-    Raises:
-        InputError: a folder without blktrace files.
-    """
-    files: list[Path] = []
-    for path in [p for p in paths if not p.name.endswith(capture_record.SUFFIX)] or paths:
-        files.extend(_expanded(path))
-    groups: dict[tuple[Path, str], list[Path]] = {}
-    for file in dict.fromkeys(files):
-        match = _PER_CPU.fullmatch(file.name)
-        groups.setdefault((file.parent, match["stem"] if match else file.name), []).append(file)
-    stems = Counter(stem for _, stem in groups)
-    return [
-        Recording(stem if stems[stem] == 1 else str(folder / stem), tuple(members))
-        for (folder, stem), members in groups.items()
-    ]
-
-
-def _expanded(path: Path) -> list[Path]:
-    if path == STANDARD_INPUT:
-        return [path]
-    if path.is_dir():
-        found = _numbered(path, "")
-        if not found:
-            raise InputError(
-                "there are no blktrace files (NAME.blktrace.0 ...) in this folder",
-                where=str(path),
-                remedy="name the trace files themselves",
-            )
-        return found
-    if not path.exists() and path.name:
-        return _numbered(path.parent, path.name) or [path]
-    return [path]
-
-
-def _numbered(folder: Path, stem: str) -> list[Path]:
-    found = [(m, f) for f in folder.glob("*") if (m := _PER_CPU.fullmatch(f.name)) and f.is_file()]
-    if stem:
-        found = [(m, f) for m, f in found if m["stem"] == stem]
-    return [f for m, f in sorted(found, key=lambda pair: (pair[0]["stem"], int(pair[0]["number"])))]
 
 
 def profile_files(
@@ -165,7 +107,7 @@ def _one_format(streams: Sequence[TraceStream], asked: str | None) -> str:
         )
     if len(with_content) < len(streams):
         empty = next(s for s in streams if not s.head())
-        if _PER_CPU.fullmatch(empty.path.name) is None:
+        if PER_CPU.fullmatch(empty.path.name) is None:
             raise InputError("the trace is empty", where=empty.name, remedy="leave this file out")
     if asked is not None:
         return asked
@@ -214,7 +156,7 @@ def _from_accesses(
             }
             | ({"captured_by": captured.method} if captured else {})
         )
-        notes += _siblings_left_out(recording)
+        notes += siblings_left_out(recording)
         if not reader.names_disks:
             partial = _renamed(partial, recordings[0].name if parts else recording.name)
             total = total.followed_by(partial)
@@ -304,12 +246,3 @@ def _total_nbytes(recordings: Sequence[Recording]) -> float | None:
     if STANDARD_INPUT in files or any(remote.url_of(f) for f in files):
         return None
     return float(sum(f.stat().st_size for f in files))
-
-
-def _siblings_left_out(recording: Recording) -> list[str]:
-    """Blktrace files of the same recording that lie beside the given ones and were not given."""
-    first = recording.files[0]
-    if _PER_CPU.fullmatch(first.name) is None:
-        return []
-    missing = [f.name for f in _numbered(first.parent, recording.name) if f not in recording.files]
-    return [f"other CPUs of the same recording were not read: {', '.join(missing)}"] if missing else []

@@ -316,96 +316,6 @@ def test_oracle_general_with_a_record_that_is_none(tmp_path: Path) -> None:
     assert "record 10 (byte 240)" in caught.value.where
 
 
-@pytest.mark.parametrize(
-    ("columns", "text"),
-    [
-        ("time:us,op,offset:bytes,length:bytes", "0,R,4096,8192\n1000000,W,12288,65536\n"),
-        ("time,disk,offset:lbn,length:sectors,op:0/1,sep=tab", "0.0\tvda\t8\t16\t0\n1.0\tvda\t24\t128\t1\n"),
-        ("-,op,length:kib,offset:pages,time:ms,sep=space", "x read 8 1 0\ny write 64 3 1000.0 more\n"),
-        (
-            "time:ns,op,offset,length,latency,sep=semicolon",
-            "t;op;o;l;x\n0;r;4096;8192;\n1000000000;w;12288;65536;5\n",
-        ),
-        (
-            "time:filetime,op,offset,length,sep=pipe",
-            "128166372003061629|R|4096|8192\n128166372013061629|W|12288|65536",
-        ),
-    ],
-)
-def test_named_columns(tmp_path: Path, columns: str, text: str) -> None:
-    found = profiled(tmp_path, text, options=ReadOptions(columns=columns))
-    assert counts(found) == (1, 1)
-    assert nbytes(found) == (8192, 65536)
-    assert found.description["duration_seconds"] == pytest.approx(1.0)
-    distance = found.description["histograms"]["distance"]["all"]
-    assert distance["counts"][distance["limits"].index(1)] == 1
-
-
-def test_what_is_added_is_added_to_every_line_of_a_large_file(tmp_path: Path) -> None:
-    text = "\n".join(f"{8 * i}" + "\n" * (i % 7 == 0) for i in range(400_000))
-    found = profiled(tmp_path, text, options=ReadOptions(columns="offset:lbn,op=write,length=4096"))
-    assert counts(found) == (0, 400_000)
-
-
-@pytest.mark.parametrize("end", ["\n", "", "\r\n"])
-def test_what_a_file_does_not_say_can_be_said(tmp_path: Path, end: str) -> None:
-    found = profiled(tmp_path, "8\n16\n24" + end, options=ReadOptions(columns="offset:lbn,op=write,length=4096"))
-    assert counts(found) == (0, 3)
-    assert nbytes(found) == (0, 3 * 4096)
-    assert [missing.partition(":")[0] for missing in found.description["lacks"]] == ["op", "length", "time"]
-
-
-@pytest.mark.parametrize(
-    ("columns", "wrong"),
-    [
-        ("time:us,op,offset", "there is no length"),
-        ("time:weeks,op,offset,length", "known are ns, us"),
-        ("time,op,offset,length,colour", "'colour' is no name of a column"),
-        ("time,op:x,offset,length", "the words for a read and a write"),
-        ("time,op,offset,length,op=read", "the file has it, too"),
-        ("time,op,offset,length,sep=dash", "known are comma"),
-    ],
-)
-def test_wrong_columns_are_explained(tmp_path: Path, columns: str, wrong: str) -> None:
-    with pytest.raises(InputError, match=wrong) as caught:
-        profiled(tmp_path, "1,R,2,3\n", options=ReadOptions(columns=columns))
-    assert caught.value.where == "--columns"
-
-
-def test_columns_that_fit_no_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError):
-        profiled(tmp_path, "a,b,c\nd,e,f\n", options=ReadOptions(columns="time,op,offset,length"))
-
-
-@pytest.mark.parametrize(
-    ("layout", "text", "n"),
-    [
-        ("%d %a %S %n\\n", "R Q 8 16\nR G 8 16\nWS Q 24 128\nDS Q 0 8\n", 1),
-        ("%T.%t,%d,%a,%S,%n\\n", "0.000000000,R,Q,8,16\n1.5,W,Q,24,128\n1.9,R,C,8,16\n", 2),
-        (
-            "%5T.%9t %D %2c %a %3d %N %S [%C]\\n",
-            "    0.000000000   8,0   1 Q   R 8192 8 [a b]\n    1.000000005   8,0 \
-  0 Q  WS 65536 24 [x]\nCPU0 (sda):\n Reads Queued:           1\n",
-            2,
-        ),
-    ],
-)
-def test_blkparse_formats_of_the_person(tmp_path: Path, layout: str, text: str, n: int) -> None:
-    found = profiled(tmp_path, text, options=ReadOptions(blkparse_format=layout))
-    assert counts(found) == (1, 1)
-    assert nbytes(found) == (8192, 65536)
-    assert (found.description["duration_seconds"] > 0) == (n == 2)
-    assert any(missing.startswith("time") for missing in found.description["lacks"]) == (n == 1)
-
-
-@pytest.mark.parametrize(
-    ("layout", "wrong"), [("%a %S %n", "no %d"), ("%d %S", "neither %n nor %N"), ("%q", "no dir")]
-)
-def test_wrong_blkparse_formats_are_explained(tmp_path: Path, layout: str, wrong: str) -> None:
-    with pytest.raises(InputError, match=wrong):
-        profiled(tmp_path, "R 1 2\n", options=ReadOptions(blkparse_format=layout))
-
-
 @pytest.mark.parametrize("name", TEXTS)
 def test_something_else_behind_the_trace_is_named_by_its_line(tmp_path: Path, name: str) -> None:
     foreign = "\x01\x02 and then another file 7 7 7\n" * 200
@@ -419,12 +329,3 @@ def test_the_terminal_says_what_a_trace_lacks(tmp_path: Path) -> None:
     shown = CliRunner().invoke(command, ["profile", str(tmp_path / "t"), "--assume-op", "write"])
     assert shown.exit_code == 0, shown.output
     assert "the trace does not say: op: every access is counted as a write" in shown.output
-
-
-def test_columns_on_the_command_line(tmp_path: Path) -> None:
-    (tmp_path / "t").write_text("0,4096,8192\n")
-    shown = CliRunner().invoke(
-        command, ["profile", str(tmp_path / "t"), "--columns", "time:us,offset,length,op=read"]
-    )
-    assert shown.exit_code == 0, shown.output
-    assert "1 accesses" in shown.output

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.files.text import bad_line, text_blocks
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.readers.rows import Rows, batches_of, decimal_ns
+from cephfit.traces.readers.rows import Rows, batches_of, decimal_ns, stretches_of
 from cephfit.units import NS_PER_MS, NS_PER_S
 
 _HEADER = re.compile(rb"^\s*TIME\(s\)\s+COMM\s+PID\s+DISK\s+T\s+SECTOR\s+BYTES\s.*LAT\(ms\)\s*$")
@@ -52,24 +51,15 @@ class BiosnoopReader(StreamReader):
         return bool(told) and bool(_HEADER.match(told[0]) or _ROW.match(told[0]))
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        return batches_of(_stretches(stream), timed=True, in_order=False)
+        return batches_of(stretches_of(stream, _take), timed=True, in_order=False)
 
 
-def _stretches(stream: TraceStream) -> Iterator[Rows]:
-    rows = Rows()
-    for block in text_blocks(stream):
-        for number, line in enumerate(block.lines, block.first):
-            match = _ROW.match(line) if len(line) <= _LINE_MAX else None
-            if match is None:
-                if _NOISE.match(line) or _HEADER.match(line):
-                    continue
-                cut_off = block.cut_off and line is block.lines[-1]
-                raise bad_line(stream, number, line, "a line of biosnoop", cut_off=cut_off)
-            try:
-                _add(rows, match)
-            except ValueError:
-                raise bad_line(stream, number, line, "possible numbers") from None
-        yield rows.take()
+def _take(rows: Rows, line: bytes) -> str:
+    match = _ROW.match(line) if len(line) <= _LINE_MAX else None
+    if match is not None:
+        _add(rows, match)
+        return ""
+    return "" if _NOISE.match(line) or _HEADER.match(line) else "a line of biosnoop"
 
 
 def _add(rows: Rows, match: re.Match[bytes]) -> None:

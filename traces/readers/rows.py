@@ -1,12 +1,14 @@
 """Accesses collected one by one from lines that need code of their own, as batches; in order of issue."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from cephfit.access import AccessBatch
 from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.files.text import bad_line, text_blocks
 from cephfit.traces.matching.latency import InFlight
 
 LBN_MAX = 1 << 54
@@ -67,6 +69,30 @@ def _count(counts: dict[str, int], name: str) -> None:
     if name not in counts and len(counts) >= _REASONS_MAX:
         name = "others"
     counts[name] = counts.get(name, 0) + 1
+
+
+def stretches_of(stream: TraceStream, take: Callable[[Rows, bytes], str]) -> Iterator[Rows]:
+    """The rows of a text of which every line says all about itself, as ``batches_of`` takes them.
+
+    Args:
+        stream: of the text.
+        take: adds what a line says to the rows, and returns what the line should have been, or nothing if it is
+            that; raises ValueError for impossible numbers.
+
+    Raises:
+        InputError: naming the file and the line.
+    """
+    rows = Rows()
+    for block in text_blocks(stream):
+        for number, line in enumerate(block.lines, block.first):
+            try:
+                expected = take(rows, line)
+            except ValueError:
+                raise bad_line(stream, number, line, "possible numbers") from None
+            if expected:
+                cut_off = block.cut_off and line is block.lines[-1]
+                raise bad_line(stream, number, line, expected, cut_off=cut_off)
+        yield rows.take()
 
 
 def batches_of(stretches: Iterable[Rows], *, timed: bool = False, in_order: bool = True) -> Iterator[AccessBatch]:

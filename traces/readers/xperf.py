@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.files.text import bad_line, text_blocks
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.readers.rows import Rows, batches_of
+from cephfit.traces.readers.rows import Rows, batches_of, stretches_of
 from cephfit.units import LBN_NBYTES, NS_PER_US
 
 _ROW = re.compile(
@@ -42,29 +41,23 @@ class XperfReader(StreamReader):
         return any(_ROW.match(line) or _DEFINITION.match(line) for line in lines[:200])
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        return batches_of(_stretches(stream), timed=True, in_order=False)
+        return batches_of(stretches_of(stream, _take), timed=True, in_order=False)
 
 
-def _stretches(stream: TraceStream) -> Iterator[Rows]:
-    rows = Rows()
-    for block in text_blocks(stream):
-        for number, line in enumerate(block.lines, block.first):
-            match = _ROW.match(line)
-            cut_off = block.cut_off and line is block.lines[-1]
-            if match is None:
-                kind = _KIND.match(line)
-                if kind is None and not _BARE.match(line):
-                    raise bad_line(stream, number, line, "a row of xperf's dumper", cut_off=cut_off)
-                if kind and kind["kind"] in (b"DiskRead", b"DiskWrite") and not _DEFINITION.match(line):
-                    raise bad_line(stream, number, line, "a whole row of disk I/O", cut_off=cut_off)
-                if kind and kind["kind"] == b"DiskFlush" and not _DEFINITION.match(line):
-                    rows.skip("flush")
-                continue
-            try:
-                _add(rows, match)
-            except ValueError:
-                raise bad_line(stream, number, line, "possible numbers") from None
-        yield rows.take()
+def _take(rows: Rows, line: bytes) -> str:
+    match = _ROW.match(line)
+    if match is not None:
+        _add(rows, match)
+        return ""
+    kind = _KIND.match(line)
+    if kind is None:
+        return "" if _BARE.match(line) else "a row of xperf's dumper"
+    if not _DEFINITION.match(line):
+        if kind["kind"] in (b"DiskRead", b"DiskWrite"):
+            return "a whole row of disk I/O"
+        if kind["kind"] == b"DiskFlush":
+            rows.skip("flush")
+    return ""
 
 
 def _add(rows: Rows, match: re.Match[bytes]) -> None:

@@ -1,0 +1,78 @@
+"""Which trace files belong together: recordings."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cephfit.errors import InputError
+from cephfit.traces.capturing import capture_record
+from cephfit.traces.files.stream import STANDARD_INPUT
+
+PER_CPU = re.compile(r"(?P<stem>.*)\.blktrace\.(?P<number>\d+)(?:\.gz)?")
+"""Name of a file that blktrace writes for one CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Files that one recorder wrote at one time: one file, or blktrace's for the CPUs of one device."""
+
+    name: str
+    files: tuple[Path, ...]
+
+
+def recordings_of(paths: Sequence[Path]) -> list[Recording]:
+    """Which files belong together.
+
+    A folder stands for the blktrace files in it, a name without an own file (``sda``) for ``sda.blktrace.*``.
+    What a capture wrote about itself is no trace and may be named with it, as ``trace/*`` does.
+
+    Raises:
+        InputError: a folder without blktrace files.
+    """
+    files: list[Path] = []
+    for path in [p for p in paths if not p.name.endswith(capture_record.SUFFIX)] or paths:
+        files.extend(_expanded(path))
+    groups: dict[tuple[Path, str], list[Path]] = {}
+    for file in dict.fromkeys(files):
+        match = PER_CPU.fullmatch(file.name)
+        groups.setdefault((file.parent, match["stem"] if match else file.name), []).append(file)
+    stems = Counter(stem for _, stem in groups)
+    return [
+        Recording(stem if stems[stem] == 1 else str(folder / stem), tuple(members))
+        for (folder, stem), members in groups.items()
+    ]
+
+
+def _expanded(path: Path) -> list[Path]:
+    if path == STANDARD_INPUT:
+        return [path]
+    if path.is_dir():
+        found = _numbered(path, "")
+        if not found:
+            raise InputError(
+                "there are no blktrace files (NAME.blktrace.0 ...) in this folder",
+                where=str(path),
+                remedy="name the trace files themselves",
+            )
+        return found
+    if not path.exists() and path.name:
+        return _numbered(path.parent, path.name) or [path]
+    return [path]
+
+
+def _numbered(folder: Path, stem: str) -> list[Path]:
+    found = [(m, f) for f in folder.glob("*") if (m := PER_CPU.fullmatch(f.name)) and f.is_file()]
+    if stem:
+        found = [(m, f) for m, f in found if m["stem"] == stem]
+    return [f for m, f in sorted(found, key=lambda pair: (pair[0]["stem"], int(pair[0]["number"])))]
+
+
+def siblings_left_out(recording: Recording) -> list[str]:
+    """Blktrace files of the same recording that lie beside the given ones and were not given."""
+    first = recording.files[0]
+    if PER_CPU.fullmatch(first.name) is None:
+        return []
+    missing = [f.name for f in _numbered(first.parent, recording.name) if f not in recording.files]
+    return [f"other CPUs of the same recording were not read: {', '.join(missing)}"] if missing else []
