@@ -27,14 +27,15 @@ from cephfit.sweep.targets.changes import ClusterChanges
 from cephfit.sweep.targets.cluster_facts import facts_of
 from cephfit.sweep.targets.forecast import Forecast
 from cephfit.sweep.targets.only_pool import OnlyPool
-from cephfit.sweep.targets.room import MAKE_ROOM, require_room
+from cephfit.sweep.targets.room import refuse_full_cluster, require_room
 from cephfit.sweep.targets.volume_clients import VolumeClients
 from cephfit.sweep.targets.whole_cluster import WholeCluster
 from cephfit.sweep.telemetry.witness import ClusterWitness
-from cephfit.sweep.validity.ceph_health import CephHealth, is_getting_full
+from cephfit.sweep.validity.ceph_health import CephHealth
 from cephfit.sweep.validity.disturbances import MapWatch, Mark
 from cephfit.sweep.validity.strangers import StrangersInPool
 from cephfit.sweep.volumes import Volume, Volumes, image_name
+from cephfit.sweep.waiting import still_amiss
 
 
 class CephTarget:
@@ -274,8 +275,7 @@ class CephTarget:
         empty = [v for v in volumes if not self._volumes.is_filled(v)]
         if not empty:
             return
-        if full := is_getting_full(self._health.check()):
-            raise ClusterError(f"the cluster is filling up: {'; '.join(full)}", where=self.name, remedy=MAKE_ROOM)
+        refuse_full_cluster(self._health.check(), where=self.name)
         require_room(empty, self._changes, self._around.require_room)
         self._progress.note(f"filling {', '.join(v.image for v in empty)}")
         with self._around.full_speed():
@@ -285,15 +285,12 @@ class CephTarget:
         self._await_health("after the volumes were filled")
 
     def _await_health(self, when: str) -> None:
-        deadline = time.monotonic() + self._around.patience_seconds
-        while not (health := self._health.check()).ok:
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"not healthy {when}, for {self._around.patience_seconds:.0f} s: {'; '.join(health.reasons)}",
-                    where=self.name,
-                    remedy=self._around.remedy,
-                )
-            time.sleep(0.1)
+        seconds = self._around.patience_seconds
+        why = still_amiss(lambda: "; ".join(self._health.check().reasons), seconds=seconds, poll_seconds=0.1)
+        if why:
+            raise ClusterError(
+                f"not healthy {when}, for {seconds:.0f} s: {why}", where=self.name, remedy=self._around.remedy
+            )
 
     def _must_be_for_change(self) -> None:
         if not self._for_change:

@@ -1,9 +1,11 @@
-"""Whether volumes fit into their pool, before they are filled."""
+"""Whether volumes fit into their cluster and pool, before they are filled."""
 
 from collections.abc import Callable, Sequence
 
 from cephfit.errors import ClusterError
+from cephfit.protocols import Health
 from cephfit.sweep.targets.changes import ClusterChanges
+from cephfit.sweep.validity.ceph_health import is_getting_full
 from cephfit.sweep.volumes import Volume
 from cephfit.units import MIB, format_nbytes
 
@@ -11,6 +13,14 @@ MAKE_ROOM = "`cephfit restore` deletes the volumes of earlier sweeps; or use sma
 
 _MARGIN = 1.1
 """Room wanted beyond the data: metadata, the write-ahead log, and OSDs that do not fill evenly."""
+
+
+def refuse_full_cluster(health: Health, *, where: str) -> None:
+    """Raises:
+    ClusterError: the cluster itself says that room is running out.
+    """
+    if full := is_getting_full(health):
+        raise ClusterError(f"the cluster is filling up: {'; '.join(full)}", where=where, remedy=MAKE_ROOM)
 
 
 def require_room(volumes: Sequence[Volume], changes: ClusterChanges, below: Callable[[int], None]) -> None:
