@@ -36,6 +36,7 @@ _TOP = (
 )
 
 _GONE = ("skip", "leave-out")
+_READY_ONES = "`cephfit sweep list` shows the ready ones"
 """What becomes of a configuration that names an option which the cluster does not have."""
 
 
@@ -71,7 +72,7 @@ def find_sweep(text: str) -> Path:
         raise InputError("this is a folder", where=text, remedy="name a sweep file in it")
     if "/" not in text and not text.endswith((".yaml", ".yml")):
         return bundled_sweep(text)
-    raise InputError(f"there is no sweep file {text}", remedy="`cephfit sweep list` shows the ready ones")
+    raise InputError(f"there is no sweep file {text}", remedy=_READY_ONES)
 
 
 def read_sweep(path: Path) -> Sweep:
@@ -83,9 +84,11 @@ def read_sweep(path: Path) -> Sweep:
     try:
         text = path.read_bytes().decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"not text in UTF-8 (byte {error.start})", where=str(path)) from None
+        raise InputError(f"not text in UTF-8 (byte {error.start})", where=str(path), remedy=_READY_ONES) from None
     except OSError as error:
-        raise InputError(f"cannot read the sweep file: {error.strerror}", where=str(path)) from None
+        raise InputError(
+            f"cannot read the sweep file: {error.strerror}", where=str(path), remedy=_READY_ONES
+        ) from None
     return parse_sweep(text, file=str(path))
 
 

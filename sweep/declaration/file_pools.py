@@ -100,12 +100,13 @@ def read_pool_file(path: Path) -> PoolFile:
     Raises:
         InputError: it cannot be read or used; names file and line.
     """
+    example = "`cephfit pools example` prints a file to begin with"
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"not text in UTF-8 (byte {error.start})", where=str(path)) from None
+        raise InputError(f"not text in UTF-8 (byte {error.start})", where=str(path), remedy=example) from None
     except OSError as error:
-        raise InputError(f"cannot read the pools: {error.strerror}", where=str(path)) from None
+        raise InputError(f"cannot read the pools: {error.strerror}", where=str(path), remedy=example) from None
     entries = read_yaml(text, file=str(path)).mapping(
         ("schema_version", "pools", "accept_risk"), required=("schema_version", "pools")
     )

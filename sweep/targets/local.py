@@ -37,7 +37,9 @@ def local_target(text: str, *, for_change: bool = True) -> "LocalTarget":
     _, _, path = text.partition(":")
     if not path.startswith("/"):
         raise InputError(
-            f"{path!r} is no absolute path", where=text, remedy="write the target like local:/var/tmp/try.img"
+            f"{path!r} is no absolute path",
+            where=f"--target {text}",
+            remedy="write the target like local:/var/tmp/try.img",
         )
     return LocalTarget(Path(path), for_change=for_change)
 

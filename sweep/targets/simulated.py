@@ -81,7 +81,11 @@ def simulated_target(text: str) -> "SimulatedTarget":
         try:
             values[key] = known[key](value)
         except ValueError:
-            raise InputError(f"{value!r} is no value for {key}", where=text) from None
+            raise InputError(
+                f"{value!r} is no value for {key}",
+                where=text,
+                remedy=f"write it like {key}={getattr(_CALM, key) or 1}",
+            ) from None
     return SimulatedTarget(Simulation(**values), name=text)
 
 

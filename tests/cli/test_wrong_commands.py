@@ -14,11 +14,13 @@ from cephfit.cli.written_files import write_whole, written_whole
 from cephfit.configuration import Configuration
 from cephfit.errors import HostError, InputError
 from cephfit.sweep.declaration.file import bundled_sweep, read_sweep
+from cephfit.sweep.declaration.file_pools import read_pool_file
 from cephfit.sweep.guest import image, programs
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.surroundings import Surroundings
 from cephfit.sweep.targets.foreign import ClusterChoice, _restarts
 from cephfit.sweep.targets.only_pool import OnlyPool
+from cephfit.sweep.targets.simulated import simulated_target
 from cephfit.sweep.targets.whole_cluster import WholeCluster
 
 
@@ -143,3 +145,21 @@ def test_a_trace_that_is_cut_short_leaves_nothing_that_reads_as_one(tmp_path: Pa
         place.write_text("half of it")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert not any(tmp_path.iterdir())
+
+
+def test_files_that_are_no_text_or_not_there_say_where_to_begin(tmp_path: Path) -> None:
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    for read, begin in ((read_sweep, "`cephfit sweep list`"), (read_pool_file, "`cephfit pools example`")):
+        for path in (binary, tmp_path / "missing.yaml"):
+            with pytest.raises(InputError) as caught:
+                read(path)
+            assert caught.value.where == str(path)
+            assert caught.value.remedy.startswith(begin)
+
+
+@pytest.mark.parametrize("word", ["seed", "noise", "pace"])
+def test_a_value_that_a_simulation_cannot_have_shows_one_that_it_can(word: str) -> None:
+    with pytest.raises(InputError, match=f"'x' is no value for {word}") as caught:
+        simulated_target(f"sim:{word}=x")
+    assert simulated_target(f"sim:{caught.value.remedy.removeprefix('write it like ')}")
