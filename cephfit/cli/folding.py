@@ -14,7 +14,8 @@ def fold(
 ) -> list[list[list[str]]]:
     """Each cell as its lines, so that a line of the table fits into ``width`` where that can be.
 
-    Columns of figures (``right``) keep their width. A table that does not fit even so is as narrow as it gets.
+    Columns of figures (``right``) keep their width. A table that does not fit even so is left as it is: it would
+    be broken twice.
     """
     table = [list(headers), *map(list, rows)]
     n = len(headers)
@@ -28,7 +29,7 @@ def fold(
     while over > 0:
         widest = max(range(n), key=lambda i: (widths[i] - least[i] > 0, widths[i]))
         if widths[widest] <= least[widest]:
-            break
+            return [[[cell] for cell in row] for row in table]
         widths[widest] -= 1
         over -= 1
     return [[_lines(cell, widths[i]) for i, cell in enumerate(row)] for row in table]

@@ -67,6 +67,7 @@ def command(
 
     with Store.open(store) as opened:
         findings = read_findings(opened, run_id, load)
+        n_runs = len(opened.runs())
     report = report_of(findings, made_ns=time.time_ns())
     if style == "csv":
         text = _csv(findings, what or "samples")
@@ -95,6 +96,12 @@ def command(
             click.echo(report.answer.warning)
         click.echo(report.answer.headline)
         click.echo(f"Report: {output}")
+        if run_id is None and n_runs > 1:
+            run = findings.run
+            click.echo(
+                f"It is about run {run.run_id} on {run.target}, the newest of {n_runs}; --run names another, and "
+                "`cephfit compare` holds runs on several targets against each other"
+            )
 
 
 def _csv(findings: "Findings", what: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cephfit.cli import map as map_command
-from cephfit.cli import place, verify
+from cephfit.cli import place, report, verify
 from cephfit.cli.sweep import command as sweep
 from cephfit.errors import InputError
 from cephfit.results.store import Store
@@ -89,3 +89,12 @@ def test_the_real_workload_is_not_begun_on_a_simulation(store: Path, profile: st
         give(verify.command, *arguments)
     with Store.open(str(store)) as opened:
         assert not opened.workload_samples(opened.run().run_id), "nothing of it is in the store"
+
+
+def test_a_report_says_which_of_several_runs_it_is_about(store: Path, tmp_path: Path) -> None:
+    arguments = ("--store", str(store), "-o", str(tmp_path / "report.html"))
+    assert "the newest of" not in give(report.command, *arguments).output
+    with Store.open(str(store)) as opened:
+        opened.add_run(replace(opened.run(), run_id="later", created_ns=2**62, finished=False))
+    assert "It is about run later on sim, the newest of 2" in give(report.command, *arguments).output
+    assert "the newest of" not in give(report.command, *arguments, "--run", "later").output

@@ -39,6 +39,10 @@ def test_the_longest_text_goes_over_several_lines() -> None:
     assert " ".join(table[2][2]) == ROWS[1][2], "no word is lost"
 
 
+def test_a_table_that_cannot_fit_is_left_to_the_terminal() -> None:
+    assert folded(HEADERS, ROWS, 20) == folded(HEADERS, ROWS, 200)
+
+
 @given(
     st.lists(st.tuples(st.text("ab ", max_size=30), st.text("12", max_size=9), st.text("ab ,", max_size=99))),
     st.integers(20, 120),
