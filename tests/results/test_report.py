@@ -379,3 +379,9 @@ def test_counts_and_shares_in_markdown_are_told_apart(findings: Findings) -> Non
     text = to_markdown(report_of(findings, made_ns=0))
     assert "In each field the number of accesses and, in brackets, their share of all." in text
     assert "; |" not in text, "no list ends in its separator"
+
+
+def test_a_histogram_says_what_its_per_cents_are_of(findings: Findings) -> None:
+    report = report_of(findings, made_ns=0)
+    assert report.histograms
+    assert to_html(report).count(" % of the accesses</text>") == len(report.histograms)
