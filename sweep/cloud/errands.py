@@ -14,8 +14,10 @@ import secrets
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import resources
+from itertools import islice, product
 from typing import Any
 
 import jinja2
@@ -42,6 +44,10 @@ _BOOT_SECONDS_OF_EACH = 10.0
 _LEAST_BOOT_SECONDS = 15.0
 _LATE_SECONDS = 60.0
 _GRACE_SECONDS = 600.0
+_DAMAGED = (binascii.Error, zlib.error, OSError, EOFError, ValueError)
+"""What unpacking raises."""
+_MOST_CHOICES = 1000
+"""Of lines that are there in several versions."""
 CLOCK_SECONDS = 2.0
 """By this a clock may be off of which nothing else is known: a guest reads it at boot, in whole seconds, and one
 that is emulated takes its time until it goes on (1.15 s behind was seen)."""
@@ -236,30 +242,39 @@ def from_signal(data: str) -> Said:
     words = data.split(" ", 4)
     if len(words) < 4:
         return Said("", f"the signal's text is damaged: {data[:100]!r}", 0.0, 0.0, by=SIGNAL)
-    return _said(words[0], words[1], words[2], words[3], words[4] if len(words) > 4 else "", by=SIGNAL)
+    code, began, ended, packed = words[:4]
+    output, errors = "", words[4].strip() if len(words) > 4 else ""
+    try:
+        output = _unzipped(packed)
+    except _DAMAGED as error:
+        errors = f"the text of its signal is damaged ({error}); {errors}"
+    moments = [float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else 0.0 for text in (began, ended)]
+    return Said(output, errors, moments[0], moments[1], int(code) if code.isdigit() else -1, SIGNAL)
 
 
 def unpacked(console: str, key: str) -> Said | None:
     """The result that a guest printed for the job ``key``; None as long as it is not there whole.
 
-    Lines of the kernel between those of the result are passed over.
+    Nova reads the guest's terminal while the hypervisor writes the same to a file, and appends to that file what
+    it has read: pieces appear twice, in the middle of lines. The kernel may write between, too. So guests print
+    each line with its number, and all of them twice; the packed text's checksum says which are the true ones.
     """
-    lines = [line.strip() for line in console.splitlines()]
-    begin = next((n for n, line in enumerate(lines) if line.startswith(f"CEPHFIT-RESULT-BEGIN {key} ")), None)
-    if begin is None or f"CEPHFIT-RESULT-END {key}" not in lines[begin:]:
+    parts: dict[int, dict[str, None]] = {}
+    for number, text in re.findall(rf"CEPHFIT-PART {key} (\d+) ([A-Za-z0-9+/=]+)\s", console):
+        parts.setdefault(int(number), {})[text] = None
+    for n_parts in {int(found) for found in re.findall(rf"CEPHFIT-PARTS {key} (\d+)\s", console)}:
+        if n_parts > len(parts):
+            continue
+        choices = [parts.get(number, {}) for number in range(1, n_parts + 1)]
+        for chosen in islice(product(*choices), _MOST_CHOICES):
+            with suppress(*_DAMAGED):
+                head, _, output = _unzipped("".join(chosen)).partition("\n")
+                code, began, ended, errors = head.split(" ", 3)
+                return Said(output, errors.strip(), float(began), float(ended), int(code), CONSOLE)
+    if f"CEPHFIT-RESULT-END {key}" not in console:
         return None
-    rest = lines[begin + 1 :]
-    end = next(n for n, line in enumerate(rest) if line.startswith(f"CEPHFIT-RESULT-ERRORS {key}"))
-    packed = "".join(line for line in rest[:end] if re.fullmatch(r"[A-Za-z0-9+/=]+", line))
-    code, began, ended = ([*lines[begin].split()[2:], "", "", ""])[:3]
-    return _said(code, began, ended, packed, rest[end].partition(key)[2], by=CONSOLE)
+    return Said("", "the text on its console is damaged", 0.0, 0.0, -1, CONSOLE)
 
 
-def _said(code: str, began: str, ended: str, packed: str, errors: str, *, by: str) -> Said:
-    output, errors = "", errors.strip()
-    try:
-        output = gzip.decompress(base64.b64decode(packed, validate=True)).decode(errors="replace")
-    except (binascii.Error, zlib.error, OSError, EOFError) as error:
-        errors = f"the text on its {by} is damaged ({error}); {errors}"
-    moments = [float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else 0.0 for text in (began, ended)]
-    return Said(output, errors, moments[0], moments[1], int(code) if code.isdigit() else -1, by)
+def _unzipped(packed: str) -> str:
+    return gzip.decompress(base64.b64decode(packed, validate=True)).decode(errors="replace")

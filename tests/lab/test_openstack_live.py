@@ -2,14 +2,12 @@
 
 import base64
 import json
-import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ import yaml
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from live_cloud import MARKS
+from live_cloud import MARKS, until
 from openstack.connection import Connection
 
 from cephfit.lab import processes
@@ -28,6 +26,7 @@ from cephfit.lab.openstack import resources
 from cephfit.lab.openstack.cloud import LabCloud
 from cephfit.lab.openstack.layout import interface_names
 from cephfit.lab.openstack.registration import connect
+from cephfit.sweep.cloud import errands, guests
 from cephfit.sweep.guest.image import FIO_PORT
 from cephfit.sweep.guest.upload import DEFAULT_NAME
 
@@ -134,17 +133,6 @@ def attach(cloud: Connection, server: Any, volume: Any) -> None:
     cloud.block_storage.wait_for_status(cloud.block_storage.get_volume(volume.id), "in-use", wait=120)
 
 
-def console_until(cloud: Connection, server: Any, mark: str, seconds: float = 240.0) -> str:
-    """A guest's console once it holds ``mark``."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        text = str(cloud.compute.get_server_console_output(server)["output"])
-        if mark in text:
-            return text
-        time.sleep(0.5)
-    raise AssertionError(f"no {mark} on the console within {seconds:g} s:\n{text[-2000:]}")
-
-
 def address_of(cloud: Connection, server: Any) -> str:
     (network,) = cloud.compute.get_server(server.id).addresses.values()
     return str(network[0]["addr"])
@@ -204,19 +192,15 @@ def test_a_guest_has_a_volume_of_each_device_class_and_its_fio_answers(
 def test_a_guest_without_a_network_tells_its_result_on_the_console(user: Connection) -> None:
     """A script in the user data finds the volume by its id, runs fio, and prints the result, packed."""
     volume = volume_of(user, "ssd")
-    script = (
-        "#!/bin/sh\n"
-        f"device=$(volume-device {volume.id} 120) || exit 7\n"
-        "fio --name=j --filename=$device --ioengine=libaio --direct=1 --rw=write --bs=128k --size=8m"
-        " --output-format=json --output=/tmp/out.json\n"
-        "echo RESULT-BEGIN; gzip -9c /tmp/out.json | base64; echo RESULT-END\n"
+    job = (
+        f"fio --name=j --filename={guests.VOLUME} --ioengine=libaio --direct=1 --rw=write --bs=128k --size=8m"
+        " --output-format=json\n"
     )
-    server = boot(user, network=False, script=script)
+    server = boot(user, network=False, script=errands.user_data(volume.id, job, key="ab12", start=0))
     attach(user, server, volume)
-    console = console_until(user, server, "CEPHFIT-GUEST-DONE 0")
-    packed = re.sub(r"\s", "", console.partition("RESULT-BEGIN")[2].partition("RESULT-END")[0])
-    result = json.loads(zlib.decompress(base64.b64decode(packed), wbits=31))
-    assert result["jobs"][0]["write"]["io_bytes"] == 8 << 20
+    said = until(lambda: errands.unpacked(guests.console(user, server.id), "ab12"), seconds=240)
+    assert (said.code, said.errors) == (0, "")
+    assert json.loads(said.output)["jobs"][0]["write"]["io_bytes"] == 8 << 20
 
 
 @pytest.mark.core

@@ -153,27 +153,43 @@ def test_guests_measure_their_volume_and_never_a_file_in_its_place() -> None:
 
 def printed(output: str, key: str, *, code: int = 0) -> list[str]:
     """What a guest prints to its console after a job."""
-    packed = base64.encodebytes(gzip.compress(output.encode())).decode().splitlines()
-    begin = f"CEPHFIT-RESULT-BEGIN {key} {code} 1763745600.25 1763745612.5"
-    return [begin, *packed, f"CEPHFIT-RESULT-ERRORS {key} ", f"CEPHFIT-RESULT-END {key}"]
+    whole = f"{code} 1763745600.25 1763745612.5 a word\n{output}"
+    packed = base64.encodebytes(gzip.compress(whole.encode())).decode().splitlines()
+    parts = [f"CEPHFIT-PART {key} {number} {line}" for number, line in enumerate(packed, start=1)]
+    copy = [*parts, f"CEPHFIT-PARTS {key} {len(packed)}"]
+    return [*copy, *copy, f"CEPHFIT-RESULT-END {key}"]
+
+
+OUTPUT = "{" + "".join(f'"key{n}": {n}, ' for n in range(200)) + '"jobs": []}'
 
 
 def test_a_result_on_the_console_is_found_between_the_kernels_lines() -> None:
-    output = "{" + "".join(f'"key{n}": {n}, ' for n in range(200)) + '"jobs": []}'
-    lines = printed(output, "ab12")
+    lines = printed(OUTPUT, "ab12")
     lines.insert(2, "[   23.101234] EXT4-fs (vda): mounted filesystem")
     console = "\r\n".join(["Linux version 6.1", *printed("an older one", "ff00"), *lines, "login:"])
     found = unpacked(console, "ab12")
     assert found is not None
-    assert (found.output, found.began, found.ended) == (output, 1763745600.25, 1763745612.5)
+    assert (found.output, found.began, found.ended) == (OUTPUT, 1763745600.25, 1763745612.5)
+    assert (found.code, found.errors) == (0, "a word")
+
+
+@given(where=st.integers(min_value=0), begin=st.integers(min_value=0), length=st.integers(0, 900))
+def test_a_piece_of_the_console_that_is_there_once_more_does_no_harm(where: int, begin: int, length: int) -> None:
+    """Nova appends to the file what it read from the terminal, wherever the hypervisor is in a line."""
+    console = "\r\n".join([*printed(OUTPUT, "ab12"), ""])
+    where, begin = where % len(console), begin % len(console)
+    found = unpacked(console[:where] + console[begin : begin + length] + console[where:], "ab12")
+    assert found is not None
+    assert (found.output, found.code, found.began, found.ended) == (OUTPUT, 0, 1763745600.25, 1763745612.5)
 
 
 def test_a_result_that_is_not_whole_yet_is_waited_for_and_a_damaged_one_is_said() -> None:
     lines = printed("".join(str(n) for n in range(2000)), "ab12")
-    assert unpacked("\n".join(lines[:-1]), "ab12") is None
+    half = len(lines) // 2
+    assert unpacked("\n".join(lines[: half - 1]), "ab12") is None
+    assert unpacked("\n".join([*lines[:half], ""]), "ab12") is not None, "the second copy need not be waited for"
     assert unpacked("\n".join(lines), "cd34") is None
-    del lines[3]
-    damaged = unpacked("\n".join(lines), "ab12")
+    damaged = unpacked("\n".join(line for line in lines if "PART ab12 3 " not in line), "ab12")
     assert damaged is not None
     assert damaged.output == ""
     assert "damaged" in damaged.errors
