@@ -31,7 +31,7 @@ _ROW_NBYTES = sum(dtype.itemsize for dtype in _ROW_TYPES)
 
 _NOTHING = np.empty(0, np.int64)
 
-_FEWEST_READY = 1 << 14
+_FEWEST_READY = 1 << 13
 """Accesses are given out when they are so many at least: what is done for each batch is little for each access."""
 _ROOM = 3 * _FEWEST_READY
 """Rows that are made at least: what is given out, and the next ones until it can be."""

@@ -19,7 +19,7 @@ from cephfit.traces.readers.blktrace_loop import Files, Found, Layout
 from cephfit.traces.readers.block_layer import Action, Noted
 from cephfit.traces.readers.reader import StreamReader
 
-_BLOCK_NBYTES = 4 << 20
+_BLOCK_NBYTES = 2 << 20
 """Bytes held of all files of one recording together."""
 _MAX_PAYLOAD = 1 << 16
 
