@@ -89,8 +89,15 @@ def require_image(cloud: Connection, name: str) -> Any:
         ClusterError: it cannot be used now.
     """
     bring = "bring cephfit's own there: `cephfit image build DIR`, then `cephfit image upload DIR --cloud "
-    find, everything = cloud.image.find_image, cloud.image.images
-    image = _require(cloud, "image", name, find, everything, may="see", remedy=f"{bring}{cloud.name}`")
+    image = _require(
+        cloud,
+        "image",
+        lambda: cloud.image.find_image(name, ignore_missing=True),
+        lambda: cloud.image.images(),
+        name=name,
+        may="see",
+        remedy=f"{bring}{cloud.name}`",
+    )
     if image.status != "active":
         raise ClusterError(f"image {name} is {image.status}, not active", where=f"cloud {cloud.name}")
     return image
@@ -102,7 +109,13 @@ def require_flavor(cloud: Connection, name: str) -> Any:
     Raises:
         InputError: there is none of this name.
     """
-    return _require(cloud, "flavour", name, cloud.compute.find_flavor, cloud.compute.flavors)
+    return _require(
+        cloud,
+        "flavour",
+        lambda: cloud.compute.find_flavor(name, ignore_missing=True),
+        lambda: cloud.compute.flavors(),
+        name=name,
+    )
 
 
 def require_network(cloud: Connection, name: str) -> Any:
@@ -111,21 +124,30 @@ def require_network(cloud: Connection, name: str) -> Any:
     Raises:
         InputError: there is none of this name.
     """
-    return _require(cloud, "network", name, cloud.network.find_network, cloud.network.networks)
+    return _require(
+        cloud,
+        "network",
+        lambda: cloud.network.find_network(name, ignore_missing=True),
+        lambda: cloud.network.networks(),
+        name=name,
+    )
 
 
 def _require(
     cloud: Connection,
     kind: str,
-    name: str,
-    find: Callable[..., Any],
+    find: Callable[[], Any],
     everything: Callable[[], Iterable[Any]],
     *,
+    name: str,
     may: str = "use",
     remedy: str = "",
 ) -> Any:
-    """What the cloud has of a kind by this name or id; otherwise InputError with the name that may be meant."""
-    found = persistently(lambda: find(name, ignore_missing=True), where=f"{kind}s")
+    """What the cloud has of a kind by this name or id; otherwise InputError with the name that may be meant.
+
+    The calls name the service themselves: the SDK asks Keystone where a service is when it is named first.
+    """
+    found = persistently(find, where=f"{kind}s")
     if found is None:
         hint = nearest(name, persistently(lambda: [one.name for one in everything()], where=f"{kind}s"))
         raise InputError(

@@ -52,9 +52,13 @@ def places_of(cloud: Connection, nodes: Sequence[Node]) -> dict[str, Place]:
     """Where each node's server runs, by the node's name."""
     found = {}
     for node in nodes:
-        server = persistently(cloud.compute.get_server, node.server, where=f"server {node.server}")
+        server = _asked(cloud, node.server)
         found[node.name] = Place(node.server, str(server.hypervisor_hostname or ""), str(server.host_id or ""))
     return found
+
+
+def _asked(cloud: Connection, server: str) -> Any:
+    return persistently(lambda: cloud.compute.get_server(server), where=f"server {server}")
 
 
 class PlacedEngine:

@@ -43,9 +43,9 @@ def handles(cloud: Connection, stack: str) -> Mapping[str, Handle]:
     Raises:
         ClusterError: Heat does not say.
     """
-    heat = cloud.orchestration
 
     def resources() -> list[dict[str, Any]]:
+        heat = cloud.orchestration
         found = heat.get_stack(stack, resolve_outputs=False)
         answer = heat.get(f"/stacks/{found.name}/{found.id}/resources", params={"nested_depth": _NESTED})
         return list(answer.json().get("resources", []))

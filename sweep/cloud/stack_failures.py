@@ -44,8 +44,8 @@ def innermost(reason: str) -> str:
 
 def resources_of(cloud: Connection, name: str) -> list[Mapping[str, Any]]:
     """All resources of a stack as Heat lists them, also those in the stacks within it."""
-    heat = cloud.orchestration
     with spoken(f"stack {name}"):
+        heat = cloud.orchestration
         stack = heat.get_stack(name, resolve_outputs=False)
         # The SDK's own call does not send nested_depth.
         answer = heat.get(f"/stacks/{stack.name}/{stack.id}/resources", params={"nested_depth": _NESTED})

@@ -132,7 +132,10 @@ class Stacks:
         return any(stack.name == name for stack in found)
 
     def _change(self, name: str, template: str, parameters: Mapping[str, Any], *, make: bool) -> None:
-        files = self._cloud.orchestration.read_env_and_templates(template_file=str(template_path(template)))
+        files = persistently(
+            lambda: self._cloud.orchestration.read_env_and_templates(template_file=str(template_path(template))),
+            where=f"stack {name}",
+        )
         attributes: dict[str, Any] = {
             **files,
             "parameters": dict(parameters),

@@ -1,6 +1,7 @@
 """The guests' Cinder volumes: their types, and whether they are filled."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from openstack.connection import Connection
 
@@ -50,11 +51,16 @@ def require_types(cloud: Connection, names: Sequence[str]) -> Mapping[str, str]:
     return {name: known[name] for name in names}
 
 
+def type_of(cloud: Connection, volume: str) -> str:
+    """Name of the type that a volume has."""
+    return str(_asked(cloud, volume).volume_type)
+
+
 def unfilled(cloud: Connection, nodes: Sequence[Node], nbytes: int, *, under: str = "") -> list[Node]:
     """The nodes whose volume does not hold so much data yet, written under these options of Ceph."""
     found = []
     for node in nodes:
-        volume = persistently(cloud.block_storage.get_volume, node.volume, where=f"volume {node.volume}")
+        volume = _asked(cloud, node.volume)
         if volume.status != "in-use":
             raise ClusterError(
                 f"its status is {volume.status}, not in-use", where=f"volume {node.volume} of client {node.name}"
@@ -144,7 +150,7 @@ def _by_servers(clients: Sequence[Client], jobs: Mapping[str, str], nbytes: int)
 
 def note_on(cloud: Connection, volume: str, key: str) -> str | None:
     """A note that was left with a volume; None if there is none."""
-    metadata = persistently(cloud.block_storage.get_volume, volume, where=f"volume {volume}").metadata or {}
+    metadata = _asked(cloud, volume).metadata or {}
     parts = sorted(name for name in metadata if name.startswith(_NOTE.format(key, 0)[:-2]))
     return "".join(str(metadata[name]) for name in parts) if parts else None
 
@@ -152,7 +158,7 @@ def note_on(cloud: Connection, volume: str, key: str) -> str | None:
 def set_note(cloud: Connection, volume: str, key: str, text: str | None) -> None:
     """Leave a note with a volume in place of the one before, or take it away."""
     where = f"volume {volume}"
-    metadata = persistently(cloud.block_storage.get_volume, volume, where=where).metadata or {}
+    metadata = _asked(cloud, volume).metadata or {}
     with spoken(where):
         if old := [name for name in metadata if name.startswith(_NOTE.format(key, 0)[:-2])]:
             cloud.block_storage.delete_volume_metadata(volume, keys=old)
@@ -161,3 +167,7 @@ def set_note(cloud: Connection, volume: str, key: str, text: str | None) -> None
             # One call: there is a whole note or none.
             named = {_NOTE.format(key, n): part for n, part in enumerate(parts)}
             cloud.block_storage.set_volume_metadata(volume, **named)
+
+
+def _asked(cloud: Connection, volume: str) -> Any:
+    return persistently(lambda: cloud.block_storage.get_volume(volume), where=f"volume {volume}")

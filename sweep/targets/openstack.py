@@ -314,8 +314,7 @@ class OpenStackTarget:
     def _types_found(self) -> dict[str, str]:
         found = {}
         for node in self._nodes:
-            volume = persistently(self._cloud.block_storage.get_volume, node.volume, where=f"volume {node.volume}")
-            found[node.name] = str(volume.volume_type)
+            found[node.name] = volumes.type_of(self._cloud, node.volume)
         return found
 
     def _must_be_for_change(self) -> None:

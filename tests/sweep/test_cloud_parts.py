@@ -1,13 +1,16 @@
 """Placement, QoS, and which settings can be measured from guests: the pure parts."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 pytest.importorskip("rados", reason="needs Ceph's Python binding")
+
+import keystoneauth1.exceptions as keystone
 
 from cephfit.cells import Cell
 from cephfit.cli.target_choice import is_foreign
@@ -15,10 +18,12 @@ from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
+from cephfit.sweep.cloud import beforehand, connection, signals, stack_failures, volumes
 from cephfit.sweep.cloud.choice import parse_choice
 from cephfit.sweep.cloud.connection import connect
-from cephfit.sweep.cloud.placement import Place, PlacedEngine
+from cephfit.sweep.cloud.placement import Place, PlacedEngine, places_of
 from cephfit.sweep.cloud.qos import Qos
+from cephfit.sweep.cloud.stacks import Node
 from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.sweep.targets.openstack_ceph import cloud_part, cluster_part, why_not_below_a_cloud, written_under
@@ -166,3 +171,33 @@ def test_a_cloud_that_cannot_be_meant_is_told_which_ones_there_are(
         connect(named)
     assert error.value.what.startswith(what)
     assert error.value.remedy == remedy
+
+
+class WithoutCatalogue:
+    """A cloud whose Keystone is gone when a service is named first: the SDK asks it where that service is."""
+
+    name = "work"
+
+    def __getattr__(self, service: str) -> None:
+        raise keystone.ConnectFailure("Unable to establish connection to Keystone")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda cloud: beforehand.require_image(cloud, "cephfit-guest"),
+        lambda cloud: beforehand.require_flavor(cloud, "small"),
+        lambda cloud: beforehand.require_network(cloud, "private"),
+        lambda cloud: volumes.type_of(cloud, "v"),
+        lambda cloud: volumes.note_on(cloud, "v", "trace"),
+        lambda cloud: places_of(cloud, [Node("c0", "s", "v", "")]),
+        lambda cloud: stack_failures.resources_of(cloud, "s"),
+        lambda cloud: signals.handles(cloud, "s"),
+    ],
+)
+def test_a_keystone_that_is_gone_is_one_sentence_whichever_service_is_named_first(
+    ask: Callable[[Any], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_ATTEMPTS", 1)
+    with pytest.raises(ClusterError, match="a service of the cloud does not answer"):
+        ask(WithoutCatalogue())
