@@ -181,7 +181,7 @@ class WarnsOfSettings(Protocol):
     """What a Target can do besides: say which settings it takes but never reads."""
 
     def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Name of each configuration with such settings, one sentence per setting; changes nothing.
+        """Name of each configuration with such settings, and sentences that name them; changes nothing.
 
         They are measured all the same; the run keeps the sentences, and reports show them.
         """

@@ -21,6 +21,18 @@ class MayKeepCaches(Protocol):
         """Why caches cannot be dropped here; empty if they can."""
 
 
+@runtime_checkable
+class KnowsTheSweep(Protocol):
+    """A Target that was told something about the configurations of one sweep, such as which will be refused."""
+
+    def check(self, sweep: Sweep) -> None:
+        """Changes nothing.
+
+        Raises:
+            InputError: what it was told does not fit this sweep.
+        """
+
+
 def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
     """Configurations that the target cannot be brought into, each with its reasons: they will be skipped.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from cephfit.configuration import Configuration
 from cephfit.protocols import JudgesConfigurations, Target
-from cephfit.sweep.beforehand import unsupported_by
+from cephfit.sweep.beforehand import KnowsTheSweep, unsupported_by
 from cephfit.sweep.model import Sweep
 
 Reasons = Mapping[str, tuple[str, ...]]
@@ -34,8 +34,11 @@ def fitted_to(target: Target, sweep: Sweep) -> Fitted:
     which nothing is left stays as it is, and so will be skipped.
 
     Raises:
-        InputError: as ``unsupported_by``: a typing error ends the sweep, also where options are left out.
+        InputError: as ``unsupported_by``: a typing error ends the sweep, also where options are left out. Or what
+            the target was told does not fit the sweep.
     """
+    if isinstance(target, KnowsTheSweep):
+        target.check(sweep)
     unsupported = unsupported_by(target, sweep)
     if not sweep.leaves_out_gone or not isinstance(target, JudgesConfigurations):
         return Fitted(sweep, {}, unsupported)

@@ -101,7 +101,7 @@ def print_plan(document: Mapping[str, Any]) -> None:
         click.echo(f"accepts the risk of: {', '.join(document['accept_risk'])}")
     for word, heading in (
         ("unsupported", "This target cannot be brought into these; their samples will be `skipped`:"),
-        ("without_effect", "These will be measured, but have no effect on this target:"),
+        ("without_effect", "These have settings without effect on this target, and are measured all the same:"),
     ):
         lines = [(c["name"], reason) for c in document["configurations"] for reason in c[word] or ()]
         if lines:

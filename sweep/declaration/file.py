@@ -14,8 +14,8 @@ from cephfit.configuration import Configuration, Value
 from cephfit.errors import InputError
 from cephfit.sweep.declaration.file_design import read_designs
 from cephfit.sweep.declaration.file_measurement import read_measurement
-from cephfit.sweep.declaration.file_pools import USE, expand_uses, read_pools
-from cephfit.sweep.declaration.file_settings import NAME, read_configurations
+from cephfit.sweep.declaration.file_pools import expand_uses, read_pools
+from cephfit.sweep.declaration.file_settings import NAME, USE, read_configurations
 from cephfit.sweep.declaration.stopping import read_stopping
 from cephfit.sweep.model import Measurement, Sweep
 from cephfit.sweep.yaml_lines import Located, nearest, read_yaml

@@ -15,14 +15,13 @@ from pathlib import Path
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
-from cephfit.sweep.declaration.file_settings import NAME, setting_places, value_of
+from cephfit.sweep.declaration.file_settings import NAME, USE, setting_places, value_of
 from cephfit.sweep.options.option_value import as_ceph_writes
-from cephfit.sweep.pools.pool_keys import POOL_KEYS, is_pool_key
+from cephfit.sweep.pools.pool_keys import POOL_KEYS
 from cephfit.sweep.pools.pool_plan import plan_pools
 from cephfit.sweep.yaml_lines import Located, nearest, read_yaml
 
 SCHEMA_VERSION = 1
-USE = "use"
 
 Declared = Mapping[str, tuple[Setting, ...]]
 """Pool's name in the file to what it declares."""
@@ -57,8 +56,8 @@ def read_pools(entry: Located | None, accepted: tuple[str, ...]) -> Declared:
             body.refuse(f"{name!r} cannot be a pool's name", "letters, digits, - _ . and at most 40 of them")
         settings = []
         for place in setting_places({"pool": body}):
-            if not is_pool_key(place.key):
-                place.entry.refuse(f"a pool has no {place.key!r}", nearest(place.key, POOL_KEYS))
+            if place.key == USE:
+                place.entry.refuse(f"a declared pool has no {USE!r}", nearest(USE, POOL_KEYS))
             settings.append(place.setting(value_of(place), accepted))
         declared[name] = tuple(settings)
         plan_pools(name, as_texts(settings), {}, where=body.where)  # contradictions come out here, with their line

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting, Value
 from cephfit.sweep.greater.scopes import GREATER_SCOPES, fault_of_key, fault_of_scope, fault_of_value, keys_of
 from cephfit.sweep.options.risk import risk_of
-from cephfit.sweep.pools.pool_keys import CLASSES, LISTS, NESTED, VOLUME_KEYS
+from cephfit.sweep.pools.pool_keys import CLASSES, IMAGE_KEYS, LISTS, NESTED, POOL_KEYS, VOLUME_KEYS, is_pool_key
 from cephfit.sweep.yaml_lines import Located, nearest
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 """Names of sweeps and configurations: they become file names and columns."""
 
+USE = "use"
+"""Key of ``pool`` that names a pool of the section ``pools``, and stands for all that it declares."""
 _CEPH_SECTIONS = ("global", "osd", "mon", "mgr", "client")
 SETTING_PARTS = ("pool", "image", "volume", "ceph", "greater")
 _CONFIGURATION = ("why", *SETTING_PARTS)
@@ -109,9 +111,16 @@ def setting_places(parts: dict[str, Located]) -> Iterator[SettingPlace]:
     Raises:
         InputError: names file and line.
     """
-    for word in ("pool", "image"):
-        if word in parts:
-            yield from _scope(parts[word], Partition.POOL, word)
+    if "pool" in parts:
+        for place in _scope(parts["pool"], Partition.POOL, "pool"):
+            if place.key != USE and not is_pool_key(place.key):
+                place.entry.refuse(f"a pool has no {place.key!r}", nearest(place.key, (USE, *NESTED, *POOL_KEYS)))
+            yield place
+    if "image" in parts:
+        for place in _scope(parts["image"], Partition.POOL, "image"):
+            if place.key not in IMAGE_KEYS:
+                place.entry.refuse(f"an image has no {place.key!r} here", nearest(place.key, IMAGE_KEYS))
+            yield place
     if "volume" in parts:
         for place in _scope(parts["volume"], Partition.POOL, "volume"):
             if place.key not in VOLUME_KEYS:

@@ -37,8 +37,8 @@ def local_target(text: str, *, for_change: bool = True) -> "LocalTarget":
     _, _, path = text.partition(":")
     if not path.startswith("/"):
         raise InputError(
-            f"{path!r} is no absolute path",
-            where=f"--target {text}",
+            f"{path!r} is no absolute path" if path else "the path of a file or block device is missing",
+            where=f"--target {text.removesuffix(':')}",
             remedy="write the target like local:/var/tmp/try.img",
         )
     return LocalTarget(Path(path), for_change=for_change)

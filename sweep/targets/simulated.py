@@ -7,7 +7,7 @@ say that they are simulated, and so does its name.
 import hashlib
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,13 +15,15 @@ import numpy as np
 
 from cephfit import __version__
 from cephfit.cells import Cell, Op
-from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
+from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
 from cephfit.errors import InputError
 from cephfit.protocols import Applied, Client, Health
 from cephfit.sample import Metrics
 from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome, Engine, IndependentCount
-from cephfit.sweep.options.option_history import is_gone
-from cephfit.sweep.targets.simulated_truth import EFFECTS, run_ns, true_iops
+from cephfit.sweep.model import Sweep
+from cephfit.sweep.options.option_history import histories, history_of, is_gone
+from cephfit.sweep.settings.catalogue import nearest_option
+from cephfit.sweep.targets.simulated_truth import effect_of, run_ns, true_iops
 from cephfit.sweep.yaml_lines import nearest
 
 _WARNING = "SIMULATED: a model made these figures, no disk did"
@@ -90,7 +92,11 @@ def simulated_target(text: str) -> "SimulatedTarget":
 
 
 class SimulatedTarget:
-    """Implements ``protocols.Target``, ``JudgesConfigurations`` and ``BringsEngine``; touches nothing."""
+    """A Target that touches nothing.
+
+    Implements ``protocols.Target``, ``JudgesConfigurations``, ``WarnsOfSettings``, ``KnowsTheSweep`` and
+    ``BringsEngine``.
+    """
 
     def __init__(self, simulation: Simulation | None = None, *, name: str = "sim") -> None:
         self.name = name
@@ -117,6 +123,23 @@ class SimulatedTarget:
         }
         return {name: why for name, why in reasons.items() if why}
 
+    def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """Settings that the model does not know; of options, also whether any known release of Ceph has them."""
+        found = {c.name: tuple(_idle(s for s in c.settings if effect_of(s) is None)) for c in configurations}
+        return {name: sentences for name, sentences in found.items() if sentences}
+
+    def check(self, sweep: Sweep) -> None:
+        """Raises:
+        InputError: the configuration to be refused is none of the sweep's. Names of a search come later.
+        """
+        refuse, names = self.simulation.refuse, [c.name for c in sweep.configurations]
+        if refuse and sweep.search is None and refuse not in names:
+            raise InputError(
+                f"the sweep {sweep.name} has no configuration {refuse!r} that could be refused",
+                where=f"--target {self.name}",
+                remedy=nearest(refuse, names),
+            )
+
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
     ) -> Applied:
@@ -130,7 +153,7 @@ class SimulatedTarget:
             ok=not refused,
             mismatches=tuple(f"{setting} did not take effect (simulated fault)" for setting in refused),
             read_back={
-                str(s): {"simulated": s.value, "effect": EFFECTS[s.key].why if s.key in EFFECTS else "none here"}
+                str(s): {"simulated": s.value, "effect": effect.why if (effect := effect_of(s)) else "none here"}
                 for s in configuration.settings
             },
             seconds=time.monotonic() - started,
@@ -164,6 +187,17 @@ class SimulatedTarget:
     def fall_ill(self) -> None:
         """Be unhealthy until somebody has seen it."""
         self._unhealthy_unseen = True
+
+
+def _idle(settings: Iterable[Setting]) -> Iterator[str]:
+    """One sentence for all that real clusters have, one for each option that none is known to have."""
+    idle = [s for s in settings if not is_gone(s.key)]
+    unknown = [s.key for s in idle if s.partition is Partition.CEPH and history_of(s.key) is None]
+    if known := list(dict.fromkeys(s.key for s in idle if s.key not in unknown)):
+        yield f"{', '.join(known)}: no effect in the simulation"
+    for key in dict.fromkeys(unknown):
+        hint = nearest_option(key, histories())
+        yield f"{key}: no effect in the simulation, and no known release of Ceph has it{hint and f'; {hint}'}"
 
 
 class SimulatedEngine:

@@ -104,6 +104,11 @@ EFFECTS: dict[str, Effect] = {
 """Settings that do something here. All others do nothing, whatever they would do on a real cluster."""
 
 
+def effect_of(setting: Setting) -> Effect | None:
+    """What a setting does here; None if nothing."""
+    return None if setting.partition is Partition.GREATER else EFFECTS.get(setting.key)
+
+
 def service_seconds(configuration: Configuration, cell: Cell) -> float:
     """Mean time of one I/O of one client at depth 1, in seconds.
 
@@ -114,7 +119,7 @@ def service_seconds(configuration: Configuration, cell: Cell) -> float:
     transfer = cell.size.benchmark_nbytes / _NBYTES_PER_S
     seconds = positioning + transfer * (1.3 if cell.pattern.op is Op.WRITE else 1.0)
     for setting in configuration.settings:
-        if setting.partition is not Partition.GREATER and (effect := EFFECTS.get(setting.key)):
+        if effect := effect_of(setting):
             seconds *= _factor(effect, setting, cell)
     return seconds
 

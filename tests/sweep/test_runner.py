@@ -102,6 +102,14 @@ def test_a_setting_that_did_not_take_effect_fails_its_cells_and_the_sweep_goes_o
     assert standing.of_configuration("no-deferred").ok == 8
 
 
+def test_a_simulation_refuses_only_configurations_that_there_are(small_sweep: Sweep, store: Store) -> None:
+    with pytest.raises(InputError, match="no configuration 'blop'") as caught:
+        measure(small_sweep, SimulatedTarget(Simulation(refuse="blop"), name="sim:refuse=blop"), store)
+    assert caught.value.where == "--target sim:refuse=blop"
+    assert "'blob'" in caught.value.remedy
+    assert not store.runs()
+
+
 def test_an_option_that_ceph_no_longer_has_is_skipped_by_name(small_text: str, store: Store) -> None:
     old = small_text.replace("bluestore_max_blob_size_hdd: 512K", "osd_op_threads: 8")
     run = measure(parse_sweep(old, file="f"), SimulatedTarget(), store)

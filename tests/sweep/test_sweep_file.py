@@ -14,6 +14,8 @@ from cephfit.sweep.declaration.file import bundled_sweep, bundled_sweeps, find_s
 from cephfit.sweep.model import CacheCondition
 from cephfit.units import GIB, MIB
 
+BLOB = "ceph: {osd: {bluestore_max_blob_size_hdd: 512K}}"
+
 
 def test_the_bundled_sweeps_can_be_read_and_quick_holds_the_default_twice() -> None:
     assert set(bundled_sweeps()) >= {"quick", "meyer2017"}
@@ -99,8 +101,13 @@ accept_risk: [size]
         ("name: small", "name: [small", "small.yaml", "not YAML", "every bracket"),
         ("clients: 2", " clients: 2", "small.yaml:1", "not YAML", "begin in one column"),
         ("  clients: 2", "\tclients: 2", "small.yaml:12", "not YAML", "never by tabs"),
+        (BLOB, "image: {stripe_cnt: 4}", "small.yaml:8", "an image has no 'stripe_cnt'", "'stripe_count'"),
+        (BLOB, "image: {size: 3}", "small.yaml:8", "an image has no 'size'", "object_size"),
+        (BLOB, "pool: {pgnum: 64}", "small.yaml:8", "a pool has no 'pgnum'", "'pg_num'"),
+        (BLOB, "pool: {devices: {clas: ssd}}", "small.yaml:8", "no 'devices.clas'", "'devices.class'"),
+        (BLOB, "pool: {uze: fast}", "small.yaml:8", "a pool has no 'uze'", "'use'"),
         (
-            "ceph: {osd: {bluestore_max_blob_size_hdd: 512K}}",
+            BLOB,
             "pool: {size: 1}",
             "small.yaml:8",
             "risks data",

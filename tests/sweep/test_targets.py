@@ -180,6 +180,24 @@ def test_the_truth_of_the_simulation_has_effects_and_no_effects() -> None:
     assert truth(READAHEAD, small_write) == truth(DEFAULT, small_write)
 
 
+def test_the_simulation_says_which_settings_it_has_no_effect_for() -> None:
+    def ceph(key: str) -> Setting:
+        return Setting(Partition.CEPH, "osd", key, 8)
+
+    mixed = Configuration("mixed", (ceph("osd_op_num_shards"), ceph("osd_op_nun_shards"), *DEFERRED.settings))
+    more = Configuration("more", (Setting(Partition.POOL, "pool", "pg_num", 64), *READAHEAD.settings))
+    gone = Configuration("gone", (ceph("osd_op_threads"),))  # skipped, see `unsupported`
+    warned = SimulatedTarget().without_effect([DEFAULT, DEFERRED, mixed, more, gone])
+    assert set(warned) == {"mixed", "more"}
+    assert warned["more"] == ("pg_num, read_ahead_kb: no effect in the simulation",)
+    known, unknown = warned["mixed"]
+    assert known == "osd_op_num_shards: no effect in the simulation"
+    assert unknown.startswith(
+        "osd_op_nun_shards: no effect in the simulation, and no known release of Ceph has it"
+    )
+    assert unknown.endswith("did you mean osd_op_num_shards?")
+
+
 def test_a_local_target_touches_no_file_that_it_did_not_make(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("years of work")
@@ -202,6 +220,8 @@ def test_a_local_target_has_no_ceph_to_set(tmp_path: Path) -> None:
     assert not (tmp_path / "v").exists()
     with pytest.raises(InputError, match="absolute path"):
         local_target("local:v")
+    with pytest.raises(InputError, match=r"^--target local: the path of a file or block device is missing"):
+        local_target("local:")
 
 
 def test_a_local_volume_is_filled_with_what_nothing_compresses(tmp_path: Path) -> None:
