@@ -7,6 +7,7 @@ from cephfit.prediction import Prediction, PredictionSet, Verdict
 from cephfit.results import words
 from cephfit.results.configuration_settings import settings_of
 from cephfit.results.controls import Controls
+from cephfit.results.csv_origin import is_simulated
 from cephfit.results.report_model import Answer, Findings
 
 _MODELS = {
@@ -20,7 +21,7 @@ _MODELS = {
 def answer_of(findings: Findings) -> Answer:
     """The first lines of the report."""
     warning = ""
-    if is_simulated(findings):
+    if is_simulated(findings.run):
         warning = (
             "Simulated figures: the target was a simulated cluster with a known truth. They say nothing about "
             "any real cluster."
@@ -41,11 +42,6 @@ def answer_of(findings: Findings) -> Answer:
     return Answer(_headline(findings, predictions), tuple(sentences), warning)
 
 
-def is_simulated(findings: Findings) -> bool:
-    """Whether the figures come from a simulated cluster."""
-    return findings.run.target.startswith("simulated") or bool(findings.run.facts.get("simulated"))
-
-
 def is_about(assessment: Assessment, predictions: PredictionSet) -> bool:
     """Whether these are the predictions that the runs were held against, not those of another map or profile."""
     relatives = {p.configuration: p.relative for p in predictions.predictions}
@@ -58,7 +54,7 @@ def caveats_of(findings: Findings, troubles: int, controls: Controls | None) -> 
     """What limits the answer."""
     caveats: list[str] = []
     predictions, assessment = findings.predictions, findings.assessment
-    if is_simulated(findings):
+    if is_simulated(findings.run):
         caveats.append("All figures are simulated.")
     if predictions is not None:
         caveats.append(f"The model that speaks is {_MODELS.get(predictions.model, predictions.model)}")

@@ -2,7 +2,7 @@
 
 Columns ``configuration,size,pattern,client,run,iops``, in any order and case; one row per client and repeat
 (``run``), the clients of a repeat having run together. A column ``load`` tells loads apart, of which one is read;
-other columns are ignored.
+other columns are ignored. Ours say in ``target`` and ``simulated`` what the figures were measured on.
 """
 
 import csv
@@ -15,7 +15,9 @@ from cephfit.baseline import Baselines
 from cephfit.cells import SIZE_BINS, Cell, Pattern, SizeBin
 from cephfit.errors import InputError
 from cephfit.results.baselines import Measured, group
+from cephfit.results.csv_origin import ORIGIN_COLUMNS, origin_of
 from cephfit.results.loads import title_of
+from cephfit.run import Run
 from cephfit.sample import OWN_LOAD
 from cephfit.units import parse_nbytes
 
@@ -66,15 +68,15 @@ def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
     return group(measured, source=where)
 
 
-def dumps(measured: Iterable[Measured]) -> str:
-    """Write rates so that ``loads`` gives them back to the last bit."""
+def dumps(measured: Iterable[Measured], run: Run | None = None) -> str:
+    """Write rates so that ``loads`` gives them back to the last bit; ``run`` is the one they are of."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow((*COLUMNS, *ORIGIN_COLUMNS))
+    origin = origin_of(run)
     for row in measured:
-        writer.writerow(
-            [row.configuration, row.cell.size.name, row.cell.pattern, row.client, row.repeat, repr(row.iops)]
-        )
+        place = (row.configuration, row.cell.size.name, row.cell.pattern, row.client, row.repeat)
+        writer.writerow((*place, repr(row.iops), *origin))
     return text.getvalue()
 
 

@@ -5,7 +5,9 @@ import io
 from collections.abc import Iterable, Sequence
 
 from cephfit.prediction import PredictionSet
+from cephfit.results.csv_origin import ORIGIN_COLUMNS, origin_of
 from cephfit.results.method_facts import deviation_of
+from cephfit.run import Run
 from cephfit.sample import Sample
 
 _SAMPLE_COLUMNS = (
@@ -14,27 +16,29 @@ _SAMPLE_COLUMNS = (
 )
 
 
-def samples_csv(samples: Sequence[Sample]) -> str:
+def samples_csv(samples: Sequence[Sample], run: Run | None = None) -> str:
     """One row per sample with all its metrics; a column per latency percentile that any sample has.
 
-    Columns configuration, size, pattern, client, run, load and iops are those of the baselines' CSV.
+    Columns configuration, size, pattern, client, run, load, iops, target and simulated are those of the baselines'
+    CSV; the last two say what the figures were measured on and are empty where ``run`` is not given.
     """
     percentiles = sorted({p for s in samples if s.metrics is not None for p in s.metrics.latency_percentiles_ns})
-    tail = ("started_ns", "finished_ns", "cross_check_deviation")
+    tail = ("started_ns", "finished_ns", "cross_check_deviation", *ORIGIN_COLUMNS)
+    origin = origin_of(run)
     return _csv(
         (*_SAMPLE_COLUMNS, *(f"latency_p{p:g}_ns" for p in percentiles), *tail),
-        (_sample_row(sample, percentiles) for sample in samples),
+        ((*_sample_row(sample, percentiles), *origin) for sample in samples),
     )
 
 
-def predictions_csv(predictions: PredictionSet) -> str:
+def predictions_csv(predictions: PredictionSet, run: Run | None = None) -> str:
     """One row per configuration, best first; relative figures have the default = 100."""
     return _csv(
-        ("model", "profile", "configuration", "relative", "low", "high", "confidence", "verdict"),
+        ("model", "profile", "configuration", "relative", "low", "high", "confidence", "verdict", *ORIGIN_COLUMNS),
         (
             (
                 *(predictions.model, predictions.profile, p.configuration),
-                *(p.relative, p.low, p.high, predictions.confidence, p.verdict.value),
+                *(p.relative, p.low, p.high, predictions.confidence, p.verdict.value, *origin_of(run)),
             )
             for p in predictions.predictions
         ),

@@ -109,13 +109,13 @@ def _csv(findings: "Findings", what: str) -> str:
     from cephfit.results.baselines import measured_of
 
     if what == "samples":
-        return sample_csv.samples_csv(findings.samples)
+        return sample_csv.samples_csv(findings.samples, findings.run)
     if what == "baselines":
-        return baseline_csv.dumps(measured_of(findings.samples, load=findings.load)[0])
+        return baseline_csv.dumps(measured_of(findings.samples, load=findings.load)[0], findings.run)
     if findings.predictions is None:
         raise InputError(
             "this run has no predictions yet",
             where=findings.run.run_id,
             remedy="`cephfit map PROFILE --baselines STORE` makes them",
         )
-    return sample_csv.predictions_csv(findings.predictions)
+    return sample_csv.predictions_csv(findings.predictions, findings.run)

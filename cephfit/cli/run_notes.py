@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from cephfit.errors import InputError
 
 
 def run_document(location: str, run_id: str | None) -> dict[str, Any]:
-    """Whose figures they are; a CSV file does not tell, and its values are None.
+    """Whose figures they are; None where a CSV file does not tell. Ours tell whether they are simulated.
 
     Args:
         location: of a store or a CSV file.
         run_id: of the run in the store; the newest if None.
     """
+    from cephfit.results.csv_origin import says_simulated
     from cephfit.results.sources import is_store
     from cephfit.results.store import Store
 
     if not is_store(location):
-        return {"run": None, "simulated": None, "finished": None}
+        return {"run": None, "simulated": says_simulated(Path(location)), "finished": None}
     with Store.open(location) as store:
         run = store.run(run_id)
     return {"run": run.run_id, "simulated": bool(run.facts.get("simulated")), "finished": run.finished}

@@ -1,5 +1,6 @@
 """Figures that come from a simulation or from half a sweep say so, wherever they are worked out."""
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +69,18 @@ def test_a_csv_file_does_not_tell_whose_figures_it_has(profile: str, tmp_path: P
     figures.write_text("configuration,size,pattern,client,run,iops\n" + "\n".join(rows) + "\n")
     said = give(map_command.command, profile, "--baselines", str(figures), "--json").output
     assert json.loads(said)["measured"] == {"run": None, "simulated": None, "finished": None}
+
+
+@pytest.mark.parametrize("what", ["samples", "baselines"])
+def test_simulated_figures_are_called_so_also_out_of_our_csv(
+    store: Path, profile: str, tmp_path: Path, what: str
+) -> None:
+    figures = tmp_path / f"{what}.csv"
+    give(report.command, "--store", str(store), "-o", str(figures), "--what", what)
+    with figures.open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["target"], row["simulated"]) for row in rows} == {("sim", "true")}
+    assert "SIMULATED" in give(map_command.command, profile, "--baselines", str(figures)).output
 
 
 def test_half_a_sweep_is_called_so_and_what_it_lacks_is_to_be_measured(store: Path, profile: str) -> None:

@@ -293,6 +293,7 @@ def test_csv_of_samples_has_a_row_for_every_sample(finished_store: Path) -> None
     for row, sample in zip(rows, samples, strict=True):
         assert row["state"] == sample.state and row["reason"] == sample.reason
         assert (row["iops"] == "") == (sample.metrics is None)
+        assert (row["target"], row["simulated"]) == ("lab:default", "false")
         if sample.metrics is not None:
             assert float(row["iops"]) == sample.metrics.iops
             assert float(row["latency_p99_ns"]) == sample.metrics.latency_percentiles_ns[99.0]
