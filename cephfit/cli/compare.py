@@ -51,13 +51,9 @@ def command(store: str, run_ids: tuple[str, ...], load: str, as_json: bool) -> N
         print_json(_document(runs, rows, notes, load))
         return
     for number, run in enumerate(runs):
-        click.echo(f"{'first' if number == 0 else number + 1}: {run.target}, run {run.run_id}")
+        click.echo(f"{number + 1}: {run.target}, run {run.run_id}")
     click.echo()
-    headers = ["configuration", "cell", f"{runs[0].target}, IOPS"]
-    for run in runs[1:]:
-        headers += [f"{run.target}, IOPS", "x the first", ""]
-    right = [i for i, header in enumerate(headers) if i > 1 and header]
-    print_table(headers, [_line(row) for row in rows], right=right)
+    print_table(_headers(len(runs)), [_line(row) for row in rows])
     for note in notes:
         click.echo(f"Note: {note}")
 
@@ -95,11 +91,19 @@ def _notes(runs: Sequence[Run]) -> list[str]:
     return notes
 
 
+def _headers(n_targets: int) -> list[str]:
+    """Targets by their numbers: their names may be as wide as the terminal."""
+    headers = ["configuration", "cell", "1: IOPS"]
+    for number in range(2, n_targets + 1):
+        headers += [f"{number}: IOPS", f"{number} / 1"]
+    return headers
+
+
 def _line(row: Row) -> list[str]:
     cells = [row.configuration, str(row.cell), _level(row.there[0].rate, row.there[0].missing)]
     for there in row.there[1:]:
         verdict = {None: "", True: "differs", False: "not distinguishable"}[there.differs]
-        cells += [_level(there.rate, there.missing), _level(there.ratio, "-"), verdict]
+        cells += [_level(there.rate, there.missing), f"{_level(there.ratio, '-')} {verdict}".rstrip()]
     return cells
 
 
@@ -107,8 +111,13 @@ def _level(level: Level | None, missing: str) -> str:
     if level is None:
         return missing if len(missing) < 40 else f"{missing[:37]}..."
     if level.interval is None:
-        return f"{level.mean:.4g} (spread not known)"
-    return f"{level.mean:.4g} ({level.interval.low:.4g} to {level.interval.high:.4g})"
+        return f"{_number(level.mean)} (spread not known)"
+    return f"{_number(level.mean)} ({_number(level.interval.low)} to {_number(level.interval.high)})"
+
+
+def _number(value: float) -> str:
+    """Four digits, or all before the point: never with an exponent, as ``1.234e+04`` for 12,345 IOPS."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _document(runs: Sequence[Run], rows: Sequence[Row], notes: Sequence[str], load: str) -> dict[str, Any]:

@@ -17,7 +17,18 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def goal_options(command: _Command) -> _Command:
-    """Adds ``--profile`` and ``--model`` (arguments ``profile_file`` and ``model``)."""
+    """Adds ``--profile`` and ``--model`` (arguments ``profile_file`` and ``model``) of a sweep's goal."""
+    return profile_options(
+        "The workload that configurations race for, where the sweep says so (`cephfit trace profile`)."
+    )(command)
+
+
+def profile_options(what_for: str) -> Callable[[_Command], _Command]:
+    """Adds ``--profile`` and ``--model`` to a command that uses them for something of its own.
+
+    Args:
+        what_for: the help of ``--profile``.
+    """
     from cephfit.mapper import MODELS
 
     profile = click.option(
@@ -25,10 +36,14 @@ def goal_options(command: _Command) -> _Command:
         "profile_file",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="The workload that configurations race for, where the sweep says so (`cephfit trace profile`).",
+        help=what_for,
     )
     model = click.option("--model", type=click.Choice(MODELS), help="Who predicts then.  [default: time]")
-    return profile(model(command))
+
+    def with_both(command: _Command) -> _Command:
+        return profile(model(command))
+
+    return with_both
 
 
 def goal_of(profile_file: Path | None, model: str | None, *, resume: Run | None = None) -> Goal:

@@ -159,11 +159,13 @@ def _print_weights(predictions: PredictionSet) -> None:
     heaviest = sorted(default.reasons, key=lambda r: -r.weight)[:_SHOWN_CELLS]
     measure = "the default's time" if predictions.model == "time" else "the accesses"
     click.echo(f"The cells that carry the weight (part of {measure}), and the rate in each, default = 100:")
-    rows = [["weight", *(f"{100 * r.weight:.1f} %" for r in heaviest)]]
+    # Size above pattern: six whole names of cells beside each other are wider than most terminals.
+    rows = [["", *(r.cell.pattern.value for r in heaviest)]]
+    rows.append(["weight", *(f"{100 * r.weight:.1f} %" for r in heaviest)])
     for p in predictions.predictions:
         rates = {r.cell: r.relative for r in p.reasons}
         rows.append([p.configuration, *(f"{rates[r.cell]:.0f}" for r in heaviest)])
-    print_table(["", *(str(r.cell) for r in heaviest)], rows, right=range(1, len(heaviest) + 1))
+    print_table(["", *(r.cell.size.name for r in heaviest)], rows, right=range(1, len(heaviest) + 1))
     left = len(default.reasons) - len(heaviest)
     if left:
         share = 100 * (1 - math.fsum(r.weight for r in heaviest))

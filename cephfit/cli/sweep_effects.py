@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.goal_choice import goal_of, goal_options
+from cephfit.cli.goal_choice import goal_of, profile_options
 from cephfit.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _LABEL = 16
 )
 @click.option("--run", "run_id", help="Which run; the newest unless given.")
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True)
-@goal_options
+@profile_options("Show the effects on this workload too, as predicted for it (`cephfit trace profile`).")
 @json_option
 def command(
     store: str, run_id: str | None, confidence: float, profile_file: Path | None, model: str | None, as_json: bool

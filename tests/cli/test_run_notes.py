@@ -71,6 +71,16 @@ def test_a_csv_file_does_not_tell_whose_figures_it_has(profile: str, tmp_path: P
     assert json.loads(said)["measured"] == {"run": None, "simulated": None, "finished": None}
 
 
+def test_the_weights_of_the_heaviest_cells_fit_80_columns(store: Path, profile: str) -> None:
+    lines = give(map_command.command, profile, "--baselines", str(store)).output.splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith("The cells that carry the weight"))
+    size, pattern, weight, *_ = lines[begin + 1 :]
+    cells = [f"{s}-{p}" for s, p in zip(size.split(), pattern.split(), strict=True)]
+    assert set(cells) <= {"4K-read", "4K-write", "4K-randread", "4K-randwrite"}
+    assert weight.count("%") == len(cells)
+    assert max(map(len, (size, pattern, weight))) <= 80
+
+
 @pytest.mark.parametrize("what", ["samples", "baselines"])
 def test_simulated_figures_are_called_so_also_out_of_our_csv(
     store: Path, profile: str, tmp_path: Path, what: str

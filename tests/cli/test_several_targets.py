@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from click.testing import CliRunner
 
 from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import Cell
+from cephfit.cli.compare import _number
 from cephfit.cli.compare import command as compare
+from cephfit.cli.folding import fold
 from cephfit.errors import InputError
 from cephfit.results.side_by_side import rows_of
 from cephfit.results.store import Store
@@ -165,6 +168,21 @@ def test_compare_holds_every_cell_against_the_first_target(measured: Path) -> No
         compared(measured, "--load", "shallow")
     with pytest.raises(InputError, match="one run to compare"):
         compared(measured, "--run", document["runs"][0]["run"])
+
+
+def test_compare_fits_80_columns_and_writes_no_exponents(measured: Path) -> None:
+    document = json.loads(compared(measured, "--json"))
+    lines = compared(measured).splitlines()
+    table = [re.split(r"\s{2,}", line) for line in lines if re.match(r"(A|ssd|configuration) ", line)]
+    folded = fold(table[0], table[1:], width=80, gap=2, right=())
+    widths = [max(len(line) for row in folded for line in row[i]) for i in range(len(table[0]))]
+    assert table[0] == ["configuration", "cell", "1: IOPS", "2: IOPS", "2 / 1"]
+    assert sum(widths) + 2 * (len(widths) - 1) <= 80
+    assert {row[4].split(") ")[1] for row in table[1:]} <= {"differs", "not distinguishable"}
+    assert [float(row[2].split()[0]) for row in table[1:]] == [
+        pytest.approx(row["there"][0]["iops"]["mean"], rel=1e-3) for row in document["rows"]
+    ]
+    assert (_number(12345.6), _number(0.98765), _number(1000.4)) == ("12346", "0.9877", "1000")
 
 
 def baselines(rates: dict[str, tuple[float, ...]]) -> Baselines:
