@@ -39,7 +39,7 @@ def test_effects_have_words_of_their_own_for_a_profile() -> None:
     """A screening does not race: what --profile does there is not what it does for `sweep run`."""
     effects, sweep_run = (" ".join(run("sweep", verb, "--help").stdout.split()) for verb in ("effects", "run"))
     assert "Show the effects on this workload too" in effects
-    assert "race" not in effects
+    assert "configurations race" not in effects
     assert "configurations race for" in sweep_run
 
 
