@@ -5,6 +5,7 @@ import gzip
 import http.server
 import json
 import lzma
+import socket
 import subprocess
 import sys
 import threading
@@ -87,6 +88,17 @@ def test_what_the_server_does_not_have(server: str) -> None:
     with pytest.raises(InputError, match="cannot be read") as caught:
         profile_files([Path(f"{server}/none")])
     assert caught.value.where == f"{server}/none"
+    assert caught.value.what == "the trace cannot be read: 404, message='File not found'"
+
+
+def test_a_server_that_does_not_answer_is_the_reason_and_not_the_address() -> None:
+    pytest.importorskip("fsspec")
+    pytest.importorskip("aiohttp")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(InputError, match="Cannot connect") as caught:
+        profile_files([Path(f"http://127.0.0.1:{port}/trace.csv")])
+    assert "trace.csv" not in caught.value.what
 
 
 def test_a_password_in_the_address_is_not_shown(server: str) -> None:

@@ -282,6 +282,7 @@ def test_replay_without_consent_or_beyond_the_end_writes_nothing(trace: Path, tm
         beyond = run("replay", trace, "--file", data, "--i-know-it-writes", check=False)
         assert beyond.returncode == 2
         assert "--wrap" in beyond.stderr
+        assert "the trace: it touches byte" in beyond.stderr
     assert data.read_bytes() == bytes(1 << 20)
 
 

@@ -9,6 +9,8 @@ from cephfit.errors import HostError, InputError
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?P<rest>[^/].*)")
 _USER = re.compile(r"//[^/@]*@")
+_ADDRESS = re.compile(r", url='?\S+$")
+"""How aiohttp ends what it says of an answer; the error's place names the address already."""
 
 
 def url_of(path: Path) -> str | None:
@@ -46,14 +48,23 @@ def open_url(url: str) -> BinaryIO:
         raise HostError(_words(error), where=shown(url), remedy="install cephfit[remote]") from None
     except Exception as error:  # every kind of store raises its own
         raise InputError(
-            f"the trace cannot be read: {_words(error)}",
+            f"the trace cannot be read: {_reason(error, url)}",
             where=shown(url),
             remedy="check the address, and that this host may read it (credentials, proxy)",
         ) from None
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     return shown((str(error) or type(error).__name__).splitlines()[0])
+
+
+def _reason(error: BaseException, url: str) -> str:
+    """What happened. fsspec's own error for HTTP says nothing but the address; the reason is its cause."""
+    if str(error) and str(error) != url:
+        return _ADDRESS.sub("", _words(error))
+    if error.__cause__ is not None:
+        return _reason(error.__cause__, url)
+    return "there is no such file" if isinstance(error, FileNotFoundError) else type(error).__name__
 
 
 class _Remote:

@@ -192,7 +192,7 @@ class _Plan:
             if len(beyond):
                 end = int(offset[beyond[0]] + batch.nbytes[beyond[0]])
                 raise InputError(
-                    f"the trace touches byte {end - 1}, the target has {self._nbytes} bytes",
+                    f"it touches byte {end - 1}, the target has {self._nbytes} bytes",
                     where="the trace",
                     remedy="name a larger target, or let places beyond its end begin again at 0: --wrap",
                 )
