@@ -197,7 +197,7 @@ def _idle(settings: Iterable[Setting]) -> Iterator[str]:
         yield f"{', '.join(known)}: no effect in the simulation"
     for key in dict.fromkeys(unknown):
         hint = nearest_option(key, histories())
-        yield f"{key}: no effect in the simulation, and no known release of Ceph has it{hint and f'; {hint}'}"
+        yield f"{key}{hint and f' ({hint})'}: no effect in the simulation, and no known release of Ceph has it"
 
 
 class SimulatedEngine:
