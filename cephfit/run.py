@@ -30,3 +30,8 @@ class Run:
     created_ns: int
     facts: Mapping[str, Any] = field(default_factory=dict)
     finished: bool = False
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether a model made the figures, and no disk did."""
+        return self.target.startswith("simulated") or bool(self.facts.get("simulated"))

@@ -7,7 +7,6 @@ from cephfit.prediction import Prediction, PredictionSet, Verdict
 from cephfit.results import words
 from cephfit.results.configuration_settings import settings_of
 from cephfit.results.controls import Controls
-from cephfit.results.csv_origin import is_simulated
 from cephfit.results.report_model import Answer, Findings
 
 _MODELS = {
@@ -21,7 +20,7 @@ _MODELS = {
 def answer_of(findings: Findings) -> Answer:
     """The first lines of the report."""
     warning = ""
-    if is_simulated(findings.run):
+    if findings.run.is_simulated:
         warning = (
             "Simulated figures: the target was a simulated cluster with a known truth. They say nothing about "
             "any real cluster."
@@ -54,7 +53,7 @@ def caveats_of(findings: Findings, troubles: int, controls: Controls | None) -> 
     """What limits the answer."""
     caveats: list[str] = []
     predictions, assessment = findings.predictions, findings.assessment
-    if is_simulated(findings.run):
+    if findings.run.is_simulated:
         caveats.append("All figures are simulated.")
     if predictions is not None:
         caveats.append(f"The model that speaks is {_MODELS.get(predictions.model, predictions.model)}")

@@ -10,14 +10,9 @@ ORIGIN_COLUMNS = ("target", "simulated")
 """The target's name; ``true`` where a model made the figures and no disk did, else ``false``."""
 
 
-def is_simulated(run: Run) -> bool:
-    """Whether a run's figures come from a simulated cluster."""
-    return run.target.startswith("simulated") or bool(run.facts.get("simulated"))
-
-
 def origin_of(run: Run | None) -> Sequence[str]:
     """The cells of ``ORIGIN_COLUMNS``; empty ones where no run is known."""
-    return ("", "") if run is None else (run.target, str(is_simulated(run)).lower())
+    return ("", "") if run is None else (run.target, str(run.is_simulated).lower())
 
 
 def says_simulated(path: Path) -> bool | None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.errors import ClusterError, InputError
 
@@ -16,7 +17,7 @@ _CLOUD = click.option(
 )
 
 
-@click.group()
+@click.group(cls=SentenceGroup)
 def command() -> None:
     """OpenStack: check what a sweep needs, list what runs own, delete what a run left.
 

@@ -85,7 +85,7 @@ def _notes(runs: Sequence[Run]) -> list[str]:
     notes = [f"run {run.run_id} on {run.target} is not finished" for run in runs if not run.finished]
     if len({run.sweep_digest for run in runs}) > 1:
         notes.append("the runs are of different sweeps: cells may have been measured in different ways")
-    simulated = [run.target for run in runs if run.facts.get("simulated")]
+    simulated = [run.target for run in runs if run.is_simulated]
     if simulated:
         notes.append(f"simulated, no disk made these figures: {', '.join(simulated)}")
     return notes

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import click
 
+from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.units import MIB, format_seconds
 
 
-@click.group()
+@click.group(cls=SentenceGroup)
 def command() -> None:
     """A small image for benchmark guests, for clouds without internet and for guests that should boot in seconds.
 

@@ -25,7 +25,7 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
         return {"run": None, "simulated": says_simulated(Path(location)), "finished": None}
     with Store.open(location) as store:
         run = store.run(run_id)
-    return {"run": run.run_id, "simulated": bool(run.facts.get("simulated")), "finished": run.finished}
+    return {"run": run.run_id, "simulated": run.is_simulated, "finished": run.finished}
 
 
 def run_notes(document: dict[str, Any]) -> list[str]:

@@ -48,7 +48,7 @@ def command(
         on_profile = effects_on_profile(design, samples, goal_of(profile_file, model), confidence=confidence)
     document: dict[str, Any] = {
         "run": run.run_id,
-        "simulated": bool(run.facts.get("simulated")),
+        "simulated": run.is_simulated,
         "confidence": confidence,
         "factors": {f.name: [level.label for level in f.levels] for f in design.factors},
         "cells": [_json(effects) for effects in found],

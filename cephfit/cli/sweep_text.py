@@ -121,7 +121,7 @@ def status_document(store: Store, run: Run) -> dict[str, Any]:
         "sweep": run.sweep_name,
         "target": run.target,
         "finished": run.finished,
-        "simulated": bool(run.facts.get("simulated")),
+        "simulated": run.is_simulated,
         "configurations": [s.as_json() for s in standings],
         "left": sum(s.left for s in standings),
         "stopping": known.stopping_document(),

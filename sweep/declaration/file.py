@@ -36,8 +36,9 @@ _TOP = (
 )
 
 _GONE = ("skip", "leave-out")
-_READY_ONES = "`cephfit sweep list` shows the ready ones"
 """What becomes of a configuration that names an option which the cluster does not have."""
+
+_READY_ONES = "`cephfit sweep list` shows the ready ones"
 
 
 def bundled_sweeps() -> Iterator[str]:

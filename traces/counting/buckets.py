@@ -8,7 +8,6 @@ exceeds the limit. That is one conversion, one load and an addition for a number
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,16 +57,15 @@ def steps_of(limits: Sequence[int], shift: int, added: Sequence[int] = ()) -> ND
         ValueError: two limits share a key.
     """
     lows = [lowest_of(rank) for rank in range(63 * PER_OCTAVE + 2)]
-    ranks = [
-        r for r, low in enumerate(lows[:-1]) if low < lows[r + 1]
-    ]  # between small numbers most keys are empty
+    # Between small numbers most keys are empty.
+    ranks = [r for r, low in enumerate(lows[:-1]) if low < lows[r + 1]]
     lowest = np.array([lows[r] for r in ranks], np.int64)
     highest = np.array([lows[r + 1] - 1 for r in ranks], np.int64)
     keys = np.array([_KEY_OF_ONE + r - 1 if r else 0 for r in ranks])
     more = np.array([added[min(r, len(added) - 1)] for r in ranks] if added else np.zeros(len(ranks)), np.int64)
     steps = np.zeros(N_KEYS, np.uint64)
     steps[keys] = _steps_between(lowest, highest, limits, shift, more)
-    steps[keys[1:] + _NEGATIVE] = _steps_between(-highest[1:], -lowest[1:], limits, shift, 0 * more[1:])
+    steps[keys[1:] + _NEGATIVE] = _steps_between(-highest[1:], -lowest[1:], limits, shift, 0)
     # What conversion rounds up to 2^63, and the number that is -2^63.
     beyond = _KEY_OF_ONE + len(lows) - 2
     steps[beyond], steps[beyond + _NEGATIVE] = steps[beyond - 1], steps[beyond - 1 + _NEGATIVE]
@@ -75,7 +73,11 @@ def steps_of(limits: Sequence[int], shift: int, added: Sequence[int] = ()) -> ND
 
 
 def _steps_between(
-    lowest: NDArray[np.int64], highest: NDArray[np.int64], limits: Sequence[int], shift: int, added: Any
+    lowest: NDArray[np.int64],
+    highest: NDArray[np.int64],
+    limits: Sequence[int],
+    shift: int,
+    added: NDArray[np.int64] | int,
 ) -> NDArray[np.uint64]:
     ascending = np.array(limits, np.int64)
     base, last = (np.searchsorted(ascending, x, side="left") for x in (lowest, highest))
@@ -85,4 +87,4 @@ def _steps_between(
     beyond = highest.astype(np.uint64) + _ROUNDING
     places = (base + added).astype(np.uint64)
     carry = np.uint64((1 << shift) - 1) - np.where(last > base, inside, beyond)
-    return (places << np.uint64(shift)) + carry  # type: ignore[no-any-return]
+    return (places << np.uint64(shift)) + carry
