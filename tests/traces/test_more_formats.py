@@ -2,7 +2,7 @@
 
 golden/perf-script.txt: ``perf script`` 6.1 of block_rq_issue and _complete on a real loop device under fio, on
 Linux 6.18 (which prints the I/O priority). golden/st_*.txt: strace 6.1 of one C program with three threads, lseek,
-dup and fork. golden/qemu-io*.txt: qemu-io 7.2 with ``--trace``.
+dup and fork. golden/qemu-io*.txt: qemu-io 7.2 with ``--trace``. golden/rbd-replay.bin: rbd-replay-prep 16.2.15.
 
 The others are made by hand from the sources they name.
 """
@@ -256,6 +256,16 @@ def test_rbd_replay(tmp_path: Path, order: str, version: int) -> None:
     assert list(found.description["disks"]) == ["vm1"]
     assert found.description["duration_seconds"] == pytest.approx(1.0)
     assert found.description["lacks"][0].startswith("time: none")
+
+
+def test_what_rbd_replay_prep_wrote_has_every_access_that_was_traced() -> None:
+    """golden/rbd-replay.bin: rbd-replay-prep 16.2.15 of an LTTng trace. Two threads, an image each, called librbd's
+    tracepoints for 24 writes (up to 4 in flight) and 21 reads."""
+    found = profile_files([GOLDEN / "rbd-replay.bin"])
+    assert format_of(found) == "rbd-replay"
+    assert counts(found) == (42, 48)
+    assert nbytes(found) == (950_272, 933_888)
+    assert list(found.description["disks"]) == ["volume-0", "volume-1"]
 
 
 def test_rbd_replay_of_the_other_byte_order_is_named(tmp_path: Path) -> None:
