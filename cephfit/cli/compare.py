@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cephfit.results.scaling import Level
-    from cephfit.results.side_by_side import Row
+    from cephfit.results.side_by_side import Row, There
     from cephfit.results.store import Store
     from cephfit.run import Run
 
@@ -53,7 +53,10 @@ def command(store: str, run_ids: tuple[str, ...], load: str, as_json: bool) -> N
     for number, run in enumerate(runs):
         click.echo(f"{number + 1}: {run.target}, run {run.run_id}")
     click.echo()
-    print_table(_headers(len(runs)), [_line(row) for row in rows])
+    if len(runs) == 2:
+        print_table(_SIDE_BY_SIDE, [_line(row) for row in rows])
+    else:
+        print_table(_BELOW_EACH_OTHER, [line for row in rows for line in _lines(row)])
     for note in notes:
         click.echo(f"Note: {note}")
 
@@ -91,20 +94,31 @@ def _notes(runs: Sequence[Run]) -> list[str]:
     return notes
 
 
-def _headers(n_targets: int) -> list[str]:
-    """Targets by their numbers: their names may be as wide as the terminal."""
-    headers = ["configuration", "cell", "1: IOPS"]
-    for number in range(2, n_targets + 1):
-        headers += [f"{number}: IOPS", f"{number} / 1"]
-    return headers
+_SIDE_BY_SIDE = ["configuration", "cell", "1: IOPS", "2: IOPS", "2 / 1"]
+"""Targets by their numbers: their names may be as wide as the terminal."""
+
+_BELOW_EACH_OTHER = ["configuration", "cell", "target", "IOPS", "target / 1"]
+"""Three targets side by side are wider than a terminal."""
+
+
+def _lines(row: Row) -> list[list[str]]:
+    """A line for each target; the configuration and the cell stand in the first."""
+    first, *others = row.there
+    return [
+        [row.configuration, str(row.cell), "1", _level(first.rate, first.missing), ""],
+        *(["", "", f"{number}", *_held(there)] for number, there in enumerate(others, start=2)),
+    ]
 
 
 def _line(row: Row) -> list[str]:
-    cells = [row.configuration, str(row.cell), _level(row.there[0].rate, row.there[0].missing)]
-    for there in row.there[1:]:
-        verdict = {None: "", True: "differs", False: "not distinguishable"}[there.differs]
-        cells += [_level(there.rate, there.missing), f"{_level(there.ratio, '-')} {verdict}".rstrip()]
-    return cells
+    first, second = row.there
+    return [row.configuration, str(row.cell), _level(first.rate, first.missing), *_held(second)]
+
+
+def _held(there: There) -> list[str]:
+    """A target's rate, and that over the first one's."""
+    verdict = {None: "", True: "differs", False: "not distinguishable"}[there.differs]
+    return [_level(there.rate, there.missing), f"{_level(there.ratio, '-')} {verdict}".rstrip()]
 
 
 def _level(level: Level | None, missing: str) -> str:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import Cell
-from cephfit.cli.compare import _number
+from cephfit.cli.compare import _lines, _number
 from cephfit.cli.compare import command as compare
 from cephfit.cli.folding import fold
 from cephfit.errors import InputError
@@ -199,3 +199,14 @@ def test_a_configuration_that_one_target_lacks_says_so() -> None:
     assert rows["B"].there[1].missing == "not measured there"
     assert rows["C"].there[0].missing == "not measured there"
     assert rows["C"].there[1].ratio is None
+
+
+def test_three_targets_stand_below_each_other() -> None:
+    rates = {"A": (100.0, 102.0)}
+    targets = [baselines(rates), baselines({"A": (200.0, 204.0)}), baselines({})]
+    (row,) = rows_of(targets)
+    first, second, third = _lines(row)
+    assert first[:3] == ["A", "4K-read", "1"]
+    assert second[:3] == ["", "", "2"]
+    assert second[4].startswith("2 (") and second[4].endswith("differs")
+    assert third[2:] == ["3", "not measured there", "-"]
