@@ -58,10 +58,9 @@ def count_by_search(
     """
     n, n_left = len(begun_ns), 0
     last_ns = begun_ns[np.uintp(n - 1)]
-    # First by how much the number in flight changes from the access before to each one.
     for i in range(n):
         depth[i] = 0
-    depth[0] = n_carried
+    # First how many of those in flight each access is the first to find over, as a negative number.
     for k in range(n_carried):
         end = ends_ns[np.uintp(k)]
         if end <= last_ns:
@@ -74,17 +73,16 @@ def count_by_search(
         if took < 0:
             continue
         end = begun_ns[np.uintp(i)] + took
-        if i + 1 < n:
-            depth[np.uintp(i + 1)] += 1
         if i + 1 < n and end <= last_ns:
             depth[np.uintp(_first_not_before(end, i + 1, n, begun_ns))] -= 1
         else:
             ends_ns[np.uintp(n_left)] = end
             n_left += 1
-    in_flight = np.int32(0)
+    in_flight = np.int32(n_carried)
     for i in range(n):
         in_flight += depth[np.uintp(i)]
         depth[np.uintp(i)] = in_flight
+        in_flight += np.int32(latency_ns[np.uintp(i)] >= 0)
     return n_left
 
 

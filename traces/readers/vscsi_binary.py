@@ -29,7 +29,7 @@ VERSION_2 = np.dtype(
     ]
 )
 
-_RECORDS_AT_ONCE = 1 << 17
+_RECORDS_AT_ONCE = 1 << 16
 _LBN_MAX = 1 << 54
 _TIME_US_MAX = 1 << 52
 
@@ -48,6 +48,10 @@ _OTHERS = {
 
 _OP_OF = np.full(256, -1, np.int8)
 _OP_OF[list(_READS)], _OP_OF[list(_WRITES)] = OP_READ, OP_WRITE
+
+
+_COLUMN_TYPES = (np.int64, np.uint8, np.int64, np.int64, np.int32, np.int64)
+"""Of ``Accesses``."""
 
 
 class VscsiBinaryReader(StreamReader):
@@ -131,14 +135,15 @@ def _batch(
     block: NDArray[np.uint8], record: Record, disks: tuple[str, ...], in_flight: InFlight
 ) -> tuple[int, AccessBatch]:
     """The first byte of a block of records that is none of this version (or its end), and what stands before."""
-    rows = Accesses.none().with_room(len(block) // record.nbytes)
+    most = len(block) // record.nbytes
+    rows = Accesses(*(np.empty(most, t) for t in _COLUMN_TYPES))
     commands, unfit = np.zeros(256, np.int64), np.zeros(len(vscsi_loop.UNFIT), np.int64)
-    n, end = vscsi_loop.scan(
-        block, record, _OP_OF, rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.latency_ns, commands, unfit
+    n, end = vscsi_loop.scanner(record)(
+        block, _OP_OF, rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.latency_ns, commands, unfit
     )
     rows = replace(rows.cut(0, n), disk=np.zeros(n, np.int32))
     skipped: dict[str, int] = {}
-    for code in np.flatnonzero(commands * (_OP_OF < 0)):
+    for code in np.flatnonzero(commands):
         reason = _OTHERS.get(int(code), f"SCSI command 0x{int(code):02x}")
         skipped[reason] = skipped.get(reason, 0) + int(commands[code])
     skipped |= {reason: int(k) for reason, k in zip(vscsi_loop.UNFIT, unfit, strict=True) if k}
