@@ -7,6 +7,9 @@ MACHINE_PACKAGES := lab/debian-packages.txt
 OPENSTACK_PACKAGES := lab/debian-packages-openstack.txt
 TEST_PACKAGES := tests/debian-packages.txt
 PYTEST := $(BIN)/python -m pytest
+# Tests on an OpenStack wait most of the time, so two labs stand side by side; one that is there already is used alone.
+OPENSTACK_LABS := $(if $(CEPHFIT_TEST_OPENSTACK_LAB),1,2)
+OPENSTACK_OUTPUT := --verbose --durations=25 --disable-warnings
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all test-openstack test-openstack-core check setup setup-openstack packages packages-openstack test-packages clean
@@ -24,10 +27,11 @@ test-all: packages test-packages $(VENV)/ready-dev ## every test, the slow ones 
 	$(PYTEST) $(PYTEST_OPTIONS)
 
 test-openstack: packages packages-openstack test-packages $(VENV)/ready-dev ## the tests on a real OpenStack, which they start
-	$(PYTEST) -m "openstack and not cloud_image" $(PYTEST_OPTIONS)
+	$(PYTEST) -m "openstack and not cloud_image" -n $(OPENSTACK_LABS) --dist loadgroup --no-loadscope-reorder \
+	    $(OPENSTACK_OUTPUT) $(PYTEST_OPTIONS)
 
 test-openstack-core: packages packages-openstack test-packages $(VENV)/ready-dev ## the few of them that show most of it in minutes
-	$(PYTEST) -m "openstack and core" $(PYTEST_OPTIONS)
+	$(PYTEST) -m "openstack and core" $(OPENSTACK_OUTPUT) $(PYTEST_OPTIONS)
 
 check: $(VENV)/ready-dev ## ruff, and mypy --strict on the built package
 	$(BIN)/ruff check .

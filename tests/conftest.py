@@ -1,11 +1,13 @@
 """What tests of several rooms share: what this machine can do, and one lab for all."""
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,6 +27,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+_KEPT_LAB = "CEPHFIT_TEST_OPENSTACK_LAB"
+_SHARED_STATE = pytest.StashKey[Path]()
 _CEPH_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "qemu-storage-daemon", "losetup")
 
 
@@ -50,6 +54,17 @@ def _lacking(marker: str) -> str:
     return ""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first, so that processes side by side end at about the same time."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=_usual_seconds, reverse=True)
+
+
+def _usual_seconds(item: pytest.Item) -> float:
+    mark = item.get_closest_marker("takes")
+    return float(mark.kwargs["seconds"]) if mark is not None else 0.0
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     reasons = [
         reason
@@ -62,13 +77,48 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("; ".join(reasons))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The state folder of the tests: labs of the person who runs them are neither seen nor touched."""
-    folder = tmp_path_factory.mktemp("state")
+# With `-n 2` (pytest-xdist) tests run in two processes side by side, each with labs of its own. They share one
+# state folder, so that their labs know of each other and take different ports and networks.
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    n_processes = config.getoption("numprocesses", None) or 0
+    if n_processes > 1 and os.environ.get(_KEPT_LAB):
+        raise pytest.UsageError(f"one process alone can use the lab that {_KEPT_LAB} names: say -n 1")
+    if n_processes:
+        config.stash[_SHARED_STATE] = Path(tempfile.mkdtemp(prefix="cephfit-tests-"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Called by xdist before it starts a process."""
+    node.workerinput["state"] = str(node.config.stash[_SHARED_STATE])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """xdist gives its processes 15 s after an interrupt, and a lab takes longer: what is left goes here."""
+    folder = config.stash.get(_SHARED_STATE, None)
+    if folder is None:
+        return
+    from cephfit.lab import registry
+    from cephfit.lab.cluster import Lab
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        for name in registry.lab_names():
+            Lab.remove(name)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The state folder of the tests: labs of the person who runs them are neither seen nor touched."""
+    own = tmp_path_factory.mktemp("state")
+    shared = getattr(request.config, "workerinput", {}).get("state")
+    folder = Path(shared) if shared else own
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        patch.setenv("XDG_CACHE_HOME", str(own / "cache"))
         yield folder
 
 
@@ -94,7 +144,7 @@ def openstack_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Lab"]:
     """
     from cephfit.lab.cluster import Lab
 
-    kept = os.environ.get("CEPHFIT_TEST_OPENSTACK_LAB")
+    kept = os.environ.get(_KEPT_LAB)
     if kept:
         yield Lab.open(folder=Path(kept))
         return

@@ -163,6 +163,7 @@ def fio_in_guest(address: str, job: Path, device: str) -> dict[str, Any]:
 
 
 @pytest.mark.core
+@pytest.mark.takes(seconds=40)
 def test_a_guest_has_a_volume_of_each_device_class_and_its_fio_answers(
     openstack_lab: Lab, user: Connection, key: Path, tmp_path: Path
 ) -> None:
@@ -204,6 +205,7 @@ def test_a_guest_without_a_network_tells_its_result_on_the_console(user: Connect
 
 
 @pytest.mark.core
+@pytest.mark.takes(seconds=25)
 def test_a_stack_is_complete_when_its_guest_has_signalled(user: Connection) -> None:
     """Port with a security group, volume, attachment and wait condition; the signal reaches heat-api."""
     template = yaml.safe_load(SIGNALLING_STACK)
@@ -241,6 +243,7 @@ def test_a_dead_service_is_named_and_started_again(openstack_lab: Lab, lab_cloud
     assert openstack_lab.status().dead == ()
 
 
+@pytest.mark.takes(seconds=90)
 def test_after_a_stop_all_of_it_runs_again_with_what_was_there(openstack_lab: Lab, user: Connection) -> None:
     volume = volume_of(user, "hdd")
     server = boot(user, network=True, name="survivor")
@@ -274,6 +277,7 @@ def interfaces(folder: Path) -> set[str]:
     return ends | bridges | plugged
 
 
+@pytest.mark.takes(seconds=100)
 def test_down_leaves_nothing_with_a_guest_running(cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path) -> None:
     """The commands people use, from nothing; a guest with a volume still runs when the lab goes."""
     folder, before, rules = tmp_path / "whole", sysctls(), firewall_rules()
@@ -299,6 +303,7 @@ def test_down_leaves_nothing_with_a_guest_running(cephfit: Cephfit, traces_of: T
     assert not Path("/run/libvirt").exists() or not list(Path("/run/libvirt").rglob("*.pid"))
 
 
+@pytest.mark.takes(seconds=60)
 @pytest.mark.parametrize(
     ("mark", "deleted"),
     [("namespace", False), ("mariadb", False), ("keystone-migration", True), ("neutron-dhcp-agent", False)],
@@ -307,8 +312,8 @@ def test_killed_while_it_is_made_it_can_be_taken_down(
     cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path, mark: str, deleted: bool
 ) -> None:
     """kill -9 a little after a certain process was started, and once somebody deletes the folder besides."""
-    folder = tmp_path / "half"
-    argv = [sys.executable, "-m", "cephfit.cli.main", "lab", "up", "--openstack", "--name", "half"]
+    folder, name = tmp_path / "half", f"half-{mark}"
+    argv = [sys.executable, "-m", "cephfit.cli.main", "lab", "up", "--openstack", "--name", name]
     argv += ["--folder", str(folder)]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as maker:
         while not (folder / "openstack" / "run" / f"{mark}.pid").exists():
@@ -318,7 +323,7 @@ def test_killed_while_it_is_made_it_can_be_taken_down(
         maker.send_signal(signal.SIGKILL)
     if deleted:
         shutil.rmtree(folder, ignore_errors=True)
-    gone = cephfit("lab", "down", "--name", "half")
+    gone = cephfit("lab", "down", "--name", name)
     assert gone.returncode == 0, gone.stderr
     time.sleep(0.5)
     assert traces_of(folder) == []

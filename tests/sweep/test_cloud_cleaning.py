@@ -46,6 +46,7 @@ def stuck_volume(user: Connection, lab: Lab, run_id: str, status: str) -> str:
     return str(made.id)
 
 
+@pytest.mark.takes(seconds=25)
 def test_a_stack_cut_off_while_it_is_made_is_found_by_its_tag(cloud_user: Connection, tmp_path: Path) -> None:
     """kill -9 during CREATE: Heat goes on by itself, and `cloud clean` needs no journal."""
     before = everything(cloud_user)
@@ -96,6 +97,7 @@ def test_an_administrator_frees_a_stuck_volume_of_the_run_alone(
     assert ([thing.id for thing in gone], left) == ([other], ())
 
 
+@pytest.mark.takes(seconds=85)
 def test_a_volume_that_somebodys_server_has_stays_and_is_listed(
     cloud_user: Connection, cloud_admin: Connection, own_run: str
 ) -> None:

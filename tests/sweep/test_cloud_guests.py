@@ -39,6 +39,8 @@ measurement:
   cache: warm
   seed: 7
 """
+ONE_IMAGE = pytest.mark.xdist_group("image-with-postgresql")
+"""Tests that share it run one after the other in one process."""
 NOBODY_LISTENS = "8999"
 SCALE = 1
 WORKLOAD = {
@@ -83,6 +85,7 @@ def good_samples(store: Path) -> list[Sample]:
         return [sample for sample in opened.samples(run.run_id) if sample.state is State.OK]
 
 
+@pytest.mark.takes(seconds=180)
 def test_guests_that_answer_nowhere_signal_their_results_and_show_their_clocks(
     cloud_user: Connection, tmp_path: Path
 ) -> None:
@@ -105,6 +108,7 @@ def test_guests_that_answer_nowhere_signal_their_results_and_show_their_clocks(
         assert "X-Auth-Token" not in json.dumps(sample.evidence)
 
 
+@pytest.mark.takes(seconds=60)
 def test_clocks_of_fio_servers_are_compared_and_say_when_they_ran(cloud_user: Connection, tmp_path: Path) -> None:
     file, store = sweep_file(tmp_path, clients=2), tmp_path / "guests.sqlite"
     done = cephfit("sweep", "run", str(file), "--target", target_text(cloud_user), "--store", str(store))
@@ -119,6 +123,7 @@ def test_clocks_of_fio_servers_are_compared_and_say_when_they_ran(cloud_user: Co
         assert said["start_skew_seconds"] <= said["start_skew_at_most_seconds"]
 
 
+@ONE_IMAGE
 def test_a_stack_by_hand_runs_the_workload_and_has_its_result(
     cloud_user: Connection, own_run: str, database_image: str
 ) -> None:
@@ -139,6 +144,8 @@ def test_a_stack_by_hand_runs_the_workload_and_has_its_result(
     assert f"scaling factor: {SCALE}" in said
 
 
+@ONE_IMAGE
+@pytest.mark.takes(seconds=350)
 def test_a_prediction_is_held_against_the_workload_in_guests(
     cloud_user: Connection, database_image: str, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def capped(cloud_admin: Connection) -> Iterator[str]:
     until(lambda: storage.delete(f"/qos-specs/{spec.id}").status_code in (202, 404))
 
 
+@pytest.mark.takes(seconds=190)
 def test_guests_grow_with_the_loads_and_qos_is_told(cloud_admin: Connection, capped: str, tmp_path: Path) -> None:
     before = everything(cloud_admin)
     file, store = tmp_path / "counts.yaml", tmp_path / "counts.sqlite"
@@ -105,6 +106,7 @@ def test_guests_grow_with_the_loads_and_qos_is_told(cloud_admin: Connection, cap
     until(lambda: everything(cloud_admin) == before)
 
 
+@pytest.mark.takes(seconds=80)
 def test_ceph_is_configured_below_its_guests_and_put_back_after_a_kill(
     openstack_lab: Lab, cloud_admin: Connection, tmp_path: Path
 ) -> None:
@@ -139,6 +141,7 @@ def test_ceph_is_configured_below_its_guests_and_put_back_after_a_kill(
     until(lambda: everything(cloud_admin) == before)
 
 
+@pytest.mark.takes(seconds=135)
 def test_somebody_elses_ceph_is_configured_below_its_guests(
     openstack_lab: Lab, cloud_admin: Connection, tmp_path: Path
 ) -> None:

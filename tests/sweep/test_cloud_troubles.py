@@ -52,6 +52,7 @@ def said(error: pytest.ExceptionInfo[ClusterError]) -> str:
     return text
 
 
+@pytest.mark.takes(seconds=90)
 def test_a_quota_that_others_used_up_meanwhile(
     cloud_user: Connection, cloud_admin: Connection, own_run: str
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_quota_that_others_used_up_meanwhile(
     assert servers & {node.server for node in nodes}, "what was there before the scaling failed is kept"
 
 
+@pytest.mark.takes(seconds=25)
 def test_no_host_has_room_for_the_flavour(cloud_user: Connection, cloud_admin: Connection, own_run: str) -> None:
     flavor = cloud_admin.compute.create_flavor(name=TOO_LARGE, ram=1 << 20, vcpus=1, disk=1)
     try:
@@ -89,6 +91,7 @@ def test_no_host_has_room_for_the_flavour(cloud_user: Connection, cloud_admin: C
     assert "No valid host was found" in said(error)
 
 
+@pytest.mark.takes(seconds=25)
 def test_a_volume_that_no_back_end_takes(cloud_user: Connection, cloud_admin: Connection, own_run: str) -> None:
     made = cloud_admin.block_storage.create_type(name=NOWHERE, extra_specs={"volume_backend_name": "nowhere"})
     try:
@@ -100,6 +103,7 @@ def test_a_volume_that_no_back_end_takes(cloud_user: Connection, cloud_admin: Co
     assert "backend" in said(error), "Cinder's own reason, which Heat does not know"
 
 
+@pytest.mark.takes(seconds=50)
 def test_a_volume_that_went_into_error_while_it_was_attached(
     cloud_user: Connection, cloud_admin: Connection, own_run: str
 ) -> None:
@@ -177,6 +181,7 @@ def short_tokens(openstack_lab: Lab) -> Iterator[None]:
     restart()
 
 
+@pytest.mark.takes(seconds=250)
 def test_a_sweep_goes_on_across_the_expiry_of_its_token(
     short_tokens: None, cloud_user: Connection, cloud_admin: Connection, tmp_path: Path
 ) -> None:
@@ -212,6 +217,7 @@ def database(openstack_lab: Lab) -> Iterator[Callable[[], None]]:
     openstack_lab.start()
 
 
+@pytest.mark.takes(seconds=40)
 def test_a_service_that_fails_for_a_while_is_asked_again(
     openstack_lab: Lab, cloud_user: Connection, database: Callable[[], None]
 ) -> None:
@@ -233,6 +239,7 @@ def test_a_service_that_fails_for_a_while_is_asked_again(
         starter.join()
 
 
+@pytest.mark.takes(seconds=35)
 def test_a_service_that_is_gone_is_named(openstack_lab: Lab, cloud_user: Connection) -> None:
     assert openstack_lab.cloud is not None
     list(cloud_user.orchestration.stacks())
@@ -248,6 +255,7 @@ def test_a_service_that_is_gone_is_named(openstack_lab: Lab, cloud_user: Connect
         openstack_lab.start()
 
 
+@pytest.mark.takes(seconds=30)
 def test_a_stack_that_heat_rolled_back_is_made_anew(cloud_user: Connection, own_run: str) -> None:
     """ROLLBACK_COMPLETE sounds well, and has no server."""
     name = stack_name(own_run, "hdd-1")
