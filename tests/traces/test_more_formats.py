@@ -2,7 +2,7 @@
 
 golden/perf-script.txt: ``perf script`` 6.1 of block_rq_issue and _complete on a real loop device under fio, on
 Linux 6.18 (which prints the I/O priority). golden/st_*.txt: strace 6.1 of one C program with three threads, lseek,
-dup and fork. golden/qemu-io*.txt: qemu-io 7.2 with ``--trace``. golden/rbd-replay.bin: rbd-replay-prep 16.2.15.
+dup and fork. golden/qemu-*.txt: QEMU 7.2. golden/rbd-replay.bin: rbd-replay-prep 16.2.15.
 
 The others are made by hand from the sources they name.
 """
@@ -297,6 +297,17 @@ def test_qemu_times(tmp_path: Path, text: str) -> None:
     assert counts(found) == (1, 1)
     assert nbytes(found) == (8192, 65536)
     assert found.description["duration_seconds"] == pytest.approx(1.0)
+
+
+def test_what_qemu_logged_of_a_guest_agrees_with_fio_in_it() -> None:
+    """golden/qemu-guest.txt: QEMU 7.2 with ``-msg timestamp=on``, a qcow2 disk. fio in the guest said: 28 reads of
+    933,888 bytes, 32 writes of 1,126,400 bytes; the two other reads are of the disk that the guest booted from."""
+    whole = profile_files([GOLDEN / "qemu-guest.txt"])
+    assert counts(whole) == (30, 32)
+    found = profile_files([GOLDEN / "qemu-guest.txt"], disks=["blk 0x55c3d21e5260"])
+    assert counts(found) == (28, 32)
+    assert nbytes(found) == (933_888, 1_126_400)
+    assert found.description["duration_seconds"] == pytest.approx(0.638258)
 
 
 def test_xperf(tmp_path: Path) -> None:
