@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent / "sweep"))
 
 import openstack
 import test_cloud_recorded as scenarios
+import test_volume_qos
 from live_cloud import set_volume_status
 from openstack.connection import Connection
 from recorded_cloud import FOLDER, recorded, usual_addresses
@@ -22,7 +23,7 @@ from cephfit.lab import processes
 from cephfit.lab.cluster import Lab
 from cephfit.lab.openstack.registration import connect
 from cephfit.silence import Silence
-from cephfit.sweep.cloud import clean
+from cephfit.sweep.cloud import clean, own_types
 from cephfit.sweep.cloud.ownership import NAME_PREFIX, RUN_KEY
 from cephfit.sweep.cloud.stacks import template_path
 
@@ -104,6 +105,7 @@ def main(folder: Path, names: list[str]) -> None:
         "stuck": lambda: stuck(to),
         "stacks": lambda: stacks(to),
         "qos": lambda: qos(to),
+        "own_types": lambda: types_of_runs(to),
         "log_in": lambda: log_in(to),
         "in_trouble": lambda: to.record(
             "in_trouble", lambda cloud: scenarios.failing(cloud, to.kill_database, to.start)
@@ -154,6 +156,19 @@ def qos(to: Recorder) -> None:
     to.record("qos_by_user", scenarios.qos_of_types)
     storage.delete_type(made)
     storage.delete_qos_spec(spec, ignore_missing=True)
+
+
+def types_of_runs(to: Recorder) -> None:
+    others = []
+    for run_id in test_volume_qos.OTHERS:
+        name = test_volume_qos.KIND.type_name(run_id)
+        own_types.ensure(to.admin, run_id, name, "hdd", test_volume_qos.KIND.spec(name))
+        others.append((run_id, name))
+    to.record("own_types", test_volume_qos.made_and_gone, as_admin=True)
+    to.record("own_types_of_user", test_volume_qos.why_not_for_a_user)
+    for run_id, name in others:
+        assert [kind.name for kind in own_types.qos_specs(to.admin)].count(name) == 1, "others' things stay"
+        own_types.delete(to.admin, run_id, name)
 
 
 def log_in(to: Recorder) -> None:

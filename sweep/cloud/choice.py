@@ -1,8 +1,13 @@
 """What a person says of a cloud: which one, and what benchmark clients are made of there."""
 
+import hashlib
+import os
 from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
 
 from cephfit.errors import InputError
+from cephfit.sweep import own_folders
 from cephfit.sweep.yaml_lines import nearest
 
 _RESULTS = ("server", "signal", "console")
@@ -108,3 +113,22 @@ def require_whole(choice: CloudChoice) -> None:
                 where="--target openstack",
                 remedy=f"add it: openstack:{choice.cloud},{key}=NAME,...",
             )
+
+
+def state_folder(choice: CloudChoice) -> Path:
+    """Where journal and lock of a cloud are kept."""
+    name = choice.cloud or os.environ.get("OS_CLOUD") or os.environ.get("OS_AUTH_URL") or "default"
+    return own_folders.state_folder() / "openstack" / hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def stack_parameters(choice: CloudChoice, *, volume_type: str, gib: int, count: int) -> dict[str, Any]:
+    """What every stack of benchmark clients is told, by the names of the templates' parameters."""
+    return {
+        "count": count,
+        "image": choice.image,
+        "flavor": choice.flavor,
+        "network": choice.network,
+        "availability_zone": choice.zone,
+        "volume_type": volume_type,
+        "volume_size": gib,
+    }

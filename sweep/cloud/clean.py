@@ -12,8 +12,9 @@ from openstack.orchestration.v1.stack import Stack
 
 from cephfit.errors import ClusterError
 from cephfit.protocols import Progress
+from cephfit.sweep.cloud import own_types
 from cephfit.sweep.cloud.connection import persistently, spoken
-from cephfit.sweep.cloud.ownership import NAME_PREFIX, RUN_KEY, TAG_PREFIX
+from cephfit.sweep.cloud.ownership import NAME_PREFIX, RUN_KEY, TAG_PREFIX, has_own_name
 from cephfit.sweep.cloud.stuck import free
 
 _POLLING_SECONDS = 1.0
@@ -76,6 +77,10 @@ class _Kind:
         """What the things of a run are called."""
         return re.compile(re.escape(f"{NAME_PREFIX}-{run_id}") + self.named)
 
+    def is_of(self, thing: Any, run_id: str) -> bool:
+        """Whether a thing is a run's: by tag or metadata where it can have such, else by its name alone."""
+        return self.of(thing) == run_id if self.of else bool(self.names(run_id).fullmatch(thing.name or ""))
+
     def find(self, cloud: Connection) -> list[Any]:
         """All of this project."""
         found = self._call(cloud, "{}s")(**self.listing(cloud))
@@ -96,6 +101,46 @@ class _Kind:
     def _call(self, cloud: Connection, name: str) -> Callable[..., Any]:
         call: Callable[..., Any] = getattr(getattr(cloud, self.service), name.format(self.name.replace(" ", "_")))
         return call
+
+
+class _VolumeTypes(_Kind):
+    """The run's own volume types; Cinder refuses to delete one as long as a volume has it."""
+
+    def find(self, cloud: Connection) -> list[Any]:
+        """Of all projects, as far as this user may see whose they are."""
+        return own_types.volume_types(cloud)
+
+    def look(self, cloud: Connection, thing: str) -> str | None:
+        """See _Kind."""
+        try:
+            cloud.block_storage.get_type(thing)
+        except NotFoundException:
+            return None
+        return ""
+
+    def delete(self, cloud: Connection, thing: str) -> None:
+        """See _Kind."""
+        cloud.block_storage.delete_type(thing)
+
+
+class _QosSpecs(_Kind):
+    """QoS specs of these types, which have their names; Cinder refuses to delete one as long as a type has it."""
+
+    def is_of(self, thing: Any, run_id: str) -> bool:
+        """See _Kind."""
+        return has_own_name(thing.name, run_id)
+
+    def find(self, cloud: Connection) -> list[Any]:
+        """Of all projects; none for users to whom Cinder shows none."""
+        return list(own_types.qos_specs(cloud))
+
+    def look(self, cloud: Connection, thing: str) -> str | None:
+        """See _Kind."""
+        return own_types.look_at_spec(cloud, thing)
+
+    def delete(self, cloud: Connection, thing: str) -> None:
+        """See _Kind."""
+        own_types.delete_spec(cloud, thing)
 
 
 def _tagged(stack: Any) -> str | None:
@@ -132,6 +177,8 @@ _KINDS = (
     _Kind("security group", "network", None, "", _of_project),
     _Kind("server group", "compute", None, ""),
     _Kind("volume", "block_storage", _in_metadata, r"-\d+"),
+    _VolumeTypes("volume type", "block_storage", own_types.run_of, "-.*"),
+    _QosSpecs("QoS spec", "block_storage", None, ""),
 )
 
 
@@ -204,14 +251,11 @@ def _delete_all(
 
 
 def _owned_of_kind(cloud: Connection, kind: _Kind, run_id: str) -> list[Thing]:
-    """A tag or metadata is the proof where there can be one; a name alone is one only where nothing else is."""
-    names = kind.names(run_id)
-    found = []
-    for one in _found(cloud, kind):
-        is_ours = kind.of(one) == run_id if kind.of is not None else bool(names.fullmatch(one.name or ""))
-        if is_ours:
-            found.append(Thing(kind.name, str(one.id), str(one.name or ""), _status(one), run_id))
-    return found
+    return [
+        Thing(kind.name, str(one.id), str(one.name or ""), _status(one), run_id)
+        for one in _found(cloud, kind)
+        if kind.is_of(one, run_id)
+    ]
 
 
 def _found(cloud: Connection, kind: _Kind) -> list[Any]:

@@ -11,7 +11,7 @@ from openstack.exceptions import NotFoundException
 
 from cephfit import templates
 from cephfit.errors import ClusterError
-from cephfit.protocols import Client
+from cephfit.protocols import Client, Health
 from cephfit.sweep.cloud.connection import persistently
 from cephfit.sweep.cloud.stacks import Node
 from cephfit.sweep.engines.fio_driver import speak
@@ -136,6 +136,20 @@ def status_of(cloud: Connection, server: str) -> str:
             return "gone"
 
     return persistently(ask, where=f"server {server}")
+
+
+def health_of(cloud: Connection, nodes: Sequence[Node], *, are_rebuilt: bool) -> Health:
+    """Whether the servers run, as Nova says.
+
+    Args:
+        cloud: connection.
+        nodes: whose servers.
+        are_rebuilt: whether jobs reach them by rebuilds, so that one that is being rebuilt is well, too.
+    """
+    well = ("ACTIVE", "REBUILD") if are_rebuilt else ("ACTIVE",)
+    found = {node.name: status_of(cloud, node.server) for node in nodes}
+    reasons = tuple(f"the server of client {name} is {now}" for name, now in found.items() if now not in well)
+    return Health(ok=not reasons, reasons=reasons, observed={"servers": len(nodes)})
 
 
 def last_words(cloud: Connection, server: str, *, n_lines: int = 5) -> str:

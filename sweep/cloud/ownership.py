@@ -1,5 +1,6 @@
 """Whose a thing in the cloud is: everything that cephfit makes carries the id of its run."""
 
+import hashlib
 import re
 
 RUN_KEY = "cephfit_run"
@@ -19,6 +20,20 @@ def tag_of(run_id: str) -> str:
 def stack_name(run_id: str, kind: str) -> str:
     """Name of a run's stack; Heat wants a letter first and takes letters, digits, ``_``, ``-`` and ``.``."""
     return f"{NAME_PREFIX}-{run_id}-{kind}"
+
+
+def own_name(run_id: str, kind: str) -> str:
+    """Name of something that carries no other sign of its run: a sign ends it, for ids may begin alike."""
+    return f"{stack_name(run_id, kind)}-{_sign(run_id)}"
+
+
+def has_own_name(name: str, run_id: str) -> bool:
+    """Whether a name is one that ``own_name`` gives for a run."""
+    return name.startswith(stack_name(run_id, "")) and name.endswith(f"-{_sign(run_id)}")
+
+
+def _sign(run_id: str) -> str:
+    return hashlib.sha256(run_id.encode()).hexdigest()[:8]
 
 
 def is_run_id(text: str) -> bool:

@@ -15,7 +15,7 @@ from cephfit.errors import InputError
 from cephfit.sweep.declaration.file_design import read_designs
 from cephfit.sweep.declaration.file_measurement import read_measurement
 from cephfit.sweep.declaration.file_pools import expand_uses, read_pools
-from cephfit.sweep.declaration.file_settings import NAME, USE, read_configurations
+from cephfit.sweep.declaration.file_settings import NAME, USE, fault_of_configuration, read_configurations
 from cephfit.sweep.declaration.stopping import read_stopping
 from cephfit.sweep.model import Measurement, Sweep
 from cephfit.sweep.yaml_lines import Located, nearest, read_yaml
@@ -116,6 +116,9 @@ def parse_sweep(text: str, *, file: str) -> Sweep:
     accepted = _accept_risk(entries.get("accept_risk"))
     written = read_configurations(entries.get("configurations"), accepted)
     configurations, designs, search = read_designs(entries.get("design"), accepted, written)
+    for configuration in configurations:
+        if fault := fault_of_configuration(configuration):  # of a design: those that were written are looked at
+            entries["design"].refuse(f"{configuration.name}: {fault}")
     configurations = expand_uses(configurations, read_pools(entries.get("pools"), accepted), file=file)
     measurement = read_measurement(entries["measurement"])
     stopping = read_stopping(entries.get("stopping"), measurement.repeats)

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting, Value
 from cephfit.sweep.greater.scopes import GREATER_SCOPES, fault_of_key, fault_of_scope, fault_of_value, keys_of
 from cephfit.sweep.options.risk import risk_of
-from cephfit.sweep.pools.pool_keys import CLASSES, IMAGE_KEYS, LISTS, NESTED, POOL_KEYS, VOLUME_KEYS, is_pool_key
+from cephfit.sweep.pools.pool_keys import CLASSES, IMAGE_KEYS, LISTS, NESTED, POOL_KEYS, is_pool_key
+from cephfit.sweep.pools.volume_keys import (
+    QOS,
+    QOS_KEYS,
+    TYPE,
+    VOLUME_KEYS,
+    fault_of_qos,
+    fault_of_qos_value,
+    qos_declared,
+)
 from cephfit.sweep.yaml_lines import Located, nearest
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
@@ -41,6 +50,8 @@ def read_configurations(entry: Located | None, accepted: tuple[str, ...]) -> tup
         parts = body.mapping(_CONFIGURATION)
         settings = tuple(sorted(_settings(parts, accepted), key=lambda s: (s.partition, s.scope, s.key)))
         configuration = Configuration(name, settings, parts["why"].text() if "why" in parts else "")
+        if fault := fault_of_configuration(configuration):
+            parts["volume"].refuse(fault)
         if name != DEFAULT_CONFIGURATION:
             others.append(configuration)
         elif settings:
@@ -56,6 +67,12 @@ def read_configurations(entry: Located | None, accepted: tuple[str, ...]) -> tup
 def _settings(parts: dict[str, Located], accepted: tuple[str, ...]) -> Iterator[Setting]:
     for place in setting_places(parts):
         yield place.setting(value_of(place), accepted)
+
+
+def fault_of_configuration(configuration: Configuration) -> str:
+    """Why a configuration's settings cannot be together, each of which may be right; empty if they can."""
+    specs = qos_declared(configuration)
+    return fault_of_qos(specs) if specs else ""
 
 
 def value_of(place: "SettingPlace") -> Value:
@@ -96,6 +113,9 @@ class SettingPlace:
         setting = Setting(self.partition, self.scope, self.key, value)
         if self.partition is Partition.GREATER and (fault := fault_of_value(self.scope, self.key, value)):
             self.entry.refuse(f"{self.scope}: {fault}")
+        key = self.key.removeprefix(f"{QOS}.")
+        if self.scope == "volume" and key != self.key and (fault := fault_of_qos_value(key, value)):
+            self.entry.refuse(fault)
         risk = risk_of(setting)
         if risk is not None and not {self.key, self.key.rpartition(".")[2]} & set(accepted):
             self.entry.refuse(
@@ -124,7 +144,7 @@ def setting_places(parts: dict[str, Located]) -> Iterator[SettingPlace]:
     if "volume" in parts:
         for place in _scope(parts["volume"], Partition.POOL, "volume"):
             if place.key not in VOLUME_KEYS:
-                place.entry.refuse(f"a Cinder volume has no {place.key!r} here", nearest(place.key, VOLUME_KEYS))
+                place.entry.refuse(f"a Cinder volume has no {place.key!r} here", nearest(place.key, (TYPE, QOS)))
             yield place
     if "ceph" in parts:
         for section, body in parts["ceph"].mapping().items():
@@ -149,6 +169,8 @@ def _scope(body: Located, partition: Partition, scope: str) -> Iterator[SettingP
             entry.refuse(f"{key!r} stands twice, also as {canonical!r}")
         if scope == "pool" and key in NESTED:
             yield from _nested(key, entry)
+        elif (scope, key) == ("volume", QOS):
+            yield from _qos(entry)
         else:
             yield SettingPlace(partition, scope, canonical, entry)
 
@@ -160,3 +182,11 @@ def _nested(word: str, body: Located) -> Iterator[SettingPlace]:
             yield from _nested(f"{word}.{key}", entry)
         else:
             yield SettingPlace(Partition.POOL, "pool", f"{word}.{key}", entry)
+
+
+def _qos(body: Located) -> Iterator[SettingPlace]:
+    """``qos: {total_iops_sec: 500}`` is ``qos.total_iops_sec: 500``."""
+    if not body.mapping():
+        body.refuse("qos limits nothing", "write a limit, such as {total_iops_sec: 500}, or leave it out")
+    for key, entry in body.mapping(QOS_KEYS).items():
+        yield SettingPlace(Partition.POOL, "volume", f"{QOS}.{key}", entry)

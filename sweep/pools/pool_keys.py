@@ -45,9 +45,6 @@ POOL_KEYS: tuple[str, ...] = (*PLAIN_KEYS, *DECLARED_KEYS)
 IMAGE_KEYS = ("object_size", "stripe_unit", "stripe_count", "features")
 """Of an RBD image."""
 
-VOLUME_KEYS = ("type",)
-"""Of a Cinder volume, on OpenStack: its type says in which pool it lies."""
-
 CLASSES = "classes"
 """Word before the name of a device class whose OSDs a declaration lists, for clusters before Luminous."""
 

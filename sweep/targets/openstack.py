@@ -1,21 +1,17 @@
 """OpenStack as a target: many virtual machines, each with a Cinder volume of its own."""
 
-import hashlib
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from cephfit import __version__
-from cephfit.configuration import Configuration, Partition
+from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Applied, Client, Health, Progress
 from cephfit.silence import Silence
-from cephfit.sweep import own_folders
-from cephfit.sweep.cloud import beforehand, guests, volumes
-from cephfit.sweep.cloud.choice import CloudChoice
-from cephfit.sweep.cloud.connection import connect, persistently
+from cephfit.sweep.cloud import beforehand, guests, own_types, volumes
+from cephfit.sweep.cloud.choice import CloudChoice, stack_parameters, state_folder
+from cephfit.sweep.cloud.cloud_facts import facts_of
+from cephfit.sweep.cloud.connection import connect
 from cephfit.sweep.cloud.diagnostics import ServerDiagnostics
 from cephfit.sweep.cloud.errands import Answers
 from cephfit.sweep.cloud.ownership import stack_name
@@ -23,29 +19,24 @@ from cephfit.sweep.cloud.placement import Place, PlacedEngine, places_of
 from cephfit.sweep.cloud.qos import qos_of_types
 from cephfit.sweep.cloud.reach import Reach
 from cephfit.sweep.cloud.stacks import Node, Stacks
+from cephfit.sweep.cloud.volume_kinds import VolumeKind, is_of_volumes, kind_of, read_back
 from cephfit.sweep.engines.engine import Engine, MovedBytes
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.target_lock import TargetLock
 
-_STACK = "stack"
+_STACK, _TYPE = "stack", "volume type"
 _BENCHMARK, _VERIFICATION = "benchmark", "verification"
-_VOLUME_TYPE = (Partition.POOL, "volume", "type")
 _HEALTH_SECONDS = 5.0
 """Nova is asked no more often than this."""
-
-
-def state_folder(choice: CloudChoice) -> Path:
-    """Where journal and lock of a cloud are kept."""
-    name = choice.cloud or os.environ.get("OS_CLOUD") or os.environ.get("OS_AUTH_URL") or "default"
-    return own_folders.state_folder() / "openstack" / hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 class OpenStackTarget:
     """Implements ``protocols.Target`` and ``JudgesConfigurations`` on an OpenStack cloud.
 
-    A configuration chooses the volume type. What it creates: a stack for each volume type and size, of servers
-    with a volume each; their names are in the journal before they are made, and everything in them carries the
-    run's id. Any method may be cut off by a kill at any instant.
+    A configuration chooses the volume type, and may declare QoS. What it creates: a stack for each type (and QoS)
+    and size, of servers with a volume each, and for QoS a volume type of the run's own; their names are in the
+    journal before they are made, and everything in them carries the run's id. Any method may be cut off by a kill
+    at any instant.
 
     Args:
         choice: cloud, image, flavour, network, volume type of the default.
@@ -104,34 +95,13 @@ class OpenStackTarget:
         return self._diagnostics.moved(client)
 
     def facts(self) -> Mapping[str, Any]:
-        choice = self._choice
-        flavor = persistently(
-            lambda: self._cloud.compute.find_flavor(choice.flavor, ignore_missing=True), where="flavours"
-        )
-        image = persistently(
-            lambda: self._cloud.image.find_image(choice.image, ignore_missing=True), where="images"
-        )
-        return {
-            "cloud": {
-                "name": self._cloud.name,
-                "region": self._cloud.config.region_name or "",
-                "image": choice.image,
-                "image_id": image.id if image is not None else None,
-                "flavor": choice.flavor,
-                "vcpus": flavor.vcpus if flavor is not None else None,
-                "ram_mib": flavor.ram if flavor is not None else None,
-                "network": choice.network,
-                "volume_type": choice.volume_type,
-                "qos": {name: qos.to_json() for name, qos in qos_of_types(self._cloud).items()},
-            },
-            "versions": {"cephfit": __version__},
-        }
+        return facts_of(self._cloud, self._choice)
 
     def why_caches_stay(self) -> str:
         return "the caches of a cloud's storage cannot be made cold from its guests"
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Whatever is no volume type: the cloud's users cannot reach Ceph.
+        """Whatever is not of volumes: the cloud's users cannot reach Ceph. QoS is for administrators only.
 
         Raises:
             InputError: a volume type that the cloud does not have.
@@ -141,37 +111,45 @@ class OpenStackTarget:
             against = [
                 f"{setting} cannot be set through OpenStack, which lets its users choose only the volume type"
                 for setting in configuration.settings
-                if (setting.partition, setting.scope, setting.key) != _VOLUME_TYPE
+                if not is_of_volumes(setting)
             ]
+            if not against:
+                kind = self._kind_of(configuration)
+                volumes.require_types(self._cloud, [kind.base])
+                against = [why] if kind.qos and (why := own_types.why_not_made(self._cloud, kind.base)) else []
             if against:
                 reasons[configuration.name] = tuple(against)
-            else:
-                volumes.require_types(self._cloud, [self._type_of(configuration)])
         return reasons
 
     def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """See ``TellsLimits``: the QoS of volume types."""
-        types = qos_of_types(self._cloud)
-        known = {name: qos.sentence(name) for name, found in types.items() if (qos := found.qos) is not None}
-        said = {c.name: known.get(self._type_of(c), "") for c in configurations}
-        return {name: (sentence,) for name, sentence in said.items() if sentence}
+        """See ``TellsLimits``: the QoS of volume types, and what the sweep declares."""
+        found = qos_of_types(self._cloud)
+        said = {}
+        for configuration in configurations:
+            kind = self._kind_of(configuration)
+            of_type = found.get(kind.base)
+            qos = kind.spec("of the sweep") if kind.qos else of_type.qos if of_type is not None else None
+            if qos is not None and (sentence := qos.sentence(kind.base)):
+                said[configuration.name] = (sentence,)
+        return said
 
     def require_clients(
         self, configurations: Iterable[Configuration], *, n_clients: int, volume_nbytes: int
     ) -> None:
         """See ``ScalesClients``."""
-        types = list(dict.fromkeys(self._type_of(configuration) for configuration in configurations))
-        self._require(types, n_clients=n_clients, gib=volumes.size_gib(volume_nbytes))
+        kinds = {kind.label: kind for kind in map(self._kind_of, configurations)}
+        self._require(list(kinds.values()), n_clients=n_clients, gib=volumes.size_gib(volume_nbytes))
 
-    def _require(self, types: Sequence[str], *, n_clients: int, gib: int) -> None:
+    def _require(self, kinds: Sequence[VolumeKind], *, n_clients: int, gib: int) -> None:
         stacks = self._stacks(self._run_id)
-        there = [stacks.count(self._stack_of(volume_type, gib)) for volume_type in types]
+        there = [stacks.count(self._stack_of(kind, gib)) for kind in kinds]
         n_more = sum(max(0, n_clients - n) for n in there)
+        types = list(dict.fromkeys(kind.base for kind in kinds))
         beforehand.require(self._cloud, self._choice, types, n_more=n_more, gib=gib)
 
-    def _stack_of(self, volume_type: str, gib: int) -> str:
-        kind = f"{volume_type}-{gib}"
-        return stack_name(self._run_id, kind if self._template == _BENCHMARK else f"{kind}-{self._template}")
+    def _stack_of(self, kind: VolumeKind, gib: int) -> str:
+        name = f"{kind.label}-{gib}"
+        return stack_name(self._run_id, name if self._template == _BENCHMARK else f"{name}-{self._template}")
 
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
@@ -180,15 +158,16 @@ class OpenStackTarget:
         self._must_be_for_change()
         if not self._run_id:
             raise ClusterError("no run was begun on this target", where=self.name)
-        if against := self.unsupported([configuration]).get(configuration.name):
-            return Applied(configuration.name, False, tuple(against), {})
+        kind, gib = self._kind_of(configuration), volumes.size_gib(volume_nbytes)
+        against = self.unsupported([configuration]).get(configuration.name, ())
+        if against := against or tuple(filter(None, [kind.why_not(gib)])):
+            return Applied(configuration.name, False, against, {})
         self._template = _BENCHMARK if fill else _VERIFICATION
-        volume_type = self._type_of(configuration)
-        gib = volumes.size_gib(volume_nbytes)
-        name = self._stack_of(volume_type, gib)
+        name = self._stack_of(kind, gib)
         stacks = self._stacks(self._run_id)
         n_there = stacks.count(name)
-        self._require([volume_type], n_clients=n_clients, gib=gib)
+        self._require([kind], n_clients=n_clients, gib=gib)
+        volume_type = self._type_of(kind)
         self._journal.note(_STACK, name, self._run_id)
         # Guests that a smaller load leaves idle stay: their volumes are filled already.
         parameters = self._parameters(volume_type, gib, max(n_clients, n_there))
@@ -200,12 +179,28 @@ class OpenStackTarget:
             moved = self._reach.moved if self._is_for_errands else None
             under = self._written_under
             volumes.fill(self._cloud, empty, clients, volume_nbytes, moved=moved, under=under)
-        found = self._types_found()
-        wrong = sorted({t for t in found.values() if t != volume_type})
-        mismatches = tuple(f"a volume is of type {t}, not {volume_type}" for t in wrong)
-        values: dict[str, Any] = {"pool/volume/type = " + volume_type: found} if configuration.settings else {}
-        values[f"QoS of volume type {volume_type}"] = {"cinder": qos_of_types(self._cloud)[volume_type].to_json()}
-        return Applied(configuration.name, not mismatches, mismatches, values, (), time.monotonic() - started)
+        found = {node.name: volumes.type_of(self._cloud, node.volume) for node in self._nodes}
+        qos = qos_of_types(self._cloud)[volume_type]
+        values, mismatches = read_back(configuration, qos.qos)
+        mismatches += [
+            f"a volume is of type {t}, not {volume_type}" for t in sorted({*found.values()}) if t != volume_type
+        ]
+        if configuration.settings:
+            values[f"pool/volume/type = {volume_type}"] = found
+        values[f"QoS of volume type {volume_type}"] = {"cinder": qos.to_json()}
+        seconds = time.monotonic() - started
+        return Applied(configuration.name, not mismatches, tuple(mismatches), values, (), seconds)
+
+    def _type_of(self, kind: VolumeKind) -> str:
+        """The volume type; one of the run's own is made where the sweep declares QoS."""
+        name = kind.type_name(self._run_id)
+        if kind.qos:
+            self._journal.note(_TYPE, name, self._run_id)
+            own_types.ensure(self._cloud, self._run_id, name, kind.base, kind.spec(name))
+        return name
+
+    def _kind_of(self, configuration: Configuration) -> VolumeKind:
+        return kind_of(configuration, default=self._choice.volume_type)
 
     def _take_up(
         self, stacks: Stacks, name: str, parameters: Mapping[str, Any], *, n_clients: int, nbytes: int
@@ -235,16 +230,10 @@ class OpenStackTarget:
     def health(self) -> Health:
         """Whether the servers run, as Nova says; asked every few seconds at most."""
         now = time.monotonic()
-        if self._last_health is not None and now - self._last_health[0] < _HEALTH_SECONDS:
-            return self._last_health[1]
-        reasons = []
-        for node in self._nodes:
-            status = guests.status_of(self._cloud, node.server)
-            if status not in (("ACTIVE", "REBUILD") if self._is_for_errands else ("ACTIVE",)):
-                reasons.append(f"the server of client {node.name} is {status}")
-        health = Health(ok=not reasons, reasons=tuple(reasons), observed={"servers": len(self._nodes)})
-        self._last_health = (now, health)
-        return health
+        if self._last_health is None or now - self._last_health[0] >= _HEALTH_SECONDS:
+            found = guests.health_of(self._cloud, self._nodes, are_rebuilt=self._is_for_errands)
+            self._last_health = (now, found)
+        return self._last_health[1]
 
     def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
         """Have a client's guest run a shell script after a boot, with its volume at ``guests.VOLUME``.
@@ -269,9 +258,10 @@ class OpenStackTarget:
     def _is_for_errands(self) -> bool:
         return self._template == _VERIFICATION or self._reach.is_by_errands
 
-    def stacks_made(self) -> tuple[str, ...]:
-        """Names of the stacks that ``reset`` deletes."""
-        return tuple(entry.place for entry in self._journal.entries(_STACK))
+    def things_made(self) -> tuple[str, ...]:
+        """What ``reset`` deletes, in words."""
+        types = (f"volume type {entry.place} with its QoS spec" for entry in self._journal.entries(_TYPE))
+        return (*(f"stack {entry.place}" for entry in self._journal.entries(_STACK)), *types)
 
     def reset(self) -> None:
         self._must_be_for_change()
@@ -280,6 +270,11 @@ class OpenStackTarget:
             self._progress.note(f"stack {entry.place} is being deleted")
             self._stacks(str(entry.was)).delete(entry.place)
             self._journal.forget(_STACK, entry.place)
+        # Their volumes went with the stacks.
+        for entry in list(self._journal.entries(_TYPE)):
+            self._progress.note(f"volume type {entry.place} and its QoS spec are being deleted")
+            own_types.delete(self._cloud, str(entry.was), entry.place)
+            self._journal.forget(_TYPE, entry.place)
         self._journal.finish()
 
     def close(self) -> None:
@@ -287,35 +282,18 @@ class OpenStackTarget:
         if self._lock is not None:
             self._lock.release()
 
-    def _type_of(self, configuration: Configuration) -> str:
-        types = (str(s.value) for s in configuration.settings if (s.partition, s.scope, s.key) == _VOLUME_TYPE)
-        return next(types, self._choice.volume_type)
-
     def _parameters(self, volume_type: str, gib: int, count: int) -> dict[str, Any]:
-        choice = self._choice
-        return {
-            "count": count,
-            "image": choice.image,
-            "flavor": choice.flavor,
-            "network": choice.network,
-            "availability_zone": choice.zone,
-            "volume_type": volume_type,
-            "volume_size": gib,
-            **(
-                {"steps": ""}  # which steps, `errand` says
-                if self._template == _VERIFICATION
-                else {"fio_port": choice.port, "user_data": guests.user_data(port=choice.port)}
-            ),
+        port = self._choice.port
+        # Which steps a verification takes, `errand` says.
+        by_template: dict[str, dict[str, Any]] = {
+            _VERIFICATION: {"steps": ""},
+            _BENCHMARK: {"fio_port": port, "user_data": guests.user_data(port=port)},
         }
+        shared = stack_parameters(self._choice, volume_type=volume_type, gib=gib, count=count)
+        return {**shared, **by_template[self._template]}
 
     def _stacks(self, run_id: str) -> Stacks:
         return Stacks(self._cloud, run_id, self._progress)
-
-    def _types_found(self) -> dict[str, str]:
-        found = {}
-        for node in self._nodes:
-            found[node.name] = volumes.type_of(self._cloud, node.volume)
-        return found
 
     def _must_be_for_change(self) -> None:
         if self._lock is None:

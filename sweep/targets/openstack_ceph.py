@@ -97,8 +97,8 @@ class OpenStackWithCeph(OpenStackTarget):
 
     def undoings(self) -> Sequence[Undoing]:
         """What ``reset`` would take back now."""
-        stacks = [Undoing(f"stack {name}", "there", "deleted") for name in self.stacks_made()]
-        return [*stacks, *self._ceph.undoings()]
+        of_cloud = [Undoing(what, "there", "deleted") for what in self.things_made()]
+        return [*of_cloud, *self._ceph.undoings()]
 
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
