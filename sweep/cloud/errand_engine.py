@@ -80,7 +80,8 @@ class ErrandEngine:
         Raises:
             ClusterError: a guest brought nothing back.
         """
-        answers = self._send(clients, jobs, seconds=nbytes * len(clients) / _SLOWEST_NBYTES_PER_S)
+        seconds = nbytes * len(clients) / _SLOWEST_NBYTES_PER_S
+        answers = self._send(clients, jobs, seconds=seconds, together=False)
         found = {}
         for client in clients:
             said = answers.said[client.name]
@@ -91,8 +92,11 @@ class ErrandEngine:
                 raise ClusterError(f"{error}; fio said: {said.errors}", where=client.name) from None
         return found
 
-    def _send(self, clients: Sequence[Client], jobs: Mapping[str, str], *, seconds: float) -> Answers:
-        return self._errands.send(clients, {name: script_of(job) for name, job in jobs.items()}, seconds=seconds)
+    def _send(
+        self, clients: Sequence[Client], jobs: Mapping[str, str], *, seconds: float, together: bool = True
+    ) -> Answers:
+        scripts = {name: script_of(job) for name, job in jobs.items()}
+        return self._errands.send(clients, scripts, seconds=seconds, together=together)
 
 
 def script_of(job: str) -> str:

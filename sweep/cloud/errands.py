@@ -125,13 +125,16 @@ class Errands:
         self._handles = handles
         self._boot_seconds = 0.0
 
-    def send(self, clients: Sequence[Client], jobs: Mapping[str, str], *, seconds: float) -> Answers:
+    def send(
+        self, clients: Sequence[Client], jobs: Mapping[str, str], *, seconds: float, together: bool = True
+    ) -> Answers:
         """Rebuild every client's server with its job, a shell script, and wait for what it printed.
 
         Args:
             clients: whose servers.
             jobs: by client.
             seconds: that the jobs take at most, about.
+            together: whether all begin at the same moment, or each as soon as it can.
 
         Raises:
             ClusterError: Nova refused, or a guest brought nothing back in time.
@@ -143,8 +146,7 @@ class Errands:
         self._await_active(clients)
         asked = time.time()
         boot_seconds = self._boot_seconds or _BOOT_SECONDS + _BOOT_SECONDS_OF_EACH * len(clients)
-        # One alone begins as soon as it can.
-        start = int(asked + boot_seconds if len(clients) > 1 else asked)
+        start = int(asked + boot_seconds if together and len(clients) > 1 else asked)
         waiting = []
         for client in clients:
             node = self._nodes[client.name]

@@ -40,12 +40,12 @@ def free(cloud: Connection, volume_id: str, *, patience_seconds: float) -> str:
             return ""
         if volume.status in _FINAL or time.monotonic() > deadline:
             break
+        if volume.status == "in-use" and _users(cloud, volume):
+            break  # that is for its user to end, not for time
         time.sleep(_POLLING_SECONDS)
     else:
         return ""
-    servers = [str(attachment["server_id"]) for attachment in volume.attachments or ()]
-    users = [s for s in servers if persistently(_looked_at, cloud.compute.get_server, s, where=f"server {s}")]
-    if users:
+    if users := _users(cloud, volume):
         return f"server {', '.join(users)} has it; detach it there"
     with spoken(where):
         try:
@@ -58,6 +58,12 @@ def free(cloud: Connection, volume_id: str, *, patience_seconds: float) -> str:
         except NotFoundException:
             pass
     return ""
+
+
+def _users(cloud: Connection, volume: Any) -> list[str]:
+    """Ids of the servers that have a volume, and are there."""
+    servers = [str(attachment["server_id"]) for attachment in volume.attachments or ()]
+    return [s for s in servers if persistently(_looked_at, cloud.compute.get_server, s, where=f"server {s}")]
 
 
 def _looked_at(look: Callable[[str], Any], thing: str) -> Any:

@@ -27,9 +27,12 @@ class Guests:
     def __init__(self, said: Mapping[str, Said]) -> None:
         self.answers = Answers(said, 100.0, dict.fromkeys(said, KNOWN))
         self.jobs: Mapping[str, str] = {}
+        self.together: bool | None = None
 
-    def send(self, clients: Sequence[Client], jobs: Mapping[str, str], *, seconds: float) -> Answers:
-        self.jobs = jobs
+    def send(
+        self, clients: Sequence[Client], jobs: Mapping[str, str], *, seconds: float, together: bool = True
+    ) -> Answers:
+        self.jobs, self.together = jobs, together
         return self.answers
 
 
@@ -49,6 +52,16 @@ def test_a_job_goes_to_each_guest_as_a_script_of_its_own(small_sweep: Sweep) -> 
     assert "[c0]" in guests.jobs["c0"]
     assert "[c1]" not in guests.jobs["c0"]
     assert script_of("[c0]\nrw=read\n").endswith("exec fio --output-format=json /tmp/cephfit.fio\n")
+
+
+def test_guests_wait_for_each_other_to_be_measured_and_not_to_be_filled(small_sweep: Sweep) -> None:
+    filled = '{"jobs": [{"jobname": "c0", "error": 0, "write": {"io_bytes": 512}}]}'
+    guests = Guests({"c0": said(100.0, output=filled)})
+    engine = ErrandEngine(guests)  # type: ignore[arg-type]
+    assert engine.moved(CLIENTS[:1], {"c0": "[c0]\nrw=write\n"}, "write", 512) == {"c0": 512}
+    assert guests.together is False
+    engine.run(replace(a_run(small_sweep), clients=CLIENTS[:1]))
+    assert guests.together is True
 
 
 def test_what_a_guest_said_besides_is_in_the_failure(small_sweep: Sweep) -> None:
