@@ -97,7 +97,7 @@ def test_an_administrator_frees_a_stuck_volume_of_the_run_alone(
     assert ([thing.id for thing in gone], left) == ([other], ())
 
 
-@pytest.mark.takes(seconds=85)
+@pytest.mark.takes(seconds=30)
 def test_a_volume_that_somebodys_server_has_stays_and_is_listed(
     cloud_user: Connection, cloud_admin: Connection, own_run: str
 ) -> None:

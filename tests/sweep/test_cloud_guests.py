@@ -85,7 +85,7 @@ def good_samples(store: Path) -> list[Sample]:
         return [sample for sample in opened.samples(run.run_id) if sample.state is State.OK]
 
 
-@pytest.mark.takes(seconds=180)
+@pytest.mark.takes(seconds=120)
 def test_guests_that_answer_nowhere_signal_their_results_and_show_their_clocks(
     cloud_user: Connection, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def n_samples(store: Path) -> int:
         return sum(1 for run in opened.runs() for _ in opened.samples(run.run_id))
 
 
+@pytest.mark.core
 @pytest.mark.takes(seconds=145)
 def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(cloud_admin: Connection, tmp_path: Path) -> None:
     before = everything(cloud_admin)
@@ -120,6 +121,7 @@ def test_a_stack_is_scaled_and_keeps_its_servers(cloud_user: Connection) -> None
     until(lambda: everything(cloud_user) == before)
 
 
+@pytest.mark.core
 @pytest.mark.takes(seconds=50)
 def test_clean_deletes_a_runs_things_and_nothing_that_only_looks_like_them(cloud_user: Connection) -> None:
     mine: list[Callable[[], Any]] = []
