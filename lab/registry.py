@@ -211,9 +211,18 @@ def _root_lock(root: Path) -> Iterator[None]:
 
 
 @contextmanager
+def choosing() -> Iterator[None]:
+    """What a lab takes in the block and writes down, no other of this user takes at the same moment."""
+    root = labs_root()
+    root.mkdir(parents=True, exist_ok=True)
+    with _root_lock(root):
+        yield
+
+
+@contextmanager
 def port_choice(n: int = 1) -> Iterator[tuple[int, ...]]:
     """Ports, held from others of this user until the block is left; write the record in it."""
-    with _root_lock(labs_root()):
+    with choosing():
         yield pick_ports(n)
 
 

@@ -91,21 +91,22 @@ class LabCloud:
                 where=str(lab_folder),
                 remedy="choose another --folder",
             )
-        others = [place for other in registry.lab_names() for place in [registry.folder_of(other)] if place]
-        taken = [other.network for place in others for other in [Layout.read(place)] if other is not None]
-        layout = Layout(
-            name=name,
-            lab_folder=lab_folder,
-            ports=dict(zip(PORT_NAMES, ports, strict=True)),
-            secrets={secret: secrets.token_hex(16) for secret in SECRET_NAMES},
-            rbd_secret_uuid=str(uuid.uuid4()),
-            network=network.pick_network(taken),
-            pools={device_class: ceph_pools.pool_name(device_class) for device_class in device_classes},
-        )
-        layout.folder.mkdir(exist_ok=True)
-        # dnsmasq, which is not root, must pass through; secrets lie in files and folders that only root can read.
-        layout.folder.chmod(0o711)
-        layout.write()
+        with registry.choosing():
+            others = [place for other in registry.lab_names() for place in [registry.folder_of(other)] if place]
+            taken = [other.network for place in others for other in [Layout.read(place)] if other is not None]
+            layout = Layout(
+                name=name,
+                lab_folder=lab_folder,
+                ports=dict(zip(PORT_NAMES, ports, strict=True)),
+                secrets={secret: secrets.token_hex(16) for secret in SECRET_NAMES},
+                rbd_secret_uuid=str(uuid.uuid4()),
+                network=network.pick_network(taken),
+                pools={device_class: ceph_pools.pool_name(device_class) for device_class in device_classes},
+            )
+            layout.folder.mkdir(exist_ok=True)
+            # dnsmasq, which is not root, must pass through; secrets lie in what only root can read.
+            layout.folder.chmod(0o711)
+            layout.write()
         return cls(layout)
 
     @classmethod

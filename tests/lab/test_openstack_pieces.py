@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import yaml
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
 from cephfit.errors import HostError, InputError
-from cephfit.lab import processes
+from cephfit.lab import processes, registry
 from cephfit.lab.openstack import configuration, infrastructure, network, packages
 from cephfit.lab.openstack.cloud import LabCloud
 from cephfit.lab.openstack.layout import PORT_NAMES, SECRET_NAMES, Layout, interface_names
@@ -118,6 +119,21 @@ def test_the_guests_network_is_none_that_this_machine_or_another_lab_has(monkeyp
 def test_a_lab_with_an_openstack_does_not_lie_in_run() -> None:
     with pytest.raises(InputError, match="cannot lie below /run"):
         LabCloud.lay_out("x", Path("/run/user/0/lab"), range(len(PORT_NAMES)), ("hdd",))
+
+
+def test_labs_that_are_laid_out_at_the_same_moment_take_different_networks(tmp_path: Path) -> None:
+    names = [f"moment-{n}" for n in range(4)]
+
+    def network_of(name: str) -> str:
+        folder = registry.claim(name, tmp_path / name)
+        return LabCloud.lay_out(name, folder, range(len(PORT_NAMES)), ("hdd",)).layout.network
+
+    try:
+        with ThreadPoolExecutor(len(names)) as pool:
+            assert len(set(pool.map(network_of, names))) == len(names)
+    finally:
+        for name in names:
+            registry.release(name)
 
 
 def test_missing_packages_are_named_with_the_way_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
