@@ -6,6 +6,7 @@ from pathlib import Path
 from cephfit.lab import bootstrap, disks, registry, remains
 from cephfit.lab.cloud_part import CLOUD_NEEDS, CloudNeeds, make_cloud
 from cephfit.lab.machine import require_aio, require_free_disk, require_programs
+from cephfit.lab.openstack.network import require_links
 from cephfit.lab.openstack.packages import require_packages
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
@@ -34,6 +35,7 @@ def make_lab(
     require_programs(*_PROGRAMS)
     if openstack:
         require_packages()
+        require_links()
     more = CLOUD_NEEDS if openstack else CloudNeeds()
     disks.require_loop()
     require_aio(len(spec.osds))

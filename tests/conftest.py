@@ -6,6 +6,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from cephfit.errors import HostError
 from cephfit.lab.machine import find_program
+from cephfit.lab.openstack.network import require_links
 from cephfit.lab.openstack.packages import require_packages
 from cephfit.lab.postgres import find_binaries
 
@@ -32,6 +34,7 @@ _SHARED_STATE = pytest.StashKey[Path]()
 _CEPH_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "qemu-storage-daemon", "losetup")
 
 
+@cache
 def _lacking(marker: str) -> str:
     """Why tests of a marker cannot run here; empty if they can."""
     if marker == "root" and os.geteuid() != 0:
@@ -49,6 +52,7 @@ def _lacking(marker: str) -> str:
     if marker == "openstack":
         try:
             require_packages()
+            require_links()
         except HostError as error:
             return str(error)
     return ""

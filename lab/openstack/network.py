@@ -16,6 +16,30 @@ _CANDIDATES = tuple(f"10.77.{n}" for n in range(256))
 PREFIX_LENGTH = 24
 
 
+_LINKS = """\
+link add cephfit0 type veth peer name cephfit1
+link add cephfit2 type bridge
+tuntap add dev cephfit3 mode tap
+"""
+"""All kinds that guests' networks are made of, for ``ip -batch``."""
+
+
+def require_links() -> None:
+    """Try all that a network of guests is made of, in namespaces that nobody else sees and that are gone at once.
+
+    Raises:
+        HostError: this machine's kernel, or the container this runs in, has no such thing; with its words.
+    """
+    try:
+        run(["unshare", "--mount", "--net", "ip", "-batch", "-"], stdin=_LINKS)
+    except HostError as error:
+        raise HostError(
+            f"no network for guests can be made here: {error.what}",
+            where="namespaces, cables, bridges and taps of the kernel",
+            remedy="take a machine, not an unprivileged container, whose kernel has veth, bridge and tun",
+        ) from None
+
+
 def pick_network(taken: Iterable[str] = ()) -> str:
     """The first three bytes of a /24 that no route of this machine goes into.
 

@@ -121,6 +121,12 @@ def test_a_lab_with_an_openstack_does_not_lie_in_run() -> None:
         LabCloud.lay_out("x", Path("/run/user/0/lab"), range(len(PORT_NAMES)), ("hdd",))
 
 
+def test_a_kernel_without_what_networks_are_made_of_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "_LINKS", "link add cephfit0 type no-such-thing\n")
+    with pytest.raises(HostError, match="no network for guests can be made here"):
+        network.require_links()
+
+
 def test_labs_that_are_laid_out_at_the_same_moment_take_different_networks(tmp_path: Path) -> None:
     names = [f"moment-{n}" for n in range(4)]
 
