@@ -18,7 +18,9 @@ from cephfit.traces.description.describe import profile_of
 from cephfit.traces.description.recording import Counting, PartialProfile
 from cephfit.traces.files import remote
 from cephfit.traces.files.ahead import read_ahead
+from cephfit.traces.files.part_stream import NotOnItsOwn
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
+from cephfit.traces.in_flight_cuts import CountedSoFar
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers import vscsi_histogram
 from cephfit.traces.readers.blkparse_format import BlkparseFormatReader
@@ -207,17 +209,21 @@ def _counted(
             remedy="write it into a file first, or leave --scheduler out",
         )
     results = scheduling.counted([part for parts in cut for part in parts], scheduler)
-    for share, streams, parts in zip(shares, opened, cut, strict=True):
-        partial, lacks = PartialProfile(), reader.lacks
+    for i, (share, streams, parts) in enumerate(zip(shares, opened, cut, strict=True)):
+        so_far, lacks = CountedSoFar(), reader.lacks
         try:
             for result in islice(results, len(parts)):
-                partial, lacks = partial.followed_by(result.partial), result.lacks
+                so_far, lacks = so_far.followed_by(result.partial, result.flight), result.lacks
                 progress.advance(sum(f.stat().st_size for f in share.files if f.is_file()) / len(parts))
-        except InputError:
-            if len(parts) > 1:  # the place that it names counts from a part's beginning: find it in the file
-                _read_here(share, streams, reader, progress)
-            raise
-        yield Counted(partial, lacks)
+        except (InputError, NotOnItsOwn):
+            if len(parts) == 1:
+                raise
+            # What a part is must be told from the whole file; the place of an error counts from its beginning.
+            results.close()
+            yield _read_here(share, streams, reader, progress)
+            results = scheduling.counted([part for parts in cut[i + 1 :] for part in parts], scheduler)
+            continue
+        yield Counted(so_far.partial, lacks)
 
 
 def _read_here(share: Share, streams: Sequence[TraceStream], reader: StreamReader, progress: Progress) -> Counted:

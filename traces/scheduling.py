@@ -1,7 +1,8 @@
 """Where shares are counted: in this process, in local processes, or by the workers of a Dask cluster."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 from cephfit.errors import HostError, InputError
 from cephfit.traces.shares import Counted, Share, count
 
+_AHEAD = 2
+"""Shares for each core that may be counted and not yet asked for: their counts are memory."""
+
 PROCESSES = "processes"
 """The scheduler that is a process for each core."""
 
 
-def counted(shares: Sequence[Share], scheduler: str | None) -> Iterator[Counted]:
+def counted(shares: Sequence[Share], scheduler: str | None) -> Generator[Counted, None, None]:
     """What the shares give, in their order.
 
     Args:
@@ -35,18 +39,22 @@ def _n_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _by_threads(shares: Sequence[Share]) -> Iterator[Counted]:
+def _by_threads(shares: Sequence[Share]) -> Generator[Counted, None, None]:
     if len(shares) == 1 or _n_cores() == 1:
         yield from map(count, shares)
         return
     with ThreadPoolExecutor(_n_cores()) as pool:
         try:
-            yield from pool.map(count, shares)
+            waiting = deque(pool.submit(count, share) for share in shares[: _AHEAD * _n_cores()])
+            for share in [*shares[_AHEAD * _n_cores() :], *[None] * len(waiting)]:
+                yield waiting.popleft().result()
+                if share is not None:
+                    waiting.append(pool.submit(count, share))
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _by_processes(shares: Sequence[Share]) -> Iterator[Counted]:
+def _by_processes(shares: Sequence[Share]) -> Generator[Counted, None, None]:
     # Not forked: a fork copies the locks of threads that it does not have.
     with ProcessPoolExecutor(min(_n_cores(), len(shares)), mp_context=get_context("spawn")) as pool:
         try:
@@ -55,7 +63,7 @@ def _by_processes(shares: Sequence[Share]) -> Iterator[Counted]:
             pool.shutdown(cancel_futures=True)
 
 
-def _by_dask(shares: Sequence[Share], address: str) -> Iterator[Counted]:
+def _by_dask(shares: Sequence[Share], address: str) -> Generator[Counted, None, None]:
     try:
         from distributed import Client
     except ImportError:

@@ -7,12 +7,12 @@ from cephfit.traces import formats
 from cephfit.traces.description.recording import Counting, PartialProfile
 from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
+from cephfit.traces.in_flight_cuts import FlightOfPart, InFlightOfPart
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_layer import Action
-from cephfit.traces.readers.delimited import DelimitedReader
+from cephfit.traces.readers.part_reader import PartReader
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.readers.vscsi_binary import VscsiBinaryReader, record_nbytes
-from cephfit.traces.readers.vscsi_csv import VscsiCsvReader
 
 PART_NBYTES = 16 << 20
 """Files are cut into parts of about this length: little work is lost at the end, where one core waits for the
@@ -46,10 +46,12 @@ class Counted:
     Attributes:
         partial: the counts.
         lacks: as of the reader after reading.
+        flight: of a part of a file: what joins it to the parts beside it.
     """
 
     partial: PartialProfile
     lacks: tuple[str, ...]
+    flight: FlightOfPart | None = None
 
 
 def count(share: Share) -> Counted:
@@ -57,34 +59,39 @@ def count(share: Share) -> Counted:
 
     Raises:
         InputError: naming the file and the place in it; in a part, places count from its beginning.
+        NotOnItsOwn: it is a part that cannot be read alone.
     """
     reader = next(r for r in formats.readers(share.action, share.options) if r.name == share.format_name)
     if share.begin or share.end is not None:
         streams: list[TraceStream] = [PartStream(share.files[0], share.begin, share.end)]
     else:
         streams = [TraceStream(f) for f in share.files]
-    counting = Counting(share.threshold)
+    counting, in_flight = Counting(share.threshold), InFlightOfPart()
+    disks: tuple[str, ...] = ()
     try:
-        for batch in reader.read_together(streams):
+        if isinstance(reader, PartReader) and isinstance(streams[0], PartStream):
+            batches = reader.read_part(streams[0], in_flight)
+        else:
+            batches = reader.read_together(streams)
+        for batch in batches:
             counting.add(batch)
+            disks = batch.disks
     finally:
         for stream in streams:
             stream.close()
-    return Counted(counting.partial(), reader.lacks)
+    return Counted(counting.partial(), reader.lacks, in_flight.flight(disks))
 
 
 def parts_of(share: Share, reader: StreamReader, stream: TraceStream) -> list[Share]:
     """The share cut into parts whose counts join into its own; itself where the format or the file allows no cut.
 
-    Where latencies are known, what is in flight at a cut would be forgotten, so such files stay whole.
+    For a full description with latencies, what is in flight at a cut would be forgotten, so such files stay whole.
     """
     if len(share.files) != 1 or share.files[0] == STANDARD_INPUT or not stream.is_plain_file():
         return [share]
     if isinstance(reader, VscsiBinaryReader):
         step = record_nbytes(stream.head(), without_latency=True)
-    elif isinstance(reader, VscsiCsvReader) or (
-        isinstance(reader, DelimitedReader) and reader.layout.latency is None and reader.layout.plain is not None
-    ):
+    elif isinstance(reader, PartReader) and (share.threshold is None or not reader.timed):
         step = 1
     else:
         return [share]

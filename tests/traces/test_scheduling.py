@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trace_maker import mixed_workload, write
 
 from cephfit.errors import InputError
-from cephfit.traces import profile_files, scheduling, shares
+from cephfit.traces import in_flight_cuts, profile_files, profiling, scheduling, shares
 from cephfit.traces.files import ahead
 
 
@@ -44,6 +44,91 @@ def test_any_cut_gives_the_identical_profile(part_nbytes: int, n: int, tmp_path:
         patch.setattr(shares, "PART_NBYTES", part_nbytes)
         assert profile_files([trace]).dumps() == whole
         assert profile_files([trace], full=True).n_accesses == n
+
+
+def msr(latencies: list[tuple[int, int, int]]) -> bytes:
+    """Lines of (disk, time, latency), both in units of 100 ns."""
+    return b"".join(
+        b"%d,usr,%d,%s,%d,4096,%d\n"
+        % (128166372003061629 + when, disk, b"Write" if latency % 3 else b"Read", 512 * i, latency)
+        for i, (disk, when, latency) in enumerate(latencies)
+    )
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    part_nbytes=st.integers(60, 3000),
+    n_head=st.sampled_from([2, 10, 1 << 15]),
+    steps=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(-30, 60), st.sampled_from([0, 1, 5, 100, 400, 3000])),
+        max_size=120,
+    ),
+)
+def test_what_is_in_flight_at_a_cut_stays_in_flight(
+    part_nbytes: int, n_head: int, steps: list[tuple[int, int, int]], tmp_path: Path
+) -> None:
+    """Whether the parts join, or keep too few of their accesses to do so and the file is read as a whole."""
+    when, rows = 0, [(0, 0, 50)]
+    for disk, step, latency in steps:
+        when += step
+        rows.append((disk, when, latency))
+    trace = tmp_path / "msr.csv"
+    trace.write_bytes(msr(rows))
+    whole = profile_files([trace]).dumps()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shares, "PART_NBYTES", part_nbytes)
+        patch.setattr(in_flight_cuts, "N_HEAD", n_head)
+        assert profile_files([trace]).dumps() == whole
+
+
+def test_parts_with_latencies_join_without_reading_the_file_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = tmp_path / "msr.csv"
+    trace.write_bytes(msr([(i % 3, 10 * i, 75) for i in range(500)]))
+    whole = profile_files([trace]).dumps()
+    monkeypatch.setattr(shares, "PART_NBYTES", 2000)
+    monkeypatch.setattr(profiling, "_read_here", None)
+    assert profile_files([trace]).dumps() == whole
+
+
+def blkparse(actions: str) -> bytes:
+    return b"".join(
+        f"  8,{i % 2}    0 {i + 1:8d} {i * 1e-4:14.9f}    99  {action} {'RW'[i % 3 == 0]} ".encode()
+        + b"%d + 8 [fio]\n" % (1000 + 8 * (i % 40))
+        for i, action in enumerate(actions)
+    )
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    part_nbytes=st.integers(100, 5000),
+    actions=st.text("QQQQQQGD", min_size=1, max_size=200),
+    completion=st.booleans(),
+)
+def test_any_cut_of_events_gives_the_identical_profile(
+    part_nbytes: int, actions: str, completion: bool, tmp_path: Path
+) -> None:
+    """With a completion the file is read as a whole: it may belong to an access before the cut."""
+    trace = tmp_path / "trace.txt"
+    trace.write_bytes(blkparse("Q" + actions + ("C" if completion else "")))
+    whole = profile_files([trace]).dumps()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shares, "PART_NBYTES", part_nbytes)
+        assert profile_files([trace]).dumps() == whole
+
+
+def test_a_header_within_a_file_of_parts_and_another_file_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two downloads put together: only the whole file tells that the second header is one."""
+    header = b"device_id,opcode,offset,length,timestamp\n"
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    files[0].write_bytes(header + alibaba(300, 1) + header + alibaba(300, 2))
+    files[1].write_bytes(alibaba(300, 3))
+    whole = profile_files(files).dumps()
+    monkeypatch.setattr(shares, "PART_NBYTES", 3000)
+    assert profile_files(files).dumps() == whole
 
 
 def test_an_error_in_a_part_names_the_line_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

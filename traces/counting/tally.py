@@ -142,6 +142,22 @@ class Tally:
         nothing any more but its count: a sum takes part only in further sums."""
         return self._summed(other)
 
+    def with_more_in_flight(
+        self, op: NDArray[np.uint8], depth: NDArray[np.int32], more: NDArray[np.int64]
+    ) -> "Tally":
+        """The same where some of the accesses found more in flight.
+
+        Args:
+            op: uint8 (n,), theirs.
+            depth: int32 (n,), how many in flight they were counted with.
+            more: int64 (n,), how many more there were.
+        """
+        changed = Tally(self.joint.copy())
+        last = len(DEPTH_PLACES) - 1
+        for by, of in ((-1, depth), (1, depth + more)):
+            np.add.at(changed._sections.outstanding, (op, DEPTH_PLACES[np.minimum(of + 1, last)]), by)
+        return changed
+
     def _add_step(self, kind: int, before: NDArray[np.int64], after: NDArray[np.int64]) -> None:
         """Count the first access after a boundary against the last one before it."""
         joint = empty_joint()

@@ -6,11 +6,20 @@ from typing import BinaryIO, cast
 from cephfit.traces.files.stream import TraceStream
 
 
+class NotOnItsOwn(Exception):  # noqa: N818 - no error: the whole is read instead
+    """A part cannot be read without what is before it: the file must be read as a whole."""
+
+
 class PartStream(TraceStream):
-    """Bytes ``begin`` to ``end`` of a file that is not compressed; places in errors count from ``begin``."""
+    """Bytes ``begin`` to ``end`` of a file that is not compressed; places in errors count from ``begin``.
+
+    Attributes:
+        begin: where the part begins.
+    """
 
     def __init__(self, path: Path, begin: int, end: int | None) -> None:
         super().__init__(path)
+        self.begin = begin
         self._raw.seek(begin)
         self._ahead = b""
         if end is not None:

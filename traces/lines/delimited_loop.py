@@ -79,9 +79,13 @@ def parse(
     places = np.empty(N_PLACES, np.int32)
     scratch = np.empty(CHUNK_NBYTES, np.int64)
     room = Room(
-        np.empty(CHUNK_NBYTES, np.uint64), np.empty(CHUNK_NBYTES, np.int64), np.empty(CHUNK_NBYTES, np.int64)
+        np.empty(CHUNK_NBYTES, np.uint64),
+        np.empty(CHUNK_NBYTES, np.uint64),
+        np.empty(CHUNK_NBYTES, np.uint64),
+        np.empty(CHUNK_NBYTES, np.int64),
+        np.empty(CHUNK_NBYTES, np.int64),
     )
-    names = Names(room.words, room.lengths, np.empty(CHUNK_NBYTES, np.uint64))
+    names = Names(room.words, room.lengths, room.words_before)
     step, gap = (1, 1) if fields.separator else (2, 0)
     n_fields = len(fields.kinds)
     spellings = fields.ops.copy()
@@ -104,7 +108,8 @@ def parse(
             if kind == OP:
                 n = field_loops.ops(lines, n, c, trim, spellings, names, op[row:])
                 continue
-            if kind == LEFT_OUT:
+            # What names a disk is looked up: a name is known from lines that were looked at whole.
+            if kind == LEFT_OUT or (fields.disk == c).any():
                 continue
             if kind in (TEXT, HEXADECIMAL):
                 n = field_loops.texts(lines, n, c, trim, kind == HEXADECIMAL)

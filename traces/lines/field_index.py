@@ -174,21 +174,38 @@ def field(lines: Lines, line: int, column: int, trim: int) -> tuple[int, int]:
 
 @compiled
 def load_ends(
+    lines: Lines, n: int, column: int, trim: int, drop: int, words: NDArray[np.uint64], lengths: NDArray[np.int64]
+) -> None:
+    """Load the 8 bytes before the last ``drop`` bytes of each field, and how long the field is without those."""
+    for line in range(n):
+        begin, end = field(lines, line, column, trim)
+        words[np.uintp(line)] = eight_bytes(end - drop - WORD_NBYTES)
+        lengths[np.uintp(line)] = end - drop - begin
+
+
+@compiled
+def load_longer_ends(
     lines: Lines,
     n: int,
     column: int,
     trim: int,
     drop: int,
     words: NDArray[np.uint64],
+    words_before: NDArray[np.uint64],
     lengths: NDArray[np.int64],
-) -> tuple[int, int]:
-    """Load the 8 bytes before the last ``drop`` bytes of each field, and how long the field is without those;
-    returns the least and the greatest length."""
-    least, most = np.int64(1 << 32), np.int64(-1 << 32)
+) -> None:
+    """The same, and the 8 bytes before those: finding the field costs more than loading them in vain."""
     for line in range(n):
         begin, end = field(lines, line, column, trim)
-        length = end - drop - begin
         words[np.uintp(line)] = eight_bytes(end - drop - WORD_NBYTES)
-        lengths[np.uintp(line)] = length
-        least, most = min(least, length), max(most, length)  # type: ignore[arg-type]
+        words_before[np.uintp(line)] = eight_bytes(end - drop - 2 * WORD_NBYTES)
+        lengths[np.uintp(line)] = end - drop - begin
+
+
+@compiled
+def extent(lengths: NDArray[np.int64], n: int) -> tuple[int, int]:
+    """The least and the greatest of ``n`` lengths; in a loop of its own, which vector instructions do."""
+    least, most = np.int64(1 << 32), np.int64(-1 << 32)
+    for line in range(n):
+        least, most = min(least, lengths[line]), max(most, lengths[line])
     return least, most  # type: ignore[return-value]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled, inlined
 from cephfit.traces.lines.byte_masks import byte_at, eight_bytes
-from cephfit.traces.lines.field_index import WORD_NBYTES, Lines, field, load_ends
+from cephfit.traces.lines.field_index import WORD_NBYTES, Lines, extent, field, load_ends
 
 KEY_WORDS = 64
 """Longest name of a disk in words of 8 bytes, with the length of each of its fields."""
@@ -62,7 +62,8 @@ def ops(
     # First as if all were spelled as the first ones are: vector instructions, and no branch on what an access is.
     words, lengths, _ = room
     usual_read, usual_write = spellings[0, 0], spellings[1, 0]
-    least, most = load_ends(lines, n, column, trim, 0, words, lengths)
+    load_ends(lines, n, column, trim, 0, words, lengths)
+    least, most = extent(lengths, n)
     all_usual = least >= 1 and most <= WORD_NBYTES
     if all_usual:
         for line in range(n):
@@ -180,7 +181,8 @@ def _pack(
 ) -> tuple[int, int]:
     """Words of less than 8 bytes, each with its length in the lowest byte; returns the least and the greatest
     length."""
-    least, most = load_ends(lines, n, column, trims[column], 0, words, lengths)
+    load_ends(lines, n, column, trims[column], 0, words, lengths)
+    least, most = extent(lengths, n)
     for line in range(n):
         others = np.uint64(64 - 8 * min(max(lengths[line], 1), WORD_NBYTES))
         words[line] = (words[line] >> others) << others ^ np.uint64(lengths[line])

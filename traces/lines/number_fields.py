@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled, inlined
-from cephfit.traces.lines.byte_masks import byte_at
+from cephfit.traces.lines.byte_masks import byte_at, eight_bytes
 from cephfit.traces.lines.digits import MOST_DIGITS, number, of_word
-from cephfit.traces.lines.field_index import WORD_NBYTES, Lines, field, load_ends
+from cephfit.traces.lines.field_index import WORD_NBYTES, Lines, extent, field, load_ends, load_longer_ends
 
 MOST_FRACTION = 9
 _POINT = 46
 _TEN_TO = 10 ** np.arange(MOST_DIGITS + 1, dtype=np.int64)
-_TO_LAST = np.uint64(56)
+_TO_LAST, _BYTE = np.uint64(56), np.uint64(8)
 
 
 class Scale(NamedTuple):
@@ -33,22 +33,26 @@ class Scale(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Room for a column on its way from text to numbers: words of 8 bytes, how long fields are, and fractions."""
+    """Room for a column on its way from text to numbers: words of 8 bytes, those before them and those that end
+    with a point, how long fields are, and fractions."""
 
     words: NDArray[np.uint64]
+    words_before: NDArray[np.uint64]
+    words_to_point: NDArray[np.uint64]
     lengths: NDArray[np.int64]
     fractions: NDArray[np.int64]
 
 
 @compiled
-def _add_digits(room: Room, n: int, power: int, out: NDArray[np.int64]) -> np.uint64:
-    """Write, or for a ``power`` of ten add, the numbers that words end with, of up to 8 digits as lengths say;
-    returns 0 if all are digits. The compiler makes vector instructions of it."""
-    words, lengths, _ = room
+def _add_digits(
+    words: NDArray[np.uint64], lengths: NDArray[np.int64], n: int, skip: int, power: int, out: NDArray[np.int64]
+) -> np.uint64:
+    """Write, or for a ``power`` of ten add, the numbers that words end with, of up to 8 digits: as many as lengths
+    say without ``skip``. Returns 0 if all are digits. The compiler makes vector instructions of it."""
     wrong = np.uint64(0)
     factor = _TEN_TO[power]
     for line in range(n):
-        value, wrong_here = of_word(words[line], min(max(lengths[line], 0), WORD_NBYTES))
+        value, wrong_here = of_word(words[line], min(max(lengths[line] - skip, 0), WORD_NBYTES))
         out[line] = (out[line] if power else 0) + value * factor
         wrong |= wrong_here
     return wrong
@@ -66,14 +70,54 @@ def _read_whole(
     out: NDArray[np.int64],
 ) -> bool:
     """Write what fields are without their last ``drop`` bytes; whether all are numbers of ``limits`` digits."""
-    least, most = load_ends(lines, n, column, trim, drop, room.words, room.lengths)
+    words, words_before, _, lengths, _ = room
+    load_longer_ends(lines, n, column, trim, drop, words, words_before, lengths)
+    least, most = extent(lengths, n)
     if least < max(limits[0], 1) or most > min(limits[1], MOST_DIGITS):
         return False
-    wrong = _add_digits(room, n, 0, out)
-    for digit in range(WORD_NBYTES, most, WORD_NBYTES):
-        load_ends(lines, n, column, trim, drop + digit, room.words, room.lengths)
-        wrong |= _add_digits(room, n, digit, out)
+    wrong = _add_digits(words, lengths, n, 0, 0, out)
+    if most > WORD_NBYTES:
+        wrong |= _add_digits(words_before, lengths, n, WORD_NBYTES, WORD_NBYTES, out)
+    if most > 2 * WORD_NBYTES:
+        load_ends(lines, n, column, trim, drop + 2 * WORD_NBYTES, words, lengths)
+        wrong |= _add_digits(words, lengths, n, 0, 2 * WORD_NBYTES, out)
     return bool(wrong == np.uint64(0))
+
+
+@compiled
+def _read_short_decimals(
+    lines: Lines,
+    n: int,
+    column: int,
+    trim: int,
+    n_after: int,
+    limits: tuple[int, int],
+    room: Room,
+    out: NDArray[np.int64],
+) -> bool:
+    """Write what stands before the point, of less than 8 digits, and as fractions the last ``n_after`` digits, of
+    up to 9; whether all fields are such numbers. Each field is looked for once, not four times as for any number.
+    """
+    words, words_before, words_to_point, lengths, fractions = room
+    for line in range(n):
+        begin, end = field(lines, line, column, trim)
+        words[np.uintp(line)] = eight_bytes(end - WORD_NBYTES)
+        words_before[np.uintp(line)] = eight_bytes(end - 2 * WORD_NBYTES)
+        words_to_point[np.uintp(line)] = eight_bytes(end - n_after - WORD_NBYTES)
+        lengths[np.uintp(line)] = end - begin - n_after - 1
+    least, most = extent(lengths, n)
+    if least < max(limits[0], 1) or most > min(limits[1], WORD_NBYTES - 1):
+        return False
+    wrong, good = np.uint64(0), True
+    n_last, n_first = min(n_after, WORD_NBYTES), max(n_after - WORD_NBYTES, 0)
+    for line in range(n):
+        last, wrong_here = of_word(words[line], n_last)
+        first, wrong_too = of_word(words_before[line], n_first)
+        fractions[line] = last + first * _TEN_TO[WORD_NBYTES]
+        out[line], wrong_before = of_word(words_to_point[line] << _BYTE, lengths[line])
+        wrong |= wrong_here | wrong_too | wrong_before
+        good &= words_to_point[line] >> _TO_LAST == np.uint64(_POINT)
+    return good and wrong == np.uint64(0)
 
 
 @compiled
@@ -86,8 +130,8 @@ def _read_fractions(lines: Lines, n: int, column: int, trim: int, n_after: int, 
     wrong = np.uint64(0)
     for digit in range(0, n_after, WORD_NBYTES):
         load_ends(lines, n, column, trim, digit, room.words, room.lengths)
-        room.lengths[:n] = n_after - digit
-        wrong |= _add_digits(room, n, digit, room.fractions)
+        room.lengths[:n] = n_after
+        wrong |= _add_digits(room.words, room.lengths, n, digit, digit, room.fractions)
     return good and wrong == np.uint64(0)
 
 
@@ -149,11 +193,12 @@ def decimals(
     begin, end = field(lines, 0, column, trim)
     n_after = _digits_behind_point(begin, end)
     if n_after > 0 and n_after <= MOST_FRACTION:
-        good = _read_fractions(lines, n, column, trim, n_after, room)
-        good = good and _read_whole(lines, n, column, trim, n_after + 1, limits, room, out)
+        good = _read_short_decimals(lines, n, column, trim, n_after, limits, room, out)
+        if not good:
+            good = _read_fractions(lines, n, column, trim, n_after, room)
+            good = good and _read_whole(lines, n, column, trim, n_after + 1, limits, room, out)
         if good and _scaled(out, n, scale):
-            for line in range(n):
-                out[line] += room.fractions[line] * unit // _TEN_TO[n_after]
+            _add_fractions(room.fractions, n, unit, _TEN_TO[n_after], out)
             return n
     elif not needs_point and _read_whole(lines, n, column, trim, 0, limits, room, out) and _scaled(out, n, scale):
         return n
@@ -178,6 +223,17 @@ def decimals(
             return line
         out[np.uintp(line)] = value * unit + fraction
     return n
+
+
+@compiled
+def _add_fractions(fractions: NDArray[np.int64], n: int, unit: int, parts: int, out: NDArray[np.int64]) -> None:
+    """Add fractions of a unit that were counted in so many ``parts`` of it; processors divide slowly."""
+    if unit % parts == 0:
+        for line in range(n):
+            out[line] += fractions[line] * (unit // parts)
+    else:
+        for line in range(n):
+            out[line] += fractions[line] * unit // parts
 
 
 @inlined

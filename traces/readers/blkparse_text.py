@@ -15,10 +15,11 @@ from cephfit.errors import InputError
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import TextBlock, bad_line
 from cephfit.traces.lines.fast_lines import LineParser
+from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers import blkparse_loop
 from cephfit.traces.readers.block_layer import Action, BlockEvents, device_number
-from cephfit.traces.readers.event_rows import accesses_of_lines, events_of, room_for
-from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.event_rows import accesses_of_lines, accesses_of_part_of_lines, events_of, room_for
+from cephfit.traces.readers.part_reader import PartReader
 from cephfit.units import LBN_NBYTES, NS_PER_S
 
 _EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
@@ -35,7 +36,7 @@ _LINE_NBYTES = 40
 _EXPECTED = "a line of blkparse's default format"
 
 
-class BlkparseTextReader(StreamReader):
+class BlkparseTextReader(PartReader):
     """Everything that the default output holds: several devices, remaps, messages, the summary at the end."""
 
     name = "blkparse"
@@ -50,8 +51,10 @@ class BlkparseTextReader(StreamReader):
         return bool(told) and _EVENT.match(told[0]) is not None
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        lines = _Lines(stream, self.action.encode())
-        return accesses_of_lines(stream, lines)
+        return accesses_of_lines(stream, _Lines(stream, self.action.encode()))
+
+    def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
+        return accesses_of_part_of_lines(stream, _Lines(stream, self.action.encode()))
 
 
 class _Lines(LineParser[BlockEvents]):

@@ -15,10 +15,11 @@ from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import TextBlock, bad_line
 from cephfit.traces.lines.fast_lines import LineParser
+from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers import block_events_loop
 from cephfit.traces.readers.block_layer import Action, BlockEvents, device_number
-from cephfit.traces.readers.event_rows import accesses_of_lines, events_of, room_for
-from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.event_rows import accesses_of_lines, accesses_of_part_of_lines, events_of, room_for
+from cephfit.traces.readers.part_reader import PartReader
 from cephfit.traces.readers.rows import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, decimal_ns
 from cephfit.units import LBN_NBYTES, NS_PER_S
 
@@ -39,7 +40,7 @@ _LINE_NBYTES = 40
 """Room is made for lines of this length; where they are shorter, they are read in two goes."""
 
 
-class BlockEventsTextReader(StreamReader):
+class BlockEventsTextReader(PartReader):
     """Q is ``block_bio_queue``, D is ``block_rq_issue``; ``block_rq_complete`` tells the latency."""
 
     name = "block-events"
@@ -53,8 +54,10 @@ class BlockEventsTextReader(StreamReader):
         return any(_EVENT.search(line) for line in head.splitlines()[:200])
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        lines = _Lines(stream, self.action)
-        return accesses_of_lines(stream, lines)
+        return accesses_of_lines(stream, _Lines(stream, self.action))
+
+    def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
+        return accesses_of_part_of_lines(stream, _Lines(stream, self.action))
 
 
 class _Lines(LineParser[BlockEvents]):

@@ -12,7 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.access import AccessBatch
+from cephfit.traces.columns import Accesses
+from cephfit.traces.files.part_stream import NotOnItsOwn
 from cephfit.traces.matching.latency import CompletionMatcher, Ready
+
+_NO_LATENCIES, _NO_DEPTHS = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
 class Action(StrEnum):
@@ -95,6 +99,24 @@ def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
         if ready := matcher.ready():
             yield noted.batch(ready, list(disks), matcher.completions_seen)
     yield noted.batch(matcher.finish(), list(disks), matcher.completions_seen)
+
+
+def accesses_of_part(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
+    """The same for a part of a trace that has no completions.
+
+    Raises:
+        NotOnItsOwn: there is one; it may belong to an access before the part.
+    """
+    disks: dict[int, int] = {}
+    for events in stretches:
+        if events.is_completion.any():
+            raise NotOnItsOwn
+        accesses = Accesses(
+            events.time_ns, events.op, events.lbn, events.nbytes, _disk_numbers(events, disks), _NO_LATENCIES
+        )
+        noted = Noted()
+        noted.add(events.skipped, events.events, events.stacked, events.lost)
+        yield noted.batch(Ready(accesses, _NO_DEPTHS), list(disks), timed=False)
 
 
 class Noted:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
+from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import HEAD_NBYTES, TraceStream
 from cephfit.traces.files.text import TextBlock, bad_line
 from cephfit.traces.lines import plain_lines
@@ -20,7 +21,7 @@ from cephfit.traces.lines.disk_table import DiskTable
 from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
 from cephfit.traces.lines.plain_lines import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, Constants, PlainLine
 from cephfit.traces.matching.latency import InFlight
-from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.part_reader import PartReader
 from cephfit.units import LBN_NBYTES
 
 _HEADERS_MAX = 100
@@ -93,7 +94,7 @@ class DelimitedFormat:
         )
 
 
-class DelimitedReader(StreamReader):
+class DelimitedReader(PartReader):
     """Reads every format that a ``DelimitedFormat`` declares."""
 
     def __init__(self, layout: DelimitedFormat) -> None:
@@ -103,6 +104,7 @@ class DelimitedReader(StreamReader):
         self.note = layout.note
         self.lacks = layout.lacks
         self.names_disks = bool(layout.disk)
+        self.timed = layout.latency is not None
 
     def sniff(self, head: bytes) -> bool:
         lines = head.splitlines()
@@ -112,16 +114,17 @@ class DelimitedReader(StreamReader):
         return self.layout.row.match(first) is not None
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        return self.read_part(stream, InFlight())
+
+    def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
         lines = _Lines(self.layout, stream)
-        in_flight = InFlight()
-        timed = self.layout.latency is not None
         for stretches in read_by_turns(stream, lines):
             rows = stretches[0][0] if len(stretches) == 1 else Accesses.joined([r for r, _ in stretches])
             skipped: Counter[str] = Counter()
             for _, counts in stretches:
                 skipped.update(counts)
             names = tuple(n.decode("utf-8", "replace") for n in lines.disks) or (PurePath(stream.name).name,)
-            yield rows.batch(names, outstanding=in_flight.count(rows) if timed else None, skipped=skipped)
+            yield rows.batch(names, outstanding=in_flight.count(rows) if self.timed else None, skipped=skipped)
 
 
 class _Lines(LineParser[_Stretch]):
@@ -138,7 +141,8 @@ class _Lines(LineParser[_Stretch]):
         self._stream = stream
         self._known = DiskTable()
         self._headers: set[bytes] = set()
-        self._started = False
+        # Headers at a cut are no headers: what they are must be told from the whole file.
+        self._started = isinstance(stream, PartStream) and stream.begin > 0
 
     def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, _Stretch]:
         n_fields = self._n_fields(text, at, stop)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cephfit.access import AccessBatch
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
-from cephfit.traces.readers.block_layer import BlockEvents, accesses_of
+from cephfit.traces.readers.block_layer import BlockEvents, accesses_of, accesses_of_part
 
 
 class Rows(NamedTuple):
@@ -55,6 +55,15 @@ def events_of(
 def accesses_of_lines(stream: TraceStream, lines: LineParser[BlockEvents]) -> Iterator[AccessBatch]:
     """The accesses of a text whose lines are events."""
     return accesses_of(_one_after_the_other(parts) for parts in read_by_turns(stream, lines))
+
+
+def accesses_of_part_of_lines(stream: TraceStream, lines: LineParser[BlockEvents]) -> Iterator[AccessBatch]:
+    """The same for a part of a file, if it has no completions.
+
+    Raises:
+        NotOnItsOwn: it has.
+    """
+    return accesses_of_part(_one_after_the_other(parts) for parts in read_by_turns(stream, lines))
 
 
 def _one_after_the_other(parts: Sequence[BlockEvents]) -> BlockEvents:

@@ -18,8 +18,9 @@ from cephfit.traces.lines.plain_lines import (
     Constants,
     PlainLine,
 )
+from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers.delimited import DelimitedFormat, DelimitedReader
-from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.part_reader import PartReader
 from cephfit.units import LBN_NBYTES, NS_PER_MS, NS_PER_S, NS_PER_US
 
 NAME = "columns"
@@ -204,7 +205,7 @@ def _wrong(what: str) -> InputError:
     return InputError(what, where="--columns", remedy=SYNTAX.replace("\n", " "))
 
 
-class NamedColumnsReader(StreamReader):
+class NamedColumnsReader(PartReader):
     """Never told by content: only a person knows."""
 
     name = NAME
@@ -214,18 +215,22 @@ class NamedColumnsReader(StreamReader):
         self.columns = columns
         self.lacks = columns.lacks if columns else ()
         self.names_disks = bool(columns and columns.layout.disk)
+        self.timed = columns is not None and columns.layout.latency is not None
 
     def sniff(self, head: bytes) -> bool:
         return False
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        return self.read_part(stream, InFlight())
+
+    def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
         if self.columns is None:
             raise InputError(
                 "what the columns are is not said", where=stream.name, remedy=SYNTAX.replace("\n", " ")
             )
         reader = DelimitedReader(self.columns.layout)
         n = 0
-        for batch in reader.read(stream):
+        for batch in reader.read_part(stream, in_flight):
             n += len(batch) + sum(batch.skipped.values())
             yield batch
         if not n:

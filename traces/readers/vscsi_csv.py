@@ -15,7 +15,8 @@ from cephfit.traces.lines import plain_lines
 from cephfit.traces.lines.disk_table import DiskTable
 from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
 from cephfit.traces.lines.plain_lines import DIGITS, OP, TEXT, PlainLine
-from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.matching.latency import InFlight
+from cephfit.traces.readers.part_reader import PartReader
 from cephfit.units import LBN_NBYTES, NS_PER_US
 
 _HEADER = re.compile(rb"^#?\s*(Vscsi Cmd Trace|Serial Number\s*,\s*IO Data Length)", re.IGNORECASE)
@@ -37,7 +38,7 @@ _FIELDS = plain_lines.fields_of(
 """Lines that a compiled loop reads."""
 
 
-class VscsiCsvReader(StreamReader):
+class VscsiCsvReader(PartReader):
     """Serial number, length in bytes, SG entries, command, LBN, time in microseconds; one disk in a file."""
 
     name = "vscsi-csv"
@@ -48,6 +49,9 @@ class VscsiCsvReader(StreamReader):
         return bool(_HEADER.match(line) or _ROW.match(line))
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        return self.read_part(stream, InFlight())
+
+    def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
         for batches in read_by_turns(stream, _Lines(stream)):
             yield from batches
 

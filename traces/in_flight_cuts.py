@@ -1,0 +1,116 @@
+"""What is in flight where a trace is cut: parts of a file are counted side by side, and join.
+
+A part does not know which accesses before it are still in flight at its beginning. One that ends at ``e`` is in
+flight for the accesses of its disk until one begins at ``e`` or after (``matching.latency.InFlight``): so it is
+counted once more by those whose latest time so far is below ``e``. These are the first ones of the part, which
+therefore keeps them, and gives back what is in flight at its own end.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.columns import Accesses
+from cephfit.traces.description.recording import PartialProfile
+from cephfit.traces.files.part_stream import NotOnItsOwn
+from cephfit.traces.matching.latency import InFlight
+from cephfit.traces.matching.waiting_table import MAX_HELD
+
+N_HEAD = 1 << 15
+"""Accesses at the beginning of a part that are kept. A part in which more would have to be is unfit."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlightOfPart:
+    """What joins to the parts before and behind; disks by number.
+
+    Attributes:
+        time_ns, op, disk, depth: of the part's first accesses, shape (up to N_HEAD,); ``depth``: how many accesses
+            of this part were in flight.
+        disks: names of the disks.
+        ends_ns: of the accesses of each disk that are in flight at the part's end, ascending.
+        deepest: the greatest depth in the part.
+    """
+
+    time_ns: NDArray[np.int64]
+    op: NDArray[np.uint8]
+    disk: NDArray[np.int32]
+    depth: NDArray[np.int32]
+    disks: tuple[str, ...]
+    ends_ns: Mapping[int, NDArray[np.int64]]
+    deepest: int
+
+
+class InFlightOfPart(InFlight):
+    """Counts as if nothing was in flight at the part's beginning, and keeps what joining takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._head: list[tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]] = []
+        self._n_head = 0
+        self._deepest = 0
+
+    def count(self, rows: Accesses) -> NDArray[np.int32]:
+        depth = super().count(rows)
+        n = min(N_HEAD - self._n_head, len(rows))
+        if n:
+            # Copies, because the whole block would stay in memory with them.
+            head = rows.cut(0, n)
+            self._head.append((head.time_ns.copy(), head.op.copy(), head.disk.copy(), depth[:n].copy()))
+            self._n_head += n
+        self._deepest = max(self._deepest, int(depth.max(initial=0)))
+        return depth
+
+    def flight(self, disks: tuple[str, ...]) -> FlightOfPart | None:
+        """After the part's last access; ``disks``: their names. None: the part tells no latencies."""
+        if not self._head:
+            return None
+        time_ns, op, disk, depth = (np.concatenate(columns) for columns in zip(*self._head, strict=True))
+        return FlightOfPart(time_ns, op, disk, depth, disks, self._ends, self._deepest)
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSoFar:
+    """Parts of a file from its beginning on, joined.
+
+    Attributes:
+        partial: their counts.
+        ends_ns: of what is in flight at the end, by name of disk, ascending.
+    """
+
+    partial: PartialProfile = field(default_factory=PartialProfile)
+    ends_ns: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+
+    def followed_by(self, part: PartialProfile, flight: FlightOfPart | None) -> "CountedSoFar":
+        """These parts and the next one.
+
+        Raises:
+            NotOnItsOwn: what is in flight at the cut stays so beyond the accesses that the part kept, or so many
+                would be in flight that some are not counted (``MAX_HELD``).
+        """
+        if flight is None:
+            return CountedSoFar(self.partial.followed_by(part), self.ends_ns)
+        numbers = {name: number for number, name in enumerate(flight.disks)}
+        ends = {name: flight.ends_ns[number] for name, number in numbers.items() if number in flight.ends_ns}
+        disks = dict(part.disks)
+        for name, carried in self.ends_ns.items():
+            if name not in disks:
+                ends[name] = carried
+                continue
+            if not len(carried):
+                continue
+            if len(carried) + flight.deepest >= MAX_HELD:
+                raise NotOnItsOwn
+            mine = flight.disk == numbers[name]
+            latest_ns = np.maximum.accumulate(flight.time_ns[mine])
+            n_all = disks[name].n
+            if len(latest_ns) < n_all and (not len(latest_ns) or latest_ns[-1] < carried[-1]):
+                raise NotOnItsOwn
+            more = len(carried) - np.searchsorted(carried, latest_ns, side="right")
+            disks[name] = disks[name].with_more_in_flight(flight.op[mine], flight.depth[mine], more)
+            # Accesses come in the order of issue, so those of before may end after some of the part.
+            staying = carried[np.searchsorted(carried, disks[name].latest_ns, side="right") :]
+            ends[name] = np.sort(np.concatenate([staying, ends[name]]))
+        return CountedSoFar(self.partial.followed_by(replace(part, disks=disks)), ends)
