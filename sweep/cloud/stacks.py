@@ -108,6 +108,13 @@ class Stacks:
             for number, (server, volume, address) in enumerate(zip(*parts, strict=True))
         )
 
+    def ask_deletion(self, name: str) -> None:
+        """Have Heat begin to delete a stack with which it is not busy; `delete` waits for the end of it."""
+        status = self._status(name)
+        if status and not status.endswith("IN_PROGRESS"):
+            with spoken(f"stack {name}"):
+                self._cloud.orchestration.delete_stack(name)
+
     def delete(self, name: str) -> None:
         """Delete a stack and wait until it is gone; none is no error."""
         if not self._settled_status(name):

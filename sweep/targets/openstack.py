@@ -266,8 +266,11 @@ class OpenStackTarget:
     def reset(self) -> None:
         self._must_be_for_change()
         self._nodes, self._clients, self._last_health, self._diagnostics = (), (), None, None
-        for entry in list(self._journal.entries(_STACK)):
+        made = list(self._journal.entries(_STACK))
+        for entry in made:
             self._progress.note(f"stack {entry.place} is being deleted")
+            self._stacks(str(entry.was)).ask_deletion(entry.place)
+        for entry in made:
             self._stacks(str(entry.was)).delete(entry.place)
             self._journal.forget(_STACK, entry.place)
         # Their volumes went with the stacks.
