@@ -13,6 +13,7 @@ from cephfit.profile import Profile
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
 from cephfit.traces import formats, scheduling
+from cephfit.traces.blktrace_joining import count_in_parts
 from cephfit.traces.capturing import capture_record
 from cephfit.traces.description.describe import profile_of
 from cephfit.traces.description.recording import Counting, PartialProfile
@@ -25,7 +26,8 @@ from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers import vscsi_histogram
 from cephfit.traces.readers.blkparse_format import BlkparseFormatReader
 from cephfit.traces.readers.blkparse_text import BlkparseTextReader
-from cephfit.traces.readers.blktrace import UNNUMBERED, BlktraceReader
+from cephfit.traces.readers.blktrace import BlktraceReader
+from cephfit.traces.readers.blktrace_following import UNNUMBERED
 from cephfit.traces.readers.block_events_text import BlockEventsTextReader
 from cephfit.traces.readers.block_layer import Action
 from cephfit.traces.readers.reader import StreamReader
@@ -227,6 +229,10 @@ def _counted(
 
 
 def _read_here(share: Share, streams: Sequence[TraceStream], reader: StreamReader, progress: Progress) -> Counted:
+    if isinstance(reader, BlktraceReader) and share.threshold is None:
+        partial = count_in_parts(streams, reader, progress.advance)
+        if partial is not None:
+            return Counted(partial, reader.lacks)
     counting, shown = Counting(share.threshold), 0
     for batch in read_ahead(reader.read_together(streams)):
         counting.add(batch)

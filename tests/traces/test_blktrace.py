@@ -14,7 +14,7 @@ from cephfit.cells import Op
 from cephfit.errors import InputError
 from cephfit.profile import Profile
 from cephfit.traces import profile_files
-from cephfit.traces.readers import blktrace
+from cephfit.traces.readers import blktrace_reading
 from cephfit.traces.readers.block_layer import Action
 
 
@@ -55,9 +55,9 @@ def test_the_size_of_the_blocks_read_changes_nothing(tmp_path: Path, monkeypatch
     write(tmp_path / "sda.blktrace.0", [e for e in events if e.cpu == 0])
     write(tmp_path / "sda.blktrace.1", [e for e in events if e.cpu == 1])
     whole = told(profile_files([tmp_path]))
-    monkeypatch.setattr(blktrace, "_MAX_PAYLOAD", 70)
+    monkeypatch.setattr(blktrace_reading, "MAX_PAYLOAD", 70)
     for nbytes in (140, 1000, 4096):
-        monkeypatch.setattr(blktrace, "_BLOCK_NBYTES", nbytes)
+        monkeypatch.setattr(blktrace_reading, "BLOCK_NBYTES", nbytes)
         assert told(profile_files([tmp_path])) == whole
 
 

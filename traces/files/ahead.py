@@ -13,9 +13,14 @@ _DEPTH = 2
 _WAIT_SECONDS = 0.05
 
 
+def n_cores() -> int:
+    """How many threads of this process run at the same time."""
+    return len(os.sched_getaffinity(0))
+
+
 def has_second_core() -> bool:
     """Whether a thread beside this one would run at the same time."""
-    return len(os.sched_getaffinity(0)) > 1
+    return n_cores() > 1
 
 
 def read_ahead(items: Iterator[_T]) -> Iterator[_T]:

@@ -130,6 +130,10 @@ class CompletionMatcher:
         n_held = n_rows - n
         return self._released(n) if n >= max(_FEWEST_READY, n_held) else None
 
+    def settled(self) -> Ready:
+        """All accesses that may leave, however few they are; those that stay begin with one that waits."""
+        return self._released(completion_loop.n_ready(self.rows.latency_ns, int(self.numbers[N_ROWS])))
+
     def finish(self) -> Ready:
         """The accesses that are left; those without a completion have an unknown latency."""
         return self._released(int(self.numbers[N_ROWS]))

@@ -88,14 +88,17 @@ class Found(NamedTuple):
     Attributes:
         skipped: int64 (5,), by ``REASONS``.
         actions: int64 (N_ACTIONS,), records by action.
-        last_sequence: int64 (MAX_CPUS,), of each CPU; 0 where it had none.
+        first_sequence, last_sequence: int64 (MAX_CPUS,), of each CPU; 0 where it had none.
+        n_cpus: int64 (1,): no CPU from this on had any.
         pairs: int64 (MAX_PAIRS, 2), devices that remaps came from and went to.
         numbers: int64 (3,): pairs found, events lost, records without a sequence number.
     """
 
     skipped: NDArray[np.int64]
     actions: NDArray[np.int64]
+    first_sequence: NDArray[np.int64]
     last_sequence: NDArray[np.int64]
+    n_cpus: NDArray[np.int64]
     pairs: NDArray[np.int64]
     numbers: NDArray[np.int64]
 
@@ -191,7 +194,8 @@ def follow_records(
     block, big, size = files.block, layout.big_endian, layout.nbytes
     magic, action_at, action_is_long = layout.magic, layout.action, layout.action_nbytes == 8
     device_at, cpu_at, pdu_len_at = layout.device, layout.cpu, layout.pdu_len
-    actions, skipped, last_sequence = found.actions, found.skipped, found.last_sequence
+    actions, skipped = found.actions, found.skipped
+    first_sequence, last_sequence = found.first_sequence, found.last_sequence
     time_of, op_of, lbn_of, nbytes_of = rows.time_ns, rows.op, rows.lbn, rows.nbytes
     disk_of, latency_of, ended_of, before_of = rows.disk, rows.latency_ns, rows.ended, rows.before
     keys, waiting = table
@@ -269,7 +273,10 @@ def follow_records(
                 cpu = np.uintp(word(block, at + cpu_at, big) % MAX_CPUS)
                 before = last_sequence[cpu]
                 # A step back is another recording or a numbering of its own, not a loss.
-                if before and sequence > before + 1:
+                if before == 0:
+                    first_sequence[cpu] = sequence
+                    found.n_cpus[0] = max(found.n_cpus[0], np.int64(cpu) + 1)
+                elif sequence > before + 1:
                     n_lost += sequence - before - 1
                 last_sequence[cpu] = sequence
             else:

@@ -1,0 +1,151 @@
+"""A part of a blktrace recording, followed alone: as if nothing was before it.
+
+It does not know what waits at its beginning for its completion. So it tells at some places what it knew there: who
+comes from the part before finds out from which place on that is right (``blktrace_joining``).
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.errors import InputError
+from cephfit.traces.description.recording import Counting, PartialProfile
+from cephfit.traces.files.part_stream import PartStream
+from cephfit.traces.matching.waiting_rows import WaitingRows
+from cephfit.traces.readers.blktrace_cuts import cuts_of
+from cephfit.traces.readers.blktrace_following import TO_THE_END, Following
+from cephfit.traces.readers.blktrace_loop import OVER, Layout
+from cephfit.traces.readers.blktrace_reading import Reading
+
+FIRST_BLOCKS = (128 << 10, 2 << 20)
+"""Bytes of a part's first blocks; after each one is such a place."""
+MAX_DISKS = 32
+"""Counts take about 80 KB for each disk, of some stretches of several parts: with more disks files stay whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a recording.
+
+    Attributes:
+        files: all of the recording.
+        layout, wanted: as ``Following`` takes them.
+        begins, ends: bytes of each file; an end of None is that of the file.
+        until_ns: all records must be before this.
+    """
+
+    files: tuple[Path, ...]
+    layout: Layout
+    wanted: int
+    begins: tuple[int, ...]
+    ends: tuple[int | None, ...]
+    until_ns: int
+
+    @property
+    def is_last(self) -> bool:
+        return self.ends[0] is None
+
+    @property
+    def nbytes(self) -> int:
+        """Of all files together."""
+        ends = [f.stat().st_size if b is None else b for f, b in zip(self.files, self.ends, strict=True)]
+        return sum(ends) - sum(self.begins)
+
+    def opened(self, stack: ExitStack, pool: Executor | None = None) -> Reading:
+        """The same blocks whenever it is opened; the files are closed with ``stack``."""
+        streams = [PartStream(f, a, b) for f, a, b in zip(self.files, self.begins, self.ends, strict=True)]
+        for stream in streams:
+            stack.callback(stream.close)
+        return Reading(streams, pool, begins=self.begins, first_blocks=FIRST_BLOCKS)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a part, and what was known there.
+
+    Attributes:
+        at: byte of each file.
+        waiting: the accesses.
+        cpus: those that records before were from, ascending.
+    """
+
+    at: tuple[int, ...]
+    waiting: WaitingRows
+    cpus: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, following: Following, reading: Reading) -> "Place":
+        """Where ``following`` is, which was just settled."""
+        return cls(
+            tuple(reading.offset(file) for file in range(len(reading.files.at))),
+            WaitingRows.of(following.matcher, following.devices),
+            np.flatnonzero(following.found.last_sequence[: following.found.n_cpus[0]]),
+        )
+
+    def same_as(self, other: "Place") -> bool:
+        """Whether what comes is the same; the CPUs may be others where another part came before."""
+        return self.at == other.at and self.waiting.same_as(other.waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A part that was followed as if nothing was before it.
+
+    Attributes:
+        following: as it was at the end.
+        places: after each of the first blocks.
+        counted: up to the first place, between each and the next one, and up to the end.
+    """
+
+    following: Following
+    places: tuple[Place, ...]
+    counted: tuple[PartialProfile, ...]
+
+
+def parts_of(files: Sequence[Path], layout: Layout, wanted: int) -> Iterator[Part]:
+    """The parts of files that one recorder wrote, in order."""
+    begins: tuple[int, ...] = (0,) * len(files)
+    for cut in cuts_of(files, layout):
+        yield Part(tuple(files), layout, wanted, begins, cut.at, cut.time_ns)
+        begins = cut.at
+    yield Part(tuple(files), layout, wanted, begins, (None,) * len(files), OVER)
+
+
+def follow_alone(part: Part) -> Followed | None:
+    """None: it cannot be followed alone, because it begins or ends within a record, is damaged, has too many
+    disks, its end is no end in time, or no completion comes for so long that none is likely to."""
+    following, counting = Following(part.layout, part.wanted), Counting(None)
+    places: list[Place] = []
+    counted: list[PartialProfile] = []
+    with ExitStack() as stack:
+        try:
+            reading = part.opened(stack)
+            for n_blocks in range(1, len(FIRST_BLOCKS) + 1):
+                count_on(following, reading, counting, n_blocks)
+                if reading.files.is_over.all():
+                    break
+                counting.add(following.settled())
+                counted.append(counting.partial())
+                places.append(Place.of(following, reading))
+                if len(following.devices) > MAX_DISKS:
+                    return None
+                counting = Counting(None)
+            if not following.matcher.completions_seen:
+                return None
+            count_on(following, reading, counting)
+        except (InputError, OSError):
+            return None  # whoever reads on from the part before finds out what it is, and where
+    if int(reading.files.latest_ns.max()) >= part.until_ns:
+        return None
+    return Followed(following, tuple(places), (*counted, counting.partial()))
+
+
+def count_on(following: Following, reading: Reading, counting: Counting, n_blocks: int = TO_THE_END) -> None:
+    """Count what is complete or given up, as far as ``Following.follow`` says."""
+    for batch in following.follow(reading, n_blocks):
+        counting.add(batch)

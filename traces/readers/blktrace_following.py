@@ -1,0 +1,106 @@
+"""What is known of a recording while its records are followed: disks, what waits, and what was seen beside."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cephfit.access import AccessBatch
+from cephfit.traces.matching.latency import CompletionMatcher, Ready
+from cephfit.traces.readers import blktrace_loop
+from cephfit.traces.readers import blktrace_record as record
+from cephfit.traces.readers.blktrace_loop import Found, Layout
+from cephfit.traces.readers.blktrace_reading import Reading
+from cephfit.traces.readers.block_layer import Noted
+
+UNNUMBERED = "unnumbered"
+"""Counts, among the events, records without a sequence number (the kernel's blk tracer gives none): their losses
+do not show."""
+
+TO_THE_END = 1 << 60
+"""More blocks than any file has."""
+
+
+class Following:
+    """Follows records from where a reading is; several readings one after the other, if they are of one recording.
+
+    Attributes:
+        matcher: what waits.
+        devices: number of each disk.
+        found: what the loop counts; the losses and events in it belong to the next batch.
+    """
+
+    def __init__(self, layout: Layout, wanted: int) -> None:
+        """``wanted``: the action that counts as an access."""
+        self._layout, self._wanted = layout, wanted
+        self._noted = Noted()
+        self._numbers = np.empty(0, np.int64)
+        self.matcher = CompletionMatcher()
+        self.devices: list[int] = []
+        self.found = _nothing_found()
+
+    def follow(self, reading: Reading, n_blocks: int = TO_THE_END) -> Iterator[AccessBatch]:
+        """The accesses that are complete or given up, in order of issue, until all files are over or ``n_blocks``
+        of one of them are used up.
+
+        Raises:
+            InputError: a record is cut off, or what stands there is no record.
+        """
+        files, matcher = reading.files, self.matcher
+        while not files.is_over.all():
+            matcher.make_room(1, len(self.devices))
+            why, file = blktrace_loop.follow_records(
+                files, self._layout, self._wanted, self._numbers, self.found, matcher.numbers, matcher.rows,
+                matcher.table, matcher.ended_on,
+            )  # fmt: skip
+            if why == blktrace_loop.NEW_DISK:
+                self.devices.append(reading.device_at(file, self._layout))
+                self._numbers = np.array(self.devices, np.int64)
+            elif why == blktrace_loop.BROKEN:
+                self._noted.add({}, {}, (), reading.skip_loss_note(file))
+            elif why == blktrace_loop.FULL:
+                matcher.remake_table()
+            elif why == blktrace_loop.NO_ROOM:
+                continue
+            elif reading.n_used(file) == n_blocks:
+                break
+            else:
+                reading.read_on(file)
+            if ready := matcher.ready():
+                yield self._batch(ready)
+
+    def settled(self) -> AccessBatch:
+        """All accesses that need not wait any more, however few, and what was noted so far."""
+        return self._batch(self.matcher.settled())
+
+    def finished(self) -> AccessBatch:
+        """What is left; there is nothing to follow any more."""
+        return self._batch(self.matcher.finish())
+
+    def _batch(self, ready: Ready) -> AccessBatch:
+        self._note()
+        return self._noted.batch(ready, self.devices, self.matcher.completions_seen)
+
+    def _note(self) -> None:
+        """Move what was counted beside the accesses."""
+        found = self.found
+        n_pairs, n_lost, n_unnumbered = found.numbers.tolist()
+        seen = {name: int(found.actions[i]) for i, name in record.ACTION_NAMES.items() if found.actions[i]}
+        if n_unnumbered:
+            seen[UNNUMBERED] = n_unnumbered
+        skipped = {r: int(k) for r, k in zip(blktrace_loop.REASONS, found.skipped, strict=True) if k}
+        self._noted.add(skipped, seen, ((int(a), int(b)) for a, b in found.pairs[:n_pairs]), n_lost)
+        found.skipped[:] = 0
+        found.actions[:] = 0
+        found.numbers[:] = 0
+
+
+def _nothing_found() -> Found:
+    return Found(
+        skipped=np.zeros(len(blktrace_loop.REASONS), np.int64),
+        actions=np.zeros(blktrace_loop.N_ACTIONS, np.int64),
+        first_sequence=np.zeros(blktrace_loop.MAX_CPUS, np.int64),
+        last_sequence=np.zeros(blktrace_loop.MAX_CPUS, np.int64),
+        n_cpus=np.zeros(1, np.int64),
+        pairs=np.zeros((blktrace_loop.MAX_PAIRS, 2), np.int64),
+        numbers=np.zeros(3, np.int64),
+    )
