@@ -7,6 +7,8 @@
 #   CEPHFIT_MEMORY   bytes that the server may have, with all the page cache it fills
 #   CEPHFIT_WAL      MiB of write-ahead log
 #   CEPHFIT_SETTINGS of PostgreSQL: key=value, with spaces between them
+#   CEPHFIT_TRACED   if not empty, the measured run is traced by trace_begin and trace_end, functions that stand before
+#                    this script
 set -eu
 place=/run/cephfit
 disk=$place/disk
@@ -123,9 +125,11 @@ run() {
         echo CEPHFIT-WARMUP
         bench "$CEPHFIT_WARMUP" "$CEPHFIT_SEED"
     fi
+    [ -z "${CEPHFIT_TRACED:-}" ] || trace_begin "$CEPHFIT_DEVICE"
     echo "CEPHFIT-STARTED $(now)"
     bench "$CEPHFIT_SECONDS" "$((CEPHFIT_SEED + 1))"
     echo "CEPHFIT-FINISHED $(now)"
+    [ -z "${CEPHFIT_TRACED:-}" ] || trace_end
     echo "CEPHFIT-DATABASE-NBYTES $(query "SELECT pg_database_size('postgres')")"
     echo "CEPHFIT-SERVER $(query 'SHOW server_version')"
     stop_server

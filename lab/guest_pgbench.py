@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from cephfit.errors import ClusterError
 from cephfit.lab.pgbench import PgBenchSpec, parse_tps
 from cephfit.protocols import Client
+from cephfit.sweep.guest import tracing
+from cephfit.sweep.guest.tracing import GuestTrace
 from cephfit.units import MIB
 
 if TYPE_CHECKING:  # it needs openstacksdk, and this module is looked at for every target
@@ -70,13 +72,18 @@ class GuestPgBench:
     Args:
         guests: where scripts are run.
         spec: how pgbench runs.
+        collect: hears what the guest's kernel was asked to do on the volume in each run; None: nobody asks.
     """
 
     name = "pgbench"
     metric = "tps"
 
-    def __init__(self, guests: DoesErrands, spec: PgBenchSpec) -> None:
+    def __init__(
+        self, guests: DoesErrands, spec: PgBenchSpec, *, collect: Callable[[GuestTrace], None] | None = None
+    ) -> None:
         self.spec = spec
+        self._collect = collect
+        self._results_by = ""
         self._guests = guests
         self._is_to_be_warmed = False
 
@@ -96,6 +103,9 @@ class GuestPgBench:
         output, evidence = self._ran(
             client, steps, run_seconds=whole_seconds, seed=seed, seconds=whole_seconds + _PREPARING_SECONDS
         )
+        if self._collect is not None:
+            output, trace = tracing.taken_apart(output)
+            self._collect(trace)
         return parse_tps(measured_part(output)), {
             **evidence,
             "spec": {**asdict(self.spec), "settings": self.spec.server_settings()},
@@ -114,8 +124,11 @@ class GuestPgBench:
         self, client: Client, steps: str, *, run_seconds: int, seed: int, seconds: float
     ) -> tuple[str, dict[str, Any]]:
         script = script_of(self.spec, client, steps, run_seconds=run_seconds, seed=seed)
+        if self._collect is not None:
+            script = f"CEPHFIT_TRACED=yes\n{tracing.functions(self._results_by)}\n{script}"
         answers = self._guests.errand(client, script, seconds=seconds)
         said = answers.said[client.name]
+        self._results_by = said.by
         if said.code != 0:
             raise ClusterError(
                 f"pgbench ended with {said.code}: {said.errors or _end_of(said.output)}",

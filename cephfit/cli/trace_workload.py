@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,15 @@ from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_place import trace_place
 from cephfit.cli.workload_choice import WORKLOADS
 
+if TYPE_CHECKING:
+    from cephfit.sample import WorkloadSample
+    from cephfit.sweep.beforehand import MayKeepCaches
+    from cephfit.sweep.guest.tracing import GuestTrace
+    from cephfit.traces.capturing.capture_record import CaptureReport
+
+_CLIENT = "c0"
+"""The one client that the workload runs on."""
+
 
 @click.command("workload", short_help="Run a real workload on a target and capture its trace.")
 @click.option(
@@ -18,7 +28,7 @@ from cephfit.cli.workload_choice import WORKLOADS
     "target_text",
     required=True,
     metavar="TARGET",
-    help="Where: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`.",
+    help="Where: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `openstack:CLOUD,...`.",
 )
 @click.option("--workload", type=click.Choice(WORKLOADS), default=WORKLOADS[0], show_default=True)
 @click.option("--scale", type=click.IntRange(min=1), help="Size of pgbench's database, in 15 MiB.")
@@ -30,7 +40,7 @@ from cephfit.cli.workload_choice import WORKLOADS
     type=click.Choice(("cold", "warm")),
     default="cold",
     show_default=True,
-    help="The cluster's caches before the run: dropped, or warm from one reading of the volume.",
+    help="The cluster's caches before the run: dropped, or warm from one reading of the volume, as in any cloud.",
 )
 @click.option(
     "-o",
@@ -56,8 +66,11 @@ def command(
 ) -> None:
     """Run the workload once on the default configuration and record what its block device is asked to do.
 
-    Loading the data and starting up are not recorded. The volume stays, for the next run of this command.
+    Loading the data and starting up are not recorded. The volume stays, for the next run of this command. In a
+    cloud (`openstack:CLOUD,image=cephfit-guest-postgresql,...`) the workload runs in a guest on its Cinder volume,
+    and the guest's kernel records it; the guest goes at the end.
     """
+    import secrets
     from collections.abc import Iterator
     from contextlib import contextmanager
 
@@ -65,13 +78,15 @@ def command(
     from cephfit.cli.workload_choice import trial_of
     from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
     from cephfit.errors import ClusterError
+    from cephfit.protocols import BelongsToRun
     from cephfit.sample import State
+    from cephfit.sweep.beforehand import MayKeepCaches
     from cephfit.sweep.model import CacheCondition
     from cephfit.sweep.verification import run_once
     from cephfit.traces.capturing.capture import capturing
-    from cephfit.traces.capturing.capture_record import CaptureReport
 
     captured: list[CaptureReport] = []
+    of_guests: list[GuestTrace] = []
 
     @contextmanager
     def observe(device: Path) -> Iterator[None]:
@@ -83,12 +98,29 @@ def command(
         target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
         try:
             cache = CacheCondition(cache_text)
+            if cache is CacheCondition.COLD and isinstance(target, MayKeepCaches):
+                _require_droppable(target, target_text)
+            if isinstance(target, BelongsToRun):
+                _guest_file(output)  # refused before minutes of work
+                target.begin(f"trace-{workload}-{secrets.token_hex(4)}")
             trial = trial_of(
-                target, scale=scale, repeats=1, seconds=seconds, seed=seed, cache=cache, observe=observe
+                target,
+                scale=scale,
+                repeats=1,
+                seconds=seconds,
+                seed=seed,
+                cache=cache,
+                observe=observe,
+                collect=of_guests.append if isinstance(target, BelongsToRun) else None,
             )
             sample = run_once(target, Configuration(DEFAULT_CONFIGURATION), trial, progress=progress)
+            captured += [_kept(trace, sample, output) for trace in of_guests]
         finally:
-            target.close()
+            try:
+                if isinstance(target, BelongsToRun):
+                    target.reset()
+            finally:
+                target.close()
     if sample.state is not State.OK or not captured:
         raise ClusterError(
             f"{workload} gave no run to trust: {sample.reason}",
@@ -101,4 +133,31 @@ def command(
         return
     click.echo(f"{workload}: {sample.value:.1f} {sample.metric} while it was traced by {report.method}")
     click.echo(f"trace of {report.seconds:.1f} s: {', '.join(report.files)}; {report.lost_events} events lost")
-    click.echo(f"next: cephfit trace profile {output} --name {workload} -o profile.json")
+    source = report.files[0] if of_guests else output
+    click.echo(f"next: cephfit trace profile {source} --name {workload} -o profile.json")
+
+
+def _require_droppable(target: MayKeepCaches, target_text: str) -> None:
+    from cephfit.errors import InputError
+
+    if why := target.why_caches_stay():
+        raise InputError(why, where=f"--target {target_text}", remedy="give the command --cache warm")
+
+
+def _guest_file(output: str) -> Path:
+    from cephfit.traces.capturing.guest_events import file_of
+
+    with trace_place(output) as place:
+        return file_of(place, _CLIENT)
+
+
+def _kept(trace: GuestTrace, sample: WorkloadSample, output: str) -> CaptureReport:
+    from cephfit.sweep.cloud.guests import VOLUME
+    from cephfit.traces.capturing.guest_events import file_of, keep
+    from cephfit.units import NS_PER_S
+
+    said = sample.evidence["output"]
+    seconds = (said["finished_ns"] - said["started_ns"]) / NS_PER_S
+    with trace_place(output) as place:
+        file = file_of(place, _CLIENT)
+        return keep(trace.text, trace.lost_events, file, volume=VOLUME, seconds=seconds)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cephfit.protocols import Target, Workload
+    from cephfit.sweep.guest.tracing import GuestTrace
     from cephfit.sweep.model import CacheCondition
     from cephfit.sweep.verification import Trial
 
@@ -27,6 +28,7 @@ def trial_of(
     seed: int,
     cache: CacheCondition,
     observe: Callable[[Path], AbstractContextManager[object]] = nullcontext,
+    collect: Callable[[GuestTrace], None] | None = None,
 ) -> Trial:
     """pgbench, sized for its volume, in a guest where the target has such. On a lab, the disks' limits are lifted
     while nothing is measured.
@@ -39,6 +41,7 @@ def trial_of(
         seed: of the order of runs.
         cache: the condition of the cluster's caches before each run.
         observe: entered around each measured run with the client's device.
+        collect: hears the trace of each measured run in a guest, which then takes one.
 
     Raises:
         InputError: the target is a simulation.
@@ -59,7 +62,7 @@ def trial_of(
     workload: Workload
     if isinstance(target, DoesErrands):
         spec = spec_of(scale)
-        workload = GuestPgBench(target, spec)
+        workload = GuestPgBench(target, spec, collect=collect)
     else:
         spec = PgBenchSpec() if scale is None else PgBenchSpec(scale=scale)
         unmeasured = target.full_speed if isinstance(target, LabTarget) else nullcontext
