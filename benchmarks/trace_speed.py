@@ -93,7 +93,7 @@ def cephfit_seconds(path: Path, repeats: int, full: bool, columns: str) -> Spent
 
 def peer_seconds(peer: str, path: Path, repeats: int, name: str) -> Spent:
     """The best of several readings of the columns that a profile needs; in a process of its own."""
-    readings = {"pandas": with_pandas, "pyarrow": with_pyarrow}[peer](path, LINES[name])
+    readings = PEERS[peer][1](path, LINES[name])
     spent = []
     for _ in range(repeats):
         for read in readings:
@@ -125,6 +125,14 @@ def with_pandas(path: Path, lines: Lines) -> list[Callable[[], object]]:
     return [lambda: read(True, None), lambda: read(False, "category")]
 
 
+def with_plain_pandas(path: Path, lines: Lines) -> list[Callable[[], object]]:
+    """The call that most people write: it is told no types and finds them itself."""
+    import pandas
+
+    columns = sorted((*lines.numbers, *lines.words)) if lines.columns == "" else None
+    return [lambda: pandas.read_csv(path, sep=lines.separator, header=None, usecols=columns)]
+
+
 def with_pyarrow(path: Path, lines: Lines) -> list[Callable[[], object]]:
     """Its own reader, which uses all cores."""
     from pyarrow import csv
@@ -138,6 +146,14 @@ def with_pyarrow(path: Path, lines: Lines) -> list[Callable[[], object]]:
             csv.ConvertOptions(include_columns=columns if lines.columns == "" else None),
         )
     ]
+
+
+PEERS = {
+    "pandas": ("pandas, told the types", with_pandas),
+    "plain-pandas": ("pandas as called by most", with_plain_pandas),
+    "pyarrow": ("pyarrow", with_pyarrow),
+}
+"""Libraries that read columns, how they are shown, and in which ways they read."""
 
 
 def in_child(core: int | None, *arguments: str) -> Spent:
@@ -225,15 +241,15 @@ def text(name: str) -> Callable[[Path, int, int, int, int], None]:
         options = ["--columns", lines.columns] if lines.columns else []
         peers = []
         if lines.numbers:
-            peers += ["pandas"] if len(lines.separator) > 1 else ["pandas", "pyarrow"]
-        on_core = {p: in_child(core, str(path), str(repeats), f"--{p}", name) for p in peers}
+            peers += ["pandas", "plain-pandas"] if len(lines.separator) > 1 else list(PEERS)
+        on_core = {PEERS[p][0]: in_child(core, str(path), str(repeats), f"--{p}", name) for p in peers}
         show(
             name,
             n,
             in_child(core, str(path), str(repeats), *options),
             {peer: n / spent.processor for peer, spent in on_core.items()},
         )
-        on_all = {p: in_child(None, str(path), str(repeats), f"--{p}", name) for p in peers}
+        on_all = {PEERS[p][0]: in_child(None, str(path), str(repeats), f"--{p}", name) for p in peers}
         wall = n / in_child(None, str(path), str(repeats), *options).wall
         print(f"{'':14s} on all cores, wall {wall / 1e6:15.2f} M/s")
         for peer, spent in on_all.items():
@@ -255,7 +271,7 @@ BENCHMARKS = {
 def main() -> None:
     if sys.argv[1:2] == ["--measure"]:
         path, repeats, *more = sys.argv[2:]
-        if more[:1] in (["--pandas"], ["--pyarrow"]):
+        if more and more[0].removeprefix("--") in PEERS:
             spent = peer_seconds(more[0].removeprefix("--"), Path(path), int(repeats), more[1])
         else:
             columns = more[1] if more[:1] == ["--columns"] else ""
