@@ -90,7 +90,7 @@ def parts_of(share: Share, reader: StreamReader, stream: TraceStream) -> list[Sh
     if len(share.files) != 1 or share.files[0] == STANDARD_INPUT or not stream.is_plain_file():
         return [share]
     if isinstance(reader, VscsiBinaryReader):
-        step = record_nbytes(stream.head(), without_latency=True)
+        step = record_nbytes(stream.head(), without_latency=share.threshold is not None)
     elif isinstance(reader, PartReader) and (share.threshold is None or not reader.timed):
         step = 1
     else:

@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from cephfit.cells import Op
 from cephfit.errors import InputError
-from cephfit.traces import profile_files
+from cephfit.traces import profile_files, shares
 from cephfit.traces.counting import limits
 from cephfit.traces.readers import vscsi_binary
 
@@ -85,6 +86,30 @@ def test_blocks_of_records_do_not_matter(times: list[tuple[int, int]], at_once: 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(vscsi_binary, "_RECORDS_AT_ONCE", at_once)
             assert profile_files([path]) == whole
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from([0, 3, 9, 90])), min_size=1, max_size=200),
+    st.integers(40, 3000),
+    st.sampled_from([record_1, record_2]),
+)
+def test_any_cut_gives_the_identical_profile(
+    steps: list[tuple[int, int]], part_nbytes: int, record: Callable[..., bytes]
+) -> None:
+    """Where what is in flight at a cut stays so; times step back at times."""
+    time_us, records = 1000, []
+    for step, took in steps:
+        time_us += step if step < 38 else -step
+        more = {"response_us": took} if record is record_2 else {}
+        records.append(record(0x28 + 2 * (took % 2), 8 * step, time_us=time_us, **more))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "t"
+        path.write_bytes(b"".join(records))
+        whole = profile_files([path]).dumps()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shares, "PART_NBYTES", part_nbytes)
+            assert profile_files([path]).dumps() == whole
 
 
 def test_version_2_has_response_times(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ Layout: libCacheSim (traceReader/customizedReader/vscsi.h) and PyMimircache (vsc
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import PurePath
 
 import numpy as np
@@ -13,10 +12,11 @@ from numpy.typing import NDArray
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces.columns import Accesses
+from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers import vscsi_loop
-from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.part_reader import PartReader
 from cephfit.traces.readers.vscsi_loop import Record
 
 VERSION_1 = np.dtype(
@@ -50,11 +50,7 @@ _OP_OF = np.full(256, -1, np.int8)
 _OP_OF[list(_READS)], _OP_OF[list(_WRITES)] = OP_READ, OP_WRITE
 
 
-_COLUMN_TYPES = (np.int64, np.uint8, np.int64, np.int64, np.int32, np.int64)
-"""Of ``Accesses``."""
-
-
-class VscsiBinaryReader(StreamReader):
+class VscsiBinaryReader(PartReader):
     """One record of 32 (version 1) or 40 bytes (version 2) for each SCSI command, one disk in a file."""
 
     name = "vscsi-binary"
@@ -64,11 +60,13 @@ class VscsiBinaryReader(StreamReader):
         return _dtype_of(head) is not None
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        dtype = _dtype_of(stream.head())
+        return self.read_part(stream, InFlight())
+
+    def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
+        dtype = _dtype_of(_head_of_file(stream))
         if dtype is None:
             raise _not_a_record(stream, 0)
         record, size = _record(dtype), dtype.itemsize
-        in_flight = InFlight()
         disks = (PurePath(stream.name).name,)
         block = np.empty(_RECORDS_AT_ONCE * size, np.uint8)
         while nbytes := stream.readinto(memoryview(block.data)):
@@ -84,6 +82,13 @@ class VscsiBinaryReader(StreamReader):
             if end < nbytes:
                 raise _not_a_record(stream, start + end)
             yield batch
+
+
+def _head_of_file(stream: TraceStream) -> bytes:
+    if not isinstance(stream, PartStream):
+        return stream.head()
+    with TraceStream(stream.path) as whole:
+        return whole.head()
 
 
 def _record(dtype: np.dtype[np.void]) -> Record:
@@ -136,12 +141,19 @@ def _batch(
 ) -> tuple[int, AccessBatch]:
     """The first byte of a block of records that is none of this version (or its end), and what stands before."""
     most = len(block) // record.nbytes
-    rows = Accesses(*(np.empty(most, t) for t in _COLUMN_TYPES))
+    rows = Accesses(
+        np.empty(most, np.int64),
+        np.empty(most, np.uint8),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.zeros(most, np.int32),
+        np.empty(most, np.int64),
+    )
     commands, unfit = np.zeros(256, np.int64), np.zeros(len(vscsi_loop.UNFIT), np.int64)
     n, end = vscsi_loop.scanner(record)(
         block, _OP_OF, rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.latency_ns, commands, unfit
     )
-    rows = replace(rows.cut(0, n), disk=np.zeros(n, np.int32))
+    rows = rows.cut(0, n)
     skipped: dict[str, int] = {}
     for code in np.flatnonzero(commands):
         reason = _OTHERS.get(int(code), f"SCSI command 0x{int(code):02x}")
