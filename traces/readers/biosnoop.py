@@ -35,8 +35,8 @@ class BiosnoopReader(StreamReader):
     names_disks = True
     note = (
         "biosnoop prints an access when it completes, in tenths of ms or finer: times of issue are "
-        "the completion's less the latency, and orders closer than that are not known; bcc's Python version (0.31 on "
-        "Linux 6.12) was seen to print none of the writes, that of libbpf-tools printed them all"
+        "the completion's less the latency, and orders closer than that are not known; bcc's Python version (0.31 "
+        "on Linux 6.12) was seen to print none of the writes, that of libbpf-tools printed them all"
     )
 
     def sniff(self, head: bytes) -> bool:
