@@ -22,9 +22,12 @@ from cephfit.sweep.targets.ceph import CephTarget
 from cephfit.sweep.targets.openstack import OpenStackTarget
 from cephfit.sweep.telemetry.witness import ClusterWitness
 from cephfit.sweep.validity.disturbances import MapWatch, Mark
+from cephfit.sweep.validity.strangers import StrangersInPool, StrangersInPools
 
-_ID_OBJECT = "rbd_id.volume-{}"
-"""The object by which librbd finds an image by its name; Cinder's driver calls images ``volume-ID``."""
+_IMAGE = "volume-{}"
+"""What Cinder's driver calls the image of a volume."""
+_ID_OBJECT = f"rbd_id.{_IMAGE}"
+"""The object by which librbd finds an image by its name."""
 
 
 class OpenStackWithCeph(OpenStackTarget):
@@ -58,8 +61,11 @@ class OpenStackWithCeph(OpenStackTarget):
             raise
         self.name = f"{self.name}+{self._ceph.name}"
         self._volume_pools: frozenset[str] = frozenset()
+        self._images: frozenset[str] = frozenset()
         self._map_watch = MapWatch(
-            self._admin, lambda pool: pool in self._volume_pools or pool.startswith(POOL_PREFIX)
+            self._admin,
+            lambda pool: pool in self._volume_pools or pool.startswith(POOL_PREFIX),
+            strangers=StrangersInPools(lambda: self._volume_pools, self._strangers_in),
         )
 
     def facts(self) -> Mapping[str, Any]:
@@ -116,6 +122,7 @@ class OpenStackWithCeph(OpenStackTarget):
             cloud_part(configuration), n_clients=n_clients, volume_nbytes=volume_nbytes, fill=fill
         )
         self._volume_pools |= self._pools_of_volumes()
+        self._images |= {_IMAGE.format(node.volume) for node in self._nodes}
         return Applied(
             configuration.name,
             ours.ok,
@@ -126,6 +133,7 @@ class OpenStackWithCeph(OpenStackTarget):
         )
 
     def health(self) -> Health:
+        self._map_watch.keep_looking()  # this is what is asked all the while a sample is taken
         guests, ceph = super().health(), self._ceph.health()
         reasons = (*guests.reasons, *ceph.reasons)
         return Health(guests.ok and ceph.ok, reasons, {**ceph.observed, **guests.observed})
@@ -139,7 +147,7 @@ class OpenStackWithCeph(OpenStackTarget):
         return self._map_watch.mark()
 
     def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
-        """See ``TellsDisturbances``. Others' volumes in the pools that are measured cannot be told from ours."""
+        """See ``TellsDisturbances``. Others' volumes in the pools of ours are told apart by image."""
         return self._map_watch.disturbances_since(mark)
 
     def reset(self) -> None:
@@ -152,6 +160,9 @@ class OpenStackWithCeph(OpenStackTarget):
         finally:
             self._admin.close()
             super().close()
+
+    def _strangers_in(self, pool: str) -> StrangersInPool:
+        return StrangersInPool(self._admin, pool, lambda image: image in self._images, note=self._progress.note)
 
     def _skipped(self, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
         return self.unsupported(sweep.configurations)

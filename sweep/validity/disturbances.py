@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from cephfit.protocols import CephAdmin
-from cephfit.sweep.validity.strangers import StrangersInPool
+from cephfit.sweep.validity.strangers import SeesStrangers
 
 FOREIGN_IOPS = 50.0
 """I/Os per second of others, over all their pools and images, from which on a run is not trusted: half of what one
@@ -55,7 +55,7 @@ class MapWatch:
         admin: CephAdmin,
         is_ours: Callable[[str], bool],
         *,
-        strangers: StrangersInPool | None = None,
+        strangers: SeesStrangers | None = None,
         foreign_iops: float = FOREIGN_IOPS,
     ) -> None:
         self._admin = admin

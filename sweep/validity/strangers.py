@@ -1,11 +1,26 @@
 """The I/O of others in the very pool that is measured, told apart by image: ``rbd perf image counters``."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 from cephfit.errors import CephfitError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.engines.image_counters import COMMAND, ImageIo, parse
+
+
+class SeesStrangers(Protocol):
+    """Who tells others' I/O from ours where both are in the same pool."""
+
+    def begin(self) -> None:
+        """From now on it counts."""
+
+    def keep_looking(self) -> None:
+        """To be called while something runs, as often as is convenient."""
+
+    def rates(self) -> Mapping[str, float]:
+        """I/Os per second of others since ``begin``, by pool/image; of those that did any."""
+
 
 LOOK_SECONDS = 20.0
 """How often the manager is asked while something runs: it ceases to count a minute after the last question."""
@@ -85,3 +100,34 @@ class StrangersInPool:
         # Less than before: the manager had forgotten, and began anew.
         self._done[image] = self._done.get(image, 0) + (now - before if now >= before else now)
         self._known[image] = now
+
+
+class StrangersInPools:
+    """The same for several pools, which become known as volumes are made in them.
+
+    Args:
+        pools: those that are shared with others, as far as they are known now.
+        watched: watches one pool.
+    """
+
+    def __init__(self, pools: Callable[[], Iterable[str]], watched: Callable[[str], SeesStrangers]) -> None:
+        self._pools = pools
+        self._watched = watched
+        self._by_pool: dict[str, SeesStrangers] = {}
+
+    def begin(self) -> None:
+        """From now on it counts, in the pools that are known now."""
+        for pool in self._pools():
+            if pool not in self._by_pool:
+                self._by_pool[pool] = self._watched(pool)
+        for strangers in self._by_pool.values():
+            strangers.begin()
+
+    def keep_looking(self) -> None:
+        """To be called while something runs, as often as is convenient."""
+        for strangers in self._by_pool.values():
+            strangers.keep_looking()
+
+    def rates(self) -> Mapping[str, float]:
+        """I/Os per second of others since ``begin``, by pool/image."""
+        return {image: rate for strangers in self._by_pool.values() for image, rate in strangers.rates().items()}

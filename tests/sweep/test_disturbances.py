@@ -7,7 +7,7 @@ import pytest
 
 from cephfit.errors import ClusterError
 from cephfit.sweep.validity.disturbances import changes, foreign_load
-from cephfit.sweep.validity.strangers import LOOK_SECONDS, StrangersInPool
+from cephfit.sweep.validity.strangers import LOOK_SECONDS, StrangersInPool, StrangersInPools
 
 OSD = {"osd": 0, "up": 1, "in": 1, "weight": 1, "up_from": 7}
 POOL = {"pool_name": "p", "pg_num": 32, "pg_placement_num": 32, "size": 3, "crush_rule": 0, "last_change": 5}
@@ -143,6 +143,24 @@ def test_a_manager_that_began_anew_meanwhile_still_tells_of_strangers(
     strangers.keep_looking()
     manager.seconds, manager.ops = 50, {"theirs": 300}
     assert strangers.rates() == {"bench/theirs": (200 + 300) / 50}
+
+
+def test_pools_are_watched_from_the_run_on_in_which_they_are_known(manager: Manager) -> None:
+    """A cloud's volumes are made one type after the other, and each type has a pool of its own."""
+    admin: Any = manager
+    known: list[str] = []
+
+    def watched(pool: str) -> StrangersInPool:
+        return StrangersInPool(admin, pool, "volume-1".__eq__, note=str, clock=lambda: manager.seconds)
+
+    strangers = StrangersInPools(lambda: known, watched)
+    strangers.begin()
+    assert (strangers.rates(), manager.n_asked) == ({}, 0)
+    known.append("bench")
+    manager.ops = {"volume-1": 100, "volume-2": 100}
+    strangers.begin()
+    manager.seconds, manager.ops = 10, {"volume-1": 900, "volume-2": 1100}
+    assert strangers.rates() == {"bench/volume-2": 100.0}
 
 
 def test_where_nobody_can_see_the_strangers_it_is_said_once(
