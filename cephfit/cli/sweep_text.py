@@ -1,7 +1,7 @@
 """What `cephfit sweep` prints: documents for machines, and the same as text for people."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -20,6 +20,7 @@ from cephfit.units import format_nbytes, format_seconds
 
 _SHOWN_REASONS = 12
 """Lines of reasons that a person reads; a cluster that broke gives a new one for every fio run."""
+_SHOWN_CELLS = 4
 
 
 def plan_document(
@@ -115,7 +116,11 @@ def status_document(store: Store, run: Run) -> dict[str, Any]:
     known = known_of(store, run)
     samples = store.samples(run.run_id)
     standings = Standing(known.sweep, samples, stops=known.stops, rounds=known.rounds).all()
-    reasons = Counter((s.key.configuration, s.state.value, s.reason) for s in samples if s.state is not State.OK)
+    reasons: dict[tuple[str, str, str], Counter[str]] = {}
+    for s in samples:
+        if s.state is not State.OK:
+            cell = f"{s.key.cell} under {s.key.load}" if s.key.load else str(s.key.cell)
+            reasons.setdefault((s.key.configuration, s.state.value, s.reason), Counter())[cell] += 1
     return {
         "run": run.run_id,
         "sweep": run.sweep_name,
@@ -127,8 +132,8 @@ def status_document(store: Store, run: Run) -> dict[str, Any]:
         "stopping": known.stopping_document(),
         "trials": known.trials_document(samples),
         "not_ok": [
-            {"configuration": c, "state": state, "reason": reason, "samples": n}
-            for (c, state, reason), n in reasons.most_common()
+            {"configuration": c, "state": state, "reason": reason, "samples": cells.total(), "cells": list(cells)}
+            for (c, state, reason), cells in sorted(reasons.items(), key=lambda entry: -entry[1].total())
         ],
     }
 
@@ -148,9 +153,16 @@ def print_status(document: Mapping[str, Any]) -> None:
     print_trials(document)
     for row in document["not_ok"][:_SHOWN_REASONS]:
         samples = "1 sample" if row["samples"] == 1 else f"{row['samples']} samples"
-        click.echo(f"{row['configuration']}, {samples} {row['state']}: {row['reason']}")
+        where = "" if row["state"] == State.SKIPPED.value else f" ({_cells(row['cells'])})"
+        click.echo(f"{row['configuration']}, {samples} {row['state']}{where}: {row['reason']}")
     if len(document["not_ok"]) > _SHOWN_REASONS:
         click.echo(f"{len(document['not_ok']) - _SHOWN_REASONS} more reasons: --json shows all")
+
+
+def _cells(cells: Sequence[str]) -> str:
+    """The first few by name."""
+    more = [f"{len(cells) - _SHOWN_CELLS} more cells"] if len(cells) > _SHOWN_CELLS else []
+    return ", ".join([*cells[:_SHOWN_CELLS], *more])
 
 
 def _setting(setting: Mapping[str, Any]) -> str:

@@ -199,6 +199,17 @@ def test_the_status_says_why_samples_do_not_count(small_file: Path, tmp_path: Pa
     assert f"no-deferred, 16 samples skipped: {why['reason']}" in text
 
 
+def test_the_status_names_the_cells_whose_samples_do_not_count(small_file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "r.sqlite"
+    cephfit("sweep", "run", small_file, "--target", "sim:refuse=no-deferred", "--store", store)
+    document = json.loads(cephfit("sweep", "status", "--store", store, "--json").stdout)
+    row = next(row for row in document["not_ok"] if row["state"] == "failed")
+    assert len(row["cells"]) == len(set(row["cells"])) > 1
+    text = cephfit("sweep", "status", "--store", store).stdout
+    assert f"no-deferred, {row['samples']} samples failed ({', '.join(row['cells'][:4])}" in text
+    assert row["reason"] in text
+
+
 def test_a_target_that_is_not_there_leaves_no_store(small_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "r.sqlite"
     assert cephfit("sweep", "run", small_file, "--target", "moon", "--store", store).returncode == 2
