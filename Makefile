@@ -9,7 +9,7 @@ TEST_PACKAGES := tests/debian-packages.txt
 PYTEST := $(BIN)/python -m pytest
 # Tests on an OpenStack wait most of the time, so two labs stand side by side; one that is there already is used alone.
 OPENSTACK_LABS := $(if $(CEPHFIT_TEST_OPENSTACK_LAB),1,2)
-OPENSTACK_OUTPUT := --verbose --durations=25 --disable-warnings
+OPENSTACK_OUTPUT := --verbose --durations=25 -p no:warnings
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all test-openstack test-openstack-core check setup setup-openstack packages packages-openstack test-packages clean

@@ -140,7 +140,7 @@ def address_of(cloud: Connection, server: Any) -> str:
 
 def wait_for_fio(address: str) -> None:
     """Until a guest has begun its last service: fio's server, after SSH."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while True:
         with socket.socket() as probe:
             probe.settimeout(2.0)
