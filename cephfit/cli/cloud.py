@@ -98,7 +98,7 @@ def list_runs(cloud: str, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @json_option
 def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:
-    """Delete all that a run left in this project: stacks, servers, ports, groups, volumes.
+    """Delete all that a run left in this project: stacks, servers, ports, groups, volumes, types with QoS.
 
     It is found by the run's id, also when this machine knows nothing of the run any more. What cannot be deleted
     is listed with the reason, and the command ends with 2.

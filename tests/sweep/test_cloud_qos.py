@@ -49,6 +49,7 @@ def somebodys(cloud_admin: Connection) -> Iterator[str]:
     own_types.delete(cloud_admin, run_id, name)
 
 
+@pytest.mark.takes(seconds=200)
 def test_a_declared_cap_is_what_is_measured_and_goes_with_the_run(
     cloud_admin: Connection, somebodys: str, tmp_path: Path
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_declared_cap_is_what_is_measured_and_goes_with_the_run(
     assert types_and_specs(cloud_admin) == types_before
 
 
+@pytest.mark.takes(seconds=40)
 @pytest.mark.parametrize("by", ["restore", "clean"])
 def test_a_killed_run_leaves_a_type_and_a_spec_that_are_found_and_deleted(
     cloud_admin: Connection, somebodys: str, tmp_path: Path, by: str
@@ -99,6 +101,7 @@ def test_a_killed_run_leaves_a_type_and_a_spec_that_are_found_and_deleted(
     assert types_and_specs(cloud_admin) == types_before
 
 
+@pytest.mark.takes(seconds=80)
 def test_an_ordinary_user_gets_the_default_alone_and_the_reason(cloud_user: Connection, tmp_path: Path) -> None:
     file, store = tmp_path / "capped.yaml", tmp_path / "capped.sqlite"
     file.write_text(CAPPED)
