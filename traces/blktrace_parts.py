@@ -4,6 +4,7 @@ It does not know what waits at its beginning for its completion. So it tells at 
 comes from the part before finds out from which place on that is right (``blktrace_joining``).
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -22,10 +23,22 @@ from cephfit.traces.readers.blktrace_following import TO_THE_END, Following
 from cephfit.traces.readers.blktrace_loop import OVER, Layout
 from cephfit.traces.readers.blktrace_reading import Reading
 
-FIRST_BLOCKS = (128 << 10, 2 << 20)
-"""Bytes of a part's first blocks; after each one is such a place."""
+FIRST_BLOCKS = (256 << 10,)
+"""Bytes of a part's first blocks; after each one is such a place. One is enough for some thousand accesses in
+flight; each further one costs every part the time that joining counts takes."""
 MAX_DISKS = 32
 """Counts take about 80 KB for each disk, of some stretches of several parts: with more disks files stay whole."""
+
+
+_of_thread = threading.local()
+
+
+def _memory_of_thread(nbytes: int) -> NDArray[np.uint8]:
+    """Memory that every reading in this thread uses: were it new for each part, the kernel would clear it anew."""
+    memory: NDArray[np.uint8] | None = getattr(_of_thread, "memory", None)
+    if memory is None or len(memory) < nbytes:
+        memory = _of_thread.memory = np.empty(nbytes, np.uint8)
+    return memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +70,11 @@ class Part:
         return sum(ends) - sum(self.begins)
 
     def opened(self, stack: ExitStack, pool: Executor | None = None) -> Reading:
-        """The same blocks whenever it is opened; the files are closed with ``stack``."""
+        """The same blocks whenever it is opened, one at a time in each thread; files are closed with ``stack``."""
         streams = [PartStream(f, a, b) for f, a, b in zip(self.files, self.begins, self.ends, strict=True)]
         for stream in streams:
             stack.callback(stream.close)
-        return Reading(streams, pool, begins=self.begins, first_blocks=FIRST_BLOCKS)
+        return Reading(streams, pool, begins=self.begins, first_blocks=FIRST_BLOCKS, memory=_memory_of_thread)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import BinaryIO, Literal
 from cephfit.traces.readers.blktrace_loop import OVER, Layout
 from cephfit.traces.readers.blktrace_reading import MAX_PAYLOAD
 
-PART_NBYTES = 16 << 20
+PART_NBYTES = 24 << 20
 """Files are cut into parts of about this length: what is done for each part is little beside it, and so is what is
 lost at the end, where one core waits for the other."""
 NBYTES_OF_FILE = 4 << 20

@@ -6,6 +6,7 @@ from concurrent.futures import Executor
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cephfit.errors import InputError
 from cephfit.traces.files.stream import TraceStream
@@ -54,6 +55,10 @@ def no_record(stream: TraceStream, offset: int) -> InputError:
     )
 
 
+def _new_memory(nbytes: int) -> NDArray[np.uint8]:
+    return np.empty(nbytes, np.uint8)
+
+
 class Reading:
     """The unread bytes of several files side by side, each with the next block being read while one is used.
 
@@ -68,6 +73,7 @@ class Reading:
         *,
         begins: Sequence[int] = (),
         first_blocks: Sequence[int] = (),
+        memory: Callable[[int], NDArray[np.uint8]] = _new_memory,
     ) -> None:
         """
         Args:
@@ -75,6 +81,7 @@ class Reading:
             pool: reads ahead; None: each block is read when it is wanted.
             begins: where in its file each stream begins; none: at its beginning.
             first_blocks: bytes of each file's first blocks, if they are to be smaller than the others.
+            memory: gives so many bytes for the blocks, which are the reading's as long as it is used.
         """
         n = len(streams)
         self._streams, self._pool = streams, pool
@@ -86,7 +93,7 @@ class Reading:
         self._n_turns = 2 if pool else 1
         self._n_begun, self._n_used = [0] * n, [0] * n
         self.files = Files(
-            np.empty(self._n_turns * n * (self._rest_nbytes + self._block_nbytes), np.uint8),
+            memory(self._n_turns * n * (self._rest_nbytes + self._block_nbytes)),
             np.zeros(n, np.int64),
             np.zeros(n, np.int64),
             np.zeros(n, np.int64),

@@ -29,7 +29,7 @@ VERSION_2 = np.dtype(
     ]
 )
 
-_RECORDS_AT_ONCE = 1 << 16
+_RECORDS_AT_ONCE = 1 << 15
 _LBN_MAX = 1 << 54
 _TIME_US_MAX = 1 << 52
 
