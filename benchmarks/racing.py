@@ -32,12 +32,12 @@ from cephfit.prediction import Verdict
 from cephfit.profile import Profile
 from cephfit.sample import Metrics, Sample, SampleKey, State
 from cephfit.sweep.declaration.file import read_sweep
-from cephfit.sweep.declaration.stopping import RaceFor, Stopping
 from cephfit.sweep.goal import Goal, cell_profile
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import plan_of
 from cephfit.sweep.racing.rounds import Decided, begin, decide
 from cephfit.sweep.racing.saving import saved_runs
+from cephfit.sweep.stopping import RaceFor, Stopping
 
 HERE = Path(__file__).resolve().parent
 RECORDED = HERE / "data" / "lab_nine_repeats.csv"

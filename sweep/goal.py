@@ -8,8 +8,8 @@ from cephfit.cells import CELLS, SIZE_BINS, Cell, Op
 from cephfit.errors import InputError
 from cephfit.profile import Profile
 from cephfit.protocols import Predictor
-from cephfit.sweep.declaration.stopping import RaceFor
 from cephfit.sweep.model import Measurement, Sweep
+from cephfit.sweep.stopping import RaceFor
 
 GOAL = "goal"
 """Key of a run's facts: what ``Goal.to_json`` gave, for runs whose course depends on it."""

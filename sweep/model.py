@@ -7,8 +7,8 @@ from typing import Any
 from cephfit.cells import Cell
 from cephfit.configuration import Configuration
 from cephfit.sample import OWN_LOAD
-from cephfit.sweep.declaration.stopping import Stopping
 from cephfit.sweep.design.model import Design, Search
+from cephfit.sweep.stopping import Stopping
 
 FIO = "fio"
 """The engine that measures unless a sweep file names another one."""

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
 from cephfit.results.store import Store
 from cephfit.sweep.design.model import Search
-from cephfit.sweep.design.proposals import proposals
-from cephfit.sweep.design.trials import (
+from cephfit.sweep.goal import Goal
+from cephfit.sweep.model import Sweep
+from cephfit.sweep.optimising.proposals import proposals
+from cephfit.sweep.optimising.trials import (
     TRIALS_DOCUMENT,
     Trial,
     batch_rounds,
@@ -18,8 +20,6 @@ from cephfit.sweep.design.trials import (
     values_of,
     with_trials,
 )
-from cephfit.sweep.goal import Goal
-from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import Plan, Step, plan_of
 from cephfit.sweep.racing.rounds import Decided, begin, decide
 from cephfit.sweep.racing.saving import saving_document

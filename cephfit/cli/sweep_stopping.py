@@ -11,7 +11,9 @@ from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample
 from cephfit.sweep.declaration.file import parse_sweep
-from cephfit.sweep.design.trials import (
+from cephfit.sweep.goal import Goal
+from cephfit.sweep.model import Sweep
+from cephfit.sweep.optimising.trials import (
     TRIALS_DOCUMENT,
     Trial,
     rounds_by_name,
@@ -19,8 +21,6 @@ from cephfit.sweep.design.trials import (
     values_of,
     with_trials,
 )
-from cephfit.sweep.goal import Goal
-from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import plan_of
 from cephfit.sweep.racing.rounds import stops_of
 from cephfit.sweep.racing.saving import ASSUMED_SCATTER, expected_saving, saving_document, scatter_of

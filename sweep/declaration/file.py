@@ -16,7 +16,7 @@ from cephfit.sweep.declaration.file_design import read_designs
 from cephfit.sweep.declaration.file_measurement import read_measurement
 from cephfit.sweep.declaration.file_pools import expand_uses, read_pools
 from cephfit.sweep.declaration.file_settings import NAME, USE, fault_of_configuration, read_configurations
-from cephfit.sweep.declaration.stopping import read_stopping
+from cephfit.sweep.declaration.file_stopping import read_stopping
 from cephfit.sweep.model import Measurement, Sweep
 from cephfit.sweep.yaml_lines import Located, nearest, read_yaml
 

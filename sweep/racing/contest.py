@@ -13,8 +13,8 @@ from cephfit.baseline import Baselines
 from cephfit.errors import InputError
 from cephfit.prediction import Prediction, PredictionSet
 from cephfit.profile import Profile
-from cephfit.sweep.declaration.stopping import Decide, Stopping
 from cephfit.sweep.goal import Goal
+from cephfit.sweep.stopping import Decide, Stopping
 
 FUTILE = 0.02
 """A configuration is given up when all repeats would find it ahead with less than this probability."""

@@ -13,11 +13,11 @@ from cephfit.cells import Cell
 from cephfit.configuration import DEFAULT_CONFIGURATION
 from cephfit.results.baselines import baselines_of
 from cephfit.sample import OWN_LOAD, Sample
-from cephfit.sweep.declaration.stopping import RaceFor
 from cephfit.sweep.goal import Goal, cell_profile
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.racing.contest import Contest, Look
 from cephfit.sweep.racing.precision import half_widths
+from cephfit.sweep.stopping import RaceFor
 
 Place = tuple[str, Cell]
 """A cell of a configuration."""

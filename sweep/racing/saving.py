@@ -11,11 +11,11 @@ from cephfit.configuration import DEFAULT_CONFIGURATION
 from cephfit.results.baselines import baselines_of
 from cephfit.results.statistics import pooled_spread
 from cephfit.sample import Metrics, Sample, SampleKey, State
-from cephfit.sweep.declaration.stopping import RaceFor
 from cephfit.sweep.goal import Goal, even_profile
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import Plan, plan_of
 from cephfit.sweep.racing.rounds import Place, begin, decide
+from cephfit.sweep.stopping import RaceFor
 
 _IMAGINED = 20
 """Sweeps that are imagined for an expectation."""

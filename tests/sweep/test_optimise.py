@@ -13,10 +13,16 @@ from cephfit.run import Run
 from cephfit.sample import State
 from cephfit.silence import Silence
 from cephfit.sweep.declaration.file import parse_sweep
-from cephfit.sweep.design.proposals import proposals
-from cephfit.sweep.design.trials import TRIALS_DOCUMENT, rounds_by_name, trials_from_json, values_of, with_trials
 from cephfit.sweep.goal import Goal, even_profile
 from cephfit.sweep.model import Sweep
+from cephfit.sweep.optimising.proposals import proposals
+from cephfit.sweep.optimising.trials import (
+    TRIALS_DOCUMENT,
+    rounds_by_name,
+    trials_from_json,
+    values_of,
+    with_trials,
+)
 from cephfit.sweep.runner import run_sweep
 from cephfit.sweep.schedule import full_plan
 from cephfit.sweep.standing import Standing

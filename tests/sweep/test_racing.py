@@ -21,7 +21,6 @@ from cephfit.run import Run
 from cephfit.sample import Metrics, Sample, SampleKey, State
 from cephfit.silence import Silence
 from cephfit.sweep.declaration.file import parse_sweep
-from cephfit.sweep.declaration.stopping import Decide, Stopping
 from cephfit.sweep.goal import Goal, cell_profile, even_profile
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import plan_of
@@ -31,6 +30,7 @@ from cephfit.sweep.racing.saving import ASSUMED_SCATTER, expected_saving, imagin
 from cephfit.sweep.runner import run_sweep
 from cephfit.sweep.schedule import STOPPING_DOCUMENT
 from cephfit.sweep.standing import Standing
+from cephfit.sweep.stopping import Decide, Stopping
 from cephfit.sweep.targets.simulated import SimulatedTarget, Simulation
 from cephfit.sweep.targets.simulated_truth import true_iops
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cephfit.errors import HostError
 from cephfit.sweep.design.factor import Factor, Level
 from cephfit.sweep.design.model import Sampler, Search
-from cephfit.sweep.design.trials import Point, levels_at
+from cephfit.sweep.optimising.trials import Point, levels_at
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
