@@ -12,8 +12,7 @@ import jinja2
 from cephfit import templates
 from cephfit.errors import ClusterError
 from cephfit.lab.daemons import MGR, MON, Daemons, osd_name
-from cephfit.lab.keyrings import keyring_entry, new_key
-from cephfit.lab.keyrings import write_secret as write_secret
+from cephfit.lab.keyrings import keyring_entry, new_key, write_secret
 from cephfit.lab.machine import run
 from cephfit.lab.osd_disks import OsdDisks
 from cephfit.lab.osd_making import OsdMaker

@@ -11,7 +11,7 @@ from cephfit.cli.goal_choice import goal_of, profile_options
 from cephfit.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from cephfit.sweep.design.effects import Effects
+    from cephfit.sweep.effects import Effects
 
 _LABEL = 16
 """Characters of a level's label in a table."""
@@ -35,7 +35,7 @@ def command(
     """
     from cephfit.results.store import Store
     from cephfit.sweep.declaration.file import parse_sweep
-    from cephfit.sweep.design.effects import effects_on_cells, effects_on_profile, screening_of
+    from cephfit.sweep.effects import effects_on_cells, effects_on_profile, screening_of
 
     with Store.open(store) as opened:
         run = opened.run(run_id)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cephfit.lab.bootstrap import write_secret
+from cephfit.lab.keyrings import write_secret
 from cephfit.lab.openstack import configuration
 from cephfit.lab.openstack.infrastructure import ceph_key_file
 from cephfit.lab.openstack.layout import Layout

@@ -8,7 +8,7 @@ from typing import Any
 import jinja2
 
 from cephfit import templates
-from cephfit.lab.bootstrap import write_secret
+from cephfit.lab.keyrings import write_secret
 from cephfit.lab.openstack.component import Component
 from cephfit.lab.openstack.layout import Layout
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from cephfit.errors import InputError
-from cephfit.lab.bootstrap import write_secret
+from cephfit.lab.keyrings import write_secret
 from cephfit.units import GIB
 
 SCHEMA_VERSION = 1

@@ -16,10 +16,10 @@ from cephfit.sample import Metrics, Sample, SampleKey, State
 from cephfit.silence import Silence
 from cephfit.sweep.declaration.file import parse_sweep, read_sweep
 from cephfit.sweep.design import arrays
-from cephfit.sweep.design.effects import effects_of, effects_on_cells, effects_on_profile, screening_of
 from cephfit.sweep.design.factor import Factor, Level
 from cephfit.sweep.design.model import Design, DesignKind, Row
 from cephfit.sweep.design.names import row_names
+from cephfit.sweep.effects import effects_of, effects_on_cells, effects_on_profile, screening_of
 from cephfit.sweep.goal import Goal, even_profile
 from cephfit.sweep.runner import run_sweep
 from cephfit.sweep.targets.simulated import SimulatedTarget, Simulation
