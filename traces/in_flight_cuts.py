@@ -103,13 +103,14 @@ class CountedSoFar:
                 continue
             if len(carried) + flight.deepest >= MAX_HELD:
                 raise NotOnItsOwn
-            mine = flight.disk == numbers[name]
+            mine = np.flatnonzero(flight.disk == numbers[name])
             latest_ns = np.maximum.accumulate(flight.time_ns[mine])
             n_all = disks[name].n
             if len(latest_ns) < n_all and (not len(latest_ns) or latest_ns[-1] < carried[-1]):
                 raise NotOnItsOwn
             more = len(carried) - np.searchsorted(carried, latest_ns, side="right")
-            disks[name] = disks[name].with_more_in_flight(flight.op[mine], flight.depth[mine], more)
+            few = mine[: np.count_nonzero(more)]  # the later, the fewer are still in flight
+            disks[name] = disks[name].with_more_in_flight(flight.op[few], flight.depth[few], more[: len(few)])
             # Accesses come in the order of issue, so those of before may end after some of the part.
             staying = carried[np.searchsorted(carried, disks[name].latest_ns, side="right") :]
             ends[name] = np.sort(np.concatenate([staying, ends[name]]))
