@@ -14,8 +14,8 @@ from cephfit.sweep.greater.host_settings import HostSettings
 from cephfit.sweep.greater.osd_places import osd_places
 from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.journal import Journal
+from cephfit.sweep.setting_ways import Reach, SettingsWay
 from cephfit.sweep.settings.client_conf import ClientAccess
-from cephfit.sweep.settings.setting_ways import Reach, SettingsWay
 from cephfit.sweep.surroundings import Surroundings
 from cephfit.sweep.target_lock import TargetLock
 from cephfit.sweep.targets.ceph import CephTarget

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from cephfit.configuration import Configuration, Setting
 from cephfit.protocols import Client
 from cephfit.sweep.hosts.access import Hosts
-from cephfit.sweep.settings.setting_ways import Reach
+from cephfit.sweep.setting_ways import Reach
 from cephfit.sweep.volumes import Volume
 
 ReadValues = tuple[Mapping[str, Mapping[str, Any]], Sequence[str]]

@@ -70,7 +70,7 @@ def open_target(
         from cephfit.lab.cluster import Lab
         from cephfit.lab.machine import require_root
         from cephfit.lab.target import LabTarget
-        from cephfit.sweep.settings.setting_ways import parse_reach
+        from cephfit.sweep.setting_ways import parse_reach
 
         place, _, words = which.partition(",")
         way = parse_reach(words, where=f"--target {text}", own_conf=True).way
@@ -143,7 +143,7 @@ def _cloud_with_ceph(
     choice: "CloudChoice", cluster: ClusterOptions, *, for_change: bool, progress: Progress | None
 ) -> Target:
     from cephfit.sweep.admin.rados_admin import RadosAdmin
-    from cephfit.sweep.settings.setting_ways import parse_reach
+    from cephfit.sweep.setting_ways import parse_reach
     from cephfit.sweep.targets.ceph import CephTarget
     from cephfit.sweep.targets.openstack_ceph import OpenStackWithCeph
 
@@ -190,7 +190,7 @@ def cluster_choice(name: str, said: ClusterOptions) -> "ClusterChoice":
     Raises:
         InputError: what was said contradicts itself.
     """
-    from cephfit.sweep.settings.setting_ways import parse_reach
+    from cephfit.sweep.setting_ways import parse_reach
     from cephfit.sweep.targets.foreign import ClusterChoice
 
     name, _, words = name.partition(",")

@@ -16,7 +16,7 @@ from cephfit.sweep.options.option_kinds import described, names_of
 from cephfit.sweep.options.option_value import fault_of
 from cephfit.sweep.pools.pool_keys import IMAGE_KEYS, POOL_KEYS, is_pool_key
 from cephfit.sweep.pools.volume_keys import VOLUME_KEYS
-from cephfit.sweep.settings.setting_ways import has_store
+from cephfit.sweep.setting_ways import has_store
 
 DAEMON_SECTIONS = ("global", "mon", "mgr", "osd", "client")
 _POOL_SCOPES = {"pool": POOL_KEYS, "image": IMAGE_KEYS}

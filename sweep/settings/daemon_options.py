@@ -12,6 +12,7 @@ from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.options.option_value import as_ceph_writes, same_value
 from cephfit.sweep.preview import Undoing
+from cephfit.sweep.setting_ways import Reach, SettingsWay, has_store
 from cephfit.sweep.settings.catalogue import Catalogue
 from cephfit.sweep.settings.ceph_settings import CephSettings, stored_settings
 from cephfit.sweep.settings.conf_files import Change, ConfFiles
@@ -20,7 +21,6 @@ from cephfit.sweep.settings.daemon_values import DaemonValues, ReadBack, stronge
 from cephfit.sweep.settings.injected_settings import InjectedSettings, fault_of_injection
 from cephfit.sweep.settings.injected_settings import Place as InjectedPlace
 from cephfit.sweep.settings.restarts_due import RestartsDue
-from cephfit.sweep.settings.setting_ways import Reach, SettingsWay, has_store
 
 _LEVELS = {SettingsWay.STORE: "mon", SettingsWay.CONF: "file", SettingsWay.INJECTARGS: "override"}
 """What `config diff` calls the ways."""

@@ -12,8 +12,8 @@ from cephfit.sweep.admin.admin_sockets import AdminSockets
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.admin.daemons import Daemon, concerned, strongest
 from cephfit.sweep.options.option_value import as_ceph_writes, same_value
+from cephfit.sweep.setting_ways import has_store
 from cephfit.sweep.settings.catalogue import Catalogue
-from cephfit.sweep.settings.setting_ways import has_store
 
 _PROPAGATION_SECONDS = 5.0
 """The monitors push a changed option to the daemons within milliseconds; a busy machine gets this long."""

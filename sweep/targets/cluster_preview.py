@@ -14,10 +14,10 @@ from cephfit.sweep.plan import plan_of
 from cephfit.sweep.pools.own_pools import Pools
 from cephfit.sweep.pools.pool_plan import PoolPlan
 from cephfit.sweep.preview import HEALTHY, Difference, PoolToMake, Preview
+from cephfit.sweep.setting_ways import has_store
 from cephfit.sweep.settings.catalogue import Catalogue
 from cephfit.sweep.settings.ceph_settings import stored_settings
 from cephfit.sweep.settings.daemon_options import DaemonOptions
-from cephfit.sweep.settings.setting_ways import has_store
 from cephfit.sweep.volumes import image_settings
 
 RESTART_SECONDS = 30.0

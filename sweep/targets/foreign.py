@@ -18,11 +18,11 @@ from cephfit.sweep.greater.osd_places import OsdPlace, osd_places
 from cephfit.sweep.greater.page_cache import drop_page_caches, why_page_caches_stay
 from cephfit.sweep.hosts.access import Hosts, SshAccess
 from cephfit.sweep.journal import Journal
+from cephfit.sweep.setting_ways import Reach
 from cephfit.sweep.settings.client_conf import ClientAccess
 from cephfit.sweep.settings.conf_text import without_block
 from cephfit.sweep.settings.osd_daemons import CephadmOsds, OsdDaemons, ProgramOsds, SystemdOsds
 from cephfit.sweep.settings.osd_restarts import OneByOne
-from cephfit.sweep.settings.setting_ways import Reach
 from cephfit.sweep.surroundings import ExportsDevices, RestartsOsds, Surroundings
 from cephfit.sweep.target_lock import TargetLock
 from cephfit.sweep.targets.ceph import CephTarget

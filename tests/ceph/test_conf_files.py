@@ -24,8 +24,8 @@ from cephfit.lab.target import LabTarget
 from cephfit.sweep.declaration.file import read_sweep
 from cephfit.sweep.hosts.access import SshAccess
 from cephfit.sweep.preview import Previews
+from cephfit.sweep.setting_ways import Reach, SettingsWay
 from cephfit.sweep.settings.conf_text import sections_of
-from cephfit.sweep.settings.setting_ways import Reach, SettingsWay
 from cephfit.units import MIB
 
 TUNED = Configuration(
@@ -91,7 +91,7 @@ from foreign_lab import open_foreign
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab
 from cephfit.sweep.preview import Previews
-from cephfit.sweep.settings.setting_ways import Reach, SettingsWay
+from cephfit.sweep.setting_ways import Reach, SettingsWay
 lab = Lab.open(folder=Path(sys.argv[2]))
 target = open_foreign(lab, restarts=sys.argv[3], reach=Reach(SettingsWay.CONF, str(lab.conf)))
 shards = Setting(Partition.CEPH, "osd.0", "osd_op_num_shards", 3)
@@ -181,7 +181,7 @@ from pathlib import Path
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab
 from cephfit.lab.target import LabTarget
-from cephfit.sweep.settings.setting_ways import SettingsWay
+from cephfit.sweep.setting_ways import SettingsWay
 
 def ceph(scope, key, value):
     return Setting(Partition.CEPH, scope, key, value)
