@@ -16,7 +16,6 @@ from cephfit.lab.openstack import resources
 from cephfit.results.store import Store
 from cephfit.sample import Sample, State
 from cephfit.sweep.cloud.stacks import template_path
-from cephfit.sweep.engines.fio_remote import BY_CLIENTS
 from cephfit.sweep.guest import image
 from cephfit.sweep.guest.upload import WITH_POSTGRESQL, upload
 
@@ -106,21 +105,6 @@ def test_guests_that_answer_nowhere_signal_their_results_and_show_their_clocks(
         assert all(abs(clock["ahead_seconds"]) < 3 for clock in together["clocks"].values())
         assert together["start_skew_seconds"] <= 0.1 * 10
         assert "X-Auth-Token" not in json.dumps(sample.evidence)
-
-
-@pytest.mark.takes(seconds=60)
-def test_clocks_of_fio_servers_are_compared_and_say_when_they_ran(cloud_user: Connection, tmp_path: Path) -> None:
-    file, store = sweep_file(tmp_path, clients=2), tmp_path / "guests.sqlite"
-    done = cephfit("sweep", "run", str(file), "--target", target_text(cloud_user), "--store", str(store))
-    assert done.returncode == 0, done.stderr
-    for sample in good_samples(store):
-        assert sample.evidence["results_by"] == "server"
-        said = sample.evidence["together"][BY_CLIENTS]
-        assert set(said["clocks"]) == {"c0", "c1"}
-        for clock in said["clocks"].values():
-            assert abs(clock["ahead_seconds"]) <= 3 + clock["uncertainty_seconds"]
-        assert said["start_skew_at_least_seconds"] <= said["start_skew_seconds"]
-        assert said["start_skew_seconds"] <= said["start_skew_at_most_seconds"]
 
 
 @ONE_IMAGE

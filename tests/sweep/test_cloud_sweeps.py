@@ -40,13 +40,14 @@ MEASUREMENT = """
 COUNTS = f"""
 schema_version: 1
 name: counts
-configurations:
-  capped: {{volume: {{type: {CAPPED}}}}}
+configurations: {{A: {{}}}}
 measurement: {MEASUREMENT}
-  seed: 10
+  seed: 1
   loads:
     two: {{clients: 2}}
+    three: {{clients: 3}}
 """
+"""The seed has two guests measured first, then one, then three."""
 BELOW = f"""
 schema_version: 1
 name: below
@@ -70,36 +71,40 @@ def capped(cloud_admin: Connection) -> Iterator[str]:
     until(lambda: storage.delete(f"/qos-specs/{spec.id}").status_code in (202, 404))
 
 
-@pytest.mark.takes(seconds=190)
+@pytest.mark.takes(seconds=150)
 def test_guests_grow_with_the_loads_and_qos_is_told(cloud_admin: Connection, capped: str, tmp_path: Path) -> None:
     before = everything(cloud_admin)
     file, store = tmp_path / "counts.yaml", tmp_path / "counts.sqlite"
     file.write_text(COUNTS)
-    checked = cephfit("cloud", "check", target_text(cloud_admin, volume_type=capped))
+    target = target_text(cloud_admin, volume_type=capped)
+    checked = cephfit("cloud", "check", target)
     sentence = f"volumes of type {capped} do at most {MOST_IOPS} I/Os per second"
     assert sentence in checked.stdout
-    run = cephfit("sweep", "run", str(file), "--target", target_text(cloud_admin), "--store", str(store))
+    run = cephfit("sweep", "run", str(file), "--target", target, "--store", str(store))
     assert run.returncode == 0, run.stderr
     assert sentence in run.stderr
     with Store.open(str(store)) as opened:
         (done,) = opened.runs()
         good = [sample for sample in opened.samples(done.run_id) if sample.state is State.OK]
         applied = {a.configuration: a.read_back for _, a in opened.applied(done.run_id)}
-    assert sentence in done.facts["limits"]["capped"][0]
-    assert applied["capped"][f"QoS of volume type {capped}"]["cinder"]["specs"] == {
-        "total_iops_sec": str(MOST_IOPS)
+    assert sentence in done.facts["limits"]["A"][0]
+    qos = applied["A"][f"QoS of volume type {capped}"]["cinder"]
+    assert qos["specs"] == {"total_iops_sec": str(MOST_IOPS)}
+    assert {(s.key.load, s.key.client) for s in good} == {
+        ("", "c0"),
+        *(("two", client) for client in ("c0", "c1")),
+        *(("three", client) for client in ("c0", "c1", "c2")),
     }
-    assert {(s.key.configuration, s.key.load, s.key.client) for s in good} == {
-        (c, load, client) for c in ("A", "capped") for load, client in (("", "c0"), ("two", "c0"), ("two", "c1"))
-    }
-    assert run.stderr.count("is being scaled to 2 servers") == 2, "each stack begins with one server"
-    places = {s.key.client: s.evidence["placement"] for s in good if s.key.configuration == "A"}
-    assert places["c0"]["server"] != places["c1"]["server"]
-    assert places["c0"]["host"] == places["c1"]["host"] != ""
+    assert "is being made: 2 servers" in run.stderr
+    assert run.stderr.count("is being scaled to 3 servers") == run.stderr.count("is being scaled") == 1
     for sample in good:
         assert sample.metrics is not None
-        if sample.key.configuration == "capped":
-            assert 0.5 * MOST_IOPS < sample.metrics.iops < 1.2 * MOST_IOPS
+        assert 0.5 * MOST_IOPS < sample.metrics.iops < 1.2 * MOST_IOPS
+    places = {(s.key.load, s.key.client): s.evidence["placement"] for s in good}
+    assert places["", "c0"]["idle_guests"] == 1
+    servers = {place["server"] for place in places.values()}
+    assert len(servers) == 3, "who is there keeps its server when there become more"
+    assert {place["host"] for place in places.values()} == {places["", "c0"]["host"]} != {""}
     page = tmp_path / "report.html"
     assert cephfit("report", "--store", str(store), "-o", str(page)).returncode == 0
     assert sentence in page.read_text()
