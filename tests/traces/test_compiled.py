@@ -1,0 +1,50 @@
+"""Loops that were compiled before the code changed are not used after it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from cephfit.traces.compiled import version_of
+
+
+def test_any_changed_file_is_another_version(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "c.py").write_text("y = 1\n")
+    before = version_of([tmp_path])
+    assert version_of([tmp_path]) == before
+    (tmp_path / "b" / "c.py").write_text("y = 10\n")
+    assert version_of([tmp_path]) != before
+
+
+def test_a_loop_has_the_new_body_of_what_is_inlined_from_another_file(tmp_path: Path) -> None:
+    """The version is that of cephfit's own files, so the changed one is laid among a copy of them."""
+    root = Path(__file__).parents[2]
+    copied = tmp_path / "cephfit"
+    copied.mkdir()
+    for file in (root / "cephfit").glob("*.py"):
+        (copied / file.name).write_bytes(file.read_bytes())
+    (copied / "traces").mkdir()
+    (copied / "traces" / "__init__.py").touch()
+    (copied / "traces" / "compiled.py").write_bytes((root / "traces" / "compiled.py").read_bytes())
+    inner, outer = copied / "traces" / "inner.py", copied / "traces" / "outer.py"
+    outer.write_text(
+        "from cephfit.traces.compiled import compiled\nfrom cephfit.traces.inner import inner\n\n\n"
+        "@compiled\ndef outer(x):\n    return inner(x)\n"
+    )
+
+    def told() -> str:
+        program = "from cephfit.traces.outer import outer; print(outer(1))"
+        argv = [sys.executable, "-c", program]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run(
+            argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    head = "from cephfit.traces.compiled import inlined\n\n\n@inlined\ndef inner(x):\n"
+    inner.write_text(f"{head}    return x + 1\n")
+    assert told() == "2\n"
+    assert list((copied / "traces" / "__pycache__").glob("loops-*/**/*.nbi")), "it is kept"
+    inner.write_text(f"{head}    return x + 10\n")
+    assert told() == "11\n"
