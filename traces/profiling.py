@@ -12,8 +12,7 @@ from cephfit.errors import InputError
 from cephfit.profile import Profile
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
-from cephfit.traces import formats, scheduling
-from cephfit.traces.blktrace_joining import count_in_parts
+from cephfit.traces import formats
 from cephfit.traces.capturing import capture_record
 from cephfit.traces.description.describe import profile_of
 from cephfit.traces.description.recording import Counting, PartialProfile
@@ -21,7 +20,10 @@ from cephfit.traces.files import remote
 from cephfit.traces.files.ahead import read_ahead
 from cephfit.traces.files.part_stream import NotOnItsOwn
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
-from cephfit.traces.in_flight_cuts import CountedSoFar
+from cephfit.traces.parts import scheduling
+from cephfit.traces.parts.blktrace_joining import count_in_parts
+from cephfit.traces.parts.in_flight_cuts import CountedSoFar
+from cephfit.traces.parts.shares import Counted, Share, parts_of
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers import vscsi_histogram
 from cephfit.traces.readers.blkparse_format import BlkparseFormatReader
@@ -32,7 +34,6 @@ from cephfit.traces.readers.block_events_text import BlockEventsTextReader
 from cephfit.traces.readers.block_layer import Action
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.recordings import PER_CPU, Recording, recordings_of, siblings_left_out
-from cephfit.traces.shares import Counted, Share, parts_of
 
 _BLOCK_LAYER = (BlktraceReader, BlkparseTextReader, BlkparseFormatReader, BlockEventsTextReader)
 """Readers of formats in which an access is several events, of which one counts."""

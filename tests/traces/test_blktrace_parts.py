@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from trace_maker import Event, mixed_workload, packed
 
 from cephfit.errors import InputError
-from cephfit.traces import blktrace_joining, blktrace_parts, profile_files
-from cephfit.traces.blktrace_joining import joined_parts
-from cephfit.traces.blktrace_parts import parts_of
+from cephfit.traces import profile_files
 from cephfit.traces.description.recording import Counting, PartialProfile
 from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.parts import blktrace_joining, blktrace_parts
+from cephfit.traces.parts.blktrace_joining import joined_parts
+from cephfit.traces.parts.blktrace_parts import parts_of
 from cephfit.traces.readers import blktrace_cuts, blktrace_reading
 from cephfit.traces.readers.blktrace import BlktraceReader
 from cephfit.traces.readers.blktrace_reading import layout_of

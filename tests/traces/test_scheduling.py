@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from trace_maker import mixed_workload, write
 
 from cephfit.errors import InputError
-from cephfit.traces import in_flight_cuts, profile_files, profiling, scheduling, shares
+from cephfit.traces import profile_files, profiling
 from cephfit.traces.files import ahead
+from cephfit.traces.parts import in_flight_cuts, scheduling, shares
 
 
 def alibaba(n: int, seed: int = 1) -> bytes:

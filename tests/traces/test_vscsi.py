@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from cephfit.cells import Op
 from cephfit.errors import InputError
-from cephfit.traces import profile_files, shares
+from cephfit.traces import profile_files
 from cephfit.traces.counting import limits
+from cephfit.traces.parts import shares
 from cephfit.traces.readers import vscsi_binary
 
 CSV = """\

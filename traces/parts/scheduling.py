@@ -8,7 +8,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from cephfit.errors import HostError, InputError
-from cephfit.traces.shares import Counted, Share, count
+from cephfit.traces.parts.shares import Counted, Share, count
 
 _AHEAD = 2
 """Shares for each core that may be counted and not yet asked for: their counts are memory."""

@@ -7,7 +7,7 @@ from cephfit.traces import formats
 from cephfit.traces.description.recording import Counting, PartialProfile
 from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
-from cephfit.traces.in_flight_cuts import FlightOfPart, InFlightOfPart
+from cephfit.traces.parts.in_flight_cuts import FlightOfPart, InFlightOfPart
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_layer import Action
 from cephfit.traces.readers.part_reader import PartReader

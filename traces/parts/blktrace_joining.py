@@ -17,10 +17,10 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.blktrace_parts import Followed, Part, Place, count_on, follow_alone, parts_of
 from cephfit.traces.description.recording import Counting, PartialProfile
 from cephfit.traces.files.ahead import n_cores, read_ahead
 from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.parts.blktrace_parts import Followed, Part, Place, count_on, follow_alone, parts_of
 from cephfit.traces.readers.blktrace import BlktraceReader
 from cephfit.traces.readers.blktrace_following import Following
 from cephfit.traces.readers.blktrace_loop import Found, Layout
