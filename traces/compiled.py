@@ -18,6 +18,8 @@ import numba
 
 import cephfit
 
+_CONFIG: Any = numba.config  # its types do not know what it has
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -64,7 +66,7 @@ def version_of(folders: Sequence[Path]) -> str:
 def _folder() -> str:
     """Where the loops of this version of the code are kept: beside it, or where this user may write."""
     traces, vocabulary = Path(__file__).parent, Path(cephfit.__file__).parent
-    told, beside = numba.config.CACHE_DIR, traces / "__pycache__"
+    told, beside = _CONFIG.CACHE_DIR, traces / "__pycache__"
     if told:
         home = Path(told)
     elif os.access(beside if beside.exists() else traces, os.W_OK):
@@ -76,9 +78,9 @@ def _folder() -> str:
 
 @contextmanager
 def _kept_by_version() -> Iterator[None]:
-    told = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = _folder()
+    told = _CONFIG.CACHE_DIR
+    _CONFIG.CACHE_DIR = _folder()
     try:
         yield
     finally:
-        numba.config.CACHE_DIR = told
+        _CONFIG.CACHE_DIR = told
