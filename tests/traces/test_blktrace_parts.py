@@ -15,11 +15,13 @@ from cephfit.errors import InputError
 from cephfit.traces import profile_files
 from cephfit.traces.description.recording import Counting, PartialProfile
 from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.matching.waiting_table import MAX_HELD
 from cephfit.traces.parts import blktrace_joining, blktrace_parts
 from cephfit.traces.parts.blktrace_joining import joined_parts
-from cephfit.traces.parts.blktrace_parts import parts_of
+from cephfit.traces.parts.blktrace_parts import Part, follow_alone, parts_of
 from cephfit.traces.readers import blktrace_cuts, blktrace_reading
 from cephfit.traces.readers.blktrace import BlktraceReader
+from cephfit.traces.readers.blktrace_loop import OVER
 from cephfit.traces.readers.blktrace_reading import layout_of
 from cephfit.traces.readers.block_layer import Action
 
@@ -131,6 +133,11 @@ def recording(n: int, rng: np.random.Generator, kinds: list[str], lbn_max: int) 
     return sorted(events, key=lambda e: e.time)
 
 
+def message(number: int = 0, *, cpu: int = 0) -> bytes:
+    """A record that is no access: it fills the blocks at whose ends parts may join."""
+    return Event(0, what=2, category=made.NOTIFY, nbytes=0, cpu=cpu).packed(number)
+
+
 def numbered(events: list[Event], rng: np.random.Generator, lost: float) -> list[bytes]:
     """Records with the numbers of their CPUs, of which some are left out, and some have none."""
     numbers = dict.fromkeys([*range(3), SELDOM], 0)
@@ -185,24 +192,30 @@ def test_any_cut_gives_the_identical_profile(
         assert told(found) == told(whole(files, action))
 
 
+@pytest.fixture
+def joined_after(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """After how many of its first blocks each part joined; none for a part that was followed again to its end."""
+    joined: list[int] = []
+    join = blktrace_joining.Joining._join
+    monkeypatch.setattr(
+        blktrace_joining.Joining, "_join", lambda self, f, n: (joined.append(n), join(self, f, n))[1]
+    )
+    return joined
+
+
 @pytest.mark.parametrize("n_files", [1, 2])
 def test_most_parts_join_after_their_first_block(
-    n_files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    n_files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined_after: list[int]
 ) -> None:
     """Else the tests above would show nothing but that one thread can follow all of it."""
     events = mixed_workload(2000)
     files = [tmp_path / f"sda.blktrace.{i}" for i in range(n_files)]
     for i, file in enumerate(files):
         file.write_bytes(packed([e for e in events if e.cpu == i or n_files == 1]))
-    joined: list[int] = []
-    join = blktrace_joining.Joining._join
-    monkeypatch.setattr(
-        blktrace_joining.Joining, "_join", lambda self, f, n: (joined.append(n), join(self, f, n))[1]
-    )
     monkeypatch.setattr(blktrace_parts, "FIRST_BLOCKS", (3000, 3000))
     found, n_parts = in_parts(files, Action.QUEUE, 20_000, 4096)
     assert n_parts > 10
-    assert joined == [0] + [1] * (n_parts - 1)
+    assert joined_after == [0] + [1] * (n_parts - 1)
     assert told(found) == told(whole(files, Action.QUEUE))
 
 
@@ -226,13 +239,92 @@ def test_losses_of_a_cpu_that_whole_parts_know_nothing_of(tmp_path: Path) -> Non
     events = mixed_workload(1500)
     records = [e.packed(i) for i, e in enumerate((e for e in events if e.cpu == 0), 1)]
     for number, at in ((5, -20), (4, 1500), (1, 20)):
-        message = Event(0, what=2, category=made.NOTIFY, nbytes=0, cpu=SELDOM)
-        records.insert(at, message.packed(number))
+        records.insert(at, message(number, cpu=SELDOM))
     trace = tmp_path / "t"
     trace.write_bytes(b"".join(records))
     found, n_parts = in_parts([trace], Action.QUEUE, 20_000, 4096)
     assert n_parts > 5
     assert found.lost == 2
+    assert told(found) == told(whole([trace], Action.QUEUE))
+
+
+def two_parts(trace: Path, before: bytes, after: bytes) -> list[Part]:
+    """A trace that is cut between what was before and what came after."""
+    trace.write_bytes(before + after)
+    with TraceStream(trace) as stream:
+        layout = layout_of([stream])
+    assert layout is not None
+    cuts = ((0, len(before)), (len(before), None))
+    return [Part((trace,), layout, made.Q, (begin,), (end,), OVER) for begin, end in cuts]
+
+
+def joined(parts: list[Part]) -> PartialProfile:
+    return joined_parts(iter(parts), parts[0].layout, parts[0].wanted, 1, lambda _: None)
+
+
+COMPLETE = packed([Event(100, 9000), Event(200, 9000, what=made.C)])
+"""An access with its completion: without any completion a part cannot be followed alone."""
+
+
+def test_parts_do_not_join_where_one_of_them_took_another_access_for_complete(
+    tmp_path: Path, joined_after: list[int]
+) -> None:
+    """A request over sectors 0 to 15 was made of an access at 0 and one at 8. Who does not know the one at 0, as
+    it was queued before the cut, takes it to be made of all that lies within: of the access at 2, too. Both then
+    have the same accesses, as many of them complete, and only a latency tells that they are not the same ones."""
+    before = [Event(1000, sector=0)]
+    first_block = [
+        Event(2000, sector=5000),
+        Event(2010, sector=2, nbytes=2048),
+        Event(2020, sector=8),
+        Event(2500, sector=0, nbytes=8192, what=made.C),
+    ]
+    second_block = [
+        Event(3000, sector=6000),
+        Event(4000, sector=2, nbytes=2048, what=made.C),
+        Event(4010, sector=6000, what=made.C),
+        Event(4020, sector=5000, what=made.C),
+    ]
+    trace = tmp_path / "t"
+    filler = message() * 20
+    after = packed(first_block) + filler + packed(second_block) + 2 * filler
+    found = joined(two_parts(trace, COMPLETE + packed(before), after))
+    assert joined_after == [0, 2]
+    assert told(found) == told(whole([trace], Action.QUEUE))
+
+
+def test_parts_do_not_join_before_both_know_of_completions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined_after: list[int]
+) -> None:
+    """Who knows of no completion yet cannot tell what is in flight at an access that is given up before the first
+    one comes; who knows of completions before the cut can, though the same accesses wait in both."""
+    monkeypatch.setattr(blktrace_parts, "FIRST_BLOCKS", (1000, 48 * (MAX_HELD + 1000), 1000))
+    monkeypatch.setattr(blktrace_reading, "BLOCK_NBYTES", 48 * (MAX_HELD + 1000))
+    many = Event(1000).packed(0) * (MAX_HELD + 100)
+    trace = tmp_path / "t"
+    found = joined(two_parts(trace, COMPLETE, many + packed([Event(2000, what=made.C)]) + message() * 1000))
+    assert joined_after == [0, 2]
+    assert told(found) == told(whole([trace], Action.QUEUE))
+
+
+def test_a_part_without_completions_in_its_first_blocks_is_not_followed_to_its_end(tmp_path: Path) -> None:
+    late = packed([Event(2000 + i, 8 * i) for i in range(100)]) + COMPLETE
+    parts = two_parts(tmp_path / "t", COMPLETE, late)
+    assert follow_alone(parts[0]) is not None
+    assert follow_alone(parts[1]) is None
+
+
+def test_numbers_that_begin_again_in_what_is_followed_again_are_no_loss(
+    tmp_path: Path, joined_after: list[int]
+) -> None:
+    """Two recordings put together: the part behind the cut begins with a CPU's number 101, and where it joins that
+    CPU is at number 18. Nothing was lost between the two."""
+    trace = tmp_path / "t"
+    before = COMPLETE + b"".join(message(number) for number in range(3, 101))
+    after = message(101) + message(102) + COMPLETE + b"".join(message(number) for number in range(3, 101))
+    found = joined(two_parts(trace, before, after))
+    assert joined_after == [0, 1]
+    assert found.lost == 0
     assert told(found) == told(whole([trace], Action.QUEUE))
 
 
