@@ -70,17 +70,27 @@ class DaemonValues:
             ClusterError: it does not answer.
             HostError: its host cannot be reached.
         """
-        if not self._answers():
-            return self._sockets.ask(daemon, "config", "get", key)[key]
-        if daemon.kind != "osd" and not self._may_tell:
+        if self._answers() and daemon.kind != "osd" and not self._may_tell:
             return as_ceph_writes(self._admin.command("config show", who=daemon.name, key=key))
         try:
-            return self._admin.tell(daemon.name, "config get", var=key)[key]
+            return self.from_itself(daemon, key)
         except RefusedError as error:
             if daemon.kind == "osd" or error.code not in (errno.EACCES, errno.EPERM, errno.EOPNOTSUPP):
                 raise
             self._may_tell = False
             return self.of(daemon, key)
+
+    def from_itself(self, daemon: Daemon, key: str) -> Any:
+        """The value that a daemon runs with at this moment; what it reports to the manager is seconds old.
+
+        Raises:
+            RefusedError: it takes no questions from this key.
+            ClusterError: it does not answer.
+            HostError: its host cannot be reached.
+        """
+        if not self._answers():
+            return self._sockets.ask(daemon, "config", "get", key)[key]
+        return self._admin.tell(daemon.name, "config get", var=key)[key]
 
     def differences(self, daemons: Sequence[Daemon]) -> Differences:
         """Where the OSDs among these have their values from."""

@@ -108,12 +108,12 @@ class InjectedSettings:
         keys = [
             key
             for (whose, key), value in self._wanted.items()
-            if whose == name and not self._same(key, value, self._values.of(daemon, key))
+            if whose == name and not self._same(key, value, self._values.from_itself(daemon, key))
         ]
         new = [key for key in keys if self._journal.get(_INJECTED, f"{name} {key}") is None]
         overrides = self._overrides(daemon) if new else {}
         for key in keys:
-            was = {"value": as_ceph_writes(self._values.of(daemon, key)), "override": overrides.get(key)}
+            was = {"value": as_ceph_writes(self._values.from_itself(daemon, key)), "override": overrides.get(key)}
             self._journal.note(_INJECTED, f"{name} {key}", was)
             self._tell(name, key, self._wanted[name, key])
         return keys

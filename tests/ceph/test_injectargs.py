@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,20 @@ def test_after_a_kill_restore_takes_it_back(lab_cluster: Lab, admin: str) -> Non
     assert state_of(lab_cluster) == before
 
 
+def leave_in_the_managers_reports(lab: Lab, daemon: str, key: str, value: int) -> None:
+    """The manager tells a value for some seconds that the daemon runs with no more."""
+    admin = RadosAdmin(lab.conf)
+    try:
+        admin.tell(daemon, "injectargs", injected_args=[f"--{key}={value}"])
+        deadline = time.monotonic() + 60
+        while float(admin.command("config show", who=daemon, key=key)) != value:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        admin.tell(daemon, "config unset", var=key)
+    finally:
+        admin.close()
+
+
 @pytest.mark.ceph
 @pytest.mark.root
 @pytest.mark.fio
@@ -239,12 +254,13 @@ def test_what_the_key_must_be_allowed(lab_cluster: Lab, tmp_path: Path) -> None:
     try:
         assert target.apply(FEW, n_clients=1, volume_nbytes=16 * MIB, fill=False).ok
         monitors = Configuration("monitors", (ceph("mon", "mon_mgr_blocklist_interval", 9000),))
+        leave_in_the_managers_reports(lab_cluster, "mon.a", "mon_mgr_blocklist_interval", 9000)
         applied = target.apply(monitors, n_clients=1, volume_nbytes=16 * MIB, fill=False)
         assert not applied.ok
         assert "mon 'allow *'" in applied.mismatches[0]
         assert value_of(lab_cluster, 0, "osd_max_backfills") == "8"
-        target.reset()
     finally:
+        target.reset()
         target.close()
 
 
