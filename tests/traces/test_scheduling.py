@@ -142,6 +142,19 @@ def test_an_error_in_a_part_names_the_line_of_the_file(tmp_path: Path, monkeypat
         profile_files([trace])
 
 
+def test_a_time_that_is_cut_off_in_a_part_without_another_access(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That digits are missing shows beside the time of the access before, which is in another part."""
+    rows = b"".join(b"%d,4096,1,read,%d,%d\n" % (i, 8 * i, 2756778716647 + i) for i in range(50))
+    trace = tmp_path / "vscsi.csv"
+    trace.write_bytes(rows + b"# no access\n" * 300 + b"51,4096,1,read,408,2756")
+    monkeypatch.setattr(shares, "PART_NBYTES", 1000)
+    with pytest.raises(InputError, match="cut off within its last line") as caught:
+        profile_files([trace])
+    assert "line 351 " in caught.value.where
+
+
 def test_local_processes(several_files: list[Path]) -> None:
     found = profile_files(several_files, scheduler=scheduling.PROCESSES)
     assert found.dumps() == profile_files(several_files).dumps()

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.errors import InputError
+from cephfit.traces.files.part_stream import NotOnItsOwn, PartStream
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import TextBlock, bad_line
 from cephfit.traces.lines import plain_lines
@@ -64,6 +65,7 @@ class _Lines(LineParser[AccessBatch]):
         self._disks = (PurePath(stream.name).name,)
         self._no_names = DiskTable()
         self._latest_us = 0
+        self._latest_known = not isinstance(stream, PartStream) or stream.begin == 0
 
     def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, AccessBatch]:
         n, end, rows = plain_lines.parse(_FIELDS, self._no_names, text, at, stop)
@@ -72,8 +74,11 @@ class _Lines(LineParser[AccessBatch]):
     def took(self, n_lines: int, gave: AccessBatch) -> None:
         if len(gave):
             self._latest_us = int(gave.time_ns[-1]) // NS_PER_US
+            self._latest_known = True
 
     def any_line(self, block: TextBlock) -> AccessBatch:
+        if block.cut_off and not self._latest_known:
+            raise NotOnItsOwn  # whether digits of the time are missing shows the access before, in another part
         batch = _batch(self._stream, block, self._disks, self._latest_us)
         self.took(len(batch), batch)
         return batch
