@@ -5,7 +5,8 @@
 
 Without ``--atheris``, inputs are damaged whole traces: bytes and numbers changed, parts cut out, repeated, moved,
 other formats glued to them. With it, atheris (coverage-guided) makes them. Inputs are read as the family's format,
-and one in eight by what their content tells. ``test_fuzz_formats.py`` runs a little of it.
+and one in eight by what their content tells. Of formats that are read in parts, one in eight is a file, too, which
+must give the same in small parts as in one. ``test_fuzz_formats.py`` runs a little of it.
 """
 
 import argparse
@@ -17,8 +18,11 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import unified_diff
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
@@ -37,22 +41,30 @@ if "--atheris" in sys.argv:
     with atheris.instrument_imports(include=["cephfit.traces"], exclude=_COMPILED):
         importlib.import_module("cephfit.traces.formats")
 
+import pytest
 from test_formats import WHOLE
 from test_more_formats import BIOSNOOP_LIBBPF, GOLDEN, ORACLE, QEMU_SIMPLE, TRACE_CMD, rbd_replay
 
 from cephfit.cells import Op
 from cephfit.errors import CephfitError, InputError
-from cephfit.traces import formats
+from cephfit.traces import formats, profile_files
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files.stream import HEAD_NBYTES, TraceStream
+from cephfit.traces.parts import blktrace_joining, blktrace_parts, in_flight_cuts, shares
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers import vscsi_histogram
+from cephfit.traces.readers import blktrace_cuts, vscsi_histogram
+from cephfit.traces.readers.blktrace import BlktraceReader
 from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.readers.part_reader import PartReader
+from cephfit.traces.readers.vscsi_binary import VscsiBinaryReader
 
 NO_OPTIONS = ReadOptions()
 
 HANG_SECONDS = 20.0
 """Of the CPU's time: an input of some KB takes milliseconds, but a loop's first use compiles it for seconds."""
+
+LONG_NBYTES = 2000
+"""Of a trace that gives several parts."""
 
 COLUMNS = {
     "columns": ("time:us,disk,op,offset:bytes,length:bytes,latency:us", b"1,a,R,0,4096,5\n2,b,W,4096,512,\n"),
@@ -140,6 +152,19 @@ class Family:
     format_name: str
     options: ReadOptions = NO_OPTIONS
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether files of the format are read in parts."""
+        return any(
+            isinstance(reader, (BlktraceReader, PartReader, VscsiBinaryReader))
+            for reader in formats.readers(Action.QUEUE, self.options)
+            if reader.name == self.format_name
+        )
+
+    def with_longer_seeds(self) -> "Family":
+        """Also of traces that give several parts."""
+        return replace(self, seeds=(*self.seeds, *(seed * (2 + LONG_NBYTES // len(seed)) for seed in self.seeds)))
+
 
 def families() -> dict[str, Family]:
     seeds: dict[str, list[bytes]] = {}
@@ -147,6 +172,9 @@ def families() -> dict[str, Family]:
         seeds.setdefault(name.removesuffix("-8").removesuffix("-2"), []).append(content)
     seeds["biosnoop"].append(BIOSNOOP_LIBBPF.encode())
     seeds["block-events"].append(TRACE_CMD.encode())
+    # Text of a block layer's events is read in parts as long as no completion is in it.
+    seeds["blkparse"].append(_without(b" C ", seeds["blkparse"][0]))
+    seeds["block-events"].append(_without(b"_complete", seeds["block-events"][0]))
     seeds["qemu"] += [QEMU_SIMPLE.encode(), (GOLDEN / "qemu-io.txt").read_bytes()]
     seeds["rbd-replay"].append(rbd_replay(">"))
     seeds["strace"] += [(GOLDEN / name).read_bytes()[-3000:] for name in ("st_tt.txt", "st_ttt.txt", "st_y.txt")]
@@ -157,7 +185,11 @@ def families() -> dict[str, Family]:
         found[name] = Family(name, (content,), "columns", ReadOptions(columns=columns))
     for name, (layout, content) in BLKPARSE.items():
         found[name] = Family(name, (content,), "blkparse-f", ReadOptions(blkparse_format=layout))
-    return found
+    return {name: family.with_longer_seeds() if family.in_parts else family for name, family in found.items()}
+
+
+def _without(word: bytes, text: bytes) -> bytes:
+    return b"".join(line for line in text.splitlines(keepends=True) if word not in line)
 
 
 class Target:
@@ -165,13 +197,18 @@ class Target:
 
     def __init__(self, family: Family) -> None:
         self.family = family
-        self.n_read = self.n_refused = 0
+        self.n_read = self.n_refused = self.n_in_parts = 0
         self._n = 0
+        self._in_parts = family.in_parts
+        self._rng = random.Random(family.name)
 
     def __call__(self, content: bytes) -> None:
         """Raises: whatever should not have been raised."""
         self._n += 1
         self.n_read += 1
+        if self._in_parts and self._rng.random() < 1 / 8:
+            self.n_in_parts += 1
+            compare_parts(self.family, content, self._rng)
         action = Action.ISSUE if self._n % 2 else Action.QUEUE
         try:
             stream = MemoryStream(content)
@@ -189,6 +226,44 @@ class Target:
             assert isinstance(error, InputError), error
             assert "fuzzed" in error.where, f"it does not say where: {error}"
             self.n_refused += 1
+
+
+def compare_parts(family: Family, content: bytes, rng: random.Random) -> None:
+    """Read an input from a file, in small parts and as a whole.
+
+    Raises:
+        AssertionError: the two differ.
+    """
+    action, full = rng.choice(list(Action)), rng.random() < 0.2
+    part_nbytes = max(30, len(content) // rng.randrange(2, 12))
+    n_head, first_block = rng.choice((2, 1 << 15)), rng.choice((300, 1000))
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "fuzzed"
+        file.write_bytes(content)
+        whole = _told(file, family, action, full)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shares, "PART_NBYTES", part_nbytes)
+            patch.setattr(in_flight_cuts, "N_HEAD", n_head)
+            patch.setattr(blktrace_cuts, "PART_NBYTES", part_nbytes)
+            patch.setattr(blktrace_parts, "FIRST_BLOCKS", (first_block,))
+            patch.setattr(blktrace_joining, "n_cores", lambda: 2)
+            in_parts = _told(file, family, action, full)
+    if in_parts != whole:
+        lines = unified_diff(whole.splitlines(), in_parts.splitlines(), "whole", "in parts", n=0, lineterm="")
+        raise AssertionError(
+            "\n".join([f"{action}, {full=}, {part_nbytes=}, {n_head=}, {first_block=}:", *islice(lines, 20)])
+        )
+
+
+def _told(file: Path, family: Family, action: Action, full: bool) -> str:
+    """The profile of a file, or why there is none."""
+    try:
+        return profile_files(
+            [file], format_name=family.format_name, action=action, full=full, options=family.options
+        ).dumps()
+    except InputError as error:
+        assert "fuzzed" in str(error), f"it does not say where: {error}"
+        return str(error)
 
 
 def damaged(seeds: tuple[bytes, ...], others: list[bytes], rng: random.Random) -> bytes:
@@ -309,8 +384,8 @@ def main() -> int:
         rate = target.n_read / (time.monotonic() - begun)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         print(
-            f"{name:16} {target.n_read:9} inputs, {target.n_refused:9} refused, slowest {slowest:6.3f} s, "
-            f"{rate:6.0f} a second, peak of the process {peak} MiB",
+            f"{name:16} {target.n_read:9} inputs, {target.n_refused:9} refused, {target.n_in_parts:9} in parts, "
+            f"slowest {slowest:6.3f} s, {rate:6.0f} a second, peak of the process {peak} MiB",
             flush=True,
         )
     return min(failed, 1)
