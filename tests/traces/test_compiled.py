@@ -5,21 +5,25 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cephfit.traces.compiled import version_of
+from cephfit.traces.compiled import _with_imports, version_of
 
 
-def test_any_changed_file_is_another_version(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("x = 1\n")
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "c.py").write_text("y = 1\n")
-    before = version_of([tmp_path])
-    assert version_of([tmp_path]) == before
-    (tmp_path / "b" / "c.py").write_text("y = 10\n")
-    assert version_of([tmp_path]) != before
+def test_a_loop_is_another_version_when_what_it_imports_changes_and_else_not(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.py"
+    loop.write_text(
+        "from cephfit.access import (\n    OP_READ,\n)\nfrom cephfit.traces.lines import plain_lines\n"
+    )
+    read = {file.name for file in _with_imports(loop)}
+    assert {"loop.py", "access.py", "plain_lines.py", "compiled.py", "delimited_loop.py"} <= read
+    assert not {"profiling.py", "sample.py"} & read, "nothing of it stands in the loop"
+    before = version_of(loop)
+    assert version_of(loop) == before
+    loop.write_text(loop.read_text() + "x = 1\n")
+    assert version_of(loop) != before
 
 
 def test_a_loop_has_the_new_body_of_what_is_inlined_from_another_file(tmp_path: Path) -> None:
-    """The version is that of cephfit's own files, so the changed one is laid among a copy of them."""
+    """In a copy of what compiles loops, with two files of its own."""
     root = Path(__file__).parents[2]
     copied = tmp_path / "cephfit"
     copied.mkdir()
