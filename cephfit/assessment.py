@@ -43,6 +43,25 @@ class AssessmentRow:
         """Predicted minus measured, in points of the default's 100; None if nothing was measured."""
         return None if self.measured_relative is None else self.predicted_relative - self.measured_relative
 
+    @property
+    def beside(self) -> str:
+        """Where the measured interval lies of the predicted one: ``below``, ``above``, empty if they meet."""
+        if self.predicted_low == self.predicted_high:
+            return ""  # the default, to which all is relative
+        if (
+            self.measured_high is not None
+            and self.predicted_low is not None
+            and self.measured_high < self.predicted_low
+        ):
+            return "below"
+        if (
+            self.measured_low is not None
+            and self.predicted_high is not None
+            and self.measured_low > self.predicted_high
+        ):
+            return "above"
+        return ""
+
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
@@ -75,6 +94,18 @@ class Assessment:
     def of(self, configuration: str) -> AssessmentRow | None:
         """The row of ``configuration``; None if it was not run."""
         return next((row for row in self.rows if row.configuration == configuration), None)
+
+    def missed(self) -> tuple[str, ...]:
+        """Sentences on configurations whose measured interval lies beside the predicted one."""
+        found = []
+        for beside in ("below", "above"):
+            names = [row.configuration for row in self.rows if row.beside == beside]
+            if names:
+                found.append(
+                    f"Measured {beside} the predicted interval: {', '.join(names)}. Predicted intervals carry the "
+                    "scatter of the benchmark, not the error of the model."
+                )
+        return tuple(found)
 
     def to_json(self) -> dict[str, Any]:
         """The store's "verification" document."""

@@ -37,6 +37,7 @@ def answer_of(findings: Findings) -> Answer:
         *_worst(findings, predictions),
         *_indistinguishable(predictions),
         _verified(findings, predictions),
+        *_missed(findings, predictions),
     ]
     return Answer(_headline(findings, predictions), tuple(sentences), warning)
 
@@ -180,6 +181,11 @@ def _verified(findings: Findings, predictions: PredictionSet) -> str:
     else:
         cost = f"following the prediction costs {assessment.regret_pct:.1f} % against the best of those run"
     return f"{ran}{_order(assessment, measured)}; {cost}."
+
+
+def _missed(findings: Findings, predictions: PredictionSet) -> tuple[str, ...]:
+    assessment = findings.assessment
+    return assessment.missed() if assessment is not None and is_about(assessment, predictions) else ()
 
 
 def _order(assessment: Assessment, measured: list[float]) -> str:

@@ -219,6 +219,8 @@ def _print(assessment: Assessment, note: str) -> None:
     click.echo(f"The predicted order {order} (model {assessment.model}, workload {assessment.workload})")
     if assessment.regret_pct is not None:
         click.echo(f"Regret of following the prediction: {assessment.regret_pct:.1f} %")
+    for sentence in assessment.missed():
+        click.echo(sentence)
     for line in assessment.notes:
         click.echo(f"Note: {line}")
 

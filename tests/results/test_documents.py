@@ -57,6 +57,20 @@ def test_the_error_is_predicted_minus_measured() -> None:
     assert AssessmentRow("B", 190.0, None, None, None, None, None, ()).error_points is None
 
 
+def test_what_was_measured_beside_its_predicted_interval_is_said() -> None:
+    rows = (
+        AssessmentRow("ssd", 580.0, 514.0, 653.0, 467.0, 454.0, 480.0, (1.0,)),
+        AssessmentRow("met", 120.0, 110.0, 130.0, 105.0, 99.0, 111.0, (1.0,)),
+        AssessmentRow("A", 100.0, 100.0, 100.0, 100.0, 100.0, 100.0, (1.0,)),
+        AssessmentRow("unknown", 90.0, None, None, 50.0, None, None, (1.0,)),
+        AssessmentRow("slow", 50.0, 45.0, 54.0, 60.0, 57.0, 63.0, (1.0,)),
+    )
+    assert [row.beside for row in rows] == ["below", "", "", "", "above"]
+    below, above = Assessment("w", "tps", "time", rows, True, 0.0).missed()
+    assert below.startswith("Measured below the predicted interval: ssd. ")
+    assert above.startswith("Measured above the predicted interval: slow. ")
+
+
 @pytest.mark.parametrize("read", [PredictionSet.from_json, Assessment.from_json])
 def test_documents_that_are_none_are_refused_with_the_part_that_is_wrong(read: object) -> None:
     assert callable(read)
