@@ -46,7 +46,7 @@ def _compiled(function: Callable[_P, _R], **options: bool) -> Callable[_P, _R]:
     try:
         with _kept_as(version_of(Path(function.__code__.co_filename))):
             return cast(Callable[_P, _R], njit(cache=True, nogil=True, **options)(function))
-    except RuntimeError:  # no place to keep it that this user may write to: it is compiled in every process
+    except (OSError, RuntimeError):  # no file, or no place to keep it for this user: compiled in every process
         return cast(Callable[_P, _R], njit(nogil=True, **options)(function))
 
 
