@@ -8,7 +8,7 @@ from openstack.connection import Connection
 from openstack.exceptions import ConflictException, NotFoundException, raise_from_response
 
 from cephfit.errors import ClusterError, InputError
-from cephfit.sweep.cloud.connection import persistently, spoken
+from cephfit.sweep.cloud.connection import json_of, persistently, spoken
 from cephfit.sweep.cloud.qos import Qos
 from cephfit.sweep.cloud.volumes import require_types
 
@@ -32,11 +32,11 @@ class QosSpec:
 
 def why_not_made(cloud: Connection, base: str) -> str:
     """Why this user can have no copy of a volume type with QoS of its own; empty if nothing is against it."""
-    answer = persistently(_got, cloud, "/qos-specs", _FORBIDDEN, where="QoS specs")
+    answer = persistently(json_of, cloud, "/qos-specs", _FORBIDDEN, where="QoS specs")
     if answer is None:
         return "QoS is set by the cloud's administrators, and this user is none"
     type_id = require_types(cloud, [base])[base]
-    if persistently(_got, cloud, f"/types/{type_id}/encryption", _FORBIDDEN, where=f"volume type {base}"):
+    if persistently(json_of, cloud, f"/types/{type_id}/encryption", _FORBIDDEN, where=f"volume type {base}"):
         return f"volume type {base} encrypts its volumes, and a copy of it would not"
     return ""
 
@@ -121,13 +121,13 @@ def volume_types(cloud: Connection) -> list[Any]:
 
 def qos_specs(cloud: Connection) -> list[QosSpec]:
     """All; none for users to whom Cinder shows none."""
-    found = persistently(_got, cloud, "/qos-specs", _FORBIDDEN, where="QoS specs") or {}
+    found = persistently(json_of, cloud, "/qos-specs", _FORBIDDEN, where="QoS specs") or {}
     return [QosSpec(str(one["id"]), str(one["name"])) for one in found.get("qos_specs", ())]
 
 
 def look_at_spec(cloud: Connection, spec_id: str) -> str | None:
     """An empty status; None when the spec is gone."""
-    return None if _got(cloud, f"/qos-specs/{spec_id}", (404,)) is None else ""
+    return None if json_of(cloud, f"/qos-specs/{spec_id}", (404,)) is None else ""
 
 
 def delete_spec(cloud: Connection, spec_id: str) -> None:
@@ -136,12 +136,3 @@ def delete_spec(cloud: Connection, spec_id: str) -> None:
         raise_from_response(cloud.block_storage.delete(f"/qos-specs/{spec_id}"))
     except NotFoundException:
         return
-
-
-def _got(cloud: Connection, path: str, missing: tuple[int, ...]) -> dict[str, Any] | None:
-    """The SDK learned of QoS specs late in its fourth version. None for an answer with one of these codes."""
-    answer = cloud.block_storage.get(path)
-    if answer.status_code in missing:
-        return None
-    raise_from_response(answer)
-    return dict(answer.json())

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from openstack.connection import Connection
-from openstack.exceptions import HttpException
 
-from cephfit.sweep.cloud.connection import persistently
+from cephfit.sweep.cloud.connection import json_of, persistently
 from cephfit.units import format_nbytes
 
 _UNSEEN = (401, 403, 404)
@@ -71,7 +70,8 @@ class TypeQos:
 
 def qos_of_types(cloud: Connection) -> dict[str, TypeQos]:
     """QoS by the name of each volume type that this project may use."""
-    types = persistently(_listed_types, cloud, where="volume types")
+    # The SDK's volume types do not carry ``qos_specs_id``.
+    types = persistently(lambda: json_of(cloud, "/types") or {}, where="volume types")["volume_types"]
     specs: dict[str, Qos | None] = {}
     found = {}
     for one in types:
@@ -87,21 +87,11 @@ def qos_of_types(cloud: Connection) -> dict[str, TypeQos]:
     return found
 
 
-def _listed_types(cloud: Connection) -> list[dict[str, Any]]:
-    """The SDK's volume types do not carry ``qos_specs_id``."""
-    answer = cloud.block_storage.get("/types")
-    if answer.status_code >= 400:
-        raise HttpException(message=answer.text, response=answer)
-    return list(answer.json()["volume_types"])
-
-
 def _spec(cloud: Connection, spec_id: str) -> Qos | None:
-    answer = cloud.block_storage.get(f"/qos-specs/{spec_id}")
-    if answer.status_code in _UNSEEN:
+    answer = json_of(cloud, f"/qos-specs/{spec_id}", _UNSEEN)
+    if answer is None:
         return None
-    if answer.status_code >= 400:
-        raise HttpException(message=answer.text, response=answer)
-    spec = answer.json()["qos_specs"]
+    spec = answer["qos_specs"]
     return Qos(str(spec["name"]), str(spec["consumer"]), {key: str(v) for key, v in spec["specs"].items()})
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from foreign_lab import open_foreign
+from rbd_bench import writing
 
 from cephfit.lab.cluster import Lab
 from cephfit.lab.target import LabTarget
@@ -96,22 +97,10 @@ def test_a_stranger_within_the_only_pool_is_seen_by_its_image(lab_cluster: Lab, 
     rbd = ["rbd", "--conf", str(lab_cluster.conf)]
     image = f"{pool}/{STRANGER}"
     subprocess.run([*rbd, "create", "--size", "64M", image], check=True, capture_output=True)
-    load = [
-        "bench",
-        "--io-type",
-        "write",
-        "--io-size",
-        "4096",
-        "--io-total",
-        "100G",
-        "--io-pattern",
-        "rand",
-        image,
-    ]
     target = open_foreign(lab_cluster, only_pool=pool)
     try:
         sweep = SWEEP.replace("libaio", "rbd").replace("cold", "warm")
-        disturbed = sample_beside_a_stranger(target, sweep, [*rbd, *load], tmp_path / "s.sqlite")
+        disturbed = sample_beside_a_stranger(target, sweep, [*rbd, *writing(image)], tmp_path / "s.sqlite")
     finally:
         target.reset()
         target.close()

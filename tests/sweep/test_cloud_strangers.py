@@ -11,6 +11,7 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 
 from live_cloud import MARKS, cephfit, everything, target_text, until
 from openstack.connection import Connection
+from rbd_bench import writing
 
 from cephfit.lab.cluster import Lab
 from cephfit.results.store import Store
@@ -32,20 +33,10 @@ def stranger(lab: Lab) -> Iterator[None]:
     """Somebody reads a volume of theirs, in the pool of the type hdd, all the while."""
     rbd = ["rbd", "--conf", str(lab.conf)]
     subprocess.run([*rbd, "create", "--size", "64M", IMAGE], check=True, capture_output=True)
-    load = [
-        "bench",
-        "--io-type",
-        "write",
-        "--io-size",
-        "4096",
-        "--io-total",
-        "100G",
-        "--io-pattern",
-        "rand",
-        IMAGE,
-    ]
     try:
-        with subprocess.Popen([*rbd, *load], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(
+            [*rbd, *writing(IMAGE)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
             try:
                 yield
             finally:

@@ -1,6 +1,5 @@
 """Where shares are counted: in this process, in local processes, or by the workers of a Dask cluster."""
 
-import os
 from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -8,6 +7,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from cephfit.errors import HostError, InputError
+from cephfit.traces.files.ahead import n_cores
 from cephfit.traces.parts.shares import Counted, Share, count
 
 _AHEAD = 2
@@ -35,18 +35,14 @@ def counted(shares: Sequence[Share], scheduler: str | None) -> Generator[Counted
     return _by_processes(shares) if scheduler == PROCESSES else _by_dask(shares, scheduler)
 
 
-def _n_cores() -> int:
-    return len(os.sched_getaffinity(0))
-
-
 def _by_threads(shares: Sequence[Share]) -> Generator[Counted, None, None]:
-    if len(shares) == 1 or _n_cores() == 1:
+    if len(shares) == 1 or n_cores() == 1:
         yield from map(count, shares)
         return
-    with ThreadPoolExecutor(_n_cores()) as pool:
+    with ThreadPoolExecutor(n_cores()) as pool:
         try:
-            waiting = deque(pool.submit(count, share) for share in shares[: _AHEAD * _n_cores()])
-            for share in [*shares[_AHEAD * _n_cores() :], *[None] * len(waiting)]:
+            waiting = deque(pool.submit(count, share) for share in shares[: _AHEAD * n_cores()])
+            for share in [*shares[_AHEAD * n_cores() :], *[None] * len(waiting)]:
                 yield waiting.popleft().result()
                 if share is not None:
                     waiting.append(pool.submit(count, share))
@@ -56,7 +52,7 @@ def _by_threads(shares: Sequence[Share]) -> Generator[Counted, None, None]:
 
 def _by_processes(shares: Sequence[Share]) -> Generator[Counted, None, None]:
     # Not forked: a fork copies the locks of threads that it does not have.
-    with ProcessPoolExecutor(min(_n_cores(), len(shares)), mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(min(n_cores(), len(shares)), mp_context=get_context("spawn")) as pool:
         try:
             yield from pool.map(count, shares)
         finally:

@@ -12,6 +12,7 @@ from cephfit.errors import InputError
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.readers import blktrace_record as record
 from cephfit.traces.readers.blktrace_loop import Files, Layout
+from cephfit.traces.readers.no_record import no_record
 
 BLOCK_NBYTES = 2 << 20
 """Bytes held of all files of one recording together."""
@@ -35,7 +36,7 @@ def layout_of(streams: Sequence[TraceStream]) -> Layout | None:
         if layout is not None:
             known[stream.name] = layout
         elif stream.head():
-            raise no_record(stream, 0)
+            raise no_record("blktrace", stream, 0)
     (first, layout), *others = known.items() or [("", None)]
     for name, other in others:
         if other != layout:
@@ -45,14 +46,6 @@ def layout_of(streams: Sequence[TraceStream]) -> Layout | None:
                 remedy="these are not the files of one recording: profile them one after the other",
             )
     return layout
-
-
-def no_record(stream: TraceStream, offset: int) -> InputError:
-    return InputError(
-        "there is no blktrace record where one must begin",
-        where=f"{stream.name}, byte {offset}",
-        remedy="the file is damaged or something else was appended; cut it at this byte and profile the rest",
-    )
 
 
 def _new_memory(nbytes: int) -> NDArray[np.uint8]:
@@ -166,6 +159,6 @@ class Reading:
             self.files.at[file] += note.end()
             return int(note[1] or 1)
         if bytes(unread[:4]) != _LOSS_NOTE_BEGINS or len(unread) >= _LOSS_NOTE_NBYTES:
-            raise no_record(self._streams[file], self.offset(file))
+            raise no_record("blktrace", self._streams[file], self.offset(file))
         self.read_on(file)
         return 0

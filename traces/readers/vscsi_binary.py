@@ -16,6 +16,7 @@ from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers import vscsi_loop
+from cephfit.traces.readers.no_record import no_record
 from cephfit.traces.readers.part_reader import PartReader
 from cephfit.traces.readers.vscsi_loop import Record
 
@@ -65,7 +66,7 @@ class VscsiBinaryReader(PartReader):
     def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
         dtype = _dtype_of(_head_of_file(stream))
         if dtype is None:
-            raise _not_a_record(stream, 0)
+            raise no_record("vscsiStats", stream, 0)
         record, size = _record(dtype), dtype.itemsize
         disks = (PurePath(stream.name).name,)
         block = np.empty(_RECORDS_AT_ONCE * size, np.uint8)
@@ -80,7 +81,7 @@ class VscsiBinaryReader(PartReader):
                 )
             end, batch = _batch(block[:nbytes], record, disks, in_flight)
             if end < nbytes:
-                raise _not_a_record(stream, start + end)
+                raise no_record("vscsiStats", stream, start + end)
             yield batch
 
 
@@ -126,14 +127,6 @@ def _dtype_of(head: bytes) -> np.dtype[np.void] | None:
         if n and (rows["ver"] >> 8 == _version(dtype)).all() and (rows["cmd"] <= 0xFF).all():
             return dtype
     return None
-
-
-def _not_a_record(stream: TraceStream, offset: int) -> InputError:
-    return InputError(
-        "there is no vscsiStats record where one must begin",
-        where=f"{stream.name}, byte {offset}",
-        remedy="the file is damaged or something else was appended; cut it at this byte and profile the rest",
-    )
 
 
 def _batch(
