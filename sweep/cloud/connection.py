@@ -1,5 +1,6 @@
 """A connection to a cloud, and what its services say as one sentence each."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,28 +27,40 @@ from cephfit.sweep.yaml_lines import nearest
 _ATTEMPTS = 8
 """Over half a minute: a service that is restarted behind its load balancer is back by then."""
 _TOO_MANY_REQUESTS = 429
+_SAID_BY_ENVIRONMENT = ("OS_CLOUD", "OS_AUTH_URL")
+logging.getLogger("keystoneauth").addHandler(logging.NullHandler())  # what it warns of, an error says in a sentence
 _Answer = TypeVar("_Answer")
 
 
 def connect(cloud: str) -> Connection:
     """A connection by name in clouds.yaml; an empty name takes ``OS_CLOUD`` or the ``OS_*`` variables.
 
+    Without any of these no cloud is taken, also where clouds.yaml has only one: commands delete things there.
+
     Raises:
         InputError: there is no such cloud, or what is said of it is not enough.
         ClusterError: Keystone does not answer, or refuses.
     """
+    if not cloud and not any(map(os.environ.get, _SAID_BY_ENVIRONMENT)):
+        raise _no_cloud()
     try:
         connection = openstack.connect(cloud=cloud or None, app_name="cephfit")
     except (ConfigException, keystone.MissingRequiredOptions) as error:
         named = cloud or os.environ.get("OS_CLOUD", "")
+        if not named:
+            raise _no_cloud() from None
         raise InputError(
-            f"the cloud {named} cannot be used: {one_line(error)}" if named else "no cloud is named",
-            where="clouds.yaml" if named else "neither in the target nor in OS_CLOUD",
-            remedy=_which_cloud(named),
+            f"the cloud {named} cannot be used: {one_line(error)}", where="clouds.yaml", remedy=_which_cloud(named)
         ) from None
     with spoken(f"cloud {connection.name}"):
         connection.session.get_token()  # the SDK's own authorize() says less of what went wrong
     return connection
+
+
+def _no_cloud() -> InputError:
+    return InputError(
+        "no cloud is named", where="neither on the command line nor in OS_CLOUD", remedy=_which_cloud("")
+    )
 
 
 def _which_cloud(named: str) -> str:
