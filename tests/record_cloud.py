@@ -24,6 +24,7 @@ from cephfit.lab.cluster import Lab
 from cephfit.lab.openstack.registration import connect
 from cephfit.silence import Silence
 from cephfit.sweep.cloud import clean, own_types
+from cephfit.sweep.cloud import stuck as stuck_volumes
 from cephfit.sweep.cloud.ownership import NAME_PREFIX, RUN_KEY
 from cephfit.sweep.cloud.stacks import template_path
 
@@ -93,7 +94,7 @@ class Recorder:
 
 def main(folder: Path, names: list[str]) -> None:
     to = Recorder(Lab.open(folder=folder))
-    clean._STUCK_SECONDS = 0.0
+    stuck_volumes._STUCK_SECONDS = 0.0
     FOLDER.mkdir(exist_ok=True)
     for name, make in {
         "enough": lambda: to.record("enough", scenarios.enough),

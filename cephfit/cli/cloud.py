@@ -1,19 +1,16 @@
 """`cephfit cloud`: what a sweep would find in an OpenStack cloud, what it left there, and deleting that."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
+from cephfit.cli.cloud_connection import connected
 from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.errors import ClusterError, InputError
 
-if TYPE_CHECKING:
-    from openstack.connection import Connection
-
 _CLOUD = click.option(
-    "--cloud", default="", metavar="NAME", help="Which cloud of clouds.yaml; OS_CLOUD unless given."
+    "--cloud", default="", metavar="NAME", help="Which cloud of clouds.yaml.  [default: the one of OS_CLOUD, or of the OS_* variables]"
 )
 
 
@@ -45,9 +42,9 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
         raise InputError(f"{target} is no cloud", remedy="openstack:CLOUD,flavor=NAME,volume_type=NAME,...")
     choice = parse_choice(target)
     require_whole(choice)
-    cloud = _connected(choice.cloud)
+    gib = size_gib(parse_nbytes(volume_size))
+    cloud = connected(choice.cloud)
     try:
-        gib = size_gib(parse_nbytes(volume_size))
         beforehand.require(cloud, choice, [choice.volume_type], n_more=clients, gib=gib)
         flavor = beforehand.require_flavor(cloud, choice.flavor)
         needs = list(beforehand.needs(cloud, flavor, n_more=clients, gib=gib))
@@ -75,9 +72,9 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
 @json_option
 def list_runs(cloud: str, as_json: bool) -> None:
     """Show what runs of cephfit own in this project."""
-    from cephfit.sweep.cloud.clean import runs
+    from cephfit.sweep.cloud.owned import runs
 
-    connection = _connected(cloud)
+    connection = connected(cloud)
     try:
         found = runs(connection)
     finally:
@@ -100,16 +97,17 @@ def list_runs(cloud: str, as_json: bool) -> None:
 def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:
     """Delete all that a run left in this project: stacks, servers, ports, groups, volumes, types with QoS.
 
-    It is found by the run's id, also when this machine knows nothing of the run any more. What cannot be deleted
+    It deletes at once; --dry-run shows what it would. All is found by the run's id, also when this machine knows
+    nothing of the run any more. What cannot be deleted
     is listed with the reason, and the command ends with 2.
     """
     from cephfit.sweep.cloud.clean import clean as clean_up
-    from cephfit.sweep.cloud.clean import owned
+    from cephfit.sweep.cloud.owned import owned
     from cephfit.sweep.cloud.ownership import is_run_id
 
     if not is_run_id(run_id):
         raise InputError(f"{run_id!r} is no run's id", remedy="`cephfit cloud list` shows them")
-    connection = _connected(cloud)
+    connection = connected(cloud)
     try:
         if dry_run:
             things = owned(connection, run_id)
@@ -133,12 +131,3 @@ def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:
     if left:
         reasons = "; ".join(f"{one.thing.kind} {one.thing.name} ({one.thing.id}): {one.why}" for one in left)
         raise ClusterError(f"not deleted: {reasons}", where=f"run {run_id}", remedy="then run this command again")
-
-
-def _connected(name: str) -> "Connection":
-    from cephfit.cli.target_choice import require_openstack
-
-    require_openstack(f"cloud {name}" if name else "OS_CLOUD")
-    from cephfit.sweep.cloud.connection import connect
-
-    return connect(name)

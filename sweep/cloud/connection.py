@@ -2,33 +2,38 @@
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import keystoneauth1.exceptions as keystone
 import openstack
+import requests
 from openstack.config import OpenStackConfig
 from openstack.connection import Connection
 from openstack.exceptions import (
     ConfigException,
+    ConflictException,
     ForbiddenException,
-    HttpException,
     NotFoundException,
     ResourceTimeout,
     SDKException,
     raise_from_response,
 )
-from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from cephfit.errors import ClusterError, InputError
 from cephfit.sweep.yaml_lines import nearest
 
 _ATTEMPTS = 8
 """Over half a minute: a service that is restarted behind its load balancer is back by then."""
+_ANSWER_SECONDS = 120.0
+"""Longer nobody waits for a service that took a request and never answers; clouds.yaml's ``api_timeout`` wins."""
 _TOO_MANY_REQUESTS = 429
+_TAG = re.compile(r"<[^>]*>")
 _SAID_BY_ENVIRONMENT = ("OS_CLOUD", "OS_AUTH_URL")
-logging.getLogger("keystoneauth").addHandler(logging.NullHandler())  # what it warns of, an error says in a sentence
+logging.getLogger("keystoneauth").addHandler(logging.NullHandler())  # an error says in a sentence what it warns of
 _Answer = TypeVar("_Answer")
 
 
@@ -52,8 +57,12 @@ def connect(cloud: str) -> Connection:
         raise InputError(
             f"the cloud {named} cannot be used: {one_line(error)}", where="clouds.yaml", remedy=_which_cloud(named)
         ) from None
+    if connection.session.timeout is None:
+        connection.session.timeout = _ANSWER_SECONDS
     with spoken(f"cloud {connection.name}"):
-        connection.session.get_token()  # the SDK's own authorize() says less of what went wrong
+        # The SDK's own authorize() says less of what went wrong. That nobody listens there is said at once: it may
+        # be a wrong address.
+        _again_while(_is_overloaded)(connection.session.get_token)
     return connection
 
 
@@ -103,16 +112,23 @@ def spoken(where: str) -> Iterator[None]:
         raise ClusterError(f"it took too long: {one_line(error)}", where=where) from None
     except (SDKException, keystone.ClientException) as error:
         raise ClusterError(one_line(error), where=where) from None
+    except requests.JSONDecodeError as error:
+        raise ClusterError(f"the answer is no JSON: {_plain(str(error.doc))[:200]}", where=where) from None
 
 
 def one_line(error: Exception) -> str:
     """What a service said, without the class names, addresses and request ids around it."""
     details = getattr(error, "details", None)
     text = _in_body(error) or (details if isinstance(details, str) and details.strip() else str(error))
-    said = " ".join(text.split())
+    said = _plain(text)
     for noise in (" (HTTP ", ": HTTPConnectionPool(", ": HTTPSConnectionPool("):
         said = said.partition(noise)[0]
     return said.removesuffix(".") or type(error).__name__
+
+
+def _plain(text: str) -> str:
+    """One line; of a page that something before the service answered with, its words."""
+    return " ".join((_TAG.sub(" ", text) if text.lstrip().startswith("<") else text).split())
 
 
 def _in_body(error: Exception) -> str:
@@ -130,10 +146,24 @@ def _in_body(error: Exception) -> str:
 
 def is_passing(error: BaseException) -> bool:
     """Whether the same call may succeed a little later: the service is overloaded or being restarted."""
-    if isinstance(error, HttpException):
-        status = error.status_code or 0
-        return status >= 500 or status == _TOO_MANY_REQUESTS
-    return isinstance(error, keystone.ConnectFailure | keystone.RetriableConnectionFailure)
+    unreached = keystone.ConnectFailure | keystone.RetriableConnectionFailure
+    return _is_overloaded(error) or isinstance(error, unreached)
+
+
+def _is_overloaded(error: BaseException) -> bool:
+    # As the SDK, keystoneauth and python-novaclient call it.
+    found = (getattr(error, name, None) for name in ("status_code", "http_status", "code"))
+    status = next((one for one in found if isinstance(one, int)), 0)
+    return status >= 500 or status == _TOO_MANY_REQUESTS
+
+
+def _again_while(is_worth_it: Callable[[BaseException], bool]) -> Retrying:
+    return Retrying(
+        retry=retry_if_exception(is_worth_it),
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_exponential(multiplier=0.5, max=8),
+        reraise=True,
+    )
 
 
 def persistently(call: Callable[..., _Answer], *arguments: object, where: str) -> _Answer:
@@ -147,17 +177,53 @@ def persistently(call: Callable[..., _Answer], *arguments: object, where: str) -
         ClusterError: it still fails, or fails for good.
     """
     with spoken(where):
-        return retry(
-            retry=retry_if_exception(is_passing),
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_exponential(multiplier=0.5, max=8),
-            reraise=True,
-        )(call)(*arguments)
+        return _again_while(is_passing)(call, *arguments)
 
 
-def json_of(cloud: Connection, path: str, missing: tuple[int, ...] = ()) -> dict[str, Any] | None:
-    """What Cinder answers where older SDKs have no call; None for an answer with one of these codes."""
-    answer = cloud.block_storage.get(path)
+def made_once(make: Callable[[], _Answer], find: Callable[[], _Answer | None], *, where: str) -> _Answer:
+    """Have something made, again while the failure is a passing one, and yet never twice.
+
+    A service may have done it although its answer was lost. So it is looked for before it is asked for again, and
+    where its name or its status was in the way of that.
+
+    Args:
+        make: the call.
+        find: what it would have made, if that is there and ours; else None.
+        where: for messages.
+
+    Raises:
+        ClusterError: it still fails, or fails for good.
+    """
+    n_asked = 0
+
+    def attempt() -> _Answer:
+        nonlocal n_asked
+        n_asked += 1
+        if n_asked > 1 and (found := find()) is not None:
+            return found
+        try:
+            return make()
+        except ConflictException:
+            if n_asked > 1 and (found := find()) is not None:
+                return found
+            raise
+
+    return persistently(attempt, where=where)
+
+
+def json_of(
+    cloud: Connection, path: str, missing: tuple[int, ...] = (), *, service: str = "block_storage", **more: Any
+) -> dict[str, Any] | None:
+    """What a service answers where SDKs have no call; None for an answer with one of these codes.
+
+    Args:
+        cloud: connection.
+        path: below the service's endpoint.
+        missing: codes.
+        service: as the SDK's connection calls it.
+        more: of the request, such as ``params``.
+    """
+    answer = getattr(cloud, service).get(path, **more)
     if answer.status_code in missing:
         return None
     raise_from_response(answer)

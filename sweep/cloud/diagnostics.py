@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import keystoneauth1.exceptions as keystone
 import novaclient.exceptions as nova  # type: ignore[import-untyped]
 from novaclient import client as nova_client
 from openstack.connection import Connection
@@ -43,15 +42,16 @@ class ServerDiagnostics:
     def moved(self, client: Client) -> MovedBytes:
         """See CountsIo."""
         node = self._nodes[client.name]
+        where = f"server {node.server}"
         try:
-            _, body = self._nova.servers.diagnostics(node.server)
+            _, body = persistently(self._nova.servers.diagnostics, node.server, where=where)
         except nova.Forbidden:
             raise ClusterError(
-                "Nova's policy does not let this user ask for server diagnostics", where=f"server {node.server}"
+                "Nova's policy does not let this user ask for server diagnostics", where=where
             ) from None
-        except (nova.ClientException, keystone.ClientException) as error:
-            raise ClusterError(one_line(error), where=f"server {node.server}") from None
-        return moved_of(body, self._devices[client.name])
+        except nova.ClientException as error:
+            raise ClusterError(one_line(error), where=where) from None
+        return moved_of(body or {}, self._devices[client.name])
 
 
 def moved_of(diagnostics: Mapping[str, Any], device: str) -> MovedBytes:

@@ -22,12 +22,13 @@ from typing import Any
 
 import jinja2
 from openstack.connection import Connection
+from openstack.exceptions import raise_from_response
 
 from cephfit import templates
 from cephfit.errors import ClusterError
 from cephfit.protocols import Client
 from cephfit.sweep.cloud import guests, signals
-from cephfit.sweep.cloud.connection import persistently, spoken
+from cephfit.sweep.cloud.connection import made_once, persistently
 from cephfit.sweep.cloud.signals import Handle
 from cephfit.sweep.cloud.stacks import Node
 from cephfit.sweep.engines import clocks
@@ -165,12 +166,20 @@ class Errands:
 
     def _rebuild(self, server: str, image_id: str, script: str) -> None:
         body = {"imageRef": image_id, "user_data": base64.b64encode(script.encode()).decode()}
-        with spoken(f"server {server}"):
-            answer = self._cloud.compute.post(
-                f"/servers/{server}/action", json={"rebuild": body}, microversion=_REBUILD_WITH_USER_DATA
-            )
-            if answer.status_code >= 400:
-                raise ClusterError(f"it cannot be rebuilt: {answer.text}", where=f"server {server}")
+
+        def ask() -> bool:
+            path, version = f"/servers/{server}/action", _REBUILD_WITH_USER_DATA
+            raise_from_response(self._cloud.compute.post(path, json={"rebuild": body}, microversion=version))
+            return True
+
+        def is_asked() -> bool | None:
+            return guests.status_of(self._cloud, server) == "REBUILD" or None
+
+        try:
+            made_once(ask, is_asked, where=f"server {server}")
+        except ClusterError as error:
+            what = f"it cannot be rebuilt: {error.what}"
+            raise ClusterError(what, where=error.where, remedy=error.remedy) from None
 
     def _watch_clocks(self, waiting: Sequence[_Waiting], key: str, *, until: float) -> None:
         """Until the start, and a while longer for guests that are late."""

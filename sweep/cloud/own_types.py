@@ -1,6 +1,7 @@
 """Volume types and QoS specs of a run's own: made by an administrator, found again, deleted."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ from openstack.connection import Connection
 from openstack.exceptions import ConflictException, NotFoundException, raise_from_response
 
 from cephfit.errors import ClusterError, InputError
-from cephfit.sweep.cloud.connection import json_of, persistently, spoken
+from cephfit.sweep.cloud.connection import json_of, made_once, persistently
 from cephfit.sweep.cloud.qos import Qos
 from cephfit.sweep.cloud.volumes import require_types
 
@@ -55,40 +56,58 @@ def ensure(cloud: Connection, run_id: str, name: str, base: str, qos: Qos) -> No
         InputError: there is no such type as ``base``.
         ClusterError: Cinder refuses, or somebody else has a type or spec of this name.
     """
-    spec = next((one for one in qos_specs(cloud) if one.name == name), None)
-    spec_id = spec.id if spec is not None else _make_spec(cloud, name, qos)
+    spec_id = _spec_named(cloud, name) or _make_spec(cloud, name, qos)
     types = {str(one.name): one for one in volume_types(cloud)}
     if base not in types:
         raise InputError(f"the cloud has no volume type {base}, or this project may not use it")
     made = types.get(name) or _make_type(cloud, run_id, name, dict(types[base].extra_specs or {}))
     if run_of(made) != run_id:
         raise ClusterError("somebody else's volume type has this name", where=f"volume type {name}")
-    with spoken(f"volume type {name}"):
-        try:
-            access = {"addProjectAccess": {"project": cloud.current_project_id}}
-            raise_from_response(cloud.block_storage.post(f"/types/{made.id}/action", json=access))
-        except ConflictException:
-            pass  # it has it already
-        query = {"vol_type_id": made.id}
-        raise_from_response(cloud.block_storage.get(f"/qos-specs/{spec_id}/associate", params=query))
+    persistently(_give_to_project, cloud, str(made.id), where=f"volume type {name}")
+    persistently(_associate, cloud, spec_id, str(made.id), where=f"QoS spec {name}")
+
+
+def _give_to_project(cloud: Connection, type_id: str) -> None:
+    access = {"addProjectAccess": {"project": cloud.current_project_id}}
+    with suppress(ConflictException):  # it has it already
+        raise_from_response(cloud.block_storage.post(f"/types/{type_id}/action", json=access))
+
+
+def _associate(cloud: Connection, spec_id: str, type_id: str) -> None:
+    """Cinder takes it twice for the same type and spec."""
+    query = {"vol_type_id": type_id}
+    raise_from_response(cloud.block_storage.get(f"/qos-specs/{spec_id}/associate", params=query))
 
 
 def _make_spec(cloud: Connection, name: str, qos: Qos) -> str:
     body = {"name": name, "consumer": qos.consumer, **qos.specs}
-    with spoken(f"QoS spec {name}"):
+
+    def make() -> str:
         answer = cloud.block_storage.post("/qos-specs", json={"qos_specs": body})
         raise_from_response(answer)
-    return str(answer.json()["qos_specs"]["id"])
+        return str(answer.json()["qos_specs"]["id"])
+
+    # The name has the run's sign: nobody else has such a spec.
+    return made_once(make, lambda: _spec_named(cloud, name), where=f"QoS spec {name}")
+
+
+def _spec_named(cloud: Connection, name: str) -> str | None:
+    return next((spec.id for spec in qos_specs(cloud) if spec.name == name), None)
 
 
 def _make_type(cloud: Connection, run_id: str, name: str, extra_specs: Mapping[str, str]) -> Any:
-    with spoken(f"volume type {name}"):
+    def make() -> Any:
         return cloud.block_storage.create_type(
             name=name,
             description=f"cephfit run {run_id}",
             is_public=False,  # nobody else may come to depend on it
             extra_specs={**extra_specs, RUN_SPEC: run_id},
         )
+
+    def find() -> Any:
+        return next((one for one in volume_types(cloud) if one.name == name and run_of(one) == run_id), None)
+
+    return made_once(make, find, where=f"volume type {name}")
 
 
 def delete(cloud: Connection, run_id: str, name: str) -> None:
@@ -100,12 +119,9 @@ def delete(cloud: Connection, run_id: str, name: str) -> None:
     # Not the other way round, and not taken apart before: as long as there are volumes, their QoS stays.
     for made in volume_types(cloud):
         if made.name == name and run_of(made) == run_id:
-            with spoken(f"volume type {name}"):
-                cloud.block_storage.delete_type(made.id, ignore_missing=True)
-    for spec in qos_specs(cloud):
-        if spec.name == name:
-            with spoken(f"QoS spec {name}"):
-                delete_spec(cloud, spec.id)
+            persistently(cloud.block_storage.delete_type, made.id, where=f"volume type {name}")
+    if (spec_id := _spec_named(cloud, name)) is not None:
+        persistently(delete_spec, cloud, spec_id, where=f"QoS spec {name}")
 
 
 def run_of(volume_type: Any) -> str | None:

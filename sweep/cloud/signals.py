@@ -10,13 +10,11 @@ from typing import Any
 
 from openstack.connection import Connection
 
-from cephfit.errors import ClusterError
-from cephfit.sweep.cloud.connection import persistently
+from cephfit.sweep.cloud.connection import json_of, persistently
+from cephfit.sweep.cloud.stack_failures import resources_of
 
 _HANDLE = "OS::Heat::WaitConditionHandle"
 _SERVER = "OS::Nova::Server"
-_NESTED = 3
-"""Stack, group of clients, client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +41,7 @@ def handles(cloud: Connection, stack: str) -> Mapping[str, Handle]:
     Raises:
         ClusterError: Heat does not say.
     """
-
-    def resources() -> list[dict[str, Any]]:
-        heat = cloud.orchestration
-        found = heat.get_stack(stack, resolve_outputs=False)
-        answer = heat.get(f"/stacks/{found.name}/{found.id}/resources", params={"nested_depth": _NESTED})
-        return list(answer.json().get("resources", []))
-
-    listed = persistently(resources, where=f"stack {stack}")
+    listed = resources_of(cloud, stack)
     servers = {_stack_of(r): str(r["physical_resource_id"]) for r in listed if r["resource_type"] == _SERVER}
     made = {}
     for resource in listed:
@@ -83,7 +74,4 @@ def _stack_of(resource: Mapping[str, Any]) -> str:
 
 
 def _asked(cloud: Connection, path: str, **more: Any) -> dict[str, Any]:
-    answer = persistently(lambda: cloud.orchestration.get(path, **more), where=path)
-    if answer.status_code >= 400:
-        raise ClusterError(f"Heat answers {answer.status_code}", where=path)
-    return dict(answer.json())
+    return persistently(lambda: json_of(cloud, path, service="orchestration", **more) or {}, where=path)

@@ -6,7 +6,8 @@ from typing import Any
 
 from openstack.connection import Connection
 
-from cephfit.sweep.cloud.connection import spoken
+from cephfit.errors import ClusterError
+from cephfit.sweep.cloud.connection import json_of, persistently
 
 _OWN_REASON = (
     "OS::Nova::Server",
@@ -44,12 +45,14 @@ def innermost(reason: str) -> str:
 
 def resources_of(cloud: Connection, name: str) -> list[Mapping[str, Any]]:
     """All resources of a stack as Heat lists them, also those in the stacks within it."""
-    with spoken(f"stack {name}"):
-        heat = cloud.orchestration
-        stack = heat.get_stack(name, resolve_outputs=False)
+
+    def ask() -> list[Mapping[str, Any]]:
+        stack = cloud.orchestration.get_stack(name, resolve_outputs=False)
         # The SDK's own call does not send nested_depth.
-        answer = heat.get(f"/stacks/{stack.name}/{stack.id}/resources", params={"nested_depth": _NESTED})
-        return list(answer.json().get("resources", []))
+        path, nested = f"/stacks/{stack.name}/{stack.id}/resources", {"nested_depth": _NESTED}
+        return list((json_of(cloud, path, service="orchestration", params=nested) or {}).get("resources", []))
+
+    return persistently(ask, where=f"stack {name}")
 
 
 def is_complete(resource: Mapping[str, Any]) -> bool:
@@ -63,17 +66,21 @@ def _failing(cloud: Connection, name: str) -> Iterator[str]:
         # Groups and clients only repeat what the resources in them say.
         if str(resource["resource_status"]).endswith("FAILED") and kind in _OWN_REASON:
             said = innermost(str(resource["resource_status_reason"]))
-            yield f"{kind} {resource['resource_name']}: {said}{_of_cinder(cloud, kind, resource)}"
+            volume = resource.get("physical_resource_id") if kind == _VOLUME else None
+            # Heat only knows that a volume went to the status ``error``.
+            words = said_of_volume(cloud, str(volume)) if volume else ""
+            yield f"{kind} {resource['resource_name']}: {said}{f' (Cinder: {words})' if words else ''}"
 
 
-def _of_cinder(cloud: Connection, kind: str, resource: Mapping[str, Any]) -> str:
-    """What Cinder says of a failed volume: Heat only knows that it went to the status ``error``."""
-    volume = resource.get("physical_resource_id")
-    if kind != _VOLUME or not volume:
-        return ""
-    with spoken(f"volume {volume}"):
-        answer = cloud.block_storage.get("/messages", params={"resource_uuid": volume}, microversion=_MESSAGES)
-    if answer.status_code >= 400:
-        return ""
-    words = dict.fromkeys(str(message["user_message"]) for message in answer.json().get("messages", ()))
-    return f" (Cinder: {'; '.join(words)})" if words else ""
+def said_of_volume(cloud: Connection, volume: str) -> str:
+    """What Cinder tells users of what went wrong with a volume; empty where it says nothing."""
+
+    def ask() -> list[Mapping[str, Any]]:
+        wanted = {"params": {"resource_uuid": volume}, "microversion": _MESSAGES}
+        return list((json_of(cloud, "/messages", **wanted) or {}).get("messages", []))
+
+    try:
+        found = persistently(ask, where=f"volume {volume}")
+    except ClusterError:
+        return ""  # an older Cinder has none, and what failed is known without
+    return "; ".join(dict.fromkeys(str(message["user_message"]) for message in found))

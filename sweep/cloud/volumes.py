@@ -7,7 +7,7 @@ from openstack.connection import Connection
 
 from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Client
-from cephfit.sweep.cloud.connection import persistently, spoken
+from cephfit.sweep.cloud.connection import persistently
 from cephfit.sweep.cloud.stacks import Node
 from cephfit.sweep.engines.fio_driver import speak, with_trouble
 from cephfit.sweep.engines.fio_output import UnusableOutputError, error_of, read_output
@@ -101,9 +101,7 @@ def fill(
                 f"only {written[client.name]} of {nbytes} bytes could be written",
                 where=f"volume {node.volume} of client {node.name}",
             )
-        with spoken(f"volume {node.volume}"):
-            notes = {FILLED: str(nbytes), WRITTEN_UNDER: under or _NO_OPTIONS}
-            cloud.block_storage.set_volume_metadata(node.volume, **notes)
+        _write_metadata(cloud, node.volume, {FILLED: str(nbytes), WRITTEN_UNDER: under or _NO_OPTIONS})
 
 
 def _filling_jobs(clients: Sequence[Client], nbytes: int) -> dict[str, str]:
@@ -157,16 +155,21 @@ def note_on(cloud: Connection, volume: str, key: str) -> str | None:
 
 def set_note(cloud: Connection, volume: str, key: str, text: str | None) -> None:
     """Leave a note with a volume in place of the one before, or take it away."""
-    where = f"volume {volume}"
-    metadata = _asked(cloud, volume).metadata or {}
-    with spoken(where):
+
+    def take_away() -> None:
+        metadata = cloud.block_storage.get_volume(volume).metadata or {}
         if old := [name for name in metadata if name.startswith(_NOTE.format(key, 0)[:-2])]:
             cloud.block_storage.delete_volume_metadata(volume, keys=old)
-        if text is not None:
-            parts = [text[n : n + _PART] for n in range(0, len(text), _PART)]
-            # One call: there is a whole note or none.
-            named = {_NOTE.format(key, n): part for n, part in enumerate(parts)}
-            cloud.block_storage.set_volume_metadata(volume, **named)
+
+    persistently(take_away, where=f"volume {volume}")
+    if text is not None:
+        parts = [text[n : n + _PART] for n in range(0, len(text), _PART)]
+        # One call: there is a whole note or none.
+        _write_metadata(cloud, volume, {_NOTE.format(key, n): part for n, part in enumerate(parts)})
+
+
+def _write_metadata(cloud: Connection, volume: str, said: Mapping[str, str]) -> None:
+    persistently(lambda: cloud.block_storage.set_volume_metadata(volume, **said), where=f"volume {volume}")
 
 
 def _asked(cloud: Connection, volume: str) -> Any:

@@ -15,7 +15,7 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from cephfit.cells import Op
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError, InputError
-from cephfit.sweep.cloud import clean, guests
+from cephfit.sweep.cloud import guests, owned
 from cephfit.sweep.cloud.beforehand import Need
 from cephfit.sweep.cloud.choice import CloudChoice, parse_choice, require_whole
 from cephfit.sweep.cloud.diagnostics import moved_of
@@ -127,7 +127,7 @@ def test_the_reason_of_a_failed_resource_is_what_its_service_said(chain: str, wo
 
 def test_names_of_one_run_are_never_those_of_another() -> None:
     # The run "a-1" has a security group "cephfit-a-1"; the run "a" has a port of that name, but no such group.
-    kinds = {kind.name: kind for kind in clean._KINDS}
+    kinds = {kind.name: kind for kind in owned.KINDS}
     assert kinds["port"].names("a").fullmatch("cephfit-a-1")
     assert not kinds["port"].names("a").fullmatch("cephfit-a-1-0")
     assert not kinds["security group"].names("a").fullmatch("cephfit-a-1")

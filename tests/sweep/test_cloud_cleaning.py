@@ -15,8 +15,9 @@ from openstack.connection import Connection
 
 from cephfit.lab.cluster import Lab
 from cephfit.silence import Silence
-from cephfit.sweep.cloud import clean as cleaning
-from cephfit.sweep.cloud.clean import clean, owned, runs
+from cephfit.sweep.cloud import stuck
+from cephfit.sweep.cloud.clean import clean
+from cephfit.sweep.cloud.owned import owned, runs
 from cephfit.sweep.cloud.ownership import RUN_KEY
 
 pytestmark = [*MARKS, pytest.mark.timeout(900)]
@@ -33,7 +34,8 @@ measurement: {sizes: [4K], patterns: [read], clients: 2, volume_size: 16M, repea
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody works on the volumes that are stuck here, so nobody need be waited for."""
-    monkeypatch.setattr(cleaning, "_STUCK_SECONDS", 5.0)
+    monkeypatch.setattr(stuck, "_STUCK_SECONDS", 5.0)
+    monkeypatch.setattr(stuck, "_DELETING_SECONDS", 5.0)
 
 
 def stuck_volume(user: Connection, lab: Lab, run_id: str, status: str) -> str:

@@ -18,7 +18,8 @@ from cephfit.results.store import Store
 from cephfit.sample import State
 from cephfit.silence import Silence
 from cephfit.sweep.cloud import own_types
-from cephfit.sweep.cloud.clean import clean, owned, runs
+from cephfit.sweep.cloud.clean import clean
+from cephfit.sweep.cloud.owned import owned, runs
 from cephfit.sweep.cloud.qos import Qos
 
 pytestmark = [*MARKS, pytest.mark.timeout(900)]

@@ -15,9 +15,11 @@ from recorded_cloud import FOLDER, PASSWORD, TOKEN, played, player
 from cephfit.errors import ClusterError, InputError
 from cephfit.silence import Silence
 from cephfit.sweep.cloud import beforehand, clean, guests
+from cephfit.sweep.cloud import stuck as stuck_volumes
 from cephfit.sweep.cloud.choice import CloudChoice
 from cephfit.sweep.cloud.connection import connect, persistently
 from cephfit.sweep.cloud.diagnostics import ServerDiagnostics
+from cephfit.sweep.cloud.owned import owned
 from cephfit.sweep.cloud.placement import places_of
 from cephfit.sweep.cloud.qos import qos_of_types
 from cephfit.sweep.cloud.volumes import unfilled
@@ -34,7 +36,7 @@ CAPPED = "cephfit-tests-capped"
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was waited for is in the recording."""
     monkeypatch.setattr("time.sleep", lambda _: None)
-    monkeypatch.setattr(clean, "_STUCK_SECONDS", 0.0)
+    monkeypatch.setattr(stuck_volumes, "_STUCK_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -89,9 +91,9 @@ def made_and_scaled(cloud: Connection) -> dict[str, Any]:
 
 
 def cleaned(cloud: Connection) -> dict[str, Any]:
-    kinds = [thing.kind for thing in clean.owned(cloud, RUN)]
+    kinds = [thing.kind for thing in owned(cloud, RUN)]
     gone, left = clean.clean(cloud, RUN, Silence())
-    return {"kinds": kinds, "gone": gone, "left": left, "after": clean.owned(cloud, RUN)}
+    return {"kinds": kinds, "gone": gone, "left": left, "after": owned(cloud, RUN)}
 
 
 def stack_error(**more: Any) -> Callable[[Connection], str]:

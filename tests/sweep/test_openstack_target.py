@@ -22,7 +22,8 @@ from cephfit.results.store import Store
 from cephfit.sample import State
 from cephfit.silence import Silence
 from cephfit.sweep.cloud.choice import parse_choice
-from cephfit.sweep.cloud.clean import clean, owned
+from cephfit.sweep.cloud.clean import clean
+from cephfit.sweep.cloud.owned import owned
 from cephfit.sweep.engines.fio_remote import BY_CLIENTS
 from cephfit.sweep.targets.openstack import OpenStackTarget
 from cephfit.units import MIB

@@ -18,6 +18,7 @@ from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
 from cephfit.silence import Silence
 from cephfit.sweep.cloud import clean, own_types
+from cephfit.sweep.cloud.owned import Thing, owned
 from cephfit.sweep.cloud.qos import Qos
 from cephfit.sweep.cloud.volume_kinds import VolumeKind, kind_of, read_back
 from cephfit.sweep.declaration.file import parse_sweep
@@ -146,16 +147,16 @@ def made_and_gone(cloud: Connection) -> dict[str, Any]:
         "is_public": made.is_public,
         "first": kinds_of(*first),
         "second": kinds_of(*clean.clean(cloud, RUN, Silence())),
-        "after": clean.owned(cloud, RUN),
+        "after": owned(cloud, RUN),
     }
 
 
-def kinds_of(gone: tuple[clean.Thing, ...], left: tuple[clean.Left, ...]) -> tuple[list[str], dict[str, str]]:
+def kinds_of(gone: tuple[Thing, ...], left: tuple[clean.Left, ...]) -> tuple[list[str], dict[str, str]]:
     return [thing.kind for thing in gone], {one.thing.kind: one.why for one in left}
 
 
-def why_not_for_a_user(cloud: Connection) -> tuple[str, tuple[clean.Thing, ...]]:
-    return own_types.why_not_made(cloud, "hdd"), clean.owned(cloud, RUN)
+def why_not_for_a_user(cloud: Connection) -> tuple[str, tuple[Thing, ...]]:
+    return own_types.why_not_made(cloud, "hdd"), owned(cloud, RUN)
 
 
 @pytest.fixture(autouse=True)
