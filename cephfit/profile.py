@@ -20,7 +20,7 @@ class Profile:
     Attributes:
         name: for people.
         accesses: count per op and size bin name; every op and bin is present.
-        random: share of random accesses per op, 0 to 1; 0 where an op has no accesses.
+        random: share of random accesses per op, 0 to 1; 0 also where none was judged, see ``random_share``.
         random_by_bin: share of random accesses per op and bin name, where the source tells (a histogram
             cannot: its size and distance are marginals); bins without accesses are left out.
         description: all else the source gave: disks, times, histograms in their own limits, what was skipped.
@@ -44,6 +44,11 @@ class Profile:
     @property
     def n_accesses(self) -> int:
         return sum(sum(counts.values()) for counts in self.accesses.values())
+
+    def random_share(self, op: Op) -> float | None:
+        """Share of random accesses; None where none was judged: the op has no accesses, or one on each disk."""
+        is_judged = self.random_by_bin is None or bool(self.random_by_bin[op]) or self.random[op] > 0
+        return self.random[op] if is_judged and any(self.accesses[op].values()) else None
 
     def cell_counts(self) -> dict[Cell, float]:
         """Accesses per cell, all 20; the sum is ``n_accesses``.

@@ -1,19 +1,52 @@
 """One recording as a stream of accesses, for what needs the accesses themselves: conversion and replay."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cephfit.access import AccessBatch
 from cephfit.errors import InputError
-from cephfit.traces import formats
-from cephfit.traces.files.stream import TraceStream
+from cephfit.traces import formats, profile_files
+from cephfit.traces.files import remote
+from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_layer import Action
-from cephfit.traces.recordings import recordings_of
+from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.recordings import Recording, recordings_of
+
+
+def left_out(
+    paths: Sequence[Path],
+    *,
+    format_name: str | None = None,
+    action: Action = Action.QUEUE,
+    options: ReadOptions = ReadOptions(),  # noqa: B008 - it is frozen
+) -> Mapping[str, Any]:
+    """The disks whose accesses are those of another disk of the recording (dm and what it lies on), as a profile
+    leaves them out: name to ``{"accesses": n, "why": sentence}``.
+
+    Only the whole recording tells it, so it is read once for this; standard input and pipes can be read but once,
+    and give none (``accesses`` refuses two levels there).
+
+    Raises:
+        InputError: as ``accesses`` and ``profile_files``.
+    """
+    recording = _only_recording(paths)
+    if not all(f != STANDARD_INPUT and (f.is_file() or remote.url_of(f)) for f in recording.files):
+        return {}
+    with ExitStack() as stack:
+        streams = [stack.enter_context(TraceStream(f)) for f in recording.files]
+        reader = _reader_of(streams, format_name, action, options)
+    if not reader.names_disks:
+        return {}
+    found = profile_files(paths, format_name=format_name, action=action, options=options)
+    known: Mapping[str, Any] = found.description["left_out"]
+    return known
 
 
 def accesses(
@@ -22,6 +55,7 @@ def accesses(
     format_name: str | None = None,
     action: Action = Action.QUEUE,
     disk: str | None = None,
+    without: Collection[str] = (),
     options: ReadOptions = ReadOptions(),  # noqa: B008 - it is frozen
 ) -> Iterator[AccessBatch]:
     """The accesses of one recording (a file, or blktrace's files of one device), batch by batch.
@@ -31,36 +65,30 @@ def accesses(
         format_name: None: told by the content.
         action: which event of the block layer counts as an access.
         disk: only this one.
+        without: not these; see ``left_out``.
         options: what the person says about the files.
 
     Raises:
-        InputError: several recordings, histograms only, no such disk, or what the reader finds.
+        InputError: several recordings, histograms only, no such disk, a disk and the one below it, or what the
+            reader finds.
     """
-    recordings = recordings_of(paths)
-    if len(recordings) != 1:
-        raise InputError(
-            f"there are {len(recordings)} recordings, one is needed",
-            where=", ".join(map(str, paths)),
-            remedy="name one trace file, or the files of one blktrace recording",
-        )
+    recording = _only_recording(paths)
     with ExitStack() as stack:
-        streams = [stack.enter_context(TraceStream(f)) for f in recordings[0].files]
-        format_name = options.format_name or format_name
-        if format_name is None:
-            format_name = formats.format_of(next((s for s in streams if s.head()), streams[0]))
-        reader = next((r for r in formats.readers(action, options) if r.name == format_name), None)
-        if reader is None:
-            raise InputError(
-                f"{format_name} has no single accesses", where=streams[0].name, remedy="give a trace of accesses"
-            )
-        seen = False
+        streams = [stack.enter_context(TraceStream(f)) for f in recording.files]
+        reader = _reader_of(streams, format_name, action, options)
+        seen: set[str] = set()
+        levels: set[tuple[str, str]] = set()
         names: tuple[str, ...] = ()
         for batch in reader.read_together(streams):
-            names = batch.disks if reader.names_disks else (recordings[0].name,) * len(batch.disks)
+            names = batch.disks if reader.names_disks else (recording.name,) * len(batch.disks)
             batch = replace(batch, disks=names)
             if disk is not None:
-                batch = _only(batch, disk)
-            seen = seen or len(batch) > 0
+                batch = _of(batch, np.array([name == disk for name in names], bool))
+            elif without:
+                batch = _of(batch, np.array([name not in without for name in names], bool))
+            seen.update(batch.disks[d] for d in np.unique(batch.disk))
+            levels.update(batch.stacked)
+            _refuse_two_levels(seen, levels, streams[0].name)
             yield batch
         if not seen:
             known = (
@@ -70,16 +98,53 @@ def accesses(
             raise InputError(what, where=streams[0].name, remedy=known)
 
 
-def _only(batch: AccessBatch, disk: str) -> AccessBatch:
-    mine = np.flatnonzero(batch.disk == (batch.disks.index(disk) if disk in batch.disks else -1))
+def _only_recording(paths: Sequence[Path]) -> Recording:
+    recordings = recordings_of(paths)
+    if len(recordings) != 1:
+        raise InputError(
+            f"there are {len(recordings)} recordings, one is needed",
+            where=", ".join(map(str, paths)),
+            remedy="name one trace file, or the files of one blktrace recording",
+        )
+    return recordings[0]
+
+
+def _reader_of(
+    streams: Sequence[TraceStream], format_name: str | None, action: Action, options: ReadOptions
+) -> StreamReader:
+    format_name = options.format_name or format_name
+    if format_name is None:
+        format_name = formats.format_of(next((s for s in streams if s.head()), streams[0]))
+    reader = next((r for r in formats.readers(action, options) if r.name == format_name), None)
+    if reader is None:
+        raise InputError(
+            f"{format_name} has no single accesses", where=streams[0].name, remedy="give a trace of accesses"
+        )
+    return reader
+
+
+def _refuse_two_levels(seen: set[str], levels: set[tuple[str, str]], where: str) -> None:
+    """Where the recording could not be read before, as ``left_out`` does."""
+    for upper, lower in sorted(levels):
+        if upper != lower and upper in seen and lower in seen:
+            raise InputError(
+                f"disk {upper} passes its accesses on to {lower}: each of them would be there twice",
+                where=where,
+                remedy=f"take one of the two: --disk {upper} or --disk {lower}",
+            )
+
+
+def _of(batch: AccessBatch, wanted: NDArray[np.bool_]) -> AccessBatch:
+    """The accesses of the disks that are wanted, bool (disks,)."""
+    mine = np.flatnonzero(wanted[batch.disk])
     return replace(
         batch,
         time_ns=batch.time_ns[mine],
         op=batch.op[mine],
         lbn=batch.lbn[mine],
         nbytes=batch.nbytes[mine],
-        disk=np.zeros(len(mine), np.int32),
-        disks=(disk,),
+        disk=(np.cumsum(wanted, dtype=np.int32) - np.int32(1))[batch.disk[mine]],
+        disks=tuple(name for name, is_wanted in zip(batch.disks, wanted, strict=True) if is_wanted),
         latency_ns=None if batch.latency_ns is None else batch.latency_ns[mine],
         outstanding=None if batch.outstanding is None else batch.outstanding[mine],
         stacked=(),

@@ -86,8 +86,16 @@ def profile_files(
             return vscsi_histogram.profile_of_histograms([s for streams in opened for s in streams], name=name)
         full = full or threshold != RANDOM_THRESHOLD_LBN
         reader = next(r for r in formats.readers(action, options) if r.name == format_name)
+        beside = len(recordings) > 1 and not parts
         shares = [
-            Share(tuple(_absolute(f) for f in r.files), reader.name, action, options, threshold if full else None)
+            Share(
+                tuple(_absolute(f) for f in r.files),
+                reader.name,
+                action,
+                options,
+                threshold if full else None,
+                tuple(d.removeprefix(f"{r.name}/" if beside else "") for d in disks) if reader.names_disks else (),
+            )
             for r in recordings
         ]
         progress.start("reading the trace", _total_nbytes(recordings))
@@ -171,9 +179,11 @@ def _from_accesses(
             total = total.beside(partial, prefix=f"{recording.name}/")
     if reader.note:
         notes.insert(0, reader.note)
+    if isinstance(reader, _BLOCK_LAYER) and not losses_known and not total.lost:
+        lacks["lost events: whether the tracer lost some"] = None
     if total.lost:
         notes.append(f"the tracer lost {total.lost} events: all counts are too low")
-    found = profile_of(
+    return profile_of(
         total,
         name=name,
         action=action.value if isinstance(reader, _BLOCK_LAYER) else "",
@@ -182,10 +192,10 @@ def _from_accesses(
         keep_upper=action is Action.QUEUE,
         disks=disks,
         losses_known=losses_known,
+        lacks=list(lacks),
         notes=notes,
         with_behaviour=full,
     )
-    return replace(found, description={**found.description, "lacks": list(lacks)})
 
 
 def _counted(
@@ -234,7 +244,7 @@ def _read_here(share: Share, streams: Sequence[TraceStream], reader: StreamReade
         partial = count_in_parts(streams, reader, progress.advance)
         if partial is not None:
             return Counted(partial, reader.lacks)
-    counting, shown = Counting(share.threshold), 0
+    counting, shown = Counting(share.threshold, share.described), 0
     for batch in read_ahead(reader.read_together(streams)):
         counting.add(batch)
         consumed = sum(s.consumed() for s in streams)

@@ -33,12 +33,16 @@ def command(a: Path, b: Path, trace: TraceInput, as_json: bool) -> None:
     click.echo(f"A {first.name}: {first.n_accesses} accesses; B {second.name}: {second.n_accesses} accesses")
     click.echo(f"distance: {100 * found.total_variation:.1f} % of the accesses are of another cell\n")
     rows = [
-        [str(cell), f"{100 * x:.1f}", f"{100 * y:.1f}", f"{100 * (y - x):+.1f}"]
+        [cell, f"{100 * x:.1f}", f"{100 * y:.1f}", f"{100 * (y - x):+.1f}"]
         for cell, (x, y) in found.shares.items()
         if x or y
     ]
     print_table(["cell", "A %", "B %", "B - A"], rows, right=range(1, 4))
     click.echo()
+    for unknown in found.unjudged:
+        click.echo(
+            f"{unknown.value}s are compared by size alone: in one of the two none could be judged random or not"
+        )
     for op, (x, y) in found.random.items():
         shown = [f"{100 * s:.1f} %" if s is not None else "-" for s in (x, y)]
         click.echo(f"random {op}s: {shown[0]} in A, {shown[1]} in B")

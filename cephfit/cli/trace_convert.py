@@ -8,6 +8,7 @@ import click
 
 from cephfit.cli.output import json_option, print_json
 from cephfit.cli.trace_input import TraceInput, trace_options
+from cephfit.cli.trace_summary import print_left_out
 from cephfit.cli.written_files import written_whole
 
 
@@ -40,12 +41,12 @@ def command(
 ) -> None:
     """Write one recording as another format, in constant memory.
 
+    Of a disk and the one below it (dm and what it lies on) one is written, as `trace profile` counts one.
+
     Parquet (needs pip install 'cephfit[parquet]') keeps every column and is read by every command that reads
     traces. fio's I/O log holds times, sizes and places only; fio replays it with read_iolog.
     """
     from cephfit.errors import InputError
-    from cephfit.traces.access_source import accesses
-    from cephfit.traces.readers.block_layer import Action
     from cephfit.traces.readers.parquet import write_parquet
     from cephfit.traces.replay.iolog_writer import open_output, write_iolog
 
@@ -57,9 +58,7 @@ def command(
         )
     if any(output.exists() and f.exists() and output.samefile(f) for f in files):
         raise InputError("a trace cannot be written over itself", where=str(output), remedy="choose another name")
-    batches = accesses(
-        files, format_name=trace.format_name, action=Action(trace.action), disk=disk, options=trace.options
-    )
+    batches, left_out = trace.accesses(files, disk=disk)
     with written_whole(output, what="the trace") as place:
         if output.suffix == ".parquet":
             n = write_parquet(batches, place)
@@ -68,6 +67,7 @@ def command(
                 n = write_iolog(batches, log, version=int(iolog_version))
     nbytes = output.stat().st_size
     if as_json:
-        print_json({"file": str(output), "accesses": n, "nbytes": nbytes})
+        print_json({"file": str(output), "accesses": n, "nbytes": nbytes, "left_out": left_out})
     else:
+        print_left_out(left_out)
         click.echo(f"{output}: {n} accesses, {nbytes} bytes ({nbytes / n:.1f} for each)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -15,6 +15,7 @@ from cephfit.profile import Profile
 from cephfit.protocols import Progress
 
 if TYPE_CHECKING:
+    from cephfit.access import AccessBatch
     from cephfit.traces.read_options import ReadOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -29,32 +30,76 @@ class TraceInput:
         action: event of the block layer that counts, ``Q`` or ``D``.
         options: what the content does not say.
         describe: ``fast`` or ``full``.
+        disks: count only these; empty: all.
     """
 
     format_name: str | None
     action: str
     options: ReadOptions
     describe: str = "fast"
+    disks: tuple[str, ...] = ()
 
     def profile(self, path: Path, progress: Progress) -> Profile:
         """A profile file's profile, or that of a trace.
 
         Raises:
-            InputError: it is neither, or damaged.
+            InputError: it is neither, or damaged, or a profile of other disks than were asked for.
         """
         from cephfit.traces import profile_files
         from cephfit.traces.readers.block_layer import Action
 
         if self.format_name is None and self.options.format_name is None and _looks_like_a_profile(path):
-            return Profile.loads(path.read_text(encoding="utf-8"), where=str(path))
+            found = Profile.loads(path.read_text(encoding="utf-8"), where=str(path))
+            self._refuse_other_disks(found, path)
+            return found
         return profile_files(
             [path],
             format_name=self.format_name,
             action=Action(self.action),
+            disks=self.disks,
             full=self.describe == "full",
             options=self.options,
             progress=progress,
         )
+
+    def _refuse_other_disks(self, found: Profile, path: Path) -> None:
+        from cephfit.errors import InputError
+
+        if self.disks and set(found.description.get("disks", {})) != set(self.disks):
+            raise InputError(
+                "a profile is of all its disks together",
+                where=f"{path}, --disk {self.disks[0]}",
+                remedy="give the trace, or make a profile of the disk: cephfit trace profile TRACE --disk "
+                f"{self.disks[0]} -o profile.json",
+            )
+
+    def accesses(
+        self, files: Sequence[Path], *, disk: str | None
+    ) -> tuple[Iterator[AccessBatch], Mapping[str, Any]]:
+        """The accesses of a recording of one disk, or of all disks of one level, and the disks that are left out
+        because another one's accesses are theirs.
+
+        Raises:
+            InputError: there is no such trace, or not one only.
+        """
+        from cephfit.traces.access_source import accesses, left_out
+        from cephfit.traces.readers.block_layer import Action
+
+        action = Action(self.action)
+        others = (
+            left_out(files, format_name=self.format_name, action=action, options=self.options)
+            if disk is None
+            else {}
+        )
+        batches = accesses(
+            files,
+            format_name=self.format_name,
+            action=action,
+            disk=disk,
+            without=others,
+            options=self.options,
+        )
+        return batches, others
 
 
 def trace_options(command: _Command) -> _Command:
@@ -80,16 +125,21 @@ def trace_options(command: _Command) -> _Command:
         columns: str | None,
         blkparse_format: str | None,
         describe: str = "fast",
+        disks: tuple[str, ...] = (),
         **others: Any,
     ) -> Any:
         options = read_options(assume_op, columns, blkparse_format)
-        return command(trace=TraceInput(format_name, action, options, describe), **others)
+        return command(trace=TraceInput(format_name, action, options, describe, disks), **others)
 
     return reading_options(with_trace)  # type: ignore[return-value]
 
 
 def description_option(command: _Command) -> _Command:
-    """Adds ``--describe``, for commands that make a profile of a trace; stands below ``trace_options``."""
+    """Adds ``--describe`` and ``--disk``, for commands that make a profile of a trace; stands below
+    ``trace_options``."""
+    command = click.option(
+        "--disk", "disks", multiple=True, help="Of a trace: count this disk only (several: give it again)."
+    )(command)
     return click.option(
         "--describe",
         type=click.Choice(["fast", "full"]),

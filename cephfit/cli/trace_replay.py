@@ -8,6 +8,7 @@ import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, trace_options
+from cephfit.cli.trace_summary import print_left_out
 from cephfit.units import format_seconds
 
 
@@ -36,12 +37,13 @@ def command(
 ) -> None:
     """Issue a trace's reads and WRITES at their recorded times, through fio.
 
+    The trace of several disks needs --disk: each has places of its own. Of a disk and the one below it (dm and
+    what it lies on) one is replayed, as `trace profile` counts one.
+
     A device that is mounted or otherwise in use is refused. Lateness is that of the issue of each access against
     the trace, both counted from the first one, as far as fio's log tells it: to within 1 ms.
     """
     from cephfit.errors import InputError
-    from cephfit.traces.access_source import accesses
-    from cephfit.traces.readers.block_layer import Action
     from cephfit.traces.replay.fio_replay import replay
 
     if (device is None) == (file is None):
@@ -62,15 +64,14 @@ def command(
             where=str(target),
             remedy="say that this is wanted: --i-know-it-writes",
         )
-    batches = accesses(
-        files, format_name=trace.format_name, action=Action(trace.action), disk=disk, options=trace.options
-    )
+    batches, left_out = trace.accesses(files, disk=disk)
     with progress_display() as progress:
         progress.note(f"replaying on {target}")
         report = replay(batches, target, iodepth=iodepth, wrap=wrap, paced=not full_speed)
     if as_json:
-        print_json(report.to_json())
+        print_json({**report.to_json(), "left_out": left_out})
         return
+    print_left_out(left_out)
     click.echo(
         f"{report.replayed} of {report.accesses} accesses replayed by {report.fio} in "
         f"{format_seconds(report.actual_seconds)}, recorded in {format_seconds(report.planned_seconds)}"

@@ -11,7 +11,6 @@ import click
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, description_option, trace_options
 from cephfit.cli.trace_summary import print_summary
-from cephfit.profile import Profile
 from cephfit.units import format_nbytes, format_seconds
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def command(path: Path, trace: TraceInput, as_json: bool) -> None:
     if behaviour is None:
         click.echo("\nFor behaviour over time and place: cephfit trace profile TRACE --describe full")
         return
-    _print_behaviour(console, found, behaviour)
+    _print_behaviour(console, behaviour)
 
 
 def _print_histogram(console: Console, title: str, unit: str, histogram: dict[str, Any]) -> None:
@@ -89,8 +88,19 @@ def _number(value: float) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
-def _print_behaviour(console: Console, found: Profile, behaviour: dict[str, Any]) -> None:
-    over = behaviour["over_time"]
+def _print_behaviour(console: Console, behaviour: dict[str, Any]) -> None:
+    if behaviour["over_time"] is None:
+        console.print("\nOver time: nothing, as all accesses have the same time", style="bold")
+    else:
+        _print_over_time(console, behaviour["over_time"])
+        _print_phases(console, behaviour["phases"])
+    _print_threshold_table(console, behaviour["sensitivity"])
+    _print_facts(behaviour)
+    for name, disk in behaviour["disks"].items():
+        _print_map(console, name, disk["heat_map"])
+
+
+def _print_over_time(console: Console, over: dict[str, Any]) -> None:
     console.print("\nOver time", style="bold")
     width = max(console.width - 34, 20)
     n_bins = len(over["reads"])
@@ -103,11 +113,6 @@ def _print_behaviour(console: Console, found: Profile, behaviour: dict[str, Any]
         line, peak = _spark(series, width, over["bin_seconds"])
         console.print(f"{label:>11} │{line}│ at most {peak * scale:,.0f}{unit}", markup=False, soft_wrap=True)
     console.print(f"{'':>11}  {format_seconds(n_bins * over['bin_seconds'])} in all", markup=False)
-    _print_phases(console, behaviour["phases"])
-    _print_threshold_table(console, behaviour["sensitivity"])
-    _print_facts(behaviour)
-    for name, disk in behaviour["disks"].items():
-        _print_map(console, name, disk["heat_map"])
 
 
 def _spark(counts: Sequence[int], width: int, bin_seconds: float) -> tuple[str, float]:
@@ -131,8 +136,7 @@ def _print_phases(console: Console, phases: Sequence[dict[str, Any]]) -> None:
             f"{p['iops']:,.0f}",
             f"{p['bytes_per_second'] / (1 << 20):,.1f}",
             f"{100 * n_reads / max(n_reads + n_writes, 1):.1f}",
-            f"{100 * p['random']['read']:.1f}" if n_reads else "-",
-            f"{100 * p['random']['write']:.1f}" if n_writes else "-",
+            *(f"{100 * p['random'][op]:.1f}" if p["random_by_bin"][op] else "-" for op in ("read", "write")),
             "",
         )
     console.print(table)

@@ -1,5 +1,8 @@
 """A workload profile in the terminal."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
@@ -27,7 +30,7 @@ def print_summary(found: Profile) -> None:
     row = ["all"]
     for op in Op:
         n = sum(found.accesses[op].values())
-        row += [str(n), f"{100 * n / total:.1f} %", _share(found.random[op] if n else None)]
+        row += [str(n), f"{100 * n / total:.1f} %", _share(found.random_share(op))]
     rows.append(row)
     headers = ["size bin", "reads", "of all", "random", "writes", "of all", "random"]
     print_table(headers, rows, right=range(1, 7))
@@ -38,15 +41,21 @@ def print_summary(found: Profile) -> None:
             click.echo(f"\n{title} of {row_of['n']} accesses, at most: {shown}", nl=False)
     click.echo()
     _print_thresholds(found)
-    for disk, why in about.get("left_out", {}).items():
-        click.echo(f"not counted: {why['accesses']} accesses of disk {disk}: {why['why']}")
+    print_left_out(about.get("left_out", {}))
     skipped = about.get("skipped", {})
     if skipped:
         click.echo("no accesses, skipped: " + ", ".join(f"{n} {reason}" for reason, n in skipped.items()))
+    _print_steps_back(found)
     for missing in about.get("lacks", []):
         click.echo(f"the trace does not say: {missing}")
     for note in about.get("notes", []):
         click.echo(f"note: {note}")
+
+
+def print_left_out(disks: Mapping[str, Any]) -> None:
+    """The disks that were not counted, and why."""
+    for disk, left in disks.items():
+        click.echo(f"not counted: {left['accesses']} accesses of disk {disk}: {left['why']}")
 
 
 def _print_thresholds(found: Profile) -> None:
@@ -55,6 +64,21 @@ def _print_thresholds(found: Profile) -> None:
         near = {t: s for t, s in table.items() if 1 / 8 <= int(t) / RANDOM_THRESHOLD_LBN <= 8}
         shown = ", ".join(f"{t}: {100 * share:.1f} %" for t, share in near.items())
         click.echo(f"random {op}s by threshold in LBN ({RANDOM_THRESHOLD_LBN} counts): {shown}")
+
+
+def _print_steps_back(found: Profile) -> None:
+    """How often an access has a time before that of the access before it on its disk."""
+    n = found.description.get("clock_steps_back", 0)
+    if not n:
+        return
+    click.echo(
+        f"the clock steps back: {n} of {found.n_accesses} accesses have a time before that of the access before, "
+        "and no inter-arrival"
+    )
+    if n > found.n_accesses / 2:
+        click.echo(
+            "the trace runs backwards in time: accesses count in the order of the file; sort it by time first"
+        )
 
 
 def _pace(found: Profile) -> str:

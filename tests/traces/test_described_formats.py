@@ -47,7 +47,9 @@ def test_what_a_file_does_not_say_can_be_said(tmp_path: Path, end: str) -> None:
     found = profiled(tmp_path, "8\n16\n24" + end, options=ReadOptions(columns="offset:lbn,op=write,length=4096"))
     assert counts(found) == (0, 3)
     assert nbytes(found) == (0, 3 * 4096)
-    assert [missing.partition(":")[0] for missing in found.description["lacks"]] == ["op", "length", "time"]
+    assert [missing.partition(":")[0] for missing in found.description["lacks"]] == [
+        *("op", "length", "time", "latency and outstanding accesses")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,12 @@ _WINDOWS = 5
 _UNITS_PER_SECOND = NS_PER_S // TIME_UNIT_NS
 
 
-def behaviour_of(portraits: Mapping[str, Portrait]) -> tuple[dict[str, Any], dict[str, Any]]:
+def behaviour_of(portraits: Mapping[str, Portrait], *, is_timed: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """The part ``behaviour``, and the windowed distance as a histogram by kind.
 
     Args:
         portraits: of whole disks (``Portrait.whole``), one at least.
+        is_timed: their accesses have different times; else nothing can be said over time.
     """
     total: Portrait | None = None
     for portrait in portraits.values():
@@ -42,13 +43,13 @@ def behaviour_of(portraits: Mapping[str, Portrait]) -> tuple[dict[str, Any], dic
         "random_threshold_lbn": total.threshold,
         "sensitivity": _sensitivity(total),
         "sizes": _sizes(total.sizes),
-        "burstiness": _burstiness(total.fine[: total.fine_time.n_used], total.fine_time),
+        "burstiness": _burstiness(total.fine[: total.fine_time.n_used], total.fine_time) if is_timed else [],
         "footprint": _footprint(list(portraits.values())),
         "hot_spots": _hot_spots(list(portraits.values())),
         "busy_share": portraits[busiest[0]].busy.share() if len(portraits) == 1 else None,
-        "over_time": _over_time(used, total.time, origin_ns),
-        "phases": _phases(used, total.time, origin_ns),
-        "disks": {name: _disk(portraits[name], origin_ns) for name in busiest},
+        "over_time": _over_time(used, total.time, origin_ns) if is_timed else None,
+        "phases": _phases(used, total.time, origin_ns) if is_timed else [],
+        "disks": {name: _disk(portraits[name], origin_ns, is_timed=is_timed) for name in busiest},
     }
     windowed = {
         kind: {"limits": limits.DISTANCE_LBN.tolist(), "counts": total.windowed[i].tolist()}
@@ -222,16 +223,16 @@ def _phases(series: NDArray[np.int64], grid: Grid, origin_ns: int) -> list[dict[
     return rows
 
 
-def _disk(portrait: Portrait, origin_ns: int) -> dict[str, Any]:
+def _disk(portrait: Portrait, origin_ns: int, *, is_timed: bool) -> dict[str, Any]:
     grid, place = portrait.map_time, portrait.place
     latency_ns = int(portrait.series[:, LATENCY_NS : LATENCY_NS + 2].sum())
     wall_ns = (portrait.time.high - portrait.time.low + 1) * TIME_UNIT_NS
-    timed = bool(portrait.series[:, N_TIMED : N_TIMED + 2].any())
+    has_latency = bool(portrait.series[:, N_TIMED : N_TIMED + 2].any())
     sample = portrait.scatter.rows[np.argsort(portrait.scatter.rows[:, 1], kind="stable")]
     return {
         "accesses": portrait.n,
         "busy_share": portrait.busy.share(),
-        "mean_outstanding": latency_ns / wall_ns if timed else None,
+        "mean_outstanding": latency_ns / wall_ns if has_latency and is_timed else None,
         "footprint": _footprint([portrait]),
         "hot_spots": _hot_spots([portrait]),
         "heat_map": {

@@ -4,6 +4,9 @@ Cells have no order that means anything between reads and writes or random and s
 total variation: half the sum of the absolute differences of the shares. It is the share of accesses that would
 have to be of another cell for the workloads to be the same: 0 equal, 1 nothing in common. Histograms do have an
 order, so they also get the Kolmogorov-Smirnov distance, the largest difference of the cumulated shares.
+
+Where one of the workloads has accesses of an op of which none could be judged random or not, both are compared by
+the op and size alone: what is not known is no difference.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cephfit.cells import CELLS, Cell
+from cephfit.cells import SIZE_BINS, Op
 from cephfit.profile import Profile
 
 
@@ -31,15 +34,18 @@ class Comparison:
     """Two workloads beside each other.
 
     Attributes:
-        shares: of each cell in A and in B, 0 to 1, in the order of CELLS.
-        total_variation: over the cells.
-        random: share of random accesses by op in A and in B; None where there is no such access.
+        shares: of each cell in A and in B, 0 to 1, in the order of ``cells.CELLS``; of a size bin's accesses of an
+            op instead where the op is ``unjudged``.
+        total_variation: over these.
+        unjudged: ops of which one workload has accesses, but none that was judged random or not.
+        random: share of random accesses by op in A and in B; None where none was judged.
         rates: IOPS and bytes per second in A and in B where both are known.
         histograms: of those that both have in the same limits.
     """
 
-    shares: Mapping[Cell, tuple[float, float]]
+    shares: Mapping[str, tuple[float, float]]
     total_variation: float
+    unjudged: tuple[Op, ...]
     random: Mapping[str, tuple[float | None, float | None]]
     rates: Mapping[str, tuple[float, float]]
     histograms: tuple[HistogramDistance, ...]
@@ -47,7 +53,8 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         return {
             "total_variation": self.total_variation,
-            "cells": {str(cell): {"a": a, "b": b, "difference": b - a} for cell, (a, b) in self.shares.items()},
+            "cells": {cell: {"a": a, "b": b, "difference": b - a} for cell, (a, b) in self.shares.items()},
+            "unjudged": [op.value for op in self.unjudged],
             "random": {op: {"a": a, "b": b} for op, (a, b) in self.random.items()},
             "rates": {name: {"a": a, "b": b} for name, (a, b) in self.rates.items()},
             "histograms": [
@@ -64,8 +71,11 @@ class Comparison:
 
 def compared(a: Profile, b: Profile) -> Comparison:
     """Compare two profiles with at least one access each."""
-    counts = a.cell_counts(), b.cell_counts()
-    shares = {cell: (counts[0][cell] / a.n_accesses, counts[1][cell] / b.n_accesses) for cell in CELLS}
+    unjudged = tuple(
+        op for op in Op if any(p.random_share(op) is None and any(p.accesses[op].values()) for p in (a, b))
+    )
+    of_a, of_b = _shares(a, unjudged), _shares(b, unjudged)
+    shares = {name: (of_a[name], of_b[name]) for name in of_a}
     rates = {
         name: (float(a.description[name]), float(b.description[name]))
         for name in ("iops", "bytes_per_second")
@@ -73,17 +83,22 @@ def compared(a: Profile, b: Profile) -> Comparison:
     }
     return Comparison(
         shares,
-        total_variation([x for x, _ in shares.values()], [y for _, y in shares.values()]),
-        {
-            op.value: (
-                a.random[op] if sum(a.accesses[op].values()) else None,
-                b.random[op] if sum(b.accesses[op].values()) else None,
-            )
-            for op in a.random
-        },
+        total_variation(list(of_a.values()), list(of_b.values())),
+        unjudged,
+        {op.value: (a.random_share(op), b.random_share(op)) for op in Op},
         rates,
         tuple(_histogram_distances(a.description.get("histograms", {}), b.description.get("histograms", {}))),
     )
+
+
+def _shares(profile: Profile, unjudged: Sequence[Op]) -> dict[str, float]:
+    """Of each cell, or of each size bin where an op's randomness is not known."""
+    counts = {str(cell): n for cell, n in profile.cell_counts().items() if cell.pattern.op not in unjudged}
+    for op in unjudged:
+        counts |= {
+            f"{size.name}-{op.value}-or-rand{op.value}": profile.accesses[op][size.name] for size in SIZE_BINS
+        }
+    return {name: n / profile.n_accesses for name, n in counts.items()}
 
 
 def total_variation(a: Sequence[float], b: Sequence[float]) -> float:

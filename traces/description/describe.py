@@ -27,6 +27,10 @@ HISTOGRAM_LIMITS: Mapping[str, NDArray[np.int64]] = {
 
 PERCENTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 
+MISSING_LATENCIES = 0.01
+"""Share of the accesses from which on it is said that their latency is not known; at the end of a recording some
+are always in flight."""
+
 _DISKS_LISTED = 64
 """Disks that the description lists one by one; a trace of a cloud has thousands."""
 
@@ -41,6 +45,7 @@ def profile_of(
     keep_upper: bool = True,
     disks: Sequence[str] = (),
     losses_known: bool = False,
+    lacks: Sequence[str] = (),
     notes: Sequence[str] = (),
     with_behaviour: bool = False,
 ) -> Profile:
@@ -55,6 +60,7 @@ def profile_of(
         keep_upper: which of two stacked disks counts.
         disks: count only these; empty: all of one level.
         losses_known: whether the source would show lost events.
+        lacks: what the format says that it does not tell; what the accesses show of that is added.
         notes: sentences that a reader must know.
         with_behaviour: the trace has portraits of its disks, unless there were too many.
 
@@ -84,8 +90,8 @@ def profile_of(
         "random_threshold_lbn": RANDOM_THRESHOLD_LBN,
         "duration_seconds": duration_ns / NS_PER_S,
         **_summary(total, duration_ns),
-        "histograms": histograms_of(total),
-        "percentiles": _percentiles(total),
+        "histograms": histograms_of(total, is_timed=duration_ns > 0),
+        "percentiles": _percentiles(total, is_timed=duration_ns > 0),
         "random_by_threshold": _random_by_threshold(total),
         "disks": {d: _disk(partial.disks[d]) for d in kept[:_DISKS_LISTED]},
         "n_disks": len(kept),
@@ -94,6 +100,7 @@ def profile_of(
         "events": dict(sorted(partial.events.items())),
         "lost_events": partial.lost if losses_known or partial.lost else None,
         "notes": list(notes),
+        "lacks": _lacks(lacks, total, duration_ns),
     }
     accesses, random, by_bin = _shares(total)
     if with_behaviour:
@@ -113,11 +120,14 @@ def _with_behaviour(
         raise InputError(
             f"the full description, and any random threshold but {RANDOM_THRESHOLD_LBN}, is kept for at most "
             f"{MAX_DISKS} disks; the trace has {len(partial.disks)}",
-            where="--describe",
-            remedy="leave it out, or cut the trace down to fewer disks",
+            where="--describe full",
+            remedy=f"take some of the disks: --disk {min(kept)}, or leave the behaviour out: --describe fast "
+            "without --threshold",
         )
     portraits = {name: partial.portraits.disks[name].whole() for name in kept}
-    description["behaviour"], windowed = behaviour.behaviour_of(portraits)
+    description["behaviour"], windowed = behaviour.behaviour_of(
+        portraits, is_timed=description["duration_seconds"] > 0
+    )
     if any(windowed["all"]["counts"]):
         description["histograms"]["distance_windowed"] = windowed
     threshold = description["random_threshold_lbn"] = description["behaviour"]["random_threshold_lbn"]
@@ -145,8 +155,28 @@ def _no_accesses(partial: PartialProfile, action: str, sources: Sequence[Mapping
     )
 
 
-def histograms_of(tally: Tally) -> dict[str, Any]:
-    """Every histogram that has counts: name, then kind, then its limits and one more count than limits."""
+def _lacks(said: Sequence[str], tally: Tally, duration_ns: int) -> list[str]:
+    """What the trace does not say: what its format says of itself, and what the accesses show, so that no format
+    can forget it."""
+    lacks = list(said)
+    if not duration_ns and tally.n > 1 and not any(words.startswith("time") for words in lacks):
+        lacks.append("time: all accesses have the same one; no rates, no inter-arrival")
+    n_timed = int(tally.counts.latency[0].sum())
+    if not any("latency" in words for words in lacks):
+        if not n_timed:
+            lacks.append("latency and outstanding accesses")
+        elif tally.n - n_timed > MISSING_LATENCIES * tally.n:
+            lacks.append(f"latency: of {tally.n - n_timed} of the {tally.n} accesses")
+    return lacks
+
+
+def histograms_of(tally: Tally, *, is_timed: bool) -> dict[str, Any]:
+    """Every histogram that has counts: name, then kind, then its limits and one more count than limits.
+
+    Args:
+        tally: of the accesses.
+        is_timed: they have different times; else there is no inter-arrival.
+    """
     counts = {
         "size": tally.counts.size,
         "distance": tally.counts.distance,
@@ -160,7 +190,7 @@ def histograms_of(tally: Tally) -> dict[str, Any]:
             for i, kind in enumerate(KINDS)
         }
         for name in counts
-        if counts[name].any()
+        if counts[name].any() and (is_timed or name != "interarrival_us")
     }
 
 
@@ -203,7 +233,7 @@ def _summary(tally: Tally, duration_ns: int) -> dict[str, Any]:
     return summary
 
 
-def _percentiles(tally: Tally) -> dict[str, Any]:
+def _percentiles(tally: Tally, *, is_timed: bool) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for name, fine in (
         ("interarrival_us", tally.counts.fine_interarrival),
@@ -213,7 +243,7 @@ def _percentiles(tally: Tally) -> dict[str, Any]:
         for i, kind in enumerate(KINDS):
             values = {f"p{100 * share:g}": percentile_ns(fine[i], share) for share in PERCENTILES}
             known = {p: round(v / NS_PER_US, 3) for p, v in values.items() if v is not None}
-            if known:
+            if known and (is_timed or name != "interarrival_us"):
                 row[kind] = {"n": int(fine[i].sum()), **known}
         if row:
             table[name] = row

@@ -43,13 +43,14 @@ def drawings(profile: Profile) -> dict[str, Drawing]:
         if name in histograms:
             named[name] = _histogram_drawing(histograms[name], title, label)
     behaviour = profile.description.get("behaviour")
-    if behaviour:
+    if behaviour and behaviour["over_time"]:
         named["iops"] = lambda axes: _rates(axes, behaviour, "s", 1.0, "IOPS over time", "accesses per second")
         named["bytes"] = lambda axes: _rates(
             axes, behaviour, "_nbytes", 1 / MIB, "Bytes over time", "MiB per second"
         )
         if any(f"{op}_latency_us" in behaviour["over_time"] for op in Op):
             named["latency_over_time"] = lambda axes: _latency_over_time(axes, behaviour)
+    if behaviour:
         named["sensitivity"] = lambda axes: _sensitivity(axes, behaviour["sensitivity"])
         for name, disk in list(behaviour["disks"].items())[:1]:
             named["lbn"] = _place_drawing(_scatter, disk["sample"], name)

@@ -84,9 +84,15 @@ class Counting:
     a tenth of the work, for each batch it is half of it.
     """
 
-    def __init__(self, threshold: int | None) -> None:
-        """``threshold``: LBN beyond which an access is random, for a full description; None: without one."""
+    def __init__(self, threshold: int | None, described: tuple[str, ...] = ()) -> None:
+        """Begin with nothing.
+
+        Args:
+            threshold: LBN beyond which an access is random, for a full description; None: without one.
+            described: disks that the full description is of; empty: all.
+        """
         self._threshold = threshold
+        self._described = described
         self._joints: dict[str, NDArray[np.int64]] = {}
         self._skipped: Counter[str] = Counter()
         self._events: Counter[str] = Counter()
@@ -115,7 +121,8 @@ class Counting:
         self._stacked = self._stacked.union(batch.stacked)
         self._lost += batch.lost
         if self._threshold is not None:
-            self._portraits = self._portraits.followed_by(Portraits.of(batch, threshold=self._threshold))
+            portraits = Portraits.of(batch, threshold=self._threshold, only=self._described)
+            self._portraits = self._portraits.followed_by(portraits)
 
     def partial(self) -> PartialProfile:
         """All that was counted; nothing may be added afterwards."""

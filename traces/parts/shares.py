@@ -27,6 +27,7 @@ class Share:
         files: absolute paths or URLs.
         format_name, action, options: as in ``profile_files``.
         threshold: LBN beyond which an access is random, for a full description; None: without one.
+        described: disks that the full description is of; empty: all.
         begin, end: bytes of the only file; end None: its end.
     """
 
@@ -35,6 +36,7 @@ class Share:
     action: Action
     options: ReadOptions
     threshold: int | None
+    described: tuple[str, ...] = ()
     begin: int = 0
     end: int | None = None
 
@@ -66,7 +68,7 @@ def count(share: Share) -> Counted:
         streams: list[TraceStream] = [PartStream(share.files[0], share.begin, share.end)]
     else:
         streams = [TraceStream(f) for f in share.files]
-    counting, in_flight = Counting(share.threshold), InFlightOfPart()
+    counting, in_flight = Counting(share.threshold, share.described), InFlightOfPart()
     disks: tuple[str, ...] = ()
     try:
         if isinstance(reader, PartReader) and isinstance(streams[0], PartStream):

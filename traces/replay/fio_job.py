@@ -22,6 +22,15 @@ DEPTH_SHARE = 0.95
 MAX_SIZES = 30
 """Of one op; fio takes up to 64 (BSSPLIT_MAX)."""
 
+COARSE_IOPS = 10.0
+"""Of an op: below it fio's rates, which are whole accesses in a second, are off by more than 5 %."""
+
+SHORT_THINK_US = 20_000
+"""Pauses from this on keep a pace although it is not known how long an access takes: that is little of them."""
+
+LONGEST_THINK_US = 4_000_000_000
+"""fio holds it in 32 bits."""
+
 SMALLEST_FILE_NBYTES = 64 * MIB
 """So that a random place is hardly ever within 128 LBN of the one before."""
 
@@ -35,8 +44,9 @@ class FioJob:
         sizes: by op, (bytes, whole percents that sum up to 100), largest share first.
         read_percent, random_percent: whole percents; the latter by op.
         iodepth: accesses in flight at most.
-        think_us: between the end of an access and the next one, where depth is 1 and the pace is kept.
-        rates: accesses in a second by op, Poisson, where depth is more and the pace is kept.
+        think_us: between the end of an access and the next one, where the pace is kept so: where depth is 1, and
+            of slow workloads.
+        rates: accesses in a second by op, Poisson, where the pace is kept so.
         nbytes: of the file.
         notes: what the job does not reproduce.
     """
@@ -86,7 +96,7 @@ def job_of(profile: Profile, *, paced: bool = True, nbytes: int | None = None) -
     if not profile.n_accesses:
         raise InputError("the profile has no accesses", where=profile.name)
     about = profile.description
-    notes: list[str] = []
+    notes = _folded(profile)
     sizes = {op: _sizes(profile, op, notes) for op in Op}
     n_reads = sum(profile.accesses[Op.READ].values())
     depth = _depth(about.get("histograms", {}).get("outstanding", {}).get("all"))
@@ -94,6 +104,10 @@ def job_of(profile: Profile, *, paced: bool = True, nbytes: int | None = None) -
         depth = 1
         notes.append("the trace does not tell how many accesses were outstanding: iodepth is 1")
     think_us, rates = _pace(profile, depth, notes) if paced else (None, None)
+    read_percent = round(100 * n_reads / profile.n_accesses)
+    if 0 < n_reads < profile.n_accesses and read_percent in (0, 100):
+        rare = Op.WRITE if read_percent else Op.READ
+        notes.append(f"fewer than 0.5 % are {rare.value}s: fio takes whole percents and does none of them")
     if nbytes is None:
         footprint = about.get("behaviour", {}).get("footprint", {}).get("nbytes")
         if footprint is None:
@@ -104,7 +118,7 @@ def job_of(profile: Profile, *, paced: bool = True, nbytes: int | None = None) -
     return FioJob(
         profile.name,
         sizes,
-        round(100 * n_reads / profile.n_accesses),
+        read_percent,
         {op: round(100 * profile.random[op]) for op in Op},
         depth,
         think_us,
@@ -167,13 +181,45 @@ def _pace(profile: Profile, depth: int, notes: list[str]) -> tuple[int | None, d
             remedy="make the job without its pace: --pace full-speed",
         )
     latency_us = _mean_latency_us(profile)
+    think_us = min(max(round(1e6 / iops - (latency_us or 0)), 0), LONGEST_THINK_US)
     if depth == 1 and latency_us is not None:
-        return max(round(1e6 / iops - latency_us), 0), None
+        return think_us, None
     shares = {op: sum(profile.accesses[op].values()) / profile.n_accesses for op in Op}
+    rates = {op: max(round(iops * share), 1) if share else 0 for op, share in shares.items()}
+    coarse = [op for op, share in shares.items() if 0 < iops * share < COARSE_IOPS]
+    if coarse and think_us >= SHORT_THINK_US:
+        notes.append(
+            "the pace is kept by thinktime, as fio's rates are whole accesses in a second"
+            + (": accesses end before it thinks, so hardly more than one is outstanding" if depth > 1 else "")
+        )
+        return think_us, None
     notes.append(
-        "the pace is kept by rate_iops: with several accesses outstanding fio's thinktime would drain them"
+        "the pace is kept by rate_iops: "
+        + (
+            "with several accesses outstanding fio's thinktime would drain them"
+            if depth > 1
+            else "how long an access takes, which fio's thinktime would have to leave out, the trace does not tell"
+        )
     )
-    return None, {op: max(round(iops * share), 1) if share else 0 for op, share in shares.items()}
+    for op in coarse:
+        if rates[op] != round(iops * shares[op], 1):
+            notes.append(
+                f"{op.value}s come at {iops * shares[op]:.2g} a second, in the job at {rates[op]}: "
+                "fio's rates are whole accesses in a second"
+            )
+    return None, rates
+
+
+def _folded(profile: Profile) -> list[str]:
+    """What to know of a job that stands for several disks."""
+    n_disks = profile.description.get("n_disks", 1)
+    if n_disks < 2:
+        return []
+    named = next(iter(profile.description.get("disks", {})), "DISK")
+    return [
+        f"the accesses of {n_disks} disks are one job on one file, at the rate of all and with the depth of one; "
+        f"for a job of one disk, of the trace: --disk {named}"
+    ]
 
 
 def _mean_latency_us(profile: Profile) -> float | None:

@@ -33,6 +33,7 @@ RESOLUTION_MS = 1.0
 
 _PERCENTILES = (50, 90, 99, 100)
 _GRACE_SECONDS = 120.0
+_DISKS_NAMED = 15
 # Asks, once the kernel has been told to kill this process with its parent, whether the parent is still there.
 _ONLY_WITH_PARENT = 'test "$PPID" = "$1" || exit 1; shift; exec "$@"'
 
@@ -123,14 +124,14 @@ def replay(
     """Replay accesses, reads and WRITES, at their recorded times.
 
     Args:
-        batches: in order of issue.
+        batches: in order of issue, of one disk.
         target: what to replay on; its content is overwritten.
         iodepth: accesses in flight at most; a workload that had more is issued late.
         wrap: places beyond the end of the target begin again at its start, else they are an error.
         paced: False: as fast as fio can.
 
     Raises:
-        InputError: the target is in use or too small, or the trace cannot be replayed.
+        InputError: the target is in use or too small, or the trace is of several disks or cannot be replayed.
         HostError: no fio, or it failed.
     """
     nbytes = refuse_unless_free(target)
@@ -146,15 +147,16 @@ def replay(
         folder = Path(name)
         log = folder / "trace.iolog"
         with log.open("w", encoding="utf-8") as output:
-            write_iolog(plan.noted(batches), output, file=str(target), wrap_nbytes=nbytes if wrap else None)
+            name_in_log = _name_in_log(target.absolute(), folder)
+            write_iolog(plan.noted(batches), output, file=name_in_log, wrap_nbytes=nbytes if wrap else None)
         command = [
             program,
             "--name=replay",
-            f"--read_iolog={log}",
+            f"--read_iolog={log.name}",
             "--ioengine=libaio",
             "--direct=1",
             f"--iodepth={iodepth}",
-            f"--write_lat_log={folder / 'replay'}",
+            "--write_lat_log=replay",
             "--log_offset=1",
             "--iodepth_batch_complete_min=0",
             "--output-format=json",
@@ -174,6 +176,15 @@ def replay(
         return _report(plan, folder / "replay_lat.1.log", version.strip(), paced=paced)
 
 
+def _name_in_log(target: Path, folder: Path) -> str:
+    """How fio, which runs in ``folder``, finds the target: a log's line is words between blanks, so a path with
+    blanks gets a link."""
+    if not any(letter.isspace() for letter in str(target)):
+        return str(target)
+    (folder / "target").symlink_to(target)
+    return "target"
+
+
 class _Plan:
     """When which access should be issued: 32 bytes for each, noted while the log is written."""
 
@@ -181,9 +192,19 @@ class _Plan:
         self._nbytes = nbytes
         self._wrap = wrap
         self._parts: list[NDArray[np.int64]] = []
+        self._disks: dict[str, None] = {}
 
     def noted(self, batches: Iterable[AccessBatch]) -> Iterable[AccessBatch]:
         for batch in batches:
+            self._disks.update(dict.fromkeys(batch.disks[d] for d in np.unique(batch.disk)))
+            if len(self._disks) > 1:
+                first, *others = self._disks
+                raise InputError(
+                    f"the trace has accesses of several disks, {first} and {', '.join(others[:_DISKS_NAMED])}: on "
+                    "one target they would overwrite each other's places",
+                    where="the trace",
+                    remedy=f"replay one disk, each on a target of its own: --disk {first}",
+                )
             offset = batch.lbn * LBN_NBYTES
             if self._wrap:
                 wrapped = offset % self._nbytes

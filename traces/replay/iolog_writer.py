@@ -25,7 +25,7 @@ def write_iolog(
     that of the access before is written as the same time: fio issues in the order of the lines.
 
     Args:
-        batches: in order of issue.
+        batches: in order of issue, of disks of one level.
         output: the log.
         version: 3 has a time in every line (fio 3.31 or newer); 2 has waits between them, in whole microseconds.
         file: name of the only file in the log; None: every disk under its own name, blanks as ``_``.
@@ -33,16 +33,12 @@ def write_iolog(
 
     Returns:
         accesses written.
-
-    Raises:
-        InputError: the trace holds a disk and the one below it; both would replay every access twice.
     """
     output.write(f"fio version {version} iolog\n")
     known: set[str] = set()
     origin_ns: int | None = None
     now_us, written = 1, 0
     for batch in batches:
-        _refuse_stacked(batch, known)
         names = [file or _without_blanks(name) for name in batch.disks]
         present = {batch.disks[d] for d in set(batch.disk.tolist())}
         for name in sorted({file or _without_blanks(disk) for disk in present} - known):
@@ -75,16 +71,6 @@ def write_iolog(
 
 def _without_blanks(name: str) -> str:
     return "_".join(name.split()) or "disk"
-
-
-def _refuse_stacked(batch: AccessBatch, known: set[str]) -> None:
-    for upper, lower in batch.stacked:
-        if upper != lower and {_without_blanks(upper), _without_blanks(lower)} <= known:
-            raise InputError(
-                f"disk {upper} passes its accesses on to {lower}: the log would hold them twice",
-                where="the trace",
-                remedy=f"convert one of them: --disk {upper}",
-            )
 
 
 def open_output(path: Path) -> TextIO:
