@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cephfit.lab.openstack.layout import Layout
 from cephfit.lab.openstack.services import Service
+
+_WSGI_SCRIPT = Path(__file__).with_name("wsgi_script.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +71,12 @@ def uwsgi(
     return Service(
         name,
         (
-            *("uwsgi", "--plugin", "python3", "--wsgi-file", program, "--need-app", "--lazy-apps"),
+            *("uwsgi", "--plugin", "python3", "--wsgi-file", str(_WSGI_SCRIPT), "--need-app", "--lazy-apps"),
             *(word for host in hosts for word in ("--http-socket", f"{host}:{port}")),
             *("--processes", "1", "--threads", "8", "--enable-threads", "--die-on-term"),
             *("--buffer-size", "65535", "--socket-timeout", "30", "--add-header", "Connection: close"),
             *(("--pyargv", arguments) if arguments else ()),
         ),
-        environment or {},
+        {**(environment or {}), "CEPHFIT_WSGI_SCRIPT": program},
         port,
     )
