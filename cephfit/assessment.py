@@ -18,7 +18,8 @@ class AssessmentRow:
         predicted_relative: what the model said.
         predicted_low: lower end of its interval; None where it has no finite one.
         predicted_high: upper end of its interval; None where it has no finite one.
-        measured_relative: mean of ``values`` over the mean of the default's; None if no run gave a value.
+        measured_relative: over the default's, geometric means with what a round does to all its runs taken out;
+            None if no run gave a value.
         measured_low: lower end of the measured interval; None if the runs are too few for one.
         measured_high: upper end of the measured interval; None if the runs are too few for one.
         values: the metric of every ok run, in order of repeat.

@@ -26,7 +26,8 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
     design: log value = configuration + round + noise, by least squares, also where a run is missing. What a
     round does to all its runs thus cancels, as in a comparison paired by round, while the noise is estimated
     from all configurations together: with three of them and three rounds that leaves 4 degrees of freedom for
-    every comparison, where pairs would leave 2. The intervals hold jointly (Bonferroni).
+    every comparison, where pairs would leave 2. What was measured is the ratio that this design gives (of the
+    geometric means, where no run is missing). The intervals hold jointly (Bonferroni).
 
     Args:
         predictions: what was predicted, at least for the default and the configurations that were run.
@@ -57,7 +58,7 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
         order_held=held,
         regret_pct=_regret(rows, predictions.best),
         confidence=predictions.confidence,
-        notes=(*_lost(samples), *_unpredicted(values, predicted), *ties),
+        notes=(*_other_workload(predictions, workload), *_lost(samples), *_unpredicted(values, predicted), *ties),
     )
 
 
@@ -118,8 +119,7 @@ def _row(
     own = tuple(v for _, v in sorted(values.get(name, {}).items()))
     relative = low = high = None
     if own:
-        baseline = list(values[default].values())
-        relative = 100 * (math.fsum(own) / len(own)) / (math.fsum(baseline) / len(baseline))
+        relative = 100 * math.exp(model.difference(name, default))
         width = 0.0 if name == default else model.half_width(name, default, confidence)
         if width is not None:
             low, high = relative * math.exp(-width), relative * math.exp(width)
@@ -192,6 +192,15 @@ def _metric_of(samples: Sequence[WorkloadSample]) -> str:
 def _default_of(predictions: PredictionSet) -> str:
     marked = (p.configuration for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
     return next(marked, DEFAULT_CONFIGURATION)
+
+
+def _other_workload(predictions: PredictionSet, workload: str) -> list[str]:
+    if predictions.profile == workload:
+        return []
+    return [
+        f"the prediction is for the profile {predictions.profile}, the runs were of {workload}: they judge it "
+        f"only as far as {predictions.profile} is a trace of {workload}"
+    ]
 
 
 def _lost(samples: Sequence[WorkloadSample]) -> list[str]:

@@ -149,7 +149,8 @@ def _measured(findings: Findings, configuration: str) -> str:
     row = assessment.of(configuration)
     if row is None or row.measured_relative is None:
         return ""
-    return f", and measured {words.times(row.measured_relative)} times ({_ends(row)})"
+    ran = "" if assessment.workload == predictions.profile else f" by {assessment.workload}"
+    return f", and measured {words.times(row.measured_relative)} times{ran} ({_ends(row)})"
 
 
 def _ends(row: AssessmentRow) -> str:

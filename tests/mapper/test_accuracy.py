@@ -33,9 +33,9 @@ def test_error_order_and_regret_when_the_prediction_holds() -> None:
     assert answer.order_held is True
     assert answer.regret_pct == 0
     fast = answer.of("fast")
-    assert fast.measured_relative == pytest.approx(125)
-    assert fast.error_points == pytest.approx(5)
-    assert fast.measured_low < 125 < fast.measured_high
+    assert fast.measured_relative == pytest.approx(125, abs=0.1)
+    assert fast.error_points == pytest.approx(5, abs=0.1)
+    assert fast.measured_low < fast.measured_relative < fast.measured_high
     assert [row.configuration for row in answer.rows] == ["fast", "A", "slow"]
     assert (answer.workload, answer.metric, answer.model) == ("pgbench", "tps", "time")
 
@@ -43,7 +43,7 @@ def test_error_order_and_regret_when_the_prediction_holds() -> None:
 def test_regret_is_what_following_the_prediction_costs() -> None:
     answer = assess(predicted(), runs(A=(100, 101), fast=(80, 81), slow=(50, 50.5)), "pgbench")
     assert answer.order_held is False
-    assert answer.regret_pct == pytest.approx(100 * (100.5 - 80.5) / 100.5)
+    assert answer.regret_pct == pytest.approx(100 * (1 - (80 * 81 / (100 * 101)) ** 0.5))
 
 
 def test_a_slow_round_hits_all_its_runs_and_cancels() -> None:
@@ -52,6 +52,17 @@ def test_a_slow_round_hits_all_its_runs_and_cancels() -> None:
     drifting = assess(predicted(), slow_second_round, "w").of("fast")
     width = steady.measured_high / steady.measured_low
     assert drifting.measured_high / drifting.measured_low == pytest.approx(width)
+
+
+def test_a_slow_round_in_which_a_run_is_missing_cancels_too() -> None:
+    samples = [*runs(A=(100, 100, 10), fast=(110, 110)), run("fast", 2, None, reason="the guest went away")]
+    assert assess(predicted(), samples, "pgbench").of("fast").measured_relative == pytest.approx(110)
+
+
+def test_runs_of_another_workload_than_the_profiles_are_told_apart() -> None:
+    measured = runs(A=(100, 101), fast=(130, 131))
+    assert not assess(predicted(), measured, "pgbench").notes
+    assert "is for the profile pgbench, the runs were of w" in assess(predicted(), measured, "w").notes[0]
 
 
 def test_runs_that_cannot_be_told_apart_do_not_break_the_order_and_are_named() -> None:
