@@ -117,7 +117,9 @@ def folder_of(name: str) -> Path | None:
 
 def no_such_lab(name: str) -> InputError:
     names = lab_names()
-    remedy = f"there are: {', '.join(names)}" if names else "there is none; `cephfit lab up` makes one"
+    remedy = (
+        f"there are: {', '.join(names)}" if names else f"there is none; `cephfit lab up --name {name}` makes it"
+    )
     if not names and os.geteuid() != 0:
         remedy += "; a lab belongs to root, so look for it with sudo"
     return InputError(f"there is no lab {name!r}", where=str(labs_root()), remedy=remedy)

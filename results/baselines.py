@@ -43,13 +43,13 @@ def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD
     Raises:
         InputError: the run has no load of this name.
     """
-    measured, missing = measured_of(samples, load=load)
+    measured, missing = measured_of(samples, load=load, where=source)
     source += f", load {load}" if load else ""
     return group(measured, source=source, missing=missing)
 
 
 def measured_of(
-    samples: Iterable[Sample], *, load: str = OWN_LOAD
+    samples: Iterable[Sample], *, load: str = OWN_LOAD, where: str = ""
 ) -> tuple[list[Measured], dict[tuple[str, Cell], str]]:
     """The rates under one load that count, and why a (configuration, cell) that was tried has none.
 
@@ -57,7 +57,7 @@ def measured_of(
         InputError: there is no load of this name.
     """
     by_cell: dict[tuple[str, Cell], list[Sample]] = {}
-    for sample in of_load(samples, load):
+    for sample in of_load(samples, load, where=where):
         by_cell.setdefault((sample.key.configuration, sample.key.cell), []).append(sample)
     measured: list[Measured] = []
     missing: dict[tuple[str, Cell], str] = {}

@@ -73,7 +73,7 @@ def engine_for(url: URL, *, patience_seconds: float) -> Engine:
         raise StoreError(
             f"the driver of this database is not installed: {error}",
             where=name_of(url),
-            remedy="install it, for PostgreSQL with `pip install psycopg[binary]` and postgresql+psycopg://...",
+            remedy="install it, for PostgreSQL with `pip install 'psycopg[binary]'` and postgresql+psycopg://...",
         ) from None
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _configure_sqlite)

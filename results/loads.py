@@ -25,7 +25,7 @@ class LoadShape:
     rest: str
 
 
-def of_load(samples: Iterable[Sample], load: str) -> list[Sample]:
+def of_load(samples: Iterable[Sample], load: str, *, where: str = "") -> list[Sample]:
     """The samples of one load.
 
     Raises:
@@ -37,6 +37,7 @@ def of_load(samples: Iterable[Sample], load: str) -> list[Sample]:
         others = [name for name in names_of(samples) if name]
         raise InputError(
             f"nothing was measured under a load called {load!r}",
+            where=where,
             remedy=f"there are {', '.join(others)}, and the measurement's own without a name"
             if others
             else "the sweep has no loads but the measurement's own: leave --load out",

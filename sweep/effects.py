@@ -75,7 +75,7 @@ class Effects:
     rows: int
 
 
-def screening_of(designs: Iterable[Design]) -> Design:
+def screening_of(designs: Iterable[Design], where: str = "") -> Design:
     """The screening among a sweep's designs.
 
     Raises:
@@ -84,7 +84,9 @@ def screening_of(designs: Iterable[Design]) -> Design:
     for design in designs:
         if design.kind is DesignKind.SCREENING:
             return design
-    raise InputError("this sweep has no screening", remedy="effects are those of a design with `kind: screening`")
+    raise InputError(
+        "this sweep has no screening", where=where, remedy="effects are those of a design with `kind: screening`"
+    )
 
 
 def effects_on_cells(

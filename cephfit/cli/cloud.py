@@ -10,7 +10,10 @@ from cephfit.cli.output import json_option, print_json, print_table, progress_di
 from cephfit.errors import ClusterError, InputError
 
 _CLOUD = click.option(
-    "--cloud", default="", metavar="NAME", help="Which cloud of clouds.yaml.  [default: the one of OS_CLOUD, or of the OS_* variables]"
+    "--cloud",
+    default="",
+    metavar="NAME",
+    help="Which cloud of clouds.yaml.  [default: the one of OS_CLOUD, or of the OS_* variables]",
 )
 
 
@@ -32,8 +35,10 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
 
     TARGET is what `sweep run --target` takes: `openstack:CLOUD,flavor=NAME,volume_type=NAME,network=NAME`.
     """
-    from cephfit.sweep.cloud import beforehand
+    from cephfit.sweep.cloud import beforehand, quotas
     from cephfit.sweep.cloud.choice import parse_choice, require_whole
+    from cephfit.sweep.cloud.host_room import guests_that_fit
+    from cephfit.sweep.cloud.pool_room import cinder_pools, fits
     from cephfit.sweep.cloud.qos import qos_of_types
     from cephfit.sweep.cloud.volumes import size_gib
     from cephfit.units import parse_nbytes
@@ -42,24 +47,30 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
         raise InputError(f"{target} is no cloud", remedy="openstack:CLOUD,flavor=NAME,volume_type=NAME,...")
     choice = parse_choice(target)
     require_whole(choice)
-    gib = size_gib(parse_nbytes(volume_size))
+    nbytes = parse_nbytes(volume_size)
+    gib, wanted = size_gib(nbytes), [quotas.Wanted(choice.volume_type, clients)]
     cloud = connected(choice.cloud)
     try:
-        beforehand.require(cloud, choice, [choice.volume_type], n_more=clients, gib=gib)
+        pools = cinder_pools(cloud)
+        unseen = beforehand.require(cloud, choice, wanted, nbytes=nbytes, pools=pools)
         flavor = beforehand.require_flavor(cloud, choice.flavor)
-        needs = list(beforehand.needs(cloud, flavor, n_more=clients, gib=gib))
-        free = beforehand.free_processors(cloud)
+        needs = quotas.needs(cloud, flavor, wanted, gib=gib, has_network=bool(choice.network))
+        n_fitting = guests_that_fit(cloud, vcpus=int(flavor.vcpus), zone=choice.zone)
+        room = fits(cloud, pools, wanted, nbytes=nbytes) if pools is not None else ()
         found = qos_of_types(cloud)[choice.volume_type]
     finally:
         cloud.close()
     if as_json:
         needed = [asdict(need) for need in needs]
-        print_json({"cloud": cloud.name, "needs": needed, "free_processors": free, "qos": found.to_json()})
+        document = {"cloud": cloud.name, "needs": needed, "guests_that_fit": n_fitting, "qos": found.to_json()}
+        print_json({**document, "room": [asdict(fit) for fit in room], "unseen": list(unseen)})
         return
     rows = [(n.what, str(n.more), str(n.used), "none" if n.limit < 0 else str(n.limit)) for n in needs]
     print_table(("quota", "needed", "used", "limit"), rows, right=(1, 2, 3))
-    unseen = "this user may not see them" if free is None else str(free)
-    click.echo(f"processors of the compute hosts that are not promised: {unseen}")
+    if n_fitting is not None:
+        click.echo(f"guests for which the compute hosts have processors that are not promised: {n_fitting}")
+    for sentence in (*(fit.sentence for fit in room), *unseen):
+        click.echo(sentence)
     if found.unseen:
         click.echo(f"QoS of volume type {choice.volume_type}: this user may not see it")
     elif found.qos is not None and (sentence := found.qos.sentence(choice.volume_type)):

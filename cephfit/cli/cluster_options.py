@@ -20,7 +20,7 @@ _OPTIONS = (
         help="How commands reach the cluster: librados, the `ceph` program, ceph-rest-api.",
     ),
     click.option("--rest-url", metavar="URL", help="Of ceph-rest-api, such as http://mon1:5000/api/v0.1/."),
-    click.option("--only-pool", metavar="POOL", help="Touch nothing but images in this pool."),
+    click.option("--only-pool", metavar="POOL", help="Touch nothing but images in this pool (and the lock)."),
     click.option(
         "--restarts",
         metavar="WHO",

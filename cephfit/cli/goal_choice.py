@@ -38,7 +38,11 @@ def profile_options(what_for: str) -> Callable[[_Command], _Command]:
         metavar="FILE",
         help=what_for,
     )
-    model = click.option("--model", type=click.Choice(MODELS), help="Who predicts then.  [default: time]")
+    model = click.option(
+        "--model",
+        type=click.Choice(MODELS),
+        help="How to predict: service time, or Meyer's formula.  [default: time]",
+    )
 
     def with_both(command: _Command) -> _Command:
         return profile(model(command))

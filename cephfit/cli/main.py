@@ -19,11 +19,11 @@ _COMMANDS = {
     "restore": ("cephfit.cli.restore", "Put a target back as it was before cephfit changed it."),
     "trace": (
         "cephfit.cli.trace",
-        "Workload traces: capture, profile, show, plot, compare, convert, replay.",
+        "Workload traces: capture, workload, profile, show, plot, compare, convert, jobs, replay.",
     ),
     "map": ("cephfit.cli.map", "Predict every configuration for a workload profile."),
     "place": ("cephfit.cli.place", "Say which of the measured pools each workload should have."),
-    "verify": ("cephfit.cli.verify", "Run the real workload and hold the prediction against it."),
+    "verify": ("cephfit.cli.verify", "Run a real workload and hold the prediction against it."),
     "report": ("cephfit.cli.report", "Write what was found as HTML, Markdown or CSV."),
     "compare": ("cephfit.cli.compare", "Hold runs of one sweep on several targets against each other."),
     "cloud": ("cephfit.cli.cloud", "OpenStack: check a cloud, list and clean what runs own there."),

@@ -32,8 +32,20 @@ _MOVED_POINTS = 0.5
 @click.option("--baselines", "location", required=True, metavar="STORE|CSV", help="Where the sweep's figures are.")
 @click.option("--run", "run_id", help="Which run; the newest unless given.")
 @click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
-@click.option("--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="Who speaks.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="Joint level of all intervals.")
+@click.option(
+    "--model",
+    type=click.Choice(MODELS),
+    default=MODELS[0],
+    show_default=True,
+    help="How: service time, or Meyer's formula.",
+)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0.5, 0.9999),
+    default=0.95,
+    show_default=True,
+    help="Joint level of all intervals.",
+)
 @click.option("--save/--no-save", default=None, help="Keep profile and predictions in the store.  [default: save]")
 @json_option
 def command(
@@ -81,6 +93,11 @@ def read_profile(path: Path) -> Profile:
     from cephfit.errors import InputError
     from cephfit.profile import Profile
 
+    if path.is_dir():
+        files = sorted(f.name for f in path.glob("*.json"))
+        raise InputError(
+            "a folder", where=str(path), remedy=f"name a file in it: {', '.join(files) or 'none is there'}"
+        )
     remedy = "a trace becomes a profile with `cephfit trace profile TRACE -o profile.json`"
     try:
         text = path.read_text(encoding="utf-8")

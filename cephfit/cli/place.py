@@ -22,8 +22,20 @@ if TYPE_CHECKING:
 @click.option("--baselines", "location", required=True, metavar="STORE|CSV", help="Figures of a sweep over pools.")
 @click.option("--run", "run_id", help="Which run; the newest unless given.")
 @click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
-@click.option("--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="Who speaks.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="Joint level of all intervals.")
+@click.option(
+    "--model",
+    type=click.Choice(MODELS),
+    default=MODELS[0],
+    show_default=True,
+    help="How: service time, or Meyer's formula.",
+)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0.5, 0.9999),
+    default=0.95,
+    show_default=True,
+    help="Joint level of all intervals.",
+)
 @click.option("--at-least", type=float, metavar="PERCENT", help="Wanted performance, the default pool = 100.")
 @click.option("--price", "prices", multiple=True, metavar="CLASS=N", help="Price of a byte on a device class.")
 @click.option(
@@ -138,7 +150,8 @@ def _prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> dict[st
 
     if not prices:
         return {name: 1.0 for space in spaces.values() if space for name in space}
-    found = {}
+    found: dict[str, float] = {}
+    classes = sorted({name for space in spaces.values() if space for name in space})
     for text in prices:
         name, _, number = text.partition("=")
         try:
@@ -148,6 +161,12 @@ def _prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> dict[st
         if not name or not 0 <= price < math.inf:
             raise InputError(
                 f"{text!r} is no CLASS=NUMBER, the number zero or more", where="--price", remedy="such as ssd=4"
+            )
+        if classes and name not in classes:
+            raise InputError(
+                f"no pool lies on a device class {name!r}",
+                where="--price",
+                remedy=f"there are {', '.join(classes)}",
             )
         found[name] = price
     return found

@@ -1,5 +1,6 @@
 """`cephfit sweep`: list, plan, run, status, effects."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -99,6 +100,8 @@ def _show_plan(
     from cephfit.sweep.plan import ASSUMED_TIMES
     from cephfit.sweep.step_times import times_of
 
+    if target_text is None and cluster.given():
+        raise click.UsageError(f"{', '.join(cluster.given())}: which cluster is meant, --target says")
     sweep = read_sweep(find_sweep(file))
     unsupported = preview = times = None
     left_out: Mapping[str, tuple[str, ...]] = {}
@@ -185,6 +188,8 @@ def run(
     from cephfit.cli.sweep_text import print_status
     from cephfit.cli.target_choice import is_foreign
 
+    if math.isnan(health_limit):
+        raise click.BadParameter("not a number", param_hint="--health-limit")
     _refuse_twins(target_texts, cluster)
     foreign = [text for text in target_texts if is_foreign(text)]
     if foreign and not apply:

@@ -41,7 +41,7 @@ def command(
         run = opened.run(run_id)
         samples = opened.samples(run.run_id)
     sweep = parse_sweep(run.sweep_text, file=run.run_id)
-    design = screening_of(sweep.designs)
+    design = screening_of(sweep.designs, f"run {run.run_id}")
     found = effects_on_cells(design, samples, sweep.measurement.cells, confidence=confidence)
     on_profile = None
     if profile_file is not None:

@@ -205,6 +205,12 @@ def cluster_choice(name: str, said: ClusterOptions) -> "ClusterChoice":
             where=str(conf),
             remedy="name it with --conf, or the cluster as ceph:NAME",
         )
+    if said.keyring is not None and not said.keyring.is_file():
+        raise InputError(
+            "there is no such keyring",
+            where=str(said.keyring),
+            remedy=f"save what `ceph auth get client.{said.client_id or 'admin'}` prints there",
+        )
     if said.admin == "rest" and not said.rest_url:
         raise InputError("--admin rest needs the address of ceph-rest-api", remedy="give it with --rest-url")
     if said.only_pool and (said.restarts or said.crush_rule or said.pg_num):

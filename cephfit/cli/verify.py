@@ -1,4 +1,4 @@
-"""`cephfit verify`: run the real workload and hold the prediction against it."""
+"""`cephfit verify`: run a real workload and hold the prediction against it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,13 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="The workload's profile.  [default: the one that `cephfit map` kept in the store]",
 )
-@click.option("--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="Who predicts.")
+@click.option(
+    "--model",
+    type=click.Choice(MODELS),
+    default=MODELS[0],
+    show_default=True,
+    help="How: service time, or Meyer's formula.",
+)
 @click.option(
     "--configurations",
     metavar="A,B,...",
@@ -82,7 +88,7 @@ def command(
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
-    """Run the real workload on the default, the predicted best and the predicted worst configuration.
+    """Run a real workload on the default, the predicted best and the predicted worst configuration.
 
     Runs are interleaved and repeated; each is stored when it is over, and a run that was interrupted goes on
     where it stopped. Before every run caches are in the condition that the sweep file names. Prints measured

@@ -32,7 +32,7 @@ def local_target(text: str, *, for_change: bool = True) -> "LocalTarget":
     """Open ``local:/path/of/file``.
 
     Raises:
-        InputError: no absolute path.
+        InputError: no absolute path, or that of a folder.
     """
     _, _, path = text.partition(":")
     if not path.startswith("/"):
@@ -41,6 +41,8 @@ def local_target(text: str, *, for_change: bool = True) -> "LocalTarget":
             where=f"--target {text.removesuffix(':')}",
             remedy="write the target like local:/var/tmp/try.img",
         )
+    if Path(path).is_dir():
+        raise InputError("a folder", where=f"--target {text}", remedy="name a file in it, or a block device")
     return LocalTarget(Path(path), for_change=for_change)
 
 

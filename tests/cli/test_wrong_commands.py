@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from cephfit.cli import demo, lab, report
+from cephfit.cli.cluster_options import ClusterOptions
+from cephfit.cli.main import cephfit
+from cephfit.cli.map import read_profile
 from cephfit.cli.place import _lying, _prices
+from cephfit.cli.target_choice import open_target
 from cephfit.cli.written_files import write_whole, written_whole
 from cephfit.configuration import Configuration
 from cephfit.errors import HostError, InputError
@@ -85,6 +90,42 @@ def test_an_image_goes_to_no_folder_below_a_file(tmp_path: Path, monkeypatch: py
 def test_a_price_is_a_number_from_zero_on(price: str) -> None:
     with pytest.raises(InputError, match=r"--price: .* is no CLASS=NUMBER"):
         _prices((price,), {})
+
+
+def test_a_price_is_of_a_class_that_a_pool_lies_on() -> None:
+    with pytest.raises(InputError, match="no pool lies on a device class 'sdd'") as caught:
+        _prices(("sdd=1",), {"A": {"hdd": 2.0}, "fast": {"ssd": 2.0}, "by hand": None})
+    assert caught.value.remedy == "there are hdd, ssd"
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("sweep", "plan", "quick", "--only-pool", "bench", "--ssh"), r"--only-pool, --ssh: .* --target"),
+        (("sweep", "run", "quick", "--target", "sim", "--health-limit", "nan"), "not a number"),
+    ],
+)
+def test_an_option_that_would_mean_nothing_is_refused(argv: tuple[str, ...], words: str) -> None:
+    done = CliRunner().invoke(cephfit, argv)
+    assert done.exit_code == 2
+    assert re.search(words, done.output)
+
+
+def test_a_keyring_that_is_not_there_is_named_before_monitors_are_asked(tmp_path: Path) -> None:
+    (tmp_path / "ceph.conf").touch()
+    options = ClusterOptions(conf=tmp_path / "ceph.conf", client_id="cephfit", keyring=tmp_path / "nokey")
+    with pytest.raises(InputError, match="no such keyring") as caught:
+        open_target("ceph", for_change=False, cluster=options)
+    assert "ceph auth get client.cephfit" in caught.value.remedy
+
+
+def test_a_folder_is_no_target_and_no_profile(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a folder"):
+        open_target(f"local:{tmp_path}", for_change=False)
+    (tmp_path / "mine.json").touch()
+    with pytest.raises(InputError, match="a folder") as caught:
+        read_profile(tmp_path)
+    assert "mine.json" in caught.value.remedy
 
 
 def test_the_demo_reads_its_sweep_file_before_it_starts_a_ceph(

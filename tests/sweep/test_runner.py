@@ -202,6 +202,16 @@ def test_waiting_for_health_ends_when_it_is_back() -> None:
     assert "OSD_DOWN" in notes[0]
 
 
+def test_scrubs_that_go_on_and_on_are_to_be_held() -> None:
+    class Scrubbing(SimulatedTarget):
+        def health(self) -> Health:
+            return Health(ok=False, reasons=("3 PGs active+clean+scrubbing+deep",))
+
+    with pytest.raises(ClusterError) as caught:
+        wait_until_healthy(Scrubbing(), limit_seconds=0, note=lambda _: None)
+    assert "ceph osd set nodeep-scrub" in caught.value.remedy
+
+
 class FullStore(Store):
     """A store whose disk is full after some fio runs."""
 
