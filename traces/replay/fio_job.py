@@ -97,6 +97,9 @@ def job_of(profile: Profile, *, paced: bool = True, nbytes: int | None = None) -
         raise InputError("the profile has no accesses", where=profile.name)
     about = profile.description
     notes = _folded(profile)
+    for op in Op:
+        if any(profile.accesses[op].values()) and profile.random_share(op) is None:
+            notes.append(f"whether {op.value}s are random the trace does not tell: they are sequential")
     sizes = {op: _sizes(profile, op, notes) for op in Op}
     n_reads = sum(profile.accesses[Op.READ].values())
     depth = _depth(about.get("histograms", {}).get("outstanding", {}).get("all"))
@@ -105,7 +108,9 @@ def job_of(profile: Profile, *, paced: bool = True, nbytes: int | None = None) -
         notes.append("the trace does not tell how many accesses were outstanding: iodepth is 1")
     think_us, rates = _pace(profile, depth, notes) if paced else (None, None)
     read_percent = round(100 * n_reads / profile.n_accesses)
-    if 0 < n_reads < profile.n_accesses and read_percent in (0, 100):
+    if 0 < n_reads < profile.n_accesses and rates is not None:
+        read_percent = min(max(read_percent, 1), 99)  # the rates make the mix; of an op with 0 % fio does none
+    elif 0 < n_reads < profile.n_accesses and read_percent in (0, 100):
         rare = Op.WRITE if read_percent else Op.READ
         notes.append(f"fewer than 0.5 % are {rare.value}s: fio takes whole percents and does none of them")
     if nbytes is None:

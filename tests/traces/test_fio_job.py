@@ -1,0 +1,75 @@
+"""Jobs for fio that keep a workload's pace, also of slow ones, and say what they cannot keep."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_trace_views import counts_profile, needs_fio
+
+from cephfit.profile import Profile
+from cephfit.traces.replay.fio_job import job_of
+
+DEPTHS = [1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 64]
+
+
+def workload(reads: int, writes: int, *, iops: float, depth: int | None = None) -> Profile:
+    """Random reads of 4K and sequential writes of 1M at a pace."""
+    counted = counts_profile(reads, writes, random=1.0)
+    about: dict[str, object] = {"iops": iops}
+    if depth is not None:
+        counts = [reads + writes if d == depth else 0 for d in DEPTHS] + [0]
+        about["histograms"] = {"outstanding": {"all": {"limits": DEPTHS, "counts": counts}}}
+    return Profile("slow", counted.accesses, counted.random, None, about)
+
+
+@pytest.mark.parametrize(("iops", "think_us"), [(0.1, 10_000_000), (9.0, 111_111), (0.0001, 4_000_000_000)])
+def test_a_slow_pace_is_kept_by_thinking(iops: float, think_us: int) -> None:
+    """fio's rates are whole accesses in a second: as rates, 0.1 would be 1 read and 1 write, 20 times as much."""
+    lines = job_of(workload(196, 4, iops=iops)).text(Path("x"), seconds=1).splitlines()
+    assert f"thinktime={think_us}us" in lines
+    assert "rwmixread=98" in lines
+    assert not any(line.startswith("rate_iops") for line in lines)
+
+
+def test_a_slow_pace_of_bursts_says_that_they_are_drained() -> None:
+    job = job_of(workload(50, 50, iops=10, depth=8))
+    assert (job.iodepth, job.think_us, job.rates) == (8, 100_000, None)
+    assert any("hardly more than one is outstanding" in note for note in job.notes)
+
+
+def test_a_rare_op_of_a_fast_workload_comes_and_its_rate_is_said() -> None:
+    """0.5 writes a second beside 1000 reads: with 100 % reads fio would do no write at all."""
+    job = job_of(workload(19_990, 10, iops=1000))
+    assert job.rates is not None
+    assert (list(job.rates.values()), job.read_percent) == ([1000, 1], 99)
+    assert "writes come at 0.5 a second, in the job at 1: fio's rates are whole accesses in a second" in job.notes
+
+
+@pytest.mark.parametrize(
+    ("depth", "why"), [(None, "the trace does not tell"), (8, "several accesses outstanding")]
+)
+def test_why_rates_keep_the_pace_is_true_of_the_job(depth: int | None, why: str) -> None:
+    (note,) = (n for n in job_of(workload(500, 500, iops=1000, depth=depth)).notes if "rate_iops" in n)
+    assert why in note
+
+
+@pytest.mark.fio
+@needs_fio
+def test_fio_keeps_a_slow_pace_and_its_mix(tmp_path: Path) -> None:
+    """10 accesses in a second, of which 30 % are writes, for 6 seconds."""
+    job = job_of(workload(70, 30, iops=10), nbytes=64 << 20)
+    (tmp_path / "job.fio").write_text(job.text(tmp_path / "data", seconds=6))
+    done = subprocess.run(
+        ["fio", "--output-format=json", "job.fio"],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    found = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
+    n_reads, n_writes = (found[op]["total_ios"] for op in ("read", "write"))
+    took_ms = sum(found[op]["lat_ns"]["mean"] * found[op]["total_ios"] for op in ("read", "write")) / 1e6
+    assert n_reads + n_writes == pytest.approx((found["job_runtime"] - took_ms) / 100, abs=3)
+    assert 8 <= n_writes <= 28  # 18 on average, and fio draws by chance
