@@ -46,7 +46,7 @@ def behaviour_of(portraits: Mapping[str, Portrait], *, is_timed: bool) -> tuple[
         "burstiness": _burstiness(total.fine[: total.fine_time.n_used], total.fine_time) if is_timed else [],
         "footprint": _footprint(list(portraits.values())),
         "hot_spots": _hot_spots(list(portraits.values())),
-        "busy_share": portraits[busiest[0]].busy.share() if len(portraits) == 1 else None,
+        "busy_share": portraits[busiest[0]].busy.share() if len(portraits) == 1 and is_timed else None,
         "over_time": _over_time(used, total.time, origin_ns) if is_timed else None,
         "phases": _phases(used, total.time, origin_ns) if is_timed else [],
         "disks": {name: _disk(portraits[name], origin_ns, is_timed=is_timed) for name in busiest},
@@ -231,7 +231,7 @@ def _disk(portrait: Portrait, origin_ns: int, *, is_timed: bool) -> dict[str, An
     sample = portrait.scatter.rows[np.argsort(portrait.scatter.rows[:, 1], kind="stable")]
     return {
         "accesses": portrait.n,
-        "busy_share": portrait.busy.share(),
+        "busy_share": portrait.busy.share() if is_timed else None,
         "mean_outstanding": latency_ns / wall_ns if has_latency and is_timed else None,
         "footprint": _footprint([portrait]),
         "hot_spots": _hot_spots([portrait]),

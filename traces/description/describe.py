@@ -25,6 +25,9 @@ HISTOGRAM_LIMITS: Mapping[str, NDArray[np.int64]] = {
 }
 """The histograms of a description, all in vscsiStats' limits."""
 
+NEED_TIMES = ("interarrival_us", "outstanding")
+"""Histograms that mean nothing where all accesses have the same time."""
+
 PERCENTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 
 MISSING_LATENCIES = 0.01
@@ -160,9 +163,9 @@ def _lacks(said: Sequence[str], tally: Tally, duration_ns: int) -> list[str]:
     can forget it."""
     lacks = list(said)
     if not duration_ns and tally.n > 1 and not any(words.startswith("time") for words in lacks):
-        lacks.append("time: all accesses have the same one; no rates, no inter-arrival")
+        lacks.append("time: all accesses have the same one; no rates, no inter-arrival, none outstanding")
     n_timed = int(tally.counts.latency[0].sum())
-    if not any("latency" in words for words in lacks):
+    if not any(words.startswith("latency") for words in lacks):
         if not n_timed:
             lacks.append("latency and outstanding accesses")
         elif tally.n - n_timed > MISSING_LATENCIES * tally.n:
@@ -175,7 +178,7 @@ def histograms_of(tally: Tally, *, is_timed: bool) -> dict[str, Any]:
 
     Args:
         tally: of the accesses.
-        is_timed: they have different times; else there is no inter-arrival.
+        is_timed: they have different times; else how they followed each other is not known.
     """
     counts = {
         "size": tally.counts.size,
@@ -190,7 +193,7 @@ def histograms_of(tally: Tally, *, is_timed: bool) -> dict[str, Any]:
             for i, kind in enumerate(KINDS)
         }
         for name in counts
-        if counts[name].any() and (is_timed or name != "interarrival_us")
+        if counts[name].any() and (is_timed or name not in NEED_TIMES)
     }
 
 
@@ -243,7 +246,7 @@ def _percentiles(tally: Tally, *, is_timed: bool) -> dict[str, Any]:
         for i, kind in enumerate(KINDS):
             values = {f"p{100 * share:g}": percentile_ns(fine[i], share) for share in PERCENTILES}
             known = {p: round(v / NS_PER_US, 3) for p, v in values.items() if v is not None}
-            if known and (is_timed or name != "interarrival_us"):
+            if known and (is_timed or name not in NEED_TIMES):
                 row[kind] = {"n": int(fine[i].sum()), **known}
         if row:
             table[name] = row

@@ -26,6 +26,7 @@ _HEADER = re.compile(rb"^fio version (\d{1,9}) iolog\s*$")
 _FILE_ACTIONS = frozenset({b"add", b"open", b"close"})
 _OPS = {b"read": OP_READ, b"write": OP_WRITE}
 _OTHERS = {b"trim": "discard", b"sync": "flush", b"datasync": "flush"}
+_ADDED_UP = "time: version 2 has only waits between accesses, which are added up"
 _OFFSET_MAX = 1 << 62
 _NBYTES_MAX = 1 << 40
 _TIME_US_MAX = 1 << 52
@@ -49,6 +50,9 @@ class FioIologReader(StreamReader):
     title = "fio's I/O log, version 2 or 3"
     names_disks = True
 
+    def __init__(self) -> None:
+        self.lacks: tuple[str, ...] = ()
+
     def sniff(self, head: bytes) -> bool:
         return _HEADER.match(head.partition(b"\n")[0]) is not None
 
@@ -60,6 +64,8 @@ class FioIologReader(StreamReader):
             raise InputError(f"{what}; versions 2 and 3 are known", where=f"{stream.name}, line 1")
         for batches in read_by_turns(stream, _Lines(stream, version)):
             yield from batches
+        # Where there are no waits either, all accesses have the same time: it is said of every format.
+        self.lacks = (_ADDED_UP,) if version == 2 else ()
 
 
 class _Lines(LineParser[AccessBatch]):

@@ -124,6 +124,7 @@ def profile_of_histograms(streams: list[TraceStream], *, name: str) -> Profile:
         "skipped": {},
         "events": {},
         "lost_events": None,
+        "lacks": ["order of accesses", "times: no rates, no behaviour over time"],
         "notes": [
             "sizes and distances are separate histograms: the share of random accesses is that of all reads and "
             "all writes, not of a size bin",

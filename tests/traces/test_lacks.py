@@ -1,0 +1,115 @@
+"""What a trace does not say is said: on the terminal, in the profile, for every format."""
+
+import json
+from pathlib import Path
+
+import pytest
+from test_formats import WHOLE
+from test_more_formats import ORACLE
+from test_trace_views import run
+from test_vscsi import record_1, record_2
+
+from cephfit.traces import formats
+
+COLUMNS = ("--columns", "offset:bytes,length:bytes,op")
+BLKPARSE_F = ("--blkparse-format", "%d %S %n\\n")
+
+LACKS = {
+    "blktrace": (),
+    "blktrace-8": (),
+    "blkparse": ("lost events",),
+    "blkparse-f": ("time", "device", "action", "lost events", "latency"),
+    "block-events": ("lost events", "latency: of 1 of the 2 accesses"),
+    "biosnoop": ("order",),
+    "xperf": (),
+    "vscsi-histogram": ("order", "times"),
+    "vscsi-csv": ("latency",),
+    "vscsi-binary": ("latency",),
+    "vscsi-binary-2": (),
+    "qemu": ("latency", "names"),
+    "qemu-2": ("time", "latency", "names"),
+    "rbd-replay": ("time", "latency"),
+    "fio-iolog": ("latency",),
+    "fio-iolog-2": ("time", "latency"),
+    "fio-iolog-2-waits": ("time", "latency"),
+    "blkreplay": ("latency: of 1 of the 2 accesses",),
+    "strace": ("the place on the disk",),
+    "msr": (),
+    "spc": ("latency",),
+    "alibaba": ("latency",),
+    "tencent": ("time", "latency"),
+    "systor17": ("latency: of 1 of the 2 accesses",),
+    "fiu": ("latency",),
+    "mqsim": ("latency",),
+    "disksim": ("latency",),
+    "oracle-general": ("op", "time", "latency"),
+    "columns": ("time", "latency"),
+    "parquet": ("latency",),
+}
+"""By format, as docs/formats.md lists it, and other forms of it: how each sentence begins."""
+
+VERSION_2 = "fio version 2 iolog\nf add\nf open\nf read 0 4096\n{}f write 8192 4096\nf read 65536 4096\nf close\n"
+CONTENT = {
+    **WHOLE,
+    "vscsi-binary": b"".join(record_1(0x28, 8 * i, time_us=i) for i in range(20)),
+    "vscsi-binary-2": b"".join(record_2(0x28, 8 * i, time_us=i) for i in range(20)),
+    "qemu-2": b"".join(line.partition(b":")[2] for line in WHOLE["qemu"].splitlines(keepends=True)),
+    "oracle-general": ORACLE,
+    "columns": b"0,4096,R\n4096,4096,W\n",
+    "blkparse-f": b"R 0 8\nW 8 8\n",
+    "fio-iolog-2": VERSION_2.format("").encode(),
+    "fio-iolog-2-waits": VERSION_2.format("f wait 500 0\n").encode(),
+}
+OPTIONS = {"oracle-general": ("--assume-op", "read"), "columns": COLUMNS, "blkparse-f": BLKPARSE_F}
+
+
+@pytest.fixture
+def trace(tmp_path: Path, name: str) -> Path:
+    file = tmp_path / "trace"
+    if name != "parquet":
+        file.write_bytes(CONTENT[name])
+        return file
+    pytest.importorskip("pyarrow")
+    file.write_bytes(WHOLE["alibaba"])
+    run("convert", file, "-o", tmp_path / "trace.parquet")
+    return tmp_path / "trace.parquet"
+
+
+def test_every_format_says_what_it_lacks() -> None:
+    assert {name.removesuffix("-8").partition("-2")[0] for name in LACKS} == set(formats.titles())
+
+
+@pytest.mark.parametrize("name", LACKS)
+def test_what_a_format_lacks_is_on_the_terminal_and_in_the_profile(trace: Path, name: str) -> None:
+    options = OPTIONS.get(name, ())
+    found = json.loads(run("profile", trace, *options, "--json").stdout)["description"]
+    starts = [words for words in LACKS[name] if not any(said.startswith(words) for said in found["lacks"])]
+    assert not starts, found["lacks"]
+    assert len(found["lacks"]) == len(LACKS[name]), found["lacks"]
+    shown = run("profile", trace, *options).stdout.splitlines()
+    assert [line.removeprefix("the trace does not say: ") for line in shown if "does not say" in line] == found[
+        "lacks"
+    ]
+
+
+@pytest.mark.parametrize("name", LACKS)
+def test_nothing_is_made_up_of_what_a_trace_does_not_say(trace: Path, name: str) -> None:
+    about = json.loads(run("profile", trace, *OPTIONS.get(name, ()), "--describe", "full", "--json").stdout)
+    found = about["description"]
+    if name == "vscsi-histogram":
+        return
+    histograms = found["histograms"]
+    assert "latency_us" in histograms or any(said.startswith("latency") for said in found["lacks"])
+    is_timed = found["duration_seconds"] > 0
+    assert ("interarrival_us" in histograms, "iops" in found) == (is_timed, is_timed)
+    assert ("interarrival_us" in found["percentiles"]) == is_timed
+    assert bool(found["behaviour"]["over_time"]) == bool(found["behaviour"]["phases"]) == is_timed
+
+
+@pytest.mark.parametrize("name", ["fio-iolog-2", "qemu-2", "columns", "blkparse-f"])
+def test_without_times_there_is_no_inter_arrival(trace: Path, name: str) -> None:
+    shown = run("show", trace, *OPTIONS.get(name, ())).stdout
+    assert "the trace does not say: time" in shown
+    assert "inter-arrival of" not in shown
+    assert "IOPS" not in shown.partition("size bin")[0]
+    assert "Over time: nothing" in shown
