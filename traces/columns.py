@@ -14,6 +14,8 @@ NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 UNKNOWN_LATENCY = -1
 PENDING = -2
 """Latency of an access whose completion may still come."""
+TAKEN_BACK = -3
+"""Latency of what turned out to be no access: it went back into the queue and was issued again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Accesses:
         lbn: int64.
         nbytes: int64, > 0.
         disk: int32.
-        latency_ns: int64, UNKNOWN_LATENCY or PENDING where there is none.
+        latency_ns: int64, UNKNOWN_LATENCY, PENDING or TAKEN_BACK where there is none.
     """
 
     time_ns: NDArray[np.int64]
@@ -48,6 +50,17 @@ class Accesses:
             self.nbytes[part],
             self.disk[part],
             self.latency_ns[part],
+        )
+
+    def chosen(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> "Accesses":
+        """The rows that are marked, or those of these numbers in their order."""
+        return Accesses(
+            self.time_ns[rows],
+            self.op[rows],
+            self.lbn[rows],
+            self.nbytes[rows],
+            self.disk[rows],
+            self.latency_ns[rows],
         )
 
     def with_room(self, n: int) -> "Accesses":

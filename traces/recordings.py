@@ -10,7 +10,7 @@ from cephfit.errors import InputError
 from cephfit.traces.capturing import capture_record
 from cephfit.traces.files.stream import STANDARD_INPUT
 
-PER_CPU = re.compile(r"(?P<stem>.*)\.blktrace\.(?P<number>\d+)(?:\.gz)?")
+PER_CPU = re.compile(r"(?P<stem>.*)\.blktrace\.(?P<number>\d+)(?:\.(?:gz|xz|bz2|zst))?")
 """Name of a file that blktrace writes for one CPU."""
 
 

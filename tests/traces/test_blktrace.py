@@ -1,6 +1,8 @@
 """Raw blktrace records: layouts, CPUs, what counts as an access, and what is wrong with a file."""
 
+import bz2
 import gzip
+import lzma
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 import trace_maker as made
+import zstandard
 from trace_maker import Event, mixed_workload, packed, write
 
 from cephfit.cells import Op
@@ -19,9 +22,9 @@ from cephfit.traces.readers.block_layer import Action
 
 
 def told(profile: Profile) -> dict[str, Any]:
-    """A profile without the names of the files it came from, and without counts of lost events."""
+    """A profile without the names of the files it came from, and without what is known of lost events."""
     document = profile.to_json()
-    for key in ("sources", "lost_events"):
+    for key in ("sources", "lost_events", "lacks"):
         document["description"].pop(key)
     document.pop("name")
     return document
@@ -73,6 +76,20 @@ def test_gzip_gives_the_same(tmp_path: Path) -> None:
     packed_file = tmp_path / "t.gz"
     packed_file.write_bytes(gzip.compress(plain.read_bytes()))
     assert told(profile_files([packed_file])) == told(profile_files([plain]))
+
+
+@pytest.mark.parametrize("suffix", ["gz", "xz", "bz2", "zst"])
+def test_compressed_files_of_all_cpus_are_one_recording(tmp_path: Path, suffix: str) -> None:
+    compress = {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress, "zst": zstandard.compress}[suffix]
+    events = mixed_workload(300)
+    whole = profile_files([write(tmp_path / "whole", events)])
+    for cpu in (0, 1):
+        plain = packed([e for e in events if e.cpu == cpu])
+        (tmp_path / f"sda.blktrace.{cpu}.{suffix}").write_bytes(compress(plain))
+    for named in ([tmp_path], [tmp_path / "sda"], sorted(tmp_path.glob("sda.*"))):
+        found = profile_files(named)
+        assert list(found.description["disks"]) == ["8,0"]
+        assert told(found) == told(whole)
 
 
 def test_only_reads_and_writes_are_accesses_and_the_rest_is_counted_by_reason(tmp_path: Path) -> None:

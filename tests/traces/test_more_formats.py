@@ -152,6 +152,22 @@ def test_biosnoop_of_libbpf_has_flags_and_a_queue_time(tmp_path: Path) -> None:
     assert found.description["skipped"] == {"discard": 1, "flush": 1}
 
 
+@pytest.mark.parametrize("queued", [False, True])
+def test_biosnoop_with_the_pattern_of_each_access(tmp_path: Path, queued: bool) -> None:
+    """``biosnoop -P``, with and without ``-Q``: by hand from bcc's tools/biosnoop.py, which prints bytes of 7
+    digits and the pattern without a blank between."""
+    queue = f"{0.01:7.2f} " if queued else ""
+    text = f"TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  P {'QUE(ms) ' * queued}LAT(ms)\n"
+    for length, pattern in ((4096, "S"), (1048576, "R"), (8192, "?")):
+        row = ("0.000004", "supervise", 1950, "xvda1", "W", 13092560, length)
+        text += "{:<11} {:<14} {:<7} {:<9} {:<1} {:<10} {:<7}".format(*row) + f"{pattern} {queue}{0.74:7.2f}\n"
+    found = profiled(tmp_path, text)
+    assert format_of(found) == "biosnoop"
+    assert counts(found) == (0, 3)
+    assert nbytes(found) == (0, 4096 + 8192 + 1048576)
+    assert found.description["percentiles"]["latency_us"]["all"]["p50"] == pytest.approx(740, rel=0.04)
+
+
 def test_biosnoop_of_bpftrace_is_refused_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="neither place nor size") as caught:
         profiled(tmp_path, "Attaching 4 probes...\nTIME(ms)     COMM             PID    LAT(ms)\n1 dd 5 2\n")

@@ -16,6 +16,7 @@ from cephfit.traces.description.recording import Counting
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.lines import text_buffers
 from cephfit.traces.matching import latency
+from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED
 from cephfit.traces.readers import blkparse_text, block_events_text, delimited, fio_iolog
 from cephfit.traces.readers.blkparse_text import BlkparseTextReader
 from cephfit.traces.readers.block_events_text import BlockEventsTextReader
@@ -245,7 +246,7 @@ def test_usual_block_events_are_plain(tmp_path: Path) -> None:
     n_lines, _, events = found
     assert n_lines == 6
     assert events.time_ns.tolist() == [812_000_100_000, 812_000_400_123, 1_500_000_000]
-    assert events.is_completion.tolist() == [False, True, False]
+    assert events.kind.tolist() == [ISSUED, COMPLETED, ISSUED]
     assert events.nbytes.tolist() == [4096, 4096, 8192]
     assert events.op.tolist() == [1, 1, 0]
     assert events.events == {"Q": 2, "D": 2, "C": 1, "block_rq_insert": 1}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.columns import PENDING, UNKNOWN_LATENCY
+from cephfit.traces.columns import PENDING, TAKEN_BACK, UNKNOWN_LATENCY
 from cephfit.traces.compiled import compiled_in_place, inlined
 from cephfit.traces.matching.waiting_table import (
     MAX_HELD,
@@ -24,9 +24,15 @@ from cephfit.traces.matching.waiting_table import (
 )  # fmt: skip
 from cephfit.units import NS_PER_S
 
+ISSUED, COMPLETED, REQUEUED = range(3)
+"""What an event is: an access of the action that counts, a completion, or an access going back into the queue."""
+
 MAX_LATENCY_NS = 120 * NS_PER_S
 """A completion that comes later than this is not the access's. Linux itself reports a task that waits this long as
 hung (kernel.hung_task_timeout_secs). Nor is one that comes after ``MAX_HELD`` later accesses."""
+
+_LATEST = 1 << 12
+"""A driver gives back what it cannot take at once, so that this many accesses are enough to look through."""
 
 
 class Rows(NamedTuple):
@@ -48,9 +54,9 @@ class Rows(NamedTuple):
     before: NDArray[np.int64]
 
 
-N_ROWS, N_KEYS, FIRST_WAITING, N_RELEASED, SEEN_AT = range(5)
+N_ROWS, N_KEYS, FIRST_WAITING, N_RELEASED, SEEN_AT, N_TAKEN_BACK = range(6)
 """Places of ``numbers``: rows there are, keys in the table, a row before which none waits, rows released earlier,
-and the number of accesses when the first completion came, NONE before it."""
+the number of accesses when the first completion came, NONE before it, and rows there are that were taken back."""
 
 
 @inlined
@@ -124,8 +130,40 @@ def complete_within(
 
 
 @compiled_in_place
+def take_back(lbn: int, end: int, disk: int, numbers: NDArray[np.int64], rows: Rows, table: Table) -> None:
+    """An access goes back into the queue: it counts when it is issued again.
+
+    It is the latest one of these very blocks that waits; until the trace has shown a completion, when there is no
+    table, of the last ones.
+    """
+    lbn_of, nbytes_of, disk_of, latency_of = rows.lbn, rows.nbytes, rows.disk, rows.latency_ns
+    keys, waiting = table
+    n = numbers[N_ROWS]
+    if numbers[SEEN_AT] != NONE:
+        at = place_of(end, disk, keys, waiting, disk_of)
+        row = latest_at(at, n, waiting)
+        if row == NONE or lbn_of[row] != lbn:
+            return
+        latency_of[row] = TAKEN_BACK
+        numbers[N_KEYS] -= leave(at, keys, waiting, rows.before, latency_of)
+    else:
+        row, first = n - 1, max(n - _LATEST, 0)
+        while row >= first and (
+            latency_of[row] != PENDING
+            or lbn_of[row] != lbn
+            or disk_of[row] != disk
+            or end_of(lbn_of[row], nbytes_of[row]) != end
+        ):
+            row -= 1
+        if row < first:
+            return
+        latency_of[row] = TAKEN_BACK
+    numbers[N_TAKEN_BACK] += 1
+
+
+@compiled_in_place
 def follow_events(
-    is_completion: NDArray[np.bool_], time_ns: NDArray[np.int64], op: NDArray[np.uint8], lbn: NDArray[np.int64],
+    kind: NDArray[np.uint8], time_ns: NDArray[np.int64], op: NDArray[np.uint8], lbn: NDArray[np.int64],
     nbytes: NDArray[np.int64], disk: NDArray[np.int32], start: int, numbers: NDArray[np.int64], rows: Rows,
     table: Table, ended_on: NDArray[np.int64],
 ) -> int:  # fmt: skip
@@ -133,7 +171,7 @@ def follow_events(
     completion of the trace is next: until then accesses need not be found.
 
     Args:
-        is_completion ... disk: shape (n,); disk: NONE where it is none of those that have accesses.
+        kind ... disk: shape (n,); kind: ISSUED and so on; disk: NONE where it is none of those that have accesses.
         start: the first event.
         numbers: by N_ROWS and so on, changed.
         rows: with room for n more.
@@ -152,13 +190,13 @@ def follow_events(
             return e
         n = numbers[N_ROWS]
         where, end = disk[e], end_of(lbn[e], nbytes[e])
-        if is_completion[e] and not seen:
+        if kind[e] == COMPLETED and not seen:
             numbers[SEEN_AT] = numbers[N_RELEASED] + n
             return e
         if where < 0:
             continue
         at = place_of(end, where, keys, waiting, disk_of) if seen else 0
-        if is_completion[e]:
+        if kind[e] == COMPLETED:
             row = latest_at(at, n, waiting)
             if row != NONE:
                 complete(row, time_ns[e], n, time_of, disk_of, latency_of, ended_of, ended_on)
@@ -166,6 +204,9 @@ def follow_events(
             if row == NONE or lbn[e] < lbn_of[row]:
                 rest = end if row == NONE else lbn_of[row]
                 complete_within(lbn[e], rest, where, time_ns[e], numbers, rows, table, ended_on)
+            continue
+        if kind[e] == REQUEUED:
+            take_back(lbn[e], end, where, numbers, rows, table)
             continue
         new = np.uintp(n)
         time_of[new], op_of[new], lbn_of[new], nbytes_of[new] = time_ns[e], op[e], lbn[e], nbytes[e]

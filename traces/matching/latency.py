@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.columns import PENDING, Accesses
+from cephfit.traces.columns import PENDING, TAKEN_BACK, Accesses
 from cephfit.traces.matching import completion_loop, latency_loop
 from cephfit.traces.matching.by_disk import rows_by_disk
 from cephfit.traces.matching.completion_loop import (
@@ -14,6 +14,7 @@ from cephfit.traces.matching.completion_loop import (
     N_KEYS,
     N_RELEASED,
     N_ROWS,
+    N_TAKEN_BACK,
     SEEN_AT,
     Rows,
 )
@@ -70,7 +71,7 @@ class CompletionMatcher:
     def __init__(self) -> None:
         self.rows = _rows(0)
         self.table = _table(0)
-        self.numbers = np.array([0, 0, 0, 0, NONE], np.int64)
+        self.numbers = np.array([0, 0, 0, 0, NONE, 0], np.int64)
         self.ended_on = np.zeros(0, np.int64)
         self._known_on = np.zeros(0, np.int64)
 
@@ -97,7 +98,7 @@ class CompletionMatcher:
 
     def push(
         self,
-        is_completion: NDArray[np.bool_],
+        kind: NDArray[np.uint8],
         time_ns: NDArray[np.int64],
         op: NDArray[np.uint8],
         lbn: NDArray[np.int64],
@@ -107,11 +108,11 @@ class CompletionMatcher:
         """Take the next events of the stream.
 
         Args:
-            is_completion: whether an event is a completion or an access.
+            kind: uint8, ``completion_loop.ISSUED`` and so on.
             time_ns ... disk: as in AccessBatch, of the events; a disk of -1 is none that has accesses.
         """
         self.make_room(len(time_ns), int(disk.max(initial=NONE)) + 1)
-        events = (is_completion, time_ns, op, lbn, nbytes, disk)
+        events = (kind, time_ns, op, lbn, nbytes, disk)
         done = 0
         while (
             done := completion_loop.follow_events(
@@ -151,6 +152,10 @@ class CompletionMatcher:
         accesses = Accesses(
             rows.time_ns[:n], rows.op[:n], rows.lbn[:n], rows.nbytes[:n], rows.disk[:n], rows.latency_ns[:n]
         )
+        if self.numbers[N_TAKEN_BACK]:
+            kept = accesses.latency_ns != TAKEN_BACK
+            self.numbers[N_TAKEN_BACK] -= n - np.count_nonzero(kept)
+            accesses, depth = accesses.chosen(kept), depth[kept]
         return Ready(accesses, depth)
 
 

@@ -22,8 +22,9 @@ from cephfit.traces.files.ahead import n_cores, read_ahead
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.parts.blktrace_parts import Followed, Part, Place, count_on, follow_alone, parts_of
 from cephfit.traces.readers.blktrace import BlktraceReader
+from cephfit.traces.readers.blktrace_beside import Found
 from cephfit.traces.readers.blktrace_following import Following
-from cephfit.traces.readers.blktrace_loop import Found, Layout
+from cephfit.traces.readers.blktrace_loop import Layout
 from cephfit.traces.readers.blktrace_reading import layout_of
 
 MAX_APART = 4

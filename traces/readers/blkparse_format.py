@@ -10,8 +10,9 @@ from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import TextBlock, bad_line, text_blocks
-from cephfit.traces.readers.blkparse_text import SUMMARY
-from cephfit.traces.readers.block_layer import Action, BlockEvents, accesses_of, device_number
+from cephfit.traces.matching.completion_loop import ISSUED
+from cephfit.traces.readers.blkparse_text import SUMMARY, lost_of
+from cephfit.traces.readers.block_layer import Action, BlockEvents, accesses_of, device_number, is_write, unfit_of
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.readers.rows import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 from cephfit.units import LBN_NBYTES, NS_PER_S
@@ -77,33 +78,35 @@ class BlkparseFormatReader(StreamReader):
         return accesses_of(self._events(stream, block) for block in text_blocks(stream))
 
     def _events(self, stream: TraceStream, block: TextBlock) -> BlockEvents:
-        rows: list[tuple[bool, int, int, int, int, int]] = []
+        rows: list[tuple[int, int, int, int, int, int]] = []
         skipped: dict[str, int] = {}
         events: dict[str, int] = {}
+        lost = 0
         for number, line in enumerate(block.lines, block.first):
             match = self._line.match(line) if len(line) <= _LINE_MAX else None
             if match is None:
                 if SUMMARY.match(line):
+                    lost += lost_of(line)
                     continue
                 cut_off = block.cut_off and line is block.lines[-1]
                 raise bad_line(stream, number, line, "a line of that blkparse format", cut_off=cut_off)
             fields = match.groupdict()
             action = fields["a"].decode() if "a" in fields else self.action.value
             events[action] = events.get(action, 0) + 1
-            if action not in (self.action.value, "C") or (action == "C" and "T" not in fields):
+            if action not in self.action.kinds or (action == "C" and "T" not in fields):
                 continue
             try:
                 row = self._row(fields, action)
             except ValueError:
                 raise bad_line(stream, number, line, "possible numbers") from None
-            reason = _unfit(fields["d"], row[4])
+            reason = unfit_of(fields["d"], row[4])
             if not reason:
                 rows.append(row)
-            elif action != "C":
+            elif row[0] == ISSUED:
                 skipped[reason] = skipped.get(reason, 0) + 1
-        return BlockEvents.of_rows(rows, skipped=skipped, events=events)
+        return BlockEvents.of_rows(rows, skipped=skipped, events=events, lost=lost)
 
-    def _row(self, fields: dict[str, bytes], action: str) -> tuple[bool, int, int, int, int, int]:
+    def _row(self, fields: dict[str, bytes], action: str) -> tuple[int, int, int, int, int, int]:
         """Raises: ValueError: an impossible number."""
         time_ns = int(fields.get("T", b"0")) * NS_PER_S + int(fields.get("t", b"0"))
         nbytes = int(fields["N"]) if "N" in fields else int(fields["n"]) * LBN_NBYTES
@@ -112,9 +115,9 @@ class BlkparseFormatReader(StreamReader):
         else:
             device = int(fields.get("M", b"0")) << 20 | int(fields.get("m", b"0"))
         row = (
-            action == "C",
+            self.action.kinds[action],
             time_ns,
-            OP_WRITE if b"W" in fields["d"] else OP_READ,
+            OP_WRITE if is_write(fields["d"]) else OP_READ,
             int(fields["S"]),
             nbytes,
             device,
@@ -122,14 +125,6 @@ class BlkparseFormatReader(StreamReader):
         if time_ns >= TIME_NS_MAX or row[3] >= LBN_MAX or nbytes >= NBYTES_MAX or device >= 1 << 40:
             raise ValueError("impossible")
         return row
-
-
-def _unfit(kind: bytes, nbytes: int) -> str:
-    if b"D" in kind:
-        return "discard"
-    if not nbytes:
-        return "flush" if kind.startswith(b"F") else "zero length"
-    return "" if b"R" in kind or b"W" in kind else f"op {kind.decode('ascii', 'replace')}"
 
 
 def _compiled(layout: str) -> tuple[frozenset[str], re.Pattern[bytes]]:

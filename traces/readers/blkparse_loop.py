@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.readers import blkparse_usual
 from cephfit.traces.readers.event_rows import Rows
 
@@ -19,7 +20,8 @@ N_NAMES = 1 << 14
 
 _SPACE, _TAB, _NEWLINE = 32, 9, 10
 _COMMA, _POINT, _PLUS, _LESS, _MINUS, _OPEN, _CLOSE = 44, 46, 43, 60, 45, 40, 41
-_A, _C, _D, _F, _W = 65, 67, 68, 70, 87
+_A, _C, _D, _F, _R, _W, _Z = 65, 67, 68, 70, 82, 87, 90
+_ISSUE = _D
 _NONE = -1
 _SECONDS_MAX = 1 << 32
 _SECTORS_MAX = 1 << 54
@@ -87,11 +89,12 @@ def parse(
         rows written, lines read, the first byte of the first line that was not read, and pairs.
     """
     n = n_lines = n_pairs = 0
+    requeue = _R if wanted == _ISSUE else 0
     while at < stop:
-        n, n_read, at = blkparse_usual.parse(text, at, stop, wanted, n, rows, names)
+        n, n_read, at = blkparse_usual.parse(text, at, stop, wanted, requeue, n, rows, names)
         n_lines += n_read
         n, n_read, at, n_pairs = _any_known(
-            text, at, stop, wanted, n, rows, names, skipped, pairs, n_pairs, _MOST_UNUSUAL
+            text, at, stop, wanted, requeue, n, rows, names, skipped, pairs, n_pairs, _MOST_UNUSUAL
         )
         n_lines += n_read
         if not n_read:
@@ -105,6 +108,7 @@ def _any_known(
     at: int,
     stop: int,
     wanted: int,
+    requeue: int,
     n: int,
     rows: Rows,
     names: NDArray[np.int64],
@@ -114,7 +118,7 @@ def _any_known(
     most_lines: int,
 ) -> tuple[int, int, int, int]:
     """As ``parse``, up to ``most_lines`` lines of every known kind; ``n`` rows and ``n_pairs`` are there."""
-    is_completion, time_ns, op, lbn, nbytes, devices = rows
+    kind_of, time_ns, op, lbn, nbytes, devices = rows
     n_lines = 0
     while at < stop and n < len(time_ns) and n_lines < most_lines:
         p = _next_word(text, at)
@@ -154,7 +158,7 @@ def _any_known(
         ):
             break
         device = major << 20 | minor
-        counts = n_letters == 1 and action in (wanted, _C)
+        counts = n_letters == 1 and action in (wanted, _C, requeue)
         reason, sector, n_sectors, is_write = _NONE, np.int64(0), np.int64(0), False
         if n_letters == 1 and action == _A:
             end = after
@@ -184,10 +188,13 @@ def _any_known(
         elif counts:
             kind = _next_word(text, after)
             after = _end_of_word(text, kind)
-            is_discard = False
+            is_discard = is_zoned = False
             for q in range(kind, after):
                 is_write |= text[np.uintp(q)] == _W
                 is_discard |= text[np.uintp(q)] == _D
+                is_zoned |= text[np.uintp(q)] == _Z
+            if is_zoned:
+                break
             is_flush = text[kind] == _F
             first = _next_word(text, after)
             sector, after = _number(text, first)  # type: ignore[assignment]
@@ -226,7 +233,7 @@ def _any_known(
                 if sector >= _SECTORS_MAX or n_sectors >= _NBYTES_MAX // 512:
                     break
                 row = np.uintp(n)
-                is_completion[row] = action == _C
+                kind_of[row] = COMPLETED if action == _C else REQUEUED if action == requeue else ISSUED
                 time_ns[row] = seconds * 1_000_000_000 + fraction
                 op[row], lbn[row], nbytes[row], devices[row] = is_write, sector, n_sectors * 512, device
                 n += 1

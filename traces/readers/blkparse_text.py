@@ -15,9 +15,10 @@ from cephfit.errors import InputError
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import TextBlock, bad_line
 from cephfit.traces.lines.fast_lines import LineParser
+from cephfit.traces.matching.completion_loop import ISSUED
 from cephfit.traces.matching.latency import InFlight
-from cephfit.traces.readers import blkparse_loop
-from cephfit.traces.readers.block_layer import Action, BlockEvents, device_number
+from cephfit.traces.readers import blkparse_loop, block_layer
+from cephfit.traces.readers.block_layer import Action, BlockEvents, device_number, is_write, no_data_of, unfit_of
 from cephfit.traces.readers.event_rows import accesses_of_lines, accesses_of_part_of_lines, events_of, room_for
 from cephfit.traces.readers.part_reader import PartReader
 from cephfit.units import LBN_NBYTES, NS_PER_S
@@ -29,7 +30,10 @@ SUMMARY = re.compile(
 )
 """Lines of the summary that blkparse prints at the end, and of its messages between."""
 
+_SKIPS = re.compile(rb"^Skips: \S+ forward \((.{1,40}?) +-")
+"""blkparse's count of the records that were missing; digits in groups as the person's language has them."""
 _SECTORS_MAX = 1 << 54
+_NO_SECTOR = b"%d" % block_layer.NO_SECTOR
 _NBYTES_MAX = 1 << 40
 _LINE_NBYTES = 40
 """Room is made for lines of this length; where they are shorter, they are read in two goes."""
@@ -51,21 +55,21 @@ class BlkparseTextReader(PartReader):
         return bool(told) and _EVENT.match(told[0]) is not None
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        return accesses_of_lines(stream, _Lines(stream, self.action.encode()))
+        return accesses_of_lines(stream, _Lines(stream, self.action))
 
     def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
-        return accesses_of_part_of_lines(stream, _Lines(stream, self.action.encode()))
+        return accesses_of_part_of_lines(stream, _Lines(stream, self.action))
 
 
 class _Lines(LineParser[BlockEvents]):
     """The lines of one stream; ``action`` is the one that counts."""
 
-    def __init__(self, stream: TraceStream, action: bytes) -> None:
+    def __init__(self, stream: TraceStream, action: Action) -> None:
         self._stream = stream
         self._action = action
 
     def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, BlockEvents]:
-        return _plain_events(text, at, stop, self._action[0])
+        return _plain_events(text, at, stop, ord(self._action.value))
 
     def any_line(self, block: TextBlock) -> BlockEvents:
         return _events(self._stream, block, self._action)
@@ -86,21 +90,18 @@ def _plain_events(text: NDArray[np.uint8], at: int, stop: int, action: int) -> t
     return n_lines, end, events_of(rows, n, skipped={r: k for r, k in reasons if k}, events=seen, stacked=stacked)
 
 
-def _events(stream: TraceStream, block: TextBlock, action: bytes) -> BlockEvents:
-    is_completion: list[bool] = []
-    time_ns: list[int] = []
-    op: list[int] = []
-    lbn: list[int] = []
-    nbytes: list[int] = []
-    devices: list[int] = []
+def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvents:
+    rows: list[tuple[int, int, int, int, int, int]] = []
     numbers: dict[bytes, int] = {}
     skipped: dict[str, int] = {}
     events: dict[str, int] = {}
     stacked: set[tuple[int, int]] = set()
+    kinds, lost = action.kinds, 0
     for number, line in enumerate(block.lines, block.first):
         words = line.split(None, 11)
         if len(words) < 6 or b"," not in words[0] or not _EVENT.match(line):
             if SUMMARY.match(line):
+                lost += lost_of(line)
                 continue
             raise bad_line(stream, number, line, _EXPECTED, cut_off=block.cut_off and line is block.lines[-1])
         what = words[5]
@@ -108,13 +109,13 @@ def _events(stream: TraceStream, block: TextBlock, action: bytes) -> BlockEvents
         events[name] = events.get(name, 0) + 1
         if what == b"A":
             _remember_remap(line, words[0], stacked)
-        if what not in (action, b"C"):
+        if name not in kinds:
             continue
         if block.cut_off and line is block.lines[-1] and not line.rstrip().endswith(b"]"):
             raise bad_line(stream, number, line, _EXPECTED, cut_off=True)
         reason = _unfit(words)
         if reason:
-            if what == action:
+            if kinds[name] == ISSUED:
                 skipped[reason] = skipped.get(reason, 0) + 1
             continue
         try:
@@ -131,23 +132,15 @@ def _events(stream: TraceStream, block: TextBlock, action: bytes) -> BlockEvents
                 f"a number is impossible: {line[:80].decode('utf-8', 'replace')!r}",
                 where=f"{stream.name}, line {number}",
             )
-        is_completion.append(what == b"C")
-        time_ns.append(begun)
-        op.append(OP_WRITE if b"W" in words[6] else OP_READ)
-        lbn.append(sector)
-        nbytes.append(n_sectors * LBN_NBYTES)
-        devices.append(numbers[words[0]])
-    return BlockEvents(
-        np.array(is_completion, bool),
-        np.array(time_ns, np.int64),
-        np.array(op, np.uint8),
-        np.array(lbn, np.int64),
-        np.array(nbytes, np.int64),
-        np.array(devices, np.int64),
-        skipped=skipped,
-        events=events,
-        stacked=frozenset(stacked),
-    )
+        op = OP_WRITE if is_write(words[6]) else OP_READ
+        rows.append((kinds[name], begun, op, sector, n_sectors * LBN_NBYTES, numbers[words[0]]))
+    return BlockEvents.of_rows(rows, skipped=skipped, events=events, stacked=frozenset(stacked), lost=lost)
+
+
+def lost_of(line: bytes) -> int:
+    """The records that blkparse missed, where the line of its summary says so."""
+    skips = _SKIPS.match(line)
+    return int(re.sub(rb"\D", b"", skips[1])[:18] or b"0") if skips else 0
 
 
 def _unfit(words: list[bytes]) -> str:
@@ -160,14 +153,10 @@ def _unfit(words: list[bytes]) -> str:
     if len(words) < 10 or words[8] != b"+" or not words[7].isdigit():
         if any(w.startswith(b"(") for w in words[7:9]):
             return "passthrough"
-        if b"D" in kind:
-            return "discard"
-        return "flush" if kind.startswith(b"F") else "zero length"
-    if b"D" in kind:
-        return "discard"
-    if words[9] == b"0":
-        return "flush" if kind.startswith(b"F") else "zero length"
-    return ""
+        return unfit_of(kind, 0)
+    if words[9] == b"0" or no_data_of(kind):
+        return unfit_of(kind, 0)
+    return "no valid sector" if words[7] == _NO_SECTOR else ""
 
 
 def _remember_remap(line: bytes, target: bytes, stacked: set[tuple[int, int]]) -> None:

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from cephfit.traces.compiled import compiled, inlined
 from cephfit.traces.lines.byte_masks import N_BYTES, at_most, bits_below, byte_at, eight_bytes, equal, first_bit
 from cephfit.traces.lines.digits import number, of_word
+from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.readers.event_rows import Rows
 
 _SPACE, _TAB, _NEWLINE, _COMMA, _POINT, _PLUS = 32, 9, 10, 44, 46, 43
-_A, _C, _D, _W, _ZERO, _NINE = 65, 67, 68, 87, 48, 57
+_A, _C, _D, _W, _Z, _ZERO, _NINE = 65, 67, 68, 87, 90, 48, 57
 _WORD, _FRACTION = 8, 9
 _SECTORS_MAX = 1 << 54
 _NBYTES_MAX = 1 << 40
@@ -35,7 +36,14 @@ def _others_than_digits(at: int) -> np.uint64:
 
 @compiled
 def parse(
-    text: NDArray[np.uint8], at: int, stop: int, wanted: int, n: int, rows: Rows, names: NDArray[np.int64]
+    text: NDArray[np.uint8],
+    at: int,
+    stop: int,
+    wanted: int,
+    requeue: int,
+    n: int,
+    rows: Rows,
+    names: NDArray[np.int64],
 ) -> tuple[int, int, int]:
     """Read lines from byte ``at`` to byte ``stop``.
 
@@ -43,13 +51,14 @@ def parse(
         text: uint8, with room around the lines.
         at, stop: where lines begin.
         wanted: the letter of the action that counts.
+        requeue: that of the one that takes it back, or 0.
         n: rows that are there; more are written.
         names: as in ``blkparse_loop.parse``.
 
     Returns:
         rows there are, lines read, and the first byte of the first line that was not read.
     """
-    is_completion, time_ns, op, lbn, nbytes, devices = rows
+    kind_of, time_ns, op, lbn, nbytes, devices = rows
     start = text.ctypes.data
     n_lines = 0
     device, device_word, device_nbytes = np.int64(-1), _NONE, np.int64(-1)
@@ -117,13 +126,15 @@ def parse(
             name = action + 128 * second
         if after > 2 or action >= 128 or (after == 2 and second >= 128) or (after == 1 and action == _A):
             break
-        if after == 1 and action in (wanted, _C):
+        if after == 1 and action in (wanted, _C, requeue):
             if length_end > min(end, N_BYTES - 1) or byte_at(what + plus) != _PLUS:
                 break
             where, good = number(what + sector, what + sector_end)
             n_sectors, good_too = number(what + length, what + length_end)
             letters = bits_below(kind_end) & ~bits_below(kind)
-            plain = equal(what, _D) & letters == _NONE and byte_at(what + plus + 1) in (_SPACE, _TAB)
+            # A D is a discard; a Z is of a zone, or of zeroes that are no data.
+            plain = (equal(what, _D) | equal(what, _Z)) & letters == _NONE
+            plain = plain and byte_at(what + plus + 1) in (_SPACE, _TAB)
             if not (good and good_too and plain and n_sectors > 0):
                 break
             if where >= _SECTORS_MAX or n_sectors >= _NBYTES_MAX // 512:
@@ -132,7 +143,7 @@ def parse(
             fraction, _ = of_word(eight_bytes(line + time_end - _WORD), _WORD)
             first_digit = byte_at(line + point + 1) - _ZERO
             row = np.uintp(n)
-            is_completion[row] = action == _C
+            kind_of[row] = COMPLETED if action == _C else REQUEUED if action == requeue else ISSUED
             time_ns[row] = seconds * 1_000_000_000 + first_digit * 100_000_000 + fraction
             op[row] = equal(what, _W) & letters != _NONE
             lbn[row], nbytes[row], devices[row] = where, n_sectors * 512, device

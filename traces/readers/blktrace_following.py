@@ -6,9 +6,10 @@ import numpy as np
 
 from cephfit.access import AccessBatch
 from cephfit.traces.matching.latency import CompletionMatcher, Ready
-from cephfit.traces.readers import blktrace_loop
+from cephfit.traces.readers import blktrace_beside, blktrace_loop
 from cephfit.traces.readers import blktrace_record as record
-from cephfit.traces.readers.blktrace_loop import Found, Layout
+from cephfit.traces.readers.blktrace_beside import Found
+from cephfit.traces.readers.blktrace_loop import Layout
 from cephfit.traces.readers.blktrace_reading import Reading
 from cephfit.traces.readers.block_layer import Noted
 
@@ -87,7 +88,7 @@ class Following:
         seen = {name: int(found.actions[i]) for i, name in record.ACTION_NAMES.items() if found.actions[i]}
         if n_unnumbered:
             seen[UNNUMBERED] = n_unnumbered
-        skipped = {r: int(k) for r, k in zip(blktrace_loop.REASONS, found.skipped, strict=True) if k}
+        skipped = {r: int(k) for r, k in zip(blktrace_beside.REASONS, found.skipped, strict=True) if k}
         self._noted.add(skipped, seen, ((int(a), int(b)) for a, b in found.pairs[:n_pairs]), n_lost)
         found.skipped[:] = 0
         found.actions[:] = 0
@@ -96,11 +97,11 @@ class Following:
 
 def _nothing_found() -> Found:
     return Found(
-        skipped=np.zeros(len(blktrace_loop.REASONS), np.int64),
-        actions=np.zeros(blktrace_loop.N_ACTIONS, np.int64),
-        first_sequence=np.zeros(blktrace_loop.MAX_CPUS, np.int64),
-        last_sequence=np.zeros(blktrace_loop.MAX_CPUS, np.int64),
+        skipped=np.zeros(len(blktrace_beside.REASONS), np.int64),
+        actions=np.zeros(blktrace_beside.N_ACTIONS, np.int64),
+        first_sequence=np.zeros(blktrace_beside.MAX_CPUS, np.int64),
+        last_sequence=np.zeros(blktrace_beside.MAX_CPUS, np.int64),
         n_cpus=np.zeros(1, np.int64),
-        pairs=np.zeros((blktrace_loop.MAX_PAIRS, 2), np.int64),
+        pairs=np.zeros((blktrace_beside.MAX_PAIRS, 2), np.int64),
         numbers=np.zeros(3, np.int64),
     )

@@ -20,21 +20,25 @@ from cephfit.traces.matching.completion_loop import (
     Rows,
     complete,
     complete_within,
+    take_back,
 )
 from cephfit.traces.matching.waiting_table import NONE, Table, end_of, enter, latest_at, leave, place_of
+from cephfit.traces.readers.blktrace_beside import (
+    MAX_CPUS,
+    N_ACTIONS,
+    N_LOST,
+    N_UNNUMBERED,
+    NO_DATA,
+    Found,
+    note_remap,
+    note_skipped,
+)
 
 SHORT, BROKEN, NEW_DISK, FULL, NO_ROOM = range(5)
 """Why the loop stopped: the bytes of a file end, with a record or within one; something in a file is no record; an
 access is on a disk that has no number yet; the table is half full, or must be made because the trace's first
 completion is next; there is no row left."""
 
-PASSTHROUGH, DISCARD, FLUSH, ZERO_LENGTH, NO_SECTOR = range(5)
-REASONS = ("passthrough", "discard", "flush", "zero length", "no valid sector")
-"""Why a record of the wanted action is no access."""
-
-N_ACTIONS = 32
-MAX_CPUS = 1 << 16
-MAX_PAIRS = 256
 SECTORS_MAX = 1 << 54
 """No disk has more 512-byte sectors than fit into 63 bits of bytes; the kernel writes -1 for "no sector"."""
 
@@ -43,9 +47,9 @@ OVER = np.iinfo(np.int64).max
 """Time of the next record of a file that is over."""
 
 _CATEGORY_SHIFT = 16
-_WRITE, _FLUSH, _PASSTHROUGH, _NOTIFY, _DISCARD = 1 << 1, 1 << 2, 1 << 9, 1 << 10, 1 << 13
+_WRITE, _NOTIFY = 1 << 1, 1 << 10
 _CGROUP_TAG = 1 << 8
-_COMPLETE, _REMAP = 8, 15
+_REQUEUE, _ISSUE, _COMPLETE, _REMAP = 6, 7, 8, 15
 
 
 class Layout(NamedTuple):
@@ -82,30 +86,6 @@ class Files(NamedTuple):
     is_over: NDArray[np.bool_]
 
 
-class Found(NamedTuple):
-    """What else is counted, added to.
-
-    Attributes:
-        skipped: int64 (5,), by ``REASONS``.
-        actions: int64 (N_ACTIONS,), records by action.
-        first_sequence, last_sequence: int64 (MAX_CPUS,), of each CPU; 0 where it had none.
-        n_cpus: int64 (1,): no CPU from this on had any.
-        pairs: int64 (MAX_PAIRS, 2), devices that remaps came from and went to.
-        numbers: int64 (3,): pairs found, events lost, records without a sequence number.
-    """
-
-    skipped: NDArray[np.int64]
-    actions: NDArray[np.int64]
-    first_sequence: NDArray[np.int64]
-    last_sequence: NDArray[np.int64]
-    n_cpus: NDArray[np.int64]
-    pairs: NDArray[np.int64]
-    numbers: NDArray[np.int64]
-
-
-N_PAIRS, N_LOST, N_UNNUMBERED = range(3)
-
-
 @inlined
 def _time_of(block: NDArray[np.uint8], at: int, big_endian: bool | None) -> int:
     when = long(block, at + 8, big_endian)
@@ -132,38 +112,23 @@ def _earliest(files: Files, layout: Layout) -> tuple[int, int]:
 
 
 @compiled_in_place
-def _note_remap(block: NDArray[np.uint8], payload: int, target: int, found: Found) -> None:
-    """Remember which device passed an access on to which other one."""
-    # always big-endian: struct blk_io_trace_remap holds __be32
-    origin = word(block, payload, True)
-    pairs, n = found.pairs, found.numbers[N_PAIRS]
-    for i in range(n):
-        if pairs[i, 0] == origin and pairs[i, 1] == target:
-            return
-    if n < MAX_PAIRS:
-        pairs[n, 0], pairs[n, 1] = origin, target
-        found.numbers[N_PAIRS] = n + 1
-
-
-@compiled_in_place
-def _note_skipped(category: int, length: int, skipped: NDArray[np.int64]) -> None:
-    """Count why a record of the wanted action is no access."""
-    if category & _PASSTHROUGH:
-        skipped[PASSTHROUGH] += 1
-    elif category & _DISCARD:
-        skipped[DISCARD] += 1
-    elif length == 0:
-        skipped[FLUSH if category & _FLUSH else ZERO_LENGTH] += 1
-    else:
-        skipped[NO_SECTOR] += 1
-
-
-@compiled_in_place
 def _number_of(device: int, devices: NDArray[np.int64]) -> int:
     for number in range(len(devices)):
         if devices[number] == device:
             return number
     return NONE
+
+
+@compiled_in_place
+def _take_back(
+    block: NDArray[np.uint8], at: int, layout: Layout, category: int, devices: NDArray[np.int64],
+    numbers: NDArray[np.int64], rows: Rows, table: Table,
+) -> None:  # fmt: skip
+    """The access of a record went back into the queue."""
+    lbn, length = long(block, at + 16, layout.big_endian), word(block, at + 24, layout.big_endian)
+    disk = _number_of(word(block, at + layout.device, layout.big_endian), devices)
+    if disk != NONE and length and 0 <= lbn < SECTORS_MAX and not category & NO_DATA:
+        take_back(lbn, end_of(lbn, length), disk, numbers, rows, table)
 
 
 @compiled_in_place
@@ -202,6 +167,7 @@ def follow_records(
     n_places, n_rows = len(waiting), len(time_of)
     n, n_keys = numbers[N_ROWS], numbers[N_KEYS]
     seen = numbers[SEEN_AT] != NONE
+    looked_into = 1 << _REMAP | (1 << _REQUEUE if wanted == _ISSUE else 0)
     n_lost = n_unnumbered = 0
     device = disk = NONE
     file, why = 0, SHORT
@@ -226,9 +192,9 @@ def follow_records(
             is_completion = what == _COMPLETE
             if (what == wanted or is_completion) and not category & _NOTIFY:
                 lbn, length = long(block, at + 16, big), word(block, at + 24, big)
-                if category & (_PASSTHROUGH | _DISCARD) or length == 0 or lbn < 0 or lbn >= SECTORS_MAX:
+                if category & NO_DATA or length == 0 or lbn < 0 or lbn >= SECTORS_MAX:
                     if what == wanted:
-                        _note_skipped(category, length, skipped)
+                        note_skipped(category, length, skipped)
                 else:
                     if word(block, at + device_at, big) != device:
                         device = word(block, at + device_at, big)
@@ -267,6 +233,15 @@ def follow_records(
                                 n_keys = numbers[N_KEYS]
             if not category & _NOTIFY and what < N_ACTIONS:
                 actions[np.uintp(what)] += 1
+                if looked_into >> what & 1:
+                    if what == _REQUEUE:
+                        numbers[N_ROWS], numbers[N_KEYS] = n, n_keys
+                        _take_back(block, at, layout, category, devices, numbers, rows, table)
+                        n_keys = numbers[N_KEYS]
+                    else:
+                        tag_nbytes = 8 if action & _CGROUP_TAG else 0
+                        if pdu_nbytes >= tag_nbytes + 8:
+                            note_remap(block, at + size + tag_nbytes, word(block, at + device_at, big), found)
             latest = max(latest, when)
             sequence = word(block, at + 4, big)
             if sequence:
@@ -281,10 +256,6 @@ def follow_records(
                 last_sequence[cpu] = sequence
             else:
                 n_unnumbered += 1
-            if what == _REMAP and not category & _NOTIFY:
-                tag_nbytes = 8 if action & _CGROUP_TAG else 0
-                if pdu_nbytes >= tag_nbytes + 8:
-                    _note_remap(block, at + size + tag_nbytes, word(block, at + device_at, big), found)
             at += size + pdu_nbytes
         files.at[file], files.latest_ns[file] = at, latest
         if is_next:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from cephfit.traces.compiled import compiled, inlined
 from cephfit.traces.lines.byte_masks import N_BYTES, at_most, bits_below, byte_at, eight_bytes, equal, first_bit
 from cephfit.traces.lines.digits import number
+from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.readers.event_rows import Rows
 
 NAMES = (
@@ -21,10 +22,11 @@ NAMES = (
 """Events that the loop knows; the first three are the accesses and completions."""
 
 QUEUE, ISSUE, COMPLETE = range(3)
+REQUEUE = NAMES.index(b"block_rq_requeue")
 _PREFIX, _MODULE = len(b"block_"), len(b"block:")
 _SPACE, _TAB, _NEWLINE, _COMMA, _POINT, _PLUS, _COLON = 32, 9, 10, 44, 46, 43, 58
 _OPEN, _CLOSE, _OPEN_ROUND, _CLOSE_ROUND = 91, 93, 40, 41
-_LETTER_D, _LETTER_R, _LETTER_W, _BEFORE_A, _LETTER_Z, _ZERO, _NINE = 68, 82, 87, 64, 90, 48, 57
+_LETTER_D, _LETTER_R, _LETTER_W, _BEFORE_A, _LETTER_Y, _ZERO, _NINE = 68, 82, 87, 64, 89, 48, 57
 _SECONDS_MAX, _DEVICE_MAX = 1 << 32, 1 << 20
 _SECTORS_MAX = 1 << 54
 _NBYTES_MAX = 1 << 40
@@ -94,7 +96,8 @@ def parse(
     Returns:
         rows there are, lines read, and the first byte of the first line that was not read.
     """
-    is_completion, time_ns, op, lbn, nbytes, devices = rows
+    kind_of, time_ns, op, lbn, nbytes, devices = rows
+    requeue = REQUEUE if wanted == ISSUE else -1
     start = text.ctypes.data
     n = n_lines = 0
     device, device_word, device_nbytes = np.int64(-1), _NONE, np.int64(-1)
@@ -163,7 +166,7 @@ def parse(
                 end += 1
         if _other_white_space(line, rest + end):
             break
-        if what in (wanted, COMPLETE):
+        if what in (wanted, COMPLETE, requeue):
             rest_of_line = rest + end
             while byte_at(rest) == _SPACE:
                 rest += 1
@@ -191,7 +194,8 @@ def parse(
             begins, ends = _without_first(begins), _without_first(ends)
             kind, kind_end = first_bit(begins), first_bit(ends)
             letters = bits_below(kind_end) & ~bits_below(kind)
-            if (at_most(rest, _BEFORE_A) | ~at_most(rest, _LETTER_Z)) & letters != _NONE:
+            # Letters up to Y: a Z is of a zone, or of zeroes that are no data.
+            if (at_most(rest, _BEFORE_A) | ~at_most(rest, _LETTER_Y)) & letters != _NONE:
                 break
             is_write = equal(rest, _LETTER_W) & letters != _NONE
             is_read = equal(rest, _LETTER_R) & letters != _NONE
@@ -214,7 +218,7 @@ def parse(
             if n_sectors < 1 or n_sectors >= _NBYTES_MAX // 512:
                 break
             row = np.uintp(n)
-            is_completion[row] = what == COMPLETE
+            kind_of[row] = COMPLETED if what == COMPLETE else REQUEUED if what == requeue else ISSUED
             time_ns[row] = seconds * 1_000_000_000 + fraction * _TEN_TO[np.uintp(9 - n_after)]
             op[row], lbn[row], nbytes[row], devices[row] = is_write, sector, n_sectors * 512, device
             n += 1

@@ -17,7 +17,7 @@ from cephfit.traces.files.text import TextBlock, bad_line
 from cephfit.traces.lines.fast_lines import LineParser
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers import block_events_loop
-from cephfit.traces.readers.block_layer import Action, BlockEvents, device_number
+from cephfit.traces.readers.block_layer import Action, BlockEvents, device_number, is_write, no_data_of, unfit_of
 from cephfit.traces.readers.event_rows import accesses_of_lines, accesses_of_part_of_lines, events_of, room_for
 from cephfit.traces.readers.part_reader import PartReader
 from cephfit.traces.readers.rows import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, decimal_ns
@@ -30,12 +30,25 @@ _OTHER = re.compile(rb"\[\d+\]\s+(?:\S+\s+)?\d+\.\d+:\s+(?:\d+\s+)?[\w:.-]+:")
 """Any other event: it is counted, and not looked into."""
 _NOISE = re.compile(rb"^\s*$|^\s*#|^(version|cpus?)\s*=|^CPU:?\s?\d+ |^trace-cmd |^\s*[0-9a-f]+ \S+ \(.*\)$")
 """Headers, and the stack traces that perf prints below an event."""
+_LOST = re.compile(
+    rb"^CPU:\s?\d+ \[(?:LOST (?P<ftrace>\d+ )?EVENTS|(?P<dropped>\d+ )?EVENTS DROPPED)\]"
+    rb"|^# entries-in-buffer/entries-written: (?P<kept>\d+)/(?P<written>\d+)"
+    rb"|\[\d+\]\s+\d+\.\d+:\s+PERF_RECORD_LOST(?:_SAMPLES)?\s+lost (?P<perf>\d+)"
+)
+"""What the tracing folder, trace-cmd and ``perf script --show-lost-events`` say of events that were lost."""
 _BODY = re.compile(
     rb"^(?P<device>\d+,\d+) (?P<kind>[A-Z]+) (?:(?P<nbytes>\d+) )?(?:\((?P<command>[^)]*)\) )?"
     rb"(?P<sector>\d+) \+ (?P<count>\d+)(?P<tail>.*)$"
 )
-_ACTIONS = {b"block_bio_queue": "Q", b"block_rq_issue": "D", b"block_rq_complete": "C", b"block_bio_remap": "A"}
+_ACTIONS = {
+    b"block_bio_queue": "Q",
+    b"block_rq_issue": "D",
+    b"block_rq_complete": "C",
+    b"block_bio_remap": "A",
+    b"block_rq_requeue": "R",
+}
 _NAMED_MAX = 256
+_LOST_NBYTES = 128
 _LINE_NBYTES = 40
 """Room is made for lines of this length; where they are shorter, they are read in two goes."""
 
@@ -76,19 +89,22 @@ class _Lines(LineParser[BlockEvents]):
         return n_lines, end, events_of(rows, n, events={_ACTIONS.get(b) or b.decode(): k for b, k in named if k})
 
     def any_line(self, block: TextBlock) -> BlockEvents:
-        return _events(self._stream, block, self._action.value)
+        return _events(self._stream, block, self._action)
 
 
-def _events(stream: TraceStream, block: TextBlock, action: str) -> BlockEvents:
-    rows: list[tuple[bool, int, int, int, int, int]] = []
+def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvents:
+    rows: list[tuple[int, int, int, int, int, int]] = []
     skipped: dict[str, int] = {}
     events: dict[str, int] = {}
     stacked: set[tuple[int, int]] = set()
+    kinds, lost = action.kinds, 0
     for number, line in enumerate(block.lines, block.first):
         cut_off = block.cut_off and line is block.lines[-1]
         match = _EVENT.search(line)
         if match is None:
-            if not (_OTHER.search(line) or _NOISE.match(line)):
+            if told := _LOST.search(line[:_LOST_NBYTES]):
+                lost += _n_lost(told)
+            elif not (_OTHER.search(line) or _NOISE.match(line)):
                 raise bad_line(stream, number, line, "an event of perf script or trace-cmd", cut_off=cut_off)
             continue
         name = _ACTIONS.get(match["event"]) or match["event"].decode("ascii")
@@ -96,7 +112,7 @@ def _events(stream: TraceStream, block: TextBlock, action: str) -> BlockEvents:
             events[name] = events.get(name, 0) + 1
         if name == "A":
             _remember_remap(match["rest"], stacked)
-        if name not in (action, "C"):
+        if name not in kinds:
             continue
         body = _BODY.match(match["rest"])
         if body is None or (cut_off and not body["tail"].rstrip().endswith(b"]")):
@@ -108,9 +124,9 @@ def _events(stream: TraceStream, block: TextBlock, action: str) -> BlockEvents:
                     skipped[reason] = skipped.get(reason, 0) + 1
                 continue
             row = (
-                name == "C",
+                kinds[name],
                 decimal_ns(match["time"], NS_PER_S),
-                OP_WRITE if b"W" in body["kind"] else OP_READ,
+                OP_WRITE if is_write(body["kind"]) else OP_READ,
                 int(body["sector"]),
                 int(body["count"]) * LBN_NBYTES,
                 device_number(body["device"]),
@@ -120,19 +136,21 @@ def _events(stream: TraceStream, block: TextBlock, action: str) -> BlockEvents:
         if row[1] >= TIME_NS_MAX or row[3] >= LBN_MAX or row[4] >= NBYTES_MAX or row[5] >= 1 << 40:
             raise bad_line(stream, number, line, "possible numbers")
         rows.append(row)
-    return BlockEvents.of_rows(rows, skipped=skipped, events=events, stacked=frozenset(stacked))
+    return BlockEvents.of_rows(rows, skipped=skipped, events=events, stacked=frozenset(stacked), lost=lost)
+
+
+def _n_lost(told: re.Match[bytes]) -> int:
+    """Events that were lost; at least one where it is not said how many."""
+    if told["kept"]:
+        return max(int(told["written"]) - int(told["kept"]), 0)
+    return int(told["ftrace"] or told["dropped"] or told["perf"] or 1)
 
 
 def _unfit(body: re.Match[bytes]) -> str:
     """Why an event is no read or write of some blocks. A flush that failed has sector 2^64-1."""
-    kind = body["kind"]
-    if b"D" in kind:
-        return "discard"
-    if body["command"]:
+    if body["command"] and not no_data_of(body["kind"]):
         return "passthrough"
-    if int(body["count"]) == 0 or int(body["sector"]) >= (1 << 64) - 1:
-        return "flush" if kind.startswith(b"F") else "zero length"
-    return "" if b"R" in kind or b"W" in kind else f"op {kind.decode('ascii')}"
+    return unfit_of(body["kind"], int(body["count"]), int(body["sector"]))
 
 
 def _remember_remap(rest: bytes, stacked: set[tuple[int, int]]) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cephfit.access import AccessBatch
 from cephfit.traces.columns import Accesses
 from cephfit.traces.files.part_stream import NotOnItsOwn
+from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.matching.latency import CompletionMatcher, Ready
 
 _NO_LATENCIES, _NO_DEPTHS = np.empty(0, np.int64), np.empty(0, np.int32)
@@ -27,19 +28,25 @@ class Action(StrEnum):
     ISSUE = "D"
     """The device's view: as it was sent to the driver, after merging."""
 
+    @property
+    def kinds(self) -> dict[str, int]:
+        """What events count, by blkparse's letters; only what was sent to the driver can come back from it."""
+        return {self.value: ISSUED, "C": COMPLETED} | ({"R": REQUEUED} if self is Action.ISSUE else {})
+
 
 @dataclass(frozen=True, slots=True)
 class BlockEvents:
     """The accesses and completions of a stretch of a trace, in order; arrays of shape (n,).
 
     Attributes:
-        is_completion: bool: a completion, else an access of the action that counts.
+        kind: uint8: an access of the action that counts, a completion, or an access that goes back into the queue
+            (``completion_loop.ISSUED`` and so on).
         time_ns, op, lbn, nbytes: as in AccessBatch.
         device: int64, major << 20 | minor.
         skipped, events, stacked, lost: as in AccessBatch, devices in ``stacked`` by number.
     """
 
-    is_completion: NDArray[np.bool_]
+    kind: NDArray[np.uint8]
     time_ns: NDArray[np.int64]
     op: NDArray[np.uint8]
     lbn: NDArray[np.int64]
@@ -53,16 +60,17 @@ class BlockEvents:
     @classmethod
     def of_rows(
         cls,
-        rows: Sequence[tuple[bool, int, int, int, int, int]],
+        rows: Sequence[tuple[int, int, int, int, int, int]],
         *,
         skipped: dict[str, int],
         events: dict[str, int],
         stacked: frozenset[tuple[int, int]] = frozenset(),
+        lost: int = 0,
     ) -> "BlockEvents":
-        """Rows read one by one, each (is_completion, time_ns, op, lbn, nbytes, device), and what was counted."""
-        is_completion, time_ns, op, lbn, nbytes, device = np.array(rows, np.int64).reshape(-1, 6).T.copy()
+        """Rows read one by one, each (kind, time_ns, op, lbn, nbytes, device), and what was counted."""
+        kind, time_ns, op, lbn, nbytes, device = np.array(rows, np.int64).reshape(-1, 6).T.copy()
         return cls(
-            is_completion.astype(bool),
+            kind.astype(np.uint8),
             time_ns,
             op.astype(np.uint8),
             lbn,
@@ -71,6 +79,7 @@ class BlockEvents:
             skipped=skipped,
             events=events,
             stacked=stacked,
+            lost=lost,
         )
 
 
@@ -88,6 +97,43 @@ def device_number(text: bytes) -> int:
     return number
 
 
+NO_SECTOR = (1 << 64) - 1
+"""What the kernel writes where an event has none."""
+_ZONE_OPS = {
+    b"ZRA": "zone reset all",
+    b"ZR": "zone reset",
+    b"ZF": "zone finish",
+    b"ZO": "zone open",
+    b"ZC": "zone close",
+}
+
+
+def no_data_of(kind: bytes) -> str:
+    """What the letters of an op (``blk_fill_rwbs`` in Linux) say that carries no data, whatever length stands
+    there; empty for all else, an append to a zone (``ZA``) among it."""
+    if b"D" in kind:
+        return "discard"
+    if b"WZ" in kind:
+        return "write zeroes"
+    return next((reason for letters, reason in _ZONE_OPS.items() if letters in kind), "")
+
+
+def is_write(kind: bytes) -> bool:
+    """Whether the letters of an op that carries data are those of a write."""
+    return b"W" in kind or b"ZA" in kind
+
+
+def unfit_of(kind: bytes, nbytes: int, sector: int = 0) -> str:
+    """Why an event with a place is no read or write; empty if it is one."""
+    if reason := no_data_of(kind):
+        return reason
+    if not nbytes:
+        return "flush" if kind.startswith(b"F") else "zero length"
+    if sector == NO_SECTOR:
+        return "no valid sector"
+    return "" if b"R" in kind or is_write(kind) else f"op {kind.decode('ascii', 'replace')}"
+
+
 def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
     """Number the disks, match completions and count what is in flight."""
     disks: dict[int, int] = {}
@@ -95,21 +141,21 @@ def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
     for events in stretches:
         disk = _disk_numbers(events, disks)
         noted.add(events.skipped, events.events, events.stacked, events.lost)
-        matcher.push(events.is_completion, events.time_ns, events.op, events.lbn, events.nbytes, disk)
+        matcher.push(events.kind, events.time_ns, events.op, events.lbn, events.nbytes, disk)
         if ready := matcher.ready():
             yield noted.batch(ready, list(disks), matcher.completions_seen)
     yield noted.batch(matcher.finish(), list(disks), matcher.completions_seen)
 
 
 def accesses_of_part(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
-    """The same for a part of a trace that has no completions.
+    """The same for a part of a trace in which accesses neither complete nor go back into the queue.
 
     Raises:
-        NotOnItsOwn: there is one; it may belong to an access before the part.
+        NotOnItsOwn: one does; it may be an access before the part.
     """
     disks: dict[int, int] = {}
     for events in stretches:
-        if events.is_completion.any():
+        if events.kind.any():
             raise NotOnItsOwn
         accesses = Accesses(
             events.time_ns, events.op, events.lbn, events.nbytes, _disk_numbers(events, disks), _NO_LATENCIES
@@ -165,11 +211,11 @@ class Noted:
 
 
 def _disk_numbers(events: BlockEvents, disks: dict[int, int]) -> NDArray[np.int32]:
-    """int32, shape (n,): number of each event's disk, -1 for a completion on one without accesses; disks that are
+    """int32, shape (n,): number of each event's disk, -1 for another event on one without accesses; disks that are
     new get the next numbers."""
     if len(disks) == 1 and (events.device == next(iter(disks))).all():
         return np.zeros(len(events.device), np.int32)
-    for number in np.unique(events.device[~events.is_completion]).tolist():
+    for number in np.unique(events.device[events.kind == ISSUED]).tolist():
         disks.setdefault(number, len(disks))
     if not disks:
         return np.full(len(events.device), -1, np.int32)

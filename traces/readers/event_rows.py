@@ -14,9 +14,9 @@ from cephfit.traces.readers.block_layer import BlockEvents, accesses_of, accesse
 
 
 class Rows(NamedTuple):
-    """Accesses and completions in order, columns as in ``BlockEvents``: room for more than there may be."""
+    """Accesses and what becomes of them in order, columns as in ``BlockEvents``: more room than needed."""
 
-    is_completion: NDArray[np.bool_]
+    kind: NDArray[np.uint8]
     time_ns: NDArray[np.int64]
     op: NDArray[np.uint8]
     lbn: NDArray[np.int64]
@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 def room_for(n: int) -> Rows:
     """Rows that hold anything."""
     numbers = np.empty((4, n), np.int64)
-    return Rows(np.empty(n, bool), numbers[0], np.empty(n, np.uint8), numbers[1], numbers[2], numbers[3])
+    return Rows(np.empty(n, np.uint8), numbers[0], np.empty(n, np.uint8), numbers[1], numbers[2], numbers[3])
 
 
 def events_of(
@@ -40,7 +40,7 @@ def events_of(
 ) -> BlockEvents:
     """The first ``n`` rows, and what was counted beside them."""
     return BlockEvents(
-        rows.is_completion[:n],
+        rows.kind[:n],
         rows.time_ns[:n],
         rows.op[:n],
         rows.lbn[:n],
@@ -58,10 +58,10 @@ def accesses_of_lines(stream: TraceStream, lines: LineParser[BlockEvents]) -> It
 
 
 def accesses_of_part_of_lines(stream: TraceStream, lines: LineParser[BlockEvents]) -> Iterator[AccessBatch]:
-    """The same for a part of a file, if it has no completions.
+    """The same for a part of a file, if no access in it completes or goes back into the queue.
 
     Raises:
-        NotOnItsOwn: it has.
+        NotOnItsOwn: one does.
     """
     return accesses_of_part(_one_after_the_other(parts) for parts in read_by_turns(stream, lines))
 
@@ -76,7 +76,7 @@ def _one_after_the_other(parts: Sequence[BlockEvents]) -> BlockEvents:
         skipped.update(part.skipped)
         events.update(part.events)
     return BlockEvents(
-        np.concatenate([p.is_completion for p in parts]),
+        np.concatenate([p.kind for p in parts]),
         np.concatenate([p.time_ns for p in parts]),
         np.concatenate([p.op for p in parts]),
         np.concatenate([p.lbn for p in parts]),
@@ -85,4 +85,5 @@ def _one_after_the_other(parts: Sequence[BlockEvents]) -> BlockEvents:
         skipped=dict(skipped),
         events=dict(events),
         stacked=frozenset().union(*(p.stacked for p in parts)),
+        lost=sum(p.lost for p in parts),
     )

@@ -28,12 +28,14 @@ class Rows:
 
     Attributes:
         disks: name to number.
+        lost: events that the tracer lost, as the text says.
     """
 
     disks: dict[str, int] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
     events: dict[str, int] = field(default_factory=dict)
     stacked: set[tuple[str, str]] = field(default_factory=set)
+    lost: int = 0
     _rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
 
     def add(
@@ -57,8 +59,8 @@ class Rows:
 
     def take(self) -> "Rows":
         """What was collected since the last time; the disks keep their numbers."""
-        taken = Rows(self.disks, self.skipped, self.events, self.stacked, self._rows)
-        self.skipped, self.events, self.stacked, self._rows = {}, {}, set(), []
+        taken = Rows(self.disks, self.skipped, self.events, self.stacked, self.lost, self._rows)
+        self.skipped, self.events, self.stacked, self.lost, self._rows = {}, {}, set(), 0, []
         return taken
 
     def accesses(self) -> Accesses:
@@ -119,14 +121,7 @@ def batches_of(stretches: Iterable[Rows], *, timed: bool = False, in_order: bool
 def _first_issued(rows: Accesses, n_held: int) -> tuple[Accesses, Accesses]:
     """All rows in order of issue, cut before the last ``n_held``."""
     order = np.argsort(rows.time_ns, kind="stable")
-    rows = Accesses(
-        rows.time_ns[order],
-        rows.op[order],
-        rows.lbn[order],
-        rows.nbytes[order],
-        rows.disk[order],
-        rows.latency_ns[order],
-    )
+    rows = rows.chosen(order)
     n = max(len(rows) - n_held, 0)
     return rows.cut(0, n), rows.cut(n, len(rows))
 
@@ -138,6 +133,7 @@ def _batch(rows: Accesses, stretch: Rows, in_flight: InFlight, timed: bool) -> A
         skipped=stretch.skipped,
         events=stretch.events,
         stacked=tuple(sorted(stretch.stacked)),
+        lost=stretch.lost,
     )
 
 

@@ -1,0 +1,65 @@
+"""What the block layer does beside reading and writing data has a name of its own, in raw records and in texts."""
+
+from pathlib import Path
+
+import pytest
+import trace_maker as made
+from test_more_formats import counts, nbytes, profiled
+from trace_maker import Event, write
+
+from cephfit.traces import profile_files
+from cephfit.traces.read_options import ReadOptions
+
+MIB = 1 << 20
+WRITE_ZEROES, APPEND = made.WRITE | 1 << 22, made.WRITE | 1 << 16
+OPS = {
+    "write zeroes": (WRITE_ZEROES, "WZ"),
+    "zone reset": (made.WRITE | 1 << 17, "ZR"),
+    "zone reset all": (made.WRITE | 1 << 18, "ZRA"),
+    "zone finish": (1 << 19, "ZF"),
+    "zone open": (1 << 20, "ZO"),
+    "zone close": (1 << 21, "ZC"),
+    "discard": (made.WRITE | made.DISCARD, "DS"),
+}
+"""By category (include/uapi/linux/blktrace_api.h) and in letters (blk_fill_rwbs): each with a length of 1 MiB."""
+
+LINES = {
+    "blkparse": "8,0 1 {number} {number}.000000000 99 Q {kind} {sector} + {n} [x]\n",
+    "block-events": " x-9 [001] {number}.000000: block_bio_queue: 8,0 {kind} {sector} + {n} [x]\n",
+    "biosnoop": "{number}.000000 x 99 sda {kind} {sector} {bytes} 0.700\n",
+    "blkparse -f": "{number} Q {kind} {sector} {n}\n",
+}
+
+
+def test_raw_records(tmp_path: Path) -> None:
+    """Zone append carries data: it is a write."""
+    ops = [Event(9 + i, 2048 * i, MIB, category=category) for i, (category, _) in enumerate(OPS.values())]
+    data = [Event(1, 0, 4096), Event(2, 8, 4096, category=APPEND)]
+    found = profile_files([write(tmp_path / "t", data + ops, version=8)])
+    assert counts(found) == (1, 1)
+    assert nbytes(found) == (4096, 4096)
+    assert found.description["skipped"] == dict.fromkeys(OPS, 1)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_texts(tmp_path: Path, name: str) -> None:
+    kinds = ["R", "ZA", "ZAS", *(f"{letters}{flags}" for _, letters in OPS.values() for flags in ("", "S"))]
+    lines = [
+        LINES[name].format(number=i + 1, kind=kind, sector=2048 * i, n=2048, bytes=MIB)
+        for i, kind in enumerate(kinds)
+    ]
+    own_format = "%T %a %d %S %n" if name == "blkparse -f" else None
+    found = profiled(tmp_path, "".join(lines), options=ReadOptions(blkparse_format=own_format))
+    assert counts(found) == (1, 2)
+    assert found.description["skipped"] == dict.fromkeys(OPS, 2)
+
+
+@pytest.mark.parametrize("name", ["blkparse", "block-events"])
+def test_no_sector_is_told_apart_as_in_raw_records(tmp_path: Path, name: str) -> None:
+    """The kernel writes -1 for it."""
+    lines = [
+        LINES[name].format(number=i + 1, kind="W", sector=s, n=8) for i, s in enumerate((0, (1 << 64) - 1, 8))
+    ]
+    found = profiled(tmp_path, "".join(lines))
+    assert counts(found) == (0, 2)
+    assert found.description["skipped"] == {"no valid sector": 1}
