@@ -16,7 +16,11 @@ from pathlib import Path
 
 import trace_files
 
-MAKERS = {"blktrace": trace_files.write_blktrace, "vscsi-binary": trace_files.write_vscsi_binary}
+MAKERS = {
+    "blktrace": trace_files.write_blktrace,
+    "vscsi-binary": trace_files.write_vscsi_binary,
+    "alibaba": trace_files.write_alibaba,
+}
 
 
 def profiled(path: Path, *prefix: str) -> tuple[float, float, float]:
@@ -43,7 +47,7 @@ def main() -> None:
     n_events = 3_000_000 if chosen.quick else 90_000_000
     for name in chosen.names or MAKERS:
         with tempfile.TemporaryDirectory(prefix="cephfit-benchmark-") as folder:
-            path = Path(folder) / "large.blktrace.0"
+            path = Path(folder) / "large.trace"
             n = n_events if name == "blktrace" else n_events * 3 // 2
             # By a process of its own: a program's peak includes that of the process it was forked from.
             subprocess.run([sys.executable, __file__, "--make", name, str(path), str(n)], check=True)
