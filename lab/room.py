@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 from cephfit.errors import ClusterError
-from cephfit.sweep.targets.room import MAKE_ROOM, about
+from cephfit.sweep.targets.room import MAKE_ROOM
+from cephfit.sweep.writing_room import about
 
 
 def require_disk_room(folder: Path, nbytes: int) -> None:

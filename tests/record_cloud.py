@@ -13,7 +13,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent / "sweep"))
 
 import openstack
+import test_cloud_beforehand
 import test_cloud_recorded as scenarios
+import test_cloud_stacks
 import test_volume_qos
 from live_cloud import set_volume_status
 from openstack.connection import Connection
@@ -97,11 +99,8 @@ def main(folder: Path, names: list[str]) -> None:
     stuck_volumes._STUCK_SECONDS = 0.0
     FOLDER.mkdir(exist_ok=True)
     for name, make in {
-        "enough": lambda: to.record("enough", scenarios.enough),
-        "enough_for_an_administrator": lambda: to.record(
-            "enough_for_an_administrator", scenarios.enough, as_admin=True
-        ),
-        "lacking": lambda: to.record("lacking", scenarios.lacking),
+        "beforehand": lambda: before_anything(to),
+        "own_stacks": lambda: own_stacks(to),
         "made_and_cleaned": lambda: made_and_cleaned(to),
         "stuck": lambda: stuck(to),
         "stacks": lambda: stacks(to),
@@ -114,6 +113,35 @@ def main(folder: Path, names: list[str]) -> None:
     }.items():
         if not names or name in names:
             make()
+
+
+def before_anything(to: Recorder) -> None:
+    storage, project = to.admin.block_storage, to.user.current_project_id
+    storage.update_quota_set(project, **test_cloud_beforehand.QUOTA)
+    to.admin.compute.update_quota_set(project, server_group_members=10)
+    to.record("enough", test_cloud_beforehand.enough)
+    storage.update_quota_set(project, **dict.fromkeys(test_cloud_beforehand.QUOTA, -1))
+    to.admin.compute.update_quota_set(project, server_group_members=24)
+    to.record("lacking", test_cloud_beforehand.lacking)
+    to.record("own_place", test_cloud_beforehand.own_place)
+    for scenario in (
+        test_cloud_beforehand.room_on_hosts,
+        test_cloud_beforehand.too_few_processors,
+        test_cloud_beforehand.room_in_pools,
+        test_cloud_beforehand.what_a_run_would_make,
+    ):
+        to.record(scenario.__name__, scenario, as_admin=True)
+
+
+def own_stacks(to: Recorder) -> None:
+    for scenario in (
+        test_cloud_stacks.lost_answers,
+        test_cloud_stacks.deleted_while_it_is_made,
+        test_cloud_stacks.somebody_elses,
+    ):
+        to.record(scenario.__name__, scenario)
+        to.tidy(to.user)
+    to.user.orchestration.delete_stack(test_cloud_stacks.NAME)
 
 
 def made_and_cleaned(to: Recorder) -> None:

@@ -30,7 +30,13 @@ _CATALOGUE = (
 )
 _SERVICE_USERS = ("glance", "placement", "nova", "neutron", "cinder", "heat")
 
-COMPUTE_QUOTA: Mapping[str, int] = {"instances": 24, "cores": 24, "ram": 12288, "key_pairs": 20}
+COMPUTE_QUOTA: Mapping[str, int] = {
+    "instances": 24,
+    "cores": 24,
+    "ram": 12288,
+    "key_pairs": 20,
+    "server_group_members": 24,
+}
 VOLUME_QUOTA: Mapping[str, int] = {"volumes": 48, "gigabytes": 96, "snapshots": 10}
 NETWORK_QUOTA: Mapping[str, int] = {"port": 60, "security_group": 20, "security_group_rule": 200}
 

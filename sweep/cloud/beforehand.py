@@ -1,84 +1,123 @@
 """What a cloud must have before anything is made in it: image, flavour, network, volume types, quota, room."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from openstack.connection import Connection
-from openstack.exceptions import ForbiddenException, HttpException
 
 from cephfit.errors import ClusterError, InputError
 from cephfit.sweep.cloud.choice import CloudChoice, require_whole
 from cephfit.sweep.cloud.connection import persistently
-from cephfit.sweep.cloud.volumes import require_types
+from cephfit.sweep.cloud.host_room import guests_that_fit
+from cephfit.sweep.cloud.pool_room import CinderPool, fits
+from cephfit.sweep.cloud.quotas import Wanted, needs
+from cephfit.sweep.cloud.stacks import LARGEST_STACK
+from cephfit.sweep.cloud.volumes import require_types, size_gib
 from cephfit.sweep.yaml_lines import nearest
 
-_UNLIMITED = -1
-_HYPERVISORS_WITH_USE = "2.87"
-"""The last version of Nova's API in which a hypervisor tells its processors and how many are promised."""
+_MEANT = "or add overcommit=yes to the target if that is meant"
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What is about to be asked of a project.
-
-    Attributes:
-        what: for people: ``instances``, ``GiB of volumes`` ...
-        more: so much more.
-        used: so much is used already.
-        limit: -1 for none.
-    """
-
-    what: str
-    more: int
-    used: int
-    limit: int
-
-    @property
-    def sentence(self) -> str:
-        """Why this is too much; empty if it is not."""
-        if self.limit == _UNLIMITED or self.used + self.more <= self.limit:
-            return ""
-        return f"{self.more} more {self.what} are needed, {self.used} of {self.limit} are used"
-
-
-def require(cloud: Connection, choice: CloudChoice, types: Sequence[str], *, n_more: int, gib: int) -> None:
-    """Everything there for so many more clients, before the first of them is made.
+def require(
+    cloud: Connection,
+    choice: CloudChoice,
+    wanted: Sequence[Wanted],
+    *,
+    nbytes: int,
+    pools: Sequence[CinderPool] | None,
+) -> tuple[str, ...]:
+    """Everything there for these guests, before the first of them is made.
 
     Args:
         cloud: connection.
-        choice: what the clients are made of.
-        types: volume types.
-        n_more: clients that are not there yet.
-        gib: size of each one's volume.
+        choice: what the guests are made of.
+        wanted: the guests, by stack.
+        nbytes: of each one's volume that are written.
+        pools: of Cinder, with their room; None where nobody told.
+
+    Returns:
+        What could not be looked at, one sentence each.
 
     Raises:
         InputError: something is not there, or was written wrongly.
-        ClusterError: the project's quota or the hosts' processors are not enough.
+        ClusterError: the project's quota, the hosts' processors or the pools' room are not enough.
     """
     require_whole(choice)
     require_image(cloud, choice.image)
     flavor = require_flavor(cloud, choice.flavor)
     if choice.network:
         require_network(cloud, choice.network)
-    require_types(cloud, types)
-    over = [need.sentence for need in needs(cloud, flavor, n_more=n_more, gib=gib) if need.sentence]
-    if over:
+    if choice.key_name:
+        require_key_pair(cloud, choice.key_name)
+    require_types(cloud, list(dict.fromkeys(one.volume_type for one in wanted)))
+    n_more = sum(one.n_more for one in wanted)
+    if not n_more:
+        return ()
+    if (most := max(one.n for one in wanted)) > LARGEST_STACK:
+        raise InputError(
+            f"{most} guests at once are more than one stack of Heat's takes, {LARGEST_STACK}",
+            remedy="measure with fewer clients",
+        )
+    found = needs(cloud, flavor, wanted, gib=size_gib(nbytes), has_network=bool(choice.network))
+    if over := [need.sentence for need in found if need.sentence]:
         raise ClusterError(
             f"the project's quota is not enough: {'; '.join(over)}",
             where=f"cloud {cloud.name}",
             remedy="measure with fewer clients or smaller volumes, delete what is not needed (see `cephfit cloud "
             "list`), or have the quota raised",
         )
-    if not choice.overcommit and (free := free_processors(cloud)) is not None:
-        wanted = n_more * int(flavor.vcpus)
-        if wanted > free:
-            raise ClusterError(
-                f"{n_more} more servers have {wanted} processors, the compute hosts have {free} that are not "
-                "promised to others: guests would wait for each other",
-                where=f"cloud {cloud.name}",
-                remedy="measure with fewer clients, or add overcommit=yes to the target if that is meant",
-            )
+    if choice.overcommit:
+        return ()
+    unseen = (
+        _require_processors(cloud, choice, int(flavor.vcpus), n_more),
+        _require_room(cloud, wanted, nbytes, pools),
+    )
+    return tuple(filter(None, unseen))
+
+
+def _require_processors(cloud: Connection, choice: CloudChoice, vcpus: int, n_more: int) -> str:
+    """Why nobody looked at the processors of the compute hosts; empty if they are enough.
+
+    Raises:
+        ClusterError: they are not.
+    """
+    n_fitting = guests_that_fit(cloud, vcpus=vcpus, zone=choice.zone)
+    if n_fitting is None:
+        return (
+            "Nova shows only administrators which processors of the compute hosts are free: whether guests wait "
+            "for each other's was not looked at"
+        )
+    if n_fitting < n_more:
+        within = f" of zone {choice.zone}" if choice.zone else ""
+        raise ClusterError(
+            f"{n_more} more guests are needed, and the compute hosts{within} have processors free for {n_fitting} "
+            f"(each needs {vcpus}): guests would wait for each other",
+            where=f"cloud {cloud.name}",
+            remedy=f"measure with fewer clients, {_MEANT}",
+        )
+    return ""
+
+
+def _require_room(
+    cloud: Connection, wanted: Sequence[Wanted], nbytes: int, pools: Sequence[CinderPool] | None
+) -> str:
+    """Why nobody looked at the room in the pools; empty if it is enough.
+
+    Raises:
+        ClusterError: it is not.
+    """
+    if pools is None:
+        return (
+            "Cinder shows only administrators how much room its pools have: whether the volumes fit is not known "
+            "before they are made"
+        )
+    if lacking := [fit.sentence for fit in fits(cloud, pools, wanted, nbytes=nbytes) if not fit.is_enough]:
+        raise ClusterError(
+            f"there is too little room: {'; '.join(lacking)}",
+            where=f"cloud {cloud.name}",
+            remedy=f"measure with fewer clients or smaller volumes, {_MEANT}",
+        )
+    return ""
 
 
 def require_image(cloud: Connection, name: str) -> Any:
@@ -133,6 +172,21 @@ def require_network(cloud: Connection, name: str) -> Any:
     )
 
 
+def require_key_pair(cloud: Connection, name: str) -> Any:
+    """The key pair of this user.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    return _require(
+        cloud,
+        "key pair",
+        lambda: cloud.compute.find_keypair(name, ignore_missing=True),
+        lambda: cloud.compute.keypairs(),
+        name=name,
+    )
+
+
 def _require(
     cloud: Connection,
     kind: str,
@@ -149,46 +203,11 @@ def _require(
     """
     found = persistently(find, where=f"{kind}s")
     if found is None:
-        hint = nearest(name, persistently(lambda: [one.name for one in everything()], where=f"{kind}s"))
+        known = persistently(lambda: [one.name for one in everything()], where=f"{kind}s")
+        hint = nearest(name, known) if known else f"there is no {kind} at all"
         raise InputError(
             f"the cloud has no {kind} {name}, or this project may not {may} it",
             where=f"cloud {cloud.name}",
             remedy="; or ".join(filter(None, (hint, remedy))),
         )
     return found
-
-
-def needs(cloud: Connection, flavor: Any, *, n_more: int, gib: int) -> Iterator[Need]:
-    """What so many more clients ask of the project's quotas."""
-    compute = persistently(lambda: cloud.compute.get_limits().absolute, where="quota of compute")
-    yield _need("instances", n_more, compute.instances_used, compute.instances)
-    yield _need("cores", n_more * flavor.vcpus, compute.total_cores_used, compute.total_cores)
-    yield _need("MiB of memory", n_more * flavor.ram, compute.total_ram_used, compute.total_ram)
-    storage = persistently(lambda: cloud.block_storage.get_limits().absolute, where="quota of volumes")
-    yield _need("volumes", n_more, storage.total_volumes_used, storage.max_total_volumes)
-    yield _need("GiB of volumes", n_more * gib, storage.total_gigabytes_used, storage.max_total_volume_gigabytes)
-
-
-def free_processors(cloud: Connection) -> int | None:
-    """Processors of the compute hosts that no server was promised; None where this user may not see them."""
-
-    def ask() -> Mapping[str, Any] | None:
-        answer = cloud.compute.get("/os-hypervisors/detail", microversion=_HYPERVISORS_WITH_USE)
-        if answer.status_code in (401, 403, 404):
-            return None
-        if answer.status_code >= 400:
-            raise HttpException(message=answer.text, response=answer)
-        return dict(answer.json())
-
-    try:
-        found = persistently(ask, where="compute hosts")
-    except ForbiddenException:
-        return None
-    if found is None:
-        return None
-    up = [host for host in found["hypervisors"] if host["state"] == "up" and host["status"] == "enabled"]
-    return max(0, sum(int(host["vcpus"]) - int(host["vcpus_used"]) for host in up))
-
-
-def _need(what: str, more: int, used: int | None, limit: int | None) -> Need:
-    return Need(what, more, int(used or 0), _UNLIMITED if limit is None else int(limit))

@@ -1,16 +1,17 @@
 """What a person says of a cloud: which one, and what benchmark clients are made of there."""
 
 import hashlib
+import ipaddress
 import os
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from cephfit.errors import InputError
 from cephfit.sweep import own_folders
 from cephfit.sweep.yaml_lines import nearest
 
 _RESULTS = ("server", "signal", "console")
+_AFFINITIES = ("soft-anti-affinity", "anti-affinity", "soft-affinity", "affinity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,11 @@ class CloudChoice:
         port: of fio's server in the guests.
         results: by which way they come from guests with a network: ``server``, ``signal`` or ``console``; empty
             for the first of these that works.
-        overcommit: whether more may be asked for than the project's quota shows to be free.
+        reached_from: addresses (CIDR) from which the guests' ports are open; empty for this machine's own.
+        affinity: how the guests of a stack are placed, as Nova calls it.
+        key_name: key pair for people who want to look into a guest; empty for none.
+        overcommit: whether guests may be promised more processors than the compute hosts have free, and volumes
+            more than their pools have room for. Quotas hold all the same.
         ceph: the cluster on which the cloud's volumes lie, to be configured too: the name below /etc/ceph or the
             path of its ceph.conf; empty for a cloud alone.
         lab: the same, where that cluster is a lab.
@@ -43,6 +48,9 @@ class CloudChoice:
     zone: str = ""
     port: int = 8765
     results: str = ""
+    reached_from: str = ""
+    affinity: str = _AFFINITIES[0]
+    key_name: str = ""
     overcommit: bool = False
     ceph: str = ""
     lab: str = ""
@@ -83,12 +91,15 @@ def parse_choice(text: str) -> CloudChoice:
         raise InputError(f"{port!r} is no port", where=f"--target {text}", remedy="a number from 1 to 65535")
     if overcommit not in ("yes", "no"):
         raise InputError(f"overcommit={overcommit}", where=f"--target {text}", remedy="yes or no")
-    if said.get("results", _RESULTS[0]) not in _RESULTS:
-        raise InputError(
-            f"results={said['results']}",
-            where=f"--target {text}",
-            remedy=f"one of {', '.join(_RESULTS)}, or nothing",
-        )
+    for key, values in (("results", _RESULTS), ("affinity", _AFFINITIES)):
+        if said.get(key, values[0]) not in values:
+            raise InputError(
+                f"{key}={said[key]}",
+                where=f"--target {text}",
+                remedy=f"one of {', '.join(values)}, or nothing",
+            )
+    if "reached_from" in said:
+        said["reached_from"] = _cidr(said["reached_from"], where=f"--target {text}")
     if "ceph" in said and "lab" in said:
         raise InputError("ceph and lab both name the cluster below the cloud", where=f"--target {text}")
     if alone := [key for key in ("settings", "osd_conf") if key in said and not {"ceph", "lab"} & said.keys()]:
@@ -98,6 +109,16 @@ def parse_choice(text: str) -> CloudChoice:
             remedy="add ceph=/path/of/ceph.conf or lab=NAME, or leave it out",
         )
     return CloudChoice(cloud=cloud, port=int(port), overcommit=overcommit == "yes", **said)
+
+
+def _cidr(text: str, *, where: str) -> str:
+    """Addresses as Neutron takes them; one alone is written with its length."""
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError as error:
+        raise InputError(
+            f"reached_from: {error}", where=where, remedy="addresses as 192.0.2.7/32 or 192.0.2.0/24"
+        ) from None
 
 
 def require_whole(choice: CloudChoice) -> None:
@@ -119,16 +140,3 @@ def state_folder(choice: CloudChoice) -> Path:
     """Where journal and lock of a cloud are kept."""
     name = choice.cloud or os.environ.get("OS_CLOUD") or os.environ.get("OS_AUTH_URL") or "default"
     return own_folders.state_folder() / "openstack" / hashlib.sha256(name.encode()).hexdigest()[:16]
-
-
-def stack_parameters(choice: CloudChoice, *, volume_type: str, gib: int, count: int) -> dict[str, Any]:
-    """What every stack of benchmark clients is told, by the names of the templates' parameters."""
-    return {
-        "count": count,
-        "image": choice.image,
-        "flavor": choice.flavor,
-        "network": choice.network,
-        "availability_zone": choice.zone,
-        "volume_type": volume_type,
-        "volume_size": gib,
-    }

@@ -1,19 +1,24 @@
-"""Whose a thing in the cloud is: everything that cephfit makes carries the id of its run."""
+"""Whose a thing in the cloud is: everything that cephfit makes carries the id of its run.
+
+Stacks have it as a tag, servers and volumes as metadata, volume types as an extra spec. What a stack makes
+besides (ports, the security group, the server group) and QoS specs have it in their names, the security group also
+in its description: not all clouds keep more with these.
+"""
 
 import hashlib
 import re
 
 RUN_KEY = "cephfit_run"
-"""Metadata key of servers and volumes, and property of images."""
+"""Metadata key of servers and volumes."""
 TAG_PREFIX = "cephfit-run="
-"""Tag of stacks, ports and security groups, followed by the run's id."""
+"""Tag of stacks, followed by the run's id."""
 NAME_PREFIX = "cephfit"
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def tag_of(run_id: str) -> str:
-    """The tag of everything that a run owns."""
+    """The tag of a run's stacks."""
     return TAG_PREFIX + run_id
 
 

@@ -12,14 +12,20 @@ from openstack.exceptions import ConflictException
 
 from cephfit.errors import ClusterError
 from cephfit.protocols import Progress
-from cephfit.sweep.cloud.connection import is_missing, persistently, spoken
+from cephfit.sweep.cloud.connection import is_missing, made_once, persistently
 from cephfit.sweep.cloud.ownership import tag_of
 from cephfit.sweep.cloud.stack_failures import failures, is_complete, resources_of
 
+LARGEST_STACK = 100
+"""Guests in one stack, as its template says: each is seven of the 1000 resources that Heat allows a stack."""
+
 _POLLING_SECONDS = 1.0
 _NAME_SECONDS = 60.0
+_UPDATING = "UPDATE_IN_PROGRESS"
 _UNSCALED = "UPDATE_FAILED"
 """The clients from before are still there, with their volumes."""
+_DELETING = "DELETE_IN_PROGRESS"
+_UNDELETED = "DELETE_FAILED"
 _GONE = ("ROLLBACK_COMPLETE", "DELETE_COMPLETE")
 """Statuses of which the name sounds well, and there is nothing to work with."""
 
@@ -109,20 +115,19 @@ class Stacks:
         )
 
     def ask_deletion(self, name: str) -> None:
-        """Have Heat begin to delete a stack with which it is not busy; `delete` waits for the end of it."""
-        status = self._status(name)
-        if status and not status.endswith("IN_PROGRESS"):
-            with spoken(f"stack {name}"):
-                self._cloud.orchestration.delete_stack(name)
+        """Have Heat begin to delete a stack, also one that it still makes; `delete` waits for the end of it."""
+        if self._status(name) not in ("", _DELETING):
+            persistently(lambda: self._cloud.orchestration.delete_stack(name), where=f"stack {name}")
 
     def delete(self, name: str) -> None:
-        """Delete a stack and wait until it is gone; none is no error."""
-        if not self._settled_status(name):
+        """Delete a stack, also one that is still being made, and wait until it is gone; none is no error."""
+        status = self._status(name)
+        if status == _DELETING:
+            status = self._status_after_deletion(name)
+        if not status:
             return
-        with spoken(f"stack {name}"):
-            self._cloud.orchestration.delete_stack(name)
-        status = self._settled_status(name)
-        if status:
+        self.ask_deletion(name)
+        if status := self._status_after_deletion(name):
             reasons = "; ".join(failures(self._cloud, name)) or "no resource says why"
             raise ClusterError(
                 f"it could not be deleted ({status}): {reasons}",
@@ -150,11 +155,10 @@ class Stacks:
             "is_rollback_disabled": True,
             "tags": tag_of(self._run_id),  # to Heat a text: tags with commas between them
         }
-        with spoken(f"stack {name}"):
-            if make:
-                self._create(name, attributes)
-            else:
-                self._cloud.orchestration.update_stack(name, **attributes)
+        if make:
+            self._create(name, attributes)
+        else:
+            self._update(name, attributes)
         status = self._settled_status(name)
         if not _is_whole(status):
             reasons = "; ".join(failures(self._cloud, name)) or "no resource says why"
@@ -167,14 +171,29 @@ class Stacks:
     def _create(self, name: str, attributes: Mapping[str, Any]) -> None:
         """Heat keeps the name of a deleted stack for a moment longer than it shows the stack."""
         deadline = time.monotonic() + _NAME_SECONDS
-        while True:
-            try:
-                self._cloud.orchestration.create_stack(name=name, **attributes)
-                return
-            except ConflictException:
-                if self._status(name) or time.monotonic() > deadline:
-                    raise
-                time.sleep(_POLLING_SECONDS)
+
+        def make() -> Any:
+            while True:
+                try:
+                    return self._cloud.orchestration.create_stack(name=name, **attributes)
+                except ConflictException:
+                    if self._stack(name) is not None or time.monotonic() > deadline:
+                        raise
+                    time.sleep(_POLLING_SECONDS)
+
+        made_once(make, lambda: self._stack(name), where=f"stack {name}")
+
+    def _update(self, name: str, attributes: Mapping[str, Any]) -> None:
+        """An update that is asked for twice cancels itself: Heat then says that both failed."""
+
+        def under_way() -> Any:
+            stack = self._stack(name)
+            is_done = stack is not None and _is_whole(stack.status) and self._has(name, attributes["parameters"])
+            return stack if is_done or (stack is not None and stack.status == _UPDATING) else None
+
+        made_once(
+            lambda: self._cloud.orchestration.update_stack(name, **attributes), under_way, where=f"stack {name}"
+        )
 
     def _settled_status(self, name: str) -> str:
         """The status once nothing is under way, such as ``CREATE_COMPLETE``; empty if there is no such stack."""
@@ -185,27 +204,52 @@ class Stacks:
             time.sleep(_POLLING_SECONDS)
         return status
 
+    def _status_after_deletion(self, name: str) -> str:
+        """The status once Heat's deletion has ended: empty when the stack is gone.
+
+        What Heat was busy with before may show for a moment more.
+        """
+        deadline = time.monotonic() + self._timeout_seconds
+        while (status := self._status(name)) not in ("", _UNDELETED) and time.monotonic() < deadline:
+            time.sleep(_POLLING_SECONDS)
+        return status
+
     def _status(self, name: str) -> str:
-        def ask() -> str:
+        stack = self._stack(name)
+        return str(stack.status) if stack is not None else ""
+
+    def _stack(self, name: str) -> Any:
+        """A stack of the run; None if there is none of this name.
+
+        Raises:
+            ClusterError: there is one, but it is not the run's.
+        """
+
+        def ask() -> Any:
             try:
-                stack = self._cloud.orchestration.get_stack(name, resolve_outputs=False)
+                found = self._cloud.orchestration.get_stack(name, resolve_outputs=False)
             except Exception as error:
                 if is_missing(error):
-                    return ""
+                    return None
                 raise
-            return "" if stack.status == "DELETE_COMPLETE" else str(stack.status)
+            return None if found.status == "DELETE_COMPLETE" else found
 
-        return persistently(ask, where=f"stack {name}")
+        stack = persistently(ask, where=f"stack {name}")
+        if stack is not None and tag_of(self._run_id) not in (stack.tags or ()):
+            raise ClusterError(
+                f"somebody else's stack has this name: it has no tag {tag_of(self._run_id)}",
+                where=f"stack {name}",
+                remedy="nothing was done with it; see whose it is (`openstack stack show`), and begin a new run",
+            )
+        return stack
 
     def _has(self, name: str, wanted: Mapping[str, Any]) -> bool:
         now = self._parameters(name)
         return all(now.get(key) == str(value) for key, value in wanted.items())
 
     def _parameters(self, name: str) -> dict[str, str]:
-        stack = persistently(
-            lambda: self._cloud.orchestration.get_stack(name, resolve_outputs=False), where=f"stack {name}"
-        )
-        return {key: str(value) for key, value in (stack.parameters or {}).items() if not key.startswith("OS::")}
+        told = (stack.parameters or {}) if (stack := self._stack(name)) is not None else {}
+        return {key: str(value) for key, value in told.items() if not key.startswith("OS::")}
 
 
 def _is_whole(status: str) -> bool:

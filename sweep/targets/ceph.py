@@ -27,7 +27,7 @@ from cephfit.sweep.targets.changes import ClusterChanges
 from cephfit.sweep.targets.cluster_facts import facts_of
 from cephfit.sweep.targets.forecast import Forecast
 from cephfit.sweep.targets.only_pool import OnlyPool
-from cephfit.sweep.targets.room import refuse_full_cluster, require_room
+from cephfit.sweep.targets.room import Room
 from cephfit.sweep.targets.volume_clients import VolumeClients
 from cephfit.sweep.targets.whole_cluster import WholeCluster
 from cephfit.sweep.telemetry.witness import ClusterWitness
@@ -102,6 +102,7 @@ class CephTarget:
                 surroundings=surroundings,
                 progress=self._progress,
             )
+        self.room = Room(name, health=self._health, changes=self._changes, below=surroundings.require_room)
         self._map_watch = MapWatch(
             admin, lambda pool: pool == only_pool or pool.startswith(POOL_PREFIX), strangers=strangers
         )
@@ -275,8 +276,7 @@ class CephTarget:
         empty = [v for v in volumes if not self._volumes.is_filled(v)]
         if not empty:
             return
-        refuse_full_cluster(self._health.check(), where=self.name)
-        require_room(empty, self._changes, self._around.require_room)
+        self.room.require(empty[0].pool, sum(v.nbytes for v in empty))  # all of them are in one pool
         self._progress.note(f"filling {', '.join(v.image for v in empty)}")
         with self._around.full_speed():
             fill_volumes(empty, conf=self._clients.conf, client_id=self._clients.client_id)

@@ -9,29 +9,34 @@ from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Applied, Client, Health, Progress
 from cephfit.silence import Silence
 from cephfit.sweep.cloud import beforehand, guests, own_types, volumes
-from cephfit.sweep.cloud.choice import CloudChoice, stack_parameters, state_folder
+from cephfit.sweep.cloud.choice import CloudChoice, state_folder
 from cephfit.sweep.cloud.cloud_facts import facts_of
 from cephfit.sweep.cloud.connection import connect
 from cephfit.sweep.cloud.diagnostics import ServerDiagnostics
 from cephfit.sweep.cloud.errands import Answers
+from cephfit.sweep.cloud.forecast import CloudForecast, wanted_of
+from cephfit.sweep.cloud.made import MadeThings
+from cephfit.sweep.cloud.own_address import reached_from
 from cephfit.sweep.cloud.ownership import stack_name
 from cephfit.sweep.cloud.placement import Place, PlacedEngine, places_of
+from cephfit.sweep.cloud.pool_room import CinderPool, cinder_pools
 from cephfit.sweep.cloud.qos import qos_of_types
 from cephfit.sweep.cloud.reach import Reach
+from cephfit.sweep.cloud.stack_parameters import BENCHMARK, VERIFICATION, stack_parameters
 from cephfit.sweep.cloud.stacks import Node, Stacks
-from cephfit.sweep.cloud.volume_kinds import VolumeKind, is_of_volumes, kind_of, read_back
+from cephfit.sweep.cloud.volume_kinds import VolumeKind, read_back
 from cephfit.sweep.engines.engine import Engine, MovedBytes
 from cephfit.sweep.journal import Journal
+from cephfit.sweep.model import Sweep
+from cephfit.sweep.preview import HEALTHY, Preview, Undoing
 from cephfit.sweep.target_lock import TargetLock
 
-_STACK, _TYPE = "stack", "volume type"
-_BENCHMARK, _VERIFICATION = "benchmark", "verification"
 _HEALTH_SECONDS = 5.0
 """Nova is asked no more often than this."""
 
 
 class OpenStackTarget:
-    """Implements ``protocols.Target`` and ``JudgesConfigurations`` on an OpenStack cloud.
+    """Implements ``protocols.Target``, ``JudgesConfigurations`` and ``Previews`` on an OpenStack cloud.
 
     A configuration chooses the volume type, and may declare QoS. What it creates: a stack for each type (and QoS)
     and size, of servers with a volume each, and for QoS a volume type of the run's own; their names are in the
@@ -45,7 +50,8 @@ class OpenStackTarget:
 
     Raises:
         InputError: clouds.yaml does not know the cloud.
-        ClusterError: the cloud does not answer, or another process uses this target.
+        ClusterError: the cloud does not answer, another process uses this target, or what it must delete again is
+            in another project than the cloud's name means now.
     """
 
     count_source = ServerDiagnostics.count_source
@@ -61,7 +67,15 @@ class OpenStackTarget:
         if for_change:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = TargetLock(folder / "lock", self.name)
-        self._journal = Journal(folder / "journal.jsonl", read_only=not for_change)
+        journal = Journal(folder / "journal.jsonl", read_only=not for_change)
+        self._made = MadeThings(self._cloud, journal, self._progress, name=self.name)
+        if for_change:
+            try:
+                self._made.require_here()
+            except ClusterError:
+                OpenStackTarget.close(self)
+                raise
+        self._forecast = CloudForecast(self._cloud, choice)
         self._run_id = ""
         self._nodes: tuple[Node, ...] = ()
         self._n_guests = 0
@@ -70,7 +84,9 @@ class OpenStackTarget:
         self._last_health: tuple[float, Health] | None = None
         self._diagnostics: ServerDiagnostics | None = None
         self._reach = Reach(self._cloud, choice, self, self._progress)
-        self._template = _BENCHMARK
+        self._template = BENCHMARK
+        self._open_to = choice.reached_from
+        self._said: set[str] = set()
 
     def begin(self, run_id: str) -> None:
         """What is made from now on belongs to this run."""
@@ -101,55 +117,49 @@ class OpenStackTarget:
         return "the caches of a cloud's storage cannot be made cold from its guests"
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Whatever is not of volumes: the cloud's users cannot reach Ceph. QoS is for administrators only.
-
-        Raises:
-            InputError: a volume type that the cloud does not have.
-        """
-        reasons = {}
-        for configuration in configurations:
-            against = [
-                f"{setting} cannot be set through OpenStack, which lets its users choose only the volume type"
-                for setting in configuration.settings
-                if not is_of_volumes(setting)
-            ]
-            if not against:
-                kind = self._kind_of(configuration)
-                volumes.require_types(self._cloud, [kind.base])
-                against = [why] if kind.qos and (why := own_types.why_not_made(self._cloud, kind.base)) else []
-            if against:
-                reasons[configuration.name] = tuple(against)
-        return reasons
+        """See ``CloudForecast``."""
+        return self._forecast.unsupported(configurations)
 
     def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """See ``TellsLimits``: the QoS of volume types, and what the sweep declares."""
-        found = qos_of_types(self._cloud)
-        said = {}
-        for configuration in configurations:
-            kind = self._kind_of(configuration)
-            of_type = found.get(kind.base)
-            qos = kind.spec("of the sweep") if kind.qos else of_type.qos if of_type is not None else None
-            if qos is not None and (sentence := qos.sentence(kind.base)):
-                said[configuration.name] = (sentence,)
-        return said
+        """See ``TellsLimits``."""
+        return self._forecast.limits(configurations)
+
+    def preview(self, sweep: Sweep) -> Preview:
+        """See ``Previews``: volume types and QoS, and the room for what is written."""
+        against = self.unsupported(sweep.configurations)
+        configurations = [c for c in sweep.configurations if c.name not in against]
+        notes = self._forecast.notes(sweep, configurations, self._pools())
+        return Preview(HEALTHY, self._forecast.differences(configurations), {}, 0, 0.0, (), notes=notes)
+
+    def undoings(self) -> Sequence[Undoing]:
+        """What ``reset`` deletes."""
+        return [Undoing(what, "there", "deleted") for what in self._made.words()]
 
     def require_clients(
         self, configurations: Iterable[Configuration], *, n_clients: int, volume_nbytes: int
     ) -> None:
         """See ``ScalesClients``."""
-        kinds = {kind.label: kind for kind in map(self._kind_of, configurations)}
-        self._require(list(kinds.values()), n_clients=n_clients, gib=volumes.size_gib(volume_nbytes))
+        self._require(self._forecast.kinds_of(configurations), n_clients=n_clients, nbytes=volume_nbytes)
 
-    def _require(self, kinds: Sequence[VolumeKind], *, n_clients: int, gib: int) -> None:
-        stacks = self._stacks(self._run_id)
-        there = [stacks.count(self._stack_of(kind, gib)) for kind in kinds]
-        n_more = sum(max(0, n_clients - n) for n in there)
-        types = list(dict.fromkeys(kind.base for kind in kinds))
-        beforehand.require(self._cloud, self._choice, types, n_more=n_more, gib=gib)
+    def _require(self, kinds: Sequence[VolumeKind], *, n_clients: int, nbytes: int) -> None:
+        stacks, gib = self._stacks(self._run_id), volumes.size_gib(nbytes)
+        wanted = wanted_of(kinds, n_clients, [stacks.count(self._stack_of(kind, gib)) for kind in kinds])
+        pools = self._pools() if any(one.n_more for one in wanted) else None
+        self._say_once(*beforehand.require(self._cloud, self._choice, wanted, nbytes=nbytes, pools=pools))
+
+    def _pools(self) -> Sequence[CinderPool] | None:
+        """The pools of volumes with the room in them; None where nobody tells this user."""
+        return cinder_pools(self._cloud)
+
+    def _say_once(self, *sentences: str) -> None:
+        for sentence in sentences:
+            if sentence not in self._said:
+                self._progress.note(sentence)
+        self._said.update(sentences)
 
     def _stack_of(self, kind: VolumeKind, gib: int) -> str:
         name = f"{kind.label}-{gib}"
-        return stack_name(self._run_id, name if self._template == _BENCHMARK else f"{name}-{self._template}")
+        return stack_name(self._run_id, name if self._template == BENCHMARK else f"{name}-{self._template}")
 
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
@@ -158,21 +168,22 @@ class OpenStackTarget:
         self._must_be_for_change()
         if not self._run_id:
             raise ClusterError("no run was begun on this target", where=self.name)
-        kind, gib = self._kind_of(configuration), volumes.size_gib(volume_nbytes)
+        kind, gib = self._forecast.kind_of(configuration), volumes.size_gib(volume_nbytes)
         against = self.unsupported([configuration]).get(configuration.name, ())
         if against := against or tuple(filter(None, [kind.why_not(gib)])):
             return Applied(configuration.name, False, against, {})
-        self._template = _BENCHMARK if fill else _VERIFICATION
+        self._template = BENCHMARK if fill else VERIFICATION
         name = self._stack_of(kind, gib)
         stacks = self._stacks(self._run_id)
         n_there = stacks.count(name)
-        self._require([kind], n_clients=n_clients, gib=gib)
+        self._require([kind], n_clients=n_clients, nbytes=volume_nbytes)
         volume_type = self._type_of(kind)
-        self._journal.note(_STACK, name, self._run_id)
+        self._made.note_stack(name, self._run_id)
         # Guests that a smaller load leaves idle stay: their volumes are filled already.
         parameters = self._parameters(volume_type, gib, max(n_clients, n_there))
         nodes = self._take_up(stacks, name, parameters, n_clients=n_clients, nbytes=volume_nbytes)
         if fill and (empty := volumes.unfilled(self._cloud, nodes, volume_nbytes, under=self._written_under)):
+            self._before_filling(empty, volume_nbytes)
             self._progress.note(f"filling {len(empty)} volumes of type {volume_type}")
             names = {node.name for node in empty}
             clients = [client for client in self._clients if client.name in names]
@@ -195,12 +206,12 @@ class OpenStackTarget:
         """The volume type; one of the run's own is made where the sweep declares QoS."""
         name = kind.type_name(self._run_id)
         if kind.qos:
-            self._journal.note(_TYPE, name, self._run_id)
+            self._made.note_type(name, self._run_id)
             own_types.ensure(self._cloud, self._run_id, name, kind.base, kind.spec(name))
         return name
 
-    def _kind_of(self, configuration: Configuration) -> VolumeKind:
-        return kind_of(configuration, default=self._choice.volume_type)
+    def _before_filling(self, nodes: Sequence[Node], nbytes: int) -> None:
+        """The volumes are there, and so many bytes are about to be written to each: a place for one more look."""
 
     def _take_up(
         self, stacks: Stacks, name: str, parameters: Mapping[str, Any], *, n_clients: int, nbytes: int
@@ -256,29 +267,12 @@ class OpenStackTarget:
 
     @property
     def _is_for_errands(self) -> bool:
-        return self._template == _VERIFICATION or self._reach.is_by_errands
-
-    def things_made(self) -> tuple[str, ...]:
-        """What ``reset`` deletes, in words."""
-        types = (f"volume type {entry.place} with its QoS spec" for entry in self._journal.entries(_TYPE))
-        return (*(f"stack {entry.place}" for entry in self._journal.entries(_STACK)), *types)
+        return self._template == VERIFICATION or self._reach.is_by_errands
 
     def reset(self) -> None:
         self._must_be_for_change()
         self._nodes, self._clients, self._last_health, self._diagnostics = (), (), None, None
-        made = list(self._journal.entries(_STACK))
-        for entry in made:
-            self._progress.note(f"stack {entry.place} is being deleted")
-            self._stacks(str(entry.was)).ask_deletion(entry.place)
-        for entry in made:
-            self._stacks(str(entry.was)).delete(entry.place)
-            self._journal.forget(_STACK, entry.place)
-        # Their volumes went with the stacks.
-        for entry in list(self._journal.entries(_TYPE)):
-            self._progress.note(f"volume type {entry.place} and its QoS spec are being deleted")
-            own_types.delete(self._cloud, str(entry.was), entry.place)
-            self._journal.forget(_TYPE, entry.place)
-        self._journal.finish()
+        self._made.delete(self._stacks)
 
     def close(self) -> None:
         self._cloud.close()
@@ -286,14 +280,13 @@ class OpenStackTarget:
             self._lock.release()
 
     def _parameters(self, volume_type: str, gib: int, count: int) -> dict[str, Any]:
-        port = self._choice.port
-        # Which steps a verification takes, `errand` says.
-        by_template: dict[str, dict[str, Any]] = {
-            _VERIFICATION: {"steps": ""},
-            _BENCHMARK: {"fio_port": port, "user_data": guests.user_data(port=port)},
-        }
-        shared = stack_parameters(self._choice, volume_type=volume_type, gib=gib, count=count)
-        return {**shared, **by_template[self._template]}
+        if self._choice.network and not self._open_to:
+            found = reached_from(self._cloud, self._choice.network)
+            self._open_to = found.cidr
+            self._say_once(found.note)
+        return stack_parameters(
+            self._choice, self._template, volume_type=volume_type, gib=gib, count=count, reached_from=self._open_to
+        )
 
     def _stacks(self, run_id: str) -> Stacks:
         return Stacks(self._cloud, run_id, self._progress)

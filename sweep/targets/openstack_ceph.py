@@ -13,6 +13,8 @@ from cephfit.errors import ClusterError
 from cephfit.protocols import Applied, Health, Progress
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.cloud.choice import CloudChoice
+from cephfit.sweep.cloud.pool_room import CinderPool
+from cephfit.sweep.cloud.stacks import Node
 from cephfit.sweep.greater.scopes import CLIENT_DISK, OSD_STORE, base_scope
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.pools.pool_names import POOL_PREFIX
@@ -95,16 +97,22 @@ class OpenStackWithCeph(OpenStackTarget):
         return self._ceph.without_effect([cluster_part(c) for c in configurations])
 
     def preview(self, sweep: Sweep) -> Preview:
-        """See ``Previews``: what changes on the cluster. What guests write goes with their Cinder volumes."""
-        configurations = tuple(cluster_part(c) for c in sweep.configurations if c.name not in self._skipped(sweep))
+        """See ``Previews``: what changes on the cluster, and in the cloud, where all volumes are Cinder's."""
+        skipped = self.unsupported(sweep.configurations)
+        kept = [c for c in sweep.configurations if c.name not in skipped]
         # No volumes of ours on the cluster itself.
         measurement = replace(sweep.measurement, volume_nbytes=0)
-        return self._ceph.preview(replace(sweep, configurations=configurations, measurement=measurement))
+        below = replace(sweep, configurations=tuple(map(cluster_part, kept)), measurement=measurement)
+        cluster = self._ceph.preview(below)
+        return replace(
+            cluster,
+            differences=(*self._forecast.differences(kept), *cluster.differences),
+            notes=(*self._forecast.notes(sweep, kept, self._pools()), *cluster.notes),
+        )
 
     def undoings(self) -> Sequence[Undoing]:
         """What ``reset`` would take back now."""
-        of_cloud = [Undoing(what, "there", "deleted") for what in self.things_made()]
-        return [*of_cloud, *self._ceph.undoings()]
+        return [*super().undoings(), *self._ceph.undoings()]
 
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
@@ -121,7 +129,7 @@ class OpenStackWithCeph(OpenStackTarget):
         ours = super().apply(
             cloud_part(configuration), n_clients=n_clients, volume_nbytes=volume_nbytes, fill=fill
         )
-        self._volume_pools |= self._pools_of_volumes()
+        self._volume_pools |= self._pools_of(self._nodes).keys()
         self._images |= {_IMAGE.format(node.volume) for node in self._nodes}
         return Applied(
             configuration.name,
@@ -164,17 +172,31 @@ class OpenStackWithCeph(OpenStackTarget):
     def _strangers_in(self, pool: str) -> StrangersInPool:
         return StrangersInPool(self._admin, pool, lambda image: image in self._images, note=self._progress.note)
 
-    def _skipped(self, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
-        return self.unsupported(sweep.configurations)
+    def _pools(self) -> Sequence[CinderPool] | None:
+        """Of those on this cluster it says itself what room there is: Cinder asks it once in a minute only."""
+        found = super()._pools()
+        if found is None:
+            return None
+        fsid = self._admin.cluster.get_fsid()
+        return [
+            replace(pool, free_nbytes=self._ceph.room.in_pool(pool.ceph_pool)) if pool.fsid == fsid else pool
+            for pool in found
+        ]
 
-    def _pools_of_volumes(self) -> set[str]:
-        """The pools in which the guests' volumes lie.
+    def _before_filling(self, nodes: Sequence[Node], nbytes: int) -> None:
+        """See that the pools have room, also where nobody could tell before which ones they would be."""
+        if not self._choice.overcommit:
+            for pool, n_volumes in self._pools_of(nodes).items():
+                self._ceph.room.require(pool, n_volumes * nbytes)
+
+    def _pools_of(self, nodes: Iterable[Node]) -> Mapping[str, int]:
+        """The pools in which guests' volumes lie, and how many in each.
 
         Raises:
             ClusterError: this cluster has none of them: the cloud's volumes lie on another one.
         """
-        found = set()
-        for node in self._nodes:
+        found: dict[str, int] = {}
+        for node in nodes:
             homes = [pool for pool in self._admin.cluster.list_pools() if self._holds(pool, node.volume)]
             if not homes:
                 raise ClusterError(
@@ -182,7 +204,7 @@ class OpenStackWithCeph(OpenStackTarget):
                     where=self._ceph.name,
                     remedy="name the Ceph cluster on which the cloud's Cinder keeps its volumes",
                 )
-            found.update(homes)
+            found.update({home: found.get(home, 0) + 1 for home in homes})
         return found
 
     def _holds(self, pool: str, volume: str) -> bool:

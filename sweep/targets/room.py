@@ -1,51 +1,50 @@
 """Whether volumes fit into their cluster and pool, before they are filled."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from cephfit.errors import ClusterError
-from cephfit.protocols import Health
 from cephfit.sweep.targets.changes import ClusterChanges
-from cephfit.sweep.validity.ceph_health import is_getting_full
-from cephfit.sweep.volumes import Volume
-from cephfit.units import MIB, format_nbytes
+from cephfit.sweep.validity.ceph_health import CephHealth, is_getting_full
+from cephfit.sweep.writing_room import about, with_margin
 
 MAKE_ROOM = "`cephfit restore` deletes the volumes of earlier sweeps; or use smaller volumes or fewer clients"
 
-_MARGIN = 1.1
-"""Room wanted beyond the data: metadata, the write-ahead log, and OSDs that do not fill evenly."""
 
-
-def refuse_full_cluster(health: Health, *, where: str) -> None:
-    """Raises:
-    ClusterError: the cluster itself says that room is running out.
-    """
-    if full := is_getting_full(health):
-        raise ClusterError(f"the cluster is filling up: {'; '.join(full)}", where=where, remedy=MAKE_ROOM)
-
-
-def require_room(volumes: Sequence[Volume], changes: ClusterChanges, below: Callable[[int], None]) -> None:
-    """See that volumes of one pool can be filled.
+class Room:
+    """The room that is left on a cluster.
 
     Args:
-        volumes: at least one, all of one pool.
-        changes: knows the pool.
-        below: asked about what lies under the pool, with the bytes of all copies.
-
-    Raises:
-        ClusterError: there is too little room; says how much is wanted and how much there is.
+        name: of the cluster, for messages.
+        health: of the cluster, which says itself when room is running out.
+        changes: knows the pools.
+        below: asked about what lies under the pools, with the bytes of all copies; raises ClusterError.
     """
-    pool = volumes[0].pool
-    nbytes = int(sum(v.nbytes for v in volumes) * _MARGIN)
-    available = changes.room_in(pool)
-    if available is not None and available < nbytes:
-        raise ClusterError(
-            f"the volumes need {about(nbytes)}, the pool has room for {about(available)}",
-            where=f"pool {pool}",
-            remedy=MAKE_ROOM,
-        )
-    below(int(nbytes * changes.copies_in(pool)))
 
+    def __init__(
+        self, name: str, *, health: CephHealth, changes: ClusterChanges, below: Callable[[int], None]
+    ) -> None:
+        self._name = name
+        self._health = health
+        self._changes = changes
+        self._below = below
 
-def about(nbytes: int) -> str:
-    """A size for people, in whole MiB."""
-    return format_nbytes(max(MIB, nbytes - nbytes % MIB))
+    def in_pool(self, pool: str) -> int | None:
+        """Bytes that clients can still write into a pool, as Ceph reckons; None while it does not know."""
+        return self._changes.room_in(pool)
+
+    def require(self, pool: str, nbytes: int) -> None:
+        """See that so many bytes can be written into the images of a pool.
+
+        Raises:
+            ClusterError: there is too little room; says how much is wanted and how much there is.
+        """
+        if full := is_getting_full(self._health.check()):
+            raise ClusterError(f"the cluster is filling up: {'; '.join(full)}", where=self._name, remedy=MAKE_ROOM)
+        wanted, available = with_margin(nbytes), self.in_pool(pool)
+        if available is not None and available < wanted:
+            raise ClusterError(
+                f"the volumes need {about(wanted)}, the pool has room for {about(available)}",
+                where=f"pool {pool}",
+                remedy=MAKE_ROOM,
+            )
+        self._below(int(wanted * self._changes.copies_in(pool)))

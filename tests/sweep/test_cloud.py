@@ -16,7 +16,6 @@ from cephfit.cells import Op
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError, InputError
 from cephfit.sweep.cloud import guests, owned
-from cephfit.sweep.cloud.beforehand import Need
 from cephfit.sweep.cloud.choice import CloudChoice, parse_choice, require_whole
 from cephfit.sweep.cloud.diagnostics import moved_of
 from cephfit.sweep.cloud.errands import SIGNAL, from_signal, readings_of, unpacked, user_data
@@ -86,14 +85,6 @@ def test_a_ceph_cluster_skips_configurations_of_volume_types() -> None:
 @given(st.integers(1, 100 * GIB))
 def test_a_cinder_volume_holds_what_is_asked_for_and_less_than_a_gib_more(nbytes: int) -> None:
     assert nbytes <= size_gib(nbytes) * GIB < nbytes + GIB
-
-
-@pytest.mark.parametrize(
-    ("used", "limit", "words"),
-    [(3, -1, ""), (7, 10, ""), (8, 10, "3 more instances are needed, 8 of 10 are used")],
-)
-def test_a_quota_is_enough_or_says_by_how_much_it_is_not(used: int, limit: int, words: str) -> None:
-    assert Need("instances", 3, used, limit).sentence == words
 
 
 def test_the_hypervisor_counts_by_device() -> None:

@@ -14,7 +14,7 @@ from recorded_cloud import FOLDER, PASSWORD, TOKEN, played, player
 
 from cephfit.errors import ClusterError, InputError
 from cephfit.silence import Silence
-from cephfit.sweep.cloud import beforehand, clean, guests
+from cephfit.sweep.cloud import clean, guests
 from cephfit.sweep.cloud import stuck as stuck_volumes
 from cephfit.sweep.cloud.choice import CloudChoice
 from cephfit.sweep.cloud.connection import connect, persistently
@@ -58,22 +58,6 @@ def error_of(call: Callable[[], Any]) -> str:
 
 
 # Each scenario is what was done when it was recorded, and what is done again when it is played.
-
-
-def enough(cloud: Connection) -> tuple[list[str], int | None]:
-    beforehand.require(cloud, CHOICE, ["hdd", "ssd"], n_more=2, gib=1)
-    flavor = beforehand.require_flavor(cloud, CHOICE.flavor)
-    said = [need.sentence for need in beforehand.needs(cloud, flavor, n_more=25, gib=5)]
-    return said, beforehand.free_processors(cloud)
-
-
-def lacking(cloud: Connection) -> list[str]:
-    return [
-        error_of(lambda: beforehand.require_image(cloud, "cephfit-gest")),
-        error_of(lambda: beforehand.require_flavor(cloud, "cephfit.tny")),
-        error_of(lambda: beforehand.require_network(cloud, "labb")),
-        error_of(lambda: beforehand.require(cloud, CHOICE, ["sdd"], n_more=1, gib=1)),
-    ]
 
 
 def made_and_scaled(cloud: Connection) -> dict[str, Any]:
@@ -120,37 +104,6 @@ def failing(cloud: Connection, trouble: Callable[[], None], help_: Callable[[], 
 
 def stuck(cloud: Connection) -> list[str]:
     return [left.why for left in clean.clean(cloud, RUN, Silence())[1]]
-
-
-def test_enough(cloud: Connection) -> None:
-    """An ordinary user: quotas are told, the hosts' processors are not."""
-    said, free = enough(cloud)
-    assert said == [
-        "25 more instances are needed, 0 of 24 are used",
-        "25 more cores are needed, 0 of 24 are used",
-        "",
-        "",
-        "125 more GiB of volumes are needed, 0 of 96 are used",
-    ]
-    assert free is None
-
-
-def test_enough_for_an_administrator(cloud: Connection) -> None:
-    """Whoever may ask Nova for its hosts learns how many processors nobody was promised."""
-    assert enough(cloud)[1] == 2
-
-
-def test_lacking(cloud: Connection) -> None:
-    said = lacking(cloud)
-    for sentence, kind, meant in zip(
-        said,
-        ("image", "flavour", "network", "volume type"),
-        ("cephfit-guest", "cephfit.tiny", "lab", "ssd"),
-        strict=True,
-    ):
-        assert f"the cloud has no {kind}" in sentence
-        assert f"did you mean '{meant}'" in sentence
-    assert "cephfit image build" in said[0]
 
 
 def test_made_and_scaled(cloud: Connection) -> None:

@@ -1,0 +1,110 @@
+"""What this machine had made in a cloud and must delete again, as its journal knows it."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from openstack.connection import Connection
+
+from cephfit.errors import ClusterError
+from cephfit.protocols import Progress
+from cephfit.sweep.cloud import own_types
+from cephfit.sweep.cloud.stacks import Stacks
+from cephfit.sweep.journal import Entry, Journal
+
+_STACK, _TYPE = "stack", "volume type"
+_RUN, _PROJECT, _AUTH_URL = "run", "project", "auth_url"
+
+
+class MadeThings:
+    """Stacks and volume types that runs made: in the journal before they are made, until they are gone.
+
+    Each entry says whose it is, and in which project of which cloud: where the cloud's name means another project
+    by now, it would not be found, and be taken for gone. Journals of earlier versions do not say the project.
+
+    Args:
+        cloud: connection.
+        journal: of this cloud.
+        progress: hears what is being deleted.
+        name: of the target, for messages.
+    """
+
+    def __init__(self, cloud: Connection, journal: Journal, progress: Progress, *, name: str) -> None:
+        self._cloud = cloud
+        self._journal = journal
+        self._progress = progress
+        self._name = name
+
+    def note_stack(self, name: str, run_id: str) -> None:
+        """A stack is about to be made."""
+        self._journal.note(_STACK, name, self._whose(run_id))
+
+    def note_type(self, name: str, run_id: str) -> None:
+        """A volume type with its QoS spec is about to be made."""
+        self._journal.note(_TYPE, name, self._whose(run_id))
+
+    def words(self) -> tuple[str, ...]:
+        """What there is, in words."""
+        types = (f"volume type {entry.place} with its QoS spec" for entry in self._journal.entries(_TYPE))
+        return (*(f"stack {entry.place}" for entry in self._journal.entries(_STACK)), *types)
+
+    def require_here(self) -> None:
+        """See that all of it is in the project that the cloud's name means now.
+
+        Raises:
+            ClusterError: something is in another one.
+        """
+        here = str(self._cloud.current_project_id or "")
+        for entry in self._journal.entries():
+            project = _said(entry, _PROJECT)
+            if project and here and project != here:
+                raise ClusterError(
+                    f"{entry.kind} {entry.place} was made in project {project} of {_said(entry, _AUTH_URL)}, and "
+                    f"this cloud's name now means project {here} of {self._auth_url()}",
+                    where=self._name,
+                    remedy="let clouds.yaml or the OS_* variables mean that project again, and run `cephfit "
+                    f"restore`; or delete what is left there (`cephfit cloud clean {_run_of(entry)} --cloud NAME`"
+                    f", with a name of that project), and then {self._journal.path}",
+                )
+
+    def delete(self, stacks_of: Callable[[str], Stacks]) -> None:
+        """Delete all of it.
+
+        Args:
+            stacks_of: the stacks of a run.
+
+        Raises:
+            ClusterError: something cannot be deleted; it stays in the journal.
+        """
+        made = list(self._journal.entries(_STACK))
+        for entry in made:
+            self._progress.note(f"stack {entry.place} is being deleted")
+            stacks_of(_run_of(entry)).ask_deletion(entry.place)
+        self._forget_each(made, lambda entry: stacks_of(_run_of(entry)).delete(entry.place))
+        # Their volumes went with the stacks.
+        types = list(self._journal.entries(_TYPE))
+        for entry in types:
+            self._progress.note(f"volume type {entry.place} and its QoS spec are being deleted")
+        self._forget_each(types, lambda entry: own_types.delete(self._cloud, _run_of(entry), entry.place))
+        self._journal.finish()
+
+    def _forget_each(self, entries: Iterable[Entry], delete: Callable[[Entry], None]) -> None:
+        for entry in entries:
+            delete(entry)
+            self._journal.forget(entry.kind, entry.place)
+
+    def _whose(self, run_id: str) -> dict[str, str]:
+        project = str(self._cloud.current_project_id or "")
+        return {_RUN: run_id, _PROJECT: project, _AUTH_URL: self._auth_url()}
+
+    def _auth_url(self) -> str:
+        return str(self._cloud.config.auth.get("auth_url") or "")
+
+
+def _run_of(entry: Entry) -> str:
+    return _said(entry, _RUN) or str(entry.was)
+
+
+def _said(entry: Entry, key: str) -> str:
+    """What an entry says; earlier versions kept the run's id alone."""
+    was: Any = entry.was
+    return str(was.get(key) or "") if isinstance(was, dict) else ""
