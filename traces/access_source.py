@@ -19,6 +19,8 @@ from cephfit.traces.readers.block_layer import Action
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.recordings import Recording, recordings_of
 
+_DISKS_NAMED = 64
+
 
 def left_out(
     paths: Sequence[Path],
@@ -31,10 +33,10 @@ def left_out(
     leaves them out: name to ``{"accesses": n, "why": sentence}``.
 
     Only the whole recording tells it, so it is read once for this; standard input and pipes can be read but once,
-    and give none (``accesses`` refuses two levels there).
+    and give none (``AccessSource`` refuses two levels there).
 
     Raises:
-        InputError: as ``accesses`` and ``profile_files``.
+        InputError: as ``AccessSource`` and ``profile_files``.
     """
     recording = _only_recording(paths)
     if not all(f != STANDARD_INPUT and (f.is_file() or remote.url_of(f)) for f in recording.files):
@@ -49,53 +51,79 @@ def left_out(
     return known
 
 
-def accesses(
-    paths: Sequence[Path],
-    *,
-    format_name: str | None = None,
-    action: Action = Action.QUEUE,
-    disk: str | None = None,
-    without: Collection[str] = (),
-    options: ReadOptions = ReadOptions(),  # noqa: B008 - it is frozen
-) -> Iterator[AccessBatch]:
+class AccessSource:
     """The accesses of one recording (a file, or blktrace's files of one device), batch by batch.
 
-    Args:
-        paths: as for ``profile_files``.
-        format_name: None: told by the content.
-        action: which event of the block layer counts as an access.
-        disk: only this one.
-        without: not these; see ``left_out``.
-        options: what the person says about the files.
+    Attributes:
+        lacks: what the trace does not say, known once it was read.
+    """
 
-    Raises:
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        *,
+        format_name: str | None = None,
+        action: Action = Action.QUEUE,
+        disk: str | None = None,
+        without: Collection[str] = (),
+        options: ReadOptions = ReadOptions(),  # noqa: B008 - it is frozen
+    ) -> None:
+        """Say what to read; it is opened when its batches are asked for.
+
+        Args:
+            paths: as for ``profile_files``.
+            format_name: None: told by the content.
+            action: which event of the block layer counts as an access.
+            disk: only this one.
+            without: not these; see ``left_out``.
+            options: what the person says about the files.
+        """
+        self.lacks: tuple[str, ...] = ()
+        self._paths = paths
+        self._format_name = format_name
+        self._action = action
+        self._disk = disk
+        self._without = without
+        self._options = options
+
+    def __iter__(self) -> Iterator[AccessBatch]:
+        """Raises:
         InputError: several recordings, histograms only, no such disk, a disk and the one below it, or what the
             reader finds.
-    """
-    recording = _only_recording(paths)
-    with ExitStack() as stack:
-        streams = [stack.enter_context(TraceStream(f)) for f in recording.files]
-        reader = _reader_of(streams, format_name, action, options)
-        seen: set[str] = set()
-        levels: set[tuple[str, str]] = set()
-        names: tuple[str, ...] = ()
-        for batch in reader.read_together(streams):
-            names = batch.disks if reader.names_disks else (recording.name,) * len(batch.disks)
-            batch = replace(batch, disks=names)
-            if disk is not None:
-                batch = _of(batch, np.array([name == disk for name in names], bool))
-            elif without:
-                batch = _of(batch, np.array([name not in without for name in names], bool))
-            seen.update(batch.disks[d] for d in np.unique(batch.disk))
-            levels.update(batch.stacked)
-            _refuse_two_levels(seen, levels, streams[0].name)
-            yield batch
-        if not seen:
-            known = (
-                f"its disks are {', '.join(names[:64])}" if disk is not None else "record it during the workload"
-            )
-            what = f"the trace has no access of disk {disk!r}" if disk is not None else "the trace has no accesses"
-            raise InputError(what, where=streams[0].name, remedy=known)
+        """
+        recording = _only_recording(self._paths)
+        with ExitStack() as stack:
+            streams = [stack.enter_context(TraceStream(f)) for f in recording.files]
+            reader = _reader_of(streams, self._format_name, self._action, self._options)
+            seen: set[str] = set()
+            levels: set[tuple[str, str]] = set()
+            names: tuple[str, ...] = ()
+            for batch in reader.read_together(streams):
+                names = batch.disks if reader.names_disks else (recording.name,) * len(batch.disks)
+                batch = self._wanted(replace(batch, disks=names))
+                seen.update(batch.disks[d] for d in np.unique(batch.disk))
+                levels.update(batch.stacked)
+                _refuse_two_levels(seen, levels, streams[0].name)
+                yield batch
+            self.lacks = reader.lacks
+            if not seen:
+                raise self._none(names, streams[0].name)
+
+    def _wanted(self, batch: AccessBatch) -> AccessBatch:
+        if self._disk is not None:
+            return _of(batch, np.array([name == self._disk for name in batch.disks], bool))
+        if self._without:
+            return _of(batch, np.array([name not in self._without for name in batch.disks], bool))
+        return batch
+
+    def _none(self, names: Sequence[str], where: str) -> InputError:
+        if self._disk is None:
+            return InputError("the trace has no accesses", where=where, remedy="record it during the workload")
+        return InputError(
+            f"the trace has no access of disk {self._disk!r}",
+            where=where,
+            remedy=f"its disks are {', '.join(names[:_DISKS_NAMED])}",
+        )
 
 
 def _only_recording(paths: Sequence[Path]) -> Recording:

@@ -58,13 +58,13 @@ def command(
         )
     if any(output.exists() and f.exists() and output.samefile(f) for f in files):
         raise InputError("a trace cannot be written over itself", where=str(output), remedy="choose another name")
-    batches, left_out = trace.accesses(files, disk=disk)
+    source, left_out = trace.accesses(files, disk=disk)
     with written_whole(output, what="the trace") as place:
         if output.suffix == ".parquet":
-            n = write_parquet(batches, place)
+            n = write_parquet(source, place, lacks=lambda: source.lacks)
         else:
             with open_output(place) as log:
-                n = write_iolog(batches, log, version=int(iolog_version))
+                n = write_iolog(source, log, version=int(iolog_version))
     nbytes = output.stat().st_size
     if as_json:
         print_json({"file": str(output), "accesses": n, "nbytes": nbytes, "left_out": left_out})

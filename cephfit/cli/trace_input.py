@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -15,7 +15,7 @@ from cephfit.profile import Profile
 from cephfit.protocols import Progress
 
 if TYPE_CHECKING:
-    from cephfit.access import AccessBatch
+    from cephfit.traces.access_source import AccessSource
     from cephfit.traces.read_options import ReadOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -73,16 +73,14 @@ class TraceInput:
                 f"{self.disks[0]} -o profile.json",
             )
 
-    def accesses(
-        self, files: Sequence[Path], *, disk: str | None
-    ) -> tuple[Iterator[AccessBatch], Mapping[str, Any]]:
+    def accesses(self, files: Sequence[Path], *, disk: str | None) -> tuple[AccessSource, Mapping[str, Any]]:
         """The accesses of a recording of one disk, or of all disks of one level, and the disks that are left out
         because another one's accesses are theirs.
 
         Raises:
             InputError: there is no such trace, or not one only.
         """
-        from cephfit.traces.access_source import accesses, left_out
+        from cephfit.traces.access_source import AccessSource, left_out
         from cephfit.traces.readers.block_layer import Action
 
         action = Action(self.action)
@@ -91,7 +89,7 @@ class TraceInput:
             if disk is None
             else {}
         )
-        batches = accesses(
+        source = AccessSource(
             files,
             format_name=self.format_name,
             action=action,
@@ -99,7 +97,7 @@ class TraceInput:
             without=others,
             options=self.options,
         )
-        return batches, others
+        return source, others
 
 
 def trace_options(command: _Command) -> _Command:

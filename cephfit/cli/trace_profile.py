@@ -76,8 +76,8 @@ def command(
     Formats, told by content: blktrace (raw files, blkparse -d dumps), blkparse (default text), block-events
     (perf script, trace-cmd), biosnoop, vscsi-csv and vscsi-binary (vscsiStats command traces), vscsi-histogram
     (vscsiStats -p all -c), fio-iolog, strace, qemu, rbd-replay, xperf, and those of published traces: msr, spc,
-    alibaba, tencent, systor17, fiu, mqsim, disksim, blkreplay, oracle-general. What a format does not say is
-    told with the profile.
+    alibaba, tencent, systor17, fiu, mqsim, disksim, blkreplay, oracle-general; and parquet, as `trace convert`
+    writes it. What a format does not say is told with the profile.
 
     A file of another layout is read with --columns, the text of blkparse -f with --blkparse-format.
     """

@@ -64,10 +64,10 @@ def command(
             where=str(target),
             remedy="say that this is wanted: --i-know-it-writes",
         )
-    batches, left_out = trace.accesses(files, disk=disk)
+    source, left_out = trace.accesses(files, disk=disk)
     with progress_display() as progress:
         progress.note(f"replaying on {target}")
-        report = replay(batches, target, iodepth=iodepth, wrap=wrap, paced=not full_speed)
+        report = replay(source, target, iodepth=iodepth, wrap=wrap, paced=not full_speed)
     if as_json:
         print_json({**report.to_json(), "left_out": left_out})
         return

@@ -6,7 +6,7 @@ int64 and outstanding int32. What a trace tells beside its accesses is JSON in t
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,15 @@ def _pyarrow() -> tuple[Any, Any]:
         ) from None
 
 
-def write_parquet(batches: Iterable[AccessBatch], path: Path) -> int:
+def write_parquet(
+    batches: Iterable[AccessBatch], path: Path, *, lacks: Callable[[], Sequence[str]] = tuple
+) -> int:
     """Write accesses, a row group for each 262,144 of them; return how many.
+
+    Args:
+        batches: of one trace.
+        path: to write to.
+        lacks: what the trace does not say; asked after its last batch.
 
     Raises:
         InputError: the file cannot be written.
@@ -74,6 +81,7 @@ def write_parquet(batches: Iterable[AccessBatch], path: Path) -> int:
                 "events": dict(sorted(events.items())),
                 "stacked": sorted(stacked),
                 "lost": lost,
+                "lacks": list(lacks()),
             }
             writer.add_key_value_metadata({_ASIDE: json.dumps(aside)})
     except OSError as error:
@@ -111,6 +119,9 @@ class ParquetReader(StreamReader):
     title = "Parquet, as `cephfit trace convert` writes it"
     names_disks = True
 
+    def __init__(self) -> None:
+        self.lacks: tuple[str, ...] = ()
+
     def sniff(self, head: bytes) -> bool:
         return head.startswith(_MAGIC)
 
@@ -120,11 +131,19 @@ class ParquetReader(StreamReader):
             raise InputError(
                 "Parquet is read from its end, so not from a stream", where=stream.name, remedy="name a local file"
             )
+        if not stream.is_plain_file():
+            raise InputError(
+                "a compressed Parquet file is not read: its columns are found from its end",
+                where=stream.name,
+                remedy="decompress it first; Parquet is compressed within",
+            )
         try:
             with pq.ParquetFile(stream.path) as file:
                 columns = _columns(pa, file.schema_arrow, stream.name)
             with pq.ParquetFile(stream.path, read_dictionary=["op", "disk"]) as file:
-                yield from _batches(pa, file, columns, stream.name)
+                aside = json.loads((file.metadata.metadata or {}).get(_ASIDE.encode(), b"{}"))
+                self.lacks = tuple(aside.get("lacks", ()))
+                yield from _batches(pa, file, columns, stream.name, aside)
         except (pa.ArrowException, OSError) as error:
             raise InputError(
                 f"the Parquet file is damaged: {str(error).splitlines()[0]}",
@@ -150,8 +169,7 @@ def _columns(pa: Any, schema: Any, where: str) -> list[str]:
     return [c for c in (*_NEEDED, "latency_ns", "outstanding") if c in kinds]
 
 
-def _batches(pa: Any, file: Any, columns: list[str], where: str) -> Iterator[AccessBatch]:
-    aside = json.loads((file.metadata.metadata or {}).get(_ASIDE.encode(), b"{}"))
+def _batches(pa: Any, file: Any, columns: list[str], where: str, aside: dict[str, Any]) -> Iterator[AccessBatch]:
     numbers: dict[str, int] = {}
     for group in range(file.num_row_groups):  # all at once would hold more the larger the file is
         for rows in file.iter_batches(batch_size=_ROWS, row_groups=[group], columns=columns, use_threads=False):
