@@ -147,9 +147,9 @@ def _show_plan(
     "target_texts",
     required=True,
     multiple=True,
-    help="Where to measure: `lab`, `lab:NAME`, `ceph`, `ceph:NAME` (these with `,settings=store|conf|injectargs`: how "
-    "options reach daemons), `sim`, `local:/PATH`, `openstack:CLOUD,...`. Given more than once, the targets are "
-    "measured side by side, each in a run of its own.",
+    help="Where to measure: `lab`, `lab:NAME`, `ceph`, `ceph:NAME` (these with `,settings=store|conf|injectargs`: "
+    "how options reach daemons), `sim`, `local:/PATH`, `openstack:CLOUD,...`. Given more than once, the targets "
+    "are measured side by side, each in a run of its own.",
 )
 @_STORE
 @click.option("--apply", is_flag=True, help="Do it, on a cluster that cephfit did not make. Otherwise a dry run.")
