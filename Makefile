@@ -27,7 +27,7 @@ test-all: packages test-packages $(VENV)/ready-dev ## every test, the slow ones 
 	$(PYTEST) $(PYTEST_OPTIONS)
 
 test-openstack: packages packages-openstack test-packages $(VENV)/ready-dev ## the tests on a real OpenStack, which they start
-	$(PYTEST) -m "openstack and not cloud_image" -n $(OPENSTACK_LABS) --dist loadgroup --no-loadscope-reorder \
+	$(PYTEST) -m "openstack and not cloud_image and not cloud_whole" -n $(OPENSTACK_LABS) --dist loadgroup --no-loadscope-reorder \
 	    $(OPENSTACK_OUTPUT) $(PYTEST_OPTIONS)
 
 test-openstack-core: packages packages-openstack test-packages $(VENV)/ready-dev ## the few of them that show most of it in minutes

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from openstack.connection import Connection
 
 from cephfit.lab.cluster import Lab
 from cephfit.lab.openstack import resources
+from cephfit.results.store import Store
 from cephfit.silence import Silence
-from cephfit.sweep.cloud import guests
+from cephfit.sweep.cloud import guests, own_types
 from cephfit.sweep.cloud.ownership import stack_name
 from cephfit.sweep.cloud.stacks import Node, Stacks
 
@@ -22,9 +24,9 @@ MARKS = [pytest.mark.root, pytest.mark.ceph, pytest.mark.fio, pytest.mark.openst
 
 
 def target_text(cloud: Connection, **more: str) -> str:
-    """A target with the lab's smallest guests."""
+    """A target with the lab's smallest guests; what is said to be empty is left out."""
     words = {"flavor": "cephfit.tiny", "network": resources.NETWORK, "volume_type": "hdd", "overcommit": "yes"}
-    said = ",".join(f"{key}={value}" for key, value in {**words, **more}.items())
+    said = ",".join(f"{key}={value}" for key, value in {**words, **more}.items() if value)
     return f"openstack:{cloud.config.name},{said}"
 
 
@@ -32,6 +34,20 @@ def cephfit(*arguments: str) -> "subprocess.CompletedProcess[str]":
     """The command that people run, to its end."""
     argv = [sys.executable, "-m", "cephfit.cli.main", *arguments]
     return subprocess.run(argv, capture_output=True, text=True, env={**os.environ}, check=False)
+
+
+def started(*arguments: str) -> "subprocess.Popen[str]":
+    """The command that people run, under way."""
+    argv = [sys.executable, "-m", "cephfit.cli.main", *arguments]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
+
+
+def n_samples(store: Path) -> int:
+    """Samples in a store that may not be there yet."""
+    if not store.exists():
+        return 0
+    with Store.open(str(store)) as opened:
+        return sum(1 for run in opened.runs() for _ in opened.samples(run.run_id))
 
 
 def make_stack(cloud: Connection, run_id: str, **more: Any) -> tuple[Node, ...]:
@@ -50,7 +66,7 @@ def make_stack(cloud: Connection, run_id: str, **more: Any) -> tuple[Node, ...]:
 
 
 def everything(cloud: Connection) -> dict[str, set[str]]:
-    """Ids of all that this project has."""
+    """Ids of all that this project has, and of what it sees of images, volume types and QoS specs."""
     project = cloud.current_project_id
     return {
         "stacks": {s.id for s in cloud.orchestration.stacks() if f"/{project}/" in s.links[0]["href"]},
@@ -59,6 +75,9 @@ def everything(cloud: Connection) -> dict[str, set[str]]:
         "ports": {p.id for p in cloud.network.ports(project_id=project)},
         "groups": {g.id for g in cloud.network.security_groups(project_id=project)},
         "server groups": {g.id for g in cloud.compute.server_groups()},
+        "images": {i.id for i in cloud.image.images()},
+        "volume types": {t.id for t in own_types.volume_types(cloud)},
+        "QoS specs": {spec.id for spec in own_types.qos_specs(cloud)},
     }
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from cephfit.cli.cloud_connection import connected
 from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.units import MIB, format_seconds
@@ -64,25 +65,44 @@ def build(folder: Path, extra: str | None, as_json: bool) -> None:
 @click.option("--public", is_flag=True, help="For all projects; needs an administrator.")
 @json_option
 def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_json: bool) -> None:
-    """Bring the image in FOLDER into a cloud's Glance, as NAME, NAME-kernel and NAME-ramdisk."""
-    import keystoneauth1.exceptions
-    import openstack
-    import openstack.exceptions
+    """Bring the image in FOLDER into a cloud's Glance, as NAME, NAME-kernel and NAME-ramdisk.
 
-    from cephfit.errors import ClusterError
+    Safe to call again: what is there of this build stays, what a killed upload left is replaced, and another build
+    takes the place of the former one. Images that others brought are never touched.
+    """
     from cephfit.sweep.guest.image import GuestImage
-    from cephfit.sweep.guest.upload import name_of, upload
 
     image = GuestImage.read(folder)
+    connection = connected(cloud or "")
+    from cephfit.sweep.guest.upload import name_of, upload
+
     name = name or name_of(image)
     try:
-        connection = openstack.connect(cloud=cloud)
-        image_id = upload(connection, image, name=name, visibility="public" if public else "private")
-    except (openstack.exceptions.SDKException, keystoneauth1.exceptions.ClientException) as error:
-        raise ClusterError(
-            f"the image cannot be uploaded: {error}", where=f"cloud {cloud or '$OS_CLOUD'}"
-        ) from None
+        found = upload(connection, image, name=name, visibility="public" if public else "private")
+    finally:
+        connection.close()
     if as_json:
-        print_json({"name": name, "id": image_id})
+        print_json({"name": name, "id": found.id, "changed": list(found.changed)})
+    elif found.changed:
+        click.echo(f"image {name} is {found.id}: {', '.join(found.changed)} sent")
     else:
-        click.echo(f"image {name} is {image_id}")
+        click.echo(f"image {name} is {found.id}: it was there already, of this build")
+
+
+@command.command()
+@click.argument("name")
+@click.option("--cloud", help="Name in clouds.yaml.  [default: $OS_CLOUD]")
+@json_option
+def remove(name: str, cloud: str | None, as_json: bool) -> None:
+    """Delete the image NAME that `cephfit image upload` brought into a cloud, with its kernel and RAM disk."""
+    connection = connected(cloud or "")
+    from cephfit.sweep.guest.upload import remove as take_away
+
+    try:
+        gone = take_away(connection, name)
+    finally:
+        connection.close()
+    if as_json:
+        print_json({"name": name, "deleted": list(gone)})
+    else:
+        click.echo(f"{', '.join(gone)} deleted" if gone else f"this project has no image {name} of cephfit")

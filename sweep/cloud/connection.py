@@ -19,6 +19,7 @@ from openstack.exceptions import (
     NotFoundException,
     ResourceTimeout,
     SDKException,
+    ServiceDiscoveryException,
     raise_from_response,
 )
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
@@ -31,6 +32,13 @@ _ATTEMPTS = 8
 _ANSWER_SECONDS = 120.0
 """Longer nobody waits for a service that took a request and never answers; clouds.yaml's ``api_timeout`` wins."""
 _TOO_MANY_REQUESTS = 429
+_UNREACHED = (
+    keystone.ConnectFailure,
+    keystone.RetriableConnectionFailure,
+    # A service is asked for its versions before it is asked anything else, and nobody says what it answered.
+    keystone.DiscoveryFailure,
+    ServiceDiscoveryException,
+)
 _TAG = re.compile(r"<[^>]*>")
 _SAID_BY_ENVIRONMENT = ("OS_CLOUD", "OS_AUTH_URL")
 logging.getLogger("keystoneauth").addHandler(logging.NullHandler())  # an error says in a sentence what it warns of
@@ -146,8 +154,7 @@ def _in_body(error: Exception) -> str:
 
 def is_passing(error: BaseException) -> bool:
     """Whether the same call may succeed a little later: the service is overloaded or being restarted."""
-    unreached = keystone.ConnectFailure | keystone.RetriableConnectionFailure
-    return _is_overloaded(error) or isinstance(error, unreached)
+    return _is_overloaded(error) or isinstance(error, _UNREACHED)
 
 
 def _is_overloaded(error: BaseException) -> bool:

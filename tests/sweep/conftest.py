@@ -83,4 +83,5 @@ def own_run(cloud_user: "Connection") -> Iterator[str]:
 
     run_id = f"trouble-{secrets.token_hex(2)}"
     yield run_id
-    clean(cloud_user, run_id, Silence())
+    _, left = clean(cloud_user, run_id, Silence())
+    assert left == ()

@@ -1,10 +1,7 @@
 """The target openstack on the lab's real OpenStack, by the command that people run."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +11,7 @@ import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from live_cloud import MARKS, cephfit, everything, target_text, until
+from live_cloud import MARKS, cephfit, everything, n_samples, started, target_text, until
 from openstack.connection import Connection
 
 from cephfit.configuration import Configuration
@@ -47,19 +44,6 @@ measurement:
   cache: warm
   seed: 7
 """
-
-
-def started(*arguments: str) -> "subprocess.Popen[str]":
-    """The command that people run, under way."""
-    argv = [sys.executable, "-m", "cephfit.cli.main", *arguments]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
-
-
-def n_samples(store: Path) -> int:
-    if not store.exists():
-        return 0
-    with Store.open(str(store)) as opened:
-        return sum(1 for run in opened.runs() for _ in opened.samples(run.run_id))
 
 
 @pytest.mark.core
