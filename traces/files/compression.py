@@ -25,7 +25,7 @@ _ZSTD_WINDOW_NBYTES = 1 << 27
 
 def decompressed(start: bytes, rest: BinaryIO) -> BinaryIO | None:
     """What the file that begins with ``start`` and goes on with ``rest`` holds, if it is compressed."""
-    whole = io.BufferedReader(_Rejoined(start, rest))
+    whole = io.BufferedReader(Rejoined(start, rest))
     if start.startswith(b"\x1f\x8b"):
         return cast(BinaryIO, gzip.GzipFile(fileobj=whole))
     if start == b"\xfd7zXZ\0":
@@ -37,7 +37,7 @@ def decompressed(start: bytes, rest: BinaryIO) -> BinaryIO | None:
     return None
 
 
-class _Rejoined(io.RawIOBase):
+class Rejoined(io.RawIOBase):
     """A file whose first bytes were read already."""
 
     def __init__(self, start: bytes, rest: BinaryIO) -> None:

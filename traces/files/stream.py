@@ -1,11 +1,11 @@
-"""Trace files as streams of bytes: decompressed on the way, with the place known for every error."""
+"""Trace files as streams of bytes: decompressed and in UTF-8, with the place known for every error."""
 
 import sys
 from pathlib import Path
 from typing import BinaryIO
 
 from cephfit.errors import InputError
-from cephfit.traces.files import compression, remote
+from cephfit.traces.files import compression, encoding, remote
 
 HEAD_NBYTES = 64 * 1024
 """How much of a file a format is told by."""
@@ -18,12 +18,12 @@ class TraceStream:
 
     Attributes:
         name: the path as it was given, for messages.
-        offset: decompressed bytes read so far.
+        offset: decompressed bytes read so far, of UTF-16 those of its text in UTF-8.
     """
 
     def __init__(self, path: Path) -> None:
         """Raises:
-        InputError: the file cannot be opened.
+        InputError: the file cannot be opened, or is damaged at its very beginning.
         HostError: it is a URL, and what opens it is not installed.
         """
         self.path = path
@@ -31,7 +31,7 @@ class TraceStream:
         self.name = remote.shown(url) if url else "standard input" if path == STANDARD_INPUT else str(path)
         self.offset = 0
         self._ahead = b""
-        self._is_compressed = False
+        self._is_converted = False
         try:
             self._raw: BinaryIO = (
                 remote.open_url(url) if url else sys.stdin.buffer if path == STANDARD_INPUT else path.open("rb")
@@ -43,13 +43,11 @@ class TraceStream:
                 remedy="name an existing file that you may read",
             ) from None
         self._source: BinaryIO = self._raw
-        start = self._read_fully(compression.MAGIC_NBYTES)
-        decompressed = compression.decompressed(start, self._raw)
-        self._is_compressed = decompressed is not None
-        if decompressed is None:
-            self._ahead = start
-        else:
-            self._source = decompressed
+        try:
+            self._convert()
+        except InputError:
+            self.close()
+            raise
 
     def __enter__(self) -> "TraceStream":
         return self
@@ -60,6 +58,19 @@ class TraceStream:
     def close(self) -> None:
         if self._raw is not sys.stdin.buffer:
             self._raw.close()
+
+    def _convert(self) -> None:
+        """Find out how the bytes are to be read."""
+        start = self._read_fully(compression.MAGIC_NBYTES)
+        decompressed = compression.decompressed(start, self._raw)
+        if decompressed is not None:
+            self._source, self._is_converted = decompressed, True
+            start = self._read_fully(compression.MAGIC_NBYTES)
+        text = encoding.as_utf8(start, self._source)
+        if text is not None:
+            self._source, self._is_converted = text, True
+        else:
+            self._ahead = start
 
     def head(self) -> bytes:
         """The first bytes that are still unread, up to 64 KiB, without consuming them."""
@@ -84,7 +95,7 @@ class TraceStream:
         Raises:
             InputError: as ``read``.
         """
-        if self._is_compressed:
+        if self._is_converted:
             block = self.read(len(buffer))
             buffer[: len(block)] = block
             return len(block)
@@ -100,8 +111,8 @@ class TraceStream:
         return n
 
     def is_plain_file(self) -> bool:
-        """Whether it is a regular file of this machine that is not compressed, so that parts of it can be read."""
-        return not self._is_compressed and self.path != STANDARD_INPUT and self.path.is_file()
+        """Whether it is a regular file of this machine that is read as it is, so that parts of it can be read."""
+        return not self._is_converted and self.path != STANDARD_INPUT and self.path.is_file()
 
     def consumed(self) -> int:
         """Bytes of the file itself that were read, for a progress display."""
@@ -120,7 +131,7 @@ class TraceStream:
                     remedy="copy the file again, or decompress what is left of it with `gzip -dc`, `xz -dc` ...",
                 ) from None
             except OSError as error:
-                if error.errno is None and self._is_compressed:  # bz2's way to say it
+                if error.errno is None and self._is_converted:  # bz2's way to say it
                     raise InputError(
                         f"the compressed trace is damaged: {error}",
                         where=f"{self.name}, decompressed byte {self.offset + len(self._ahead)}",

@@ -22,6 +22,7 @@ from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
 from cephfit.traces.lines.plain_lines import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, Constants, PlainLine
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers.part_reader import PartReader
+from cephfit.traces.readers.spreadsheet_rows import plain_row
 from cephfit.units import LBN_NBYTES
 
 _HEADERS_MAX = 100
@@ -50,6 +51,7 @@ class DelimitedFormat:
         lacks: what a profile would need and the format does not say.
         plain: the lines that a compiled loop may read; None: all go through ``row``, at a fiftieth of the speed.
         further: lines may have more fields than ``plain`` has, which are left out.
+        loose: rows may be written as ``spreadsheet_rows`` says; they are read slowly.
         added: fields that are added to every line because it does not say them itself; ``constants`` are the same
             for the loop.
     """
@@ -75,6 +77,7 @@ class DelimitedFormat:
     lacks: tuple[str, ...] = ()
     plain: PlainLine | None = None
     further: bool = False
+    loose: bool = False
     added: tuple[bytes, ...] = ()
     constants: Constants = Constants()  # noqa: RUF009 - it is frozen
 
@@ -171,7 +174,9 @@ class _Lines(LineParser[_Stretch]):
         skipped: dict[str, int] = {}
         for number, line in enumerate(block.lines, block.first):
             cut_off = block.cut_off and line is block.lines[-1]
-            whole = self._whole(line) if layout.added and line.strip() else line
+            whole = self._whole(line)
+            if layout.loose and (b'"' in line or not layout.row.match(whole)):
+                whole = self._whole(self._plain_row(line))
             if not layout.row.match(whole):
                 if not line.strip() or line in self._headers:
                     continue
@@ -207,9 +212,18 @@ class _Lines(LineParser[_Stretch]):
 
     def _whole(self, line: bytes) -> bytes:
         """A line with what is added to it."""
+        if not (self._layout.added and line.strip()):
+            return line
         n = len(self._layout.plain.fields) if self._layout.plain else 0
         fields = line.rstrip().split(self._layout.separator, n)[:n]
         return (self._layout.separator or b" ").join([*fields, *self._layout.added])
+
+    def _plain_row(self, line: bytes) -> bytes:
+        layout = self._layout
+        if not layout.separator:
+            return line
+        decimals = [layout.time] if layout.latency is None else [layout.time, layout.latency]
+        return plain_row(line, layout.separator, (layout.offset, layout.length), decimals)
 
     def _disk(self, fields: list[bytes]) -> int:
         name = b"/".join(fields)

@@ -107,6 +107,7 @@ def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
             layout,
             plain=_plain(layout, len(names)),
             further=True,
+            loose=True,
             added=tuple(word.encode() for word in added),
             constants=said,
         ),
