@@ -58,7 +58,8 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.open and data.strip():
-            self.text.setdefault(self.open[-1], []).append(data.strip())
+            # Numbers and their "%" stay on one line.
+            self.text.setdefault(self.open[-1], []).append(data.strip().replace("\xa0%", " %"))
 
 
 @pytest.fixture(scope="module")
