@@ -34,7 +34,10 @@ class ServerDiagnostics:
 
     def __init__(self, cloud: Connection, nodes: Sequence[Node]) -> None:
         self._nova = nova_client.Client(
-            _WITH_DEVICE_NAMES, session=cloud.session, region_name=cloud.config.region_name or None
+            _WITH_DEVICE_NAMES,
+            session=cloud.session,
+            region_name=cloud.config.region_name or None,
+            endpoint_override=cloud.config.get_endpoint("compute"),  # as clouds.yaml may say
         )
         self._nodes = {node.name: node for node in nodes}
         self._devices = {node.name: device_of(cloud, node) for node in nodes}
