@@ -8,6 +8,7 @@ import pytest
 from cephfit.cells import Op
 from cephfit.errors import InputError
 from cephfit.traces import profile_files
+from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.delimited_formats import FORMATS
 
 DELIMITED = {
@@ -76,6 +77,39 @@ def test_a_missing_op_is_counted_as_skipped(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_text(DELIMITED["systor17"] + "1455592847.005000000,0.1,,0,12288,65536\n")
     assert profile_files([path]).description["skipped"] == {"no op": 1}
+
+
+def test_whole_times_of_disksim_are_said_to_be_taken_as_those_of_mqsim(tmp_path: Path) -> None:
+    """The note's own words read them right."""
+    path = tmp_path / "t"
+    path.write_text("0 0 8 16 1\n1000 0 24 128 0\n")
+    (note,) = [n for n in profile_files([path]).description["notes"] if "MQSim" in n]
+    columns = note.rpartition("--columns ")[2]
+    found = profile_files([path], format_name="columns", options=ReadOptions(columns=columns))
+    assert found.description["duration_seconds"] == pytest.approx(1.0)
+    assert found.description["nbytes"] == {"read": 8192, "write": 65536}
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "reason"),
+    [
+        ("msr", "128166372023061629,hm,1,Flush,0,0,300", "flush"),
+        ("blkreplay", " 1.500000000 ; 8 ; 16 ; D ; 0.0 ; 0.000050", "discard"),
+        ("blkreplay", " 1.500000000 ; 8 ; 16 ; X ; 0.0 ; 0.000050", "op x"),
+    ],
+)
+def test_a_row_of_another_op_is_skipped_by_its_name(tmp_path: Path, name: str, row: str, reason: str) -> None:
+    path = tmp_path / "t"
+    path.write_text(f"{DELIMITED[name]}{row}\n{DELIMITED[name].splitlines()[-1]}\n")
+    found = profile_files([path])
+    assert found.n_accesses == 3
+    assert found.description["skipped"] == {reason: 1}
+
+
+def test_fiu_in_small_letters(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_text(DELIMITED["fiu"] + "89968019793584 2559 my proc 8 16 r 6 0 3b1f7a\n")
+    assert sum(profile_files([path]).accesses[Op.READ].values()) == 2
 
 
 def test_a_clock_of_whole_seconds_is_said(tmp_path: Path) -> None:

@@ -38,6 +38,12 @@ def test_csv_with_and_without_its_header(tmp_path: Path, text: str) -> None:
     assert found.description["duration_seconds"] == pytest.approx(353e-6)
 
 
+def test_csv_without_a_valid_lbn_is_skipped_as_in_binary(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(CSV + f"2147483692,4096,1,write,{(1 << 64) - 1},2756778716647\n")
+    found = profile_files([tmp_path / "t"])
+    assert found.description["skipped"]["no valid LBN"] == 1
+
+
 def test_csv_errors_name_the_line(tmp_path: Path) -> None:
     path = tmp_path / "disk.csv"
     path.write_text(CSV + "2147483695,4096,1,write,99\n")

@@ -27,6 +27,7 @@ def refused(tmp_path: Path, content: bytes) -> InputError:
     with pytest.raises(InputError) as caught:
         profile_files([path], options=OP)
     assert caught.value.where.startswith(str(path))
+    assert caught.value.remedy
     return caught.value
 
 
@@ -63,6 +64,56 @@ def test_a_text_trace_that_is_cut_off_within_a_number_or_word(tmp_path: Path, na
     blanks = len(ALL[name][begin:]) - len(ALL[name][begin:].lstrip())
     error = refused(tmp_path, ALL[name][: begin + blanks + 7])
     assert f"line {ALL[name][:begin].count(bytes([10])) + 1}" in error.where
+
+
+HISTOGRAMS = WHOLE["vscsi-histogram"].decode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        WHOLE["msr"] + b"128166372003061629,hm,1,Read,%d,8192,500\n" % (1 << 70),
+        WHOLE["vscsi-csv"] + b"2147483692,4096,1,write,%d,2756778716647\n" % (1 << 60),
+        WHOLE["blkparse"] + b"  8,0 1 9 9.000000000 99 Q WS %d + 8 [x]\n" % (1 << 60),
+        WHOLE["fio-iolog"].replace(b"version 3", b"version 4"),
+        b"fio version 2 iolog\nf add\nf wait %d 0\nf read 0 512\n" % (1 << 60),
+        WHOLE["alibaba"] + b"4" * 200_000,
+        WHOLE["biosnoop"] + b"4" * 200_000,
+        LONG[:-24] + struct.pack("<IQIq", 9999, 1 << 60, 4096, -1),
+        HISTOGRAMS.replace("IO lengths of Read", "IO widths of Read").encode(),
+        HISTOGRAMS.replace("\ncount,", "\ncount,9", 1).encode(),
+    ],
+)
+def test_every_refusal_names_place_and_remedy(tmp_path: Path, content: bytes) -> None:
+    where = refused(tmp_path, content).where
+    assert any(word in where for word in ("line", "byte", "record"))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "what"),
+    [
+        ("nbytes", 0, "no access is of 0 bytes at LBN 16"),
+        ("lbn", -8, "no access is of 4096 bytes at LBN -8"),
+        ("op", "trim", "op 'trim' is neither read nor write"),
+        ("time_ns", None, "column 'time_ns' has an empty value"),
+    ],
+)
+def test_a_row_of_a_parquet_file_is_named(tmp_path: Path, column: str, value: object, what: str) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    n = 600_000
+    columns = {
+        "time_ns": [*range(n)],
+        "op": ["read"] * n,
+        "lbn": [16] * n,
+        "nbytes": [4096] * n,
+        "disk": ["a"] * n,
+    }
+    columns[column][n - 7] = value
+    pq.write_table(pa.table(columns), tmp_path / "t", row_group_size=250_000)
+    with pytest.raises(InputError) as caught:
+        profile_files([tmp_path / "t"])
+    assert (caught.value.what, caught.value.where) == (what, f"{tmp_path / 't'}, row {n - 6}")
+    assert caught.value.remedy
 
 
 def test_a_vscsi_trace_of_the_other_byte_order(tmp_path: Path) -> None:

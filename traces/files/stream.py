@@ -106,7 +106,7 @@ class TraceStream:
             while n < len(buffer) and (more := self._raw.readinto(buffer[n:])):  # type: ignore[attr-defined]
                 n += more
         except OSError as error:
-            raise InputError(f"the trace cannot be read: {error.strerror or error}", where=self.name) from None
+            raise self._unreadable(error) from None
         self.offset += n
         return n
 
@@ -117,6 +117,13 @@ class TraceStream:
     def consumed(self) -> int:
         """Bytes of the file itself that were read, for a progress display."""
         return self._raw.tell() if self._raw.seekable() else self.offset
+
+    def _unreadable(self, error: OSError) -> InputError:
+        return InputError(
+            f"the trace cannot be read: {error.strerror or error}",
+            where=self.name,
+            remedy="check the disk or the network that it lies on, or copy it elsewhere first",
+        )
 
     def _read_fully(self, nbytes: int) -> bytes:
         parts: list[bytes] = []
@@ -137,7 +144,7 @@ class TraceStream:
                         where=f"{self.name}, decompressed byte {self.offset + len(self._ahead)}",
                         remedy="copy the file again",
                     ) from None
-                raise InputError(f"the trace cannot be read: {error.strerror or error}", where=self.name) from None
+                raise self._unreadable(error) from None
             if not part:
                 break
             parts.append(part)

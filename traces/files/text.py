@@ -37,10 +37,7 @@ def text_blocks(stream: TraceStream) -> Iterator[TextBlock]:
         end = block.rfind(b"\n") + 1
         rest = block[end:]
         if len(rest) > HEAD_NBYTES:
-            raise InputError(
-                "a line is longer than 64 KiB: this is no text",
-                where=f"{stream.name}, byte {stream.offset - len(rest)}",
-            )
+            raise no_text(stream, len(rest))
         lines = block[:end].split(b"\n")[:-1]
         yield TextBlock(lines, first, cut_off=False)
         first += len(lines)
@@ -55,4 +52,26 @@ def bad_line(stream: TraceStream, number: int, line: bytes, expected: str, *, cu
             where=f"{stream.name}, line {number} (byte {stream.offset - len(line)})",
             remedy="copy the file again, or delete its last line and profile what is there",
         )
-    return InputError(f"not {expected}: {shown!r}", where=f"{stream.name}, line {number}")
+    return InputError(
+        f"not {expected}: {shown!r}",
+        where=f"{stream.name}, line {number}",
+        remedy="delete the line if it is not the trace's; --format FORMAT reads the file as another format",
+    )
+
+
+def impossible_numbers(stream: TraceStream, number: int, line: bytes) -> InputError:
+    """The error for a line whose numbers no access can have."""
+    return InputError(
+        f"a number is impossible: {line[:80].decode('utf-8', 'replace')!r}",
+        where=f"{stream.name}, line {number}",
+        remedy="the line is damaged: delete it, or copy the file again",
+    )
+
+
+def no_text(stream: TraceStream, nbytes: int) -> InputError:
+    """The error for a line that has no end after ``nbytes``, which were read last."""
+    return InputError(
+        "a line is longer than 64 KiB: this is no text",
+        where=f"{stream.name}, byte {stream.offset - nbytes}",
+        remedy="the file is damaged or of another format: cut it at this byte, or name its format by --format",
+    )

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.errors import InputError
 from cephfit.traces.files.stream import HEAD_NBYTES, TraceStream
+from cephfit.traces.files.text import no_text
 from cephfit.traces.lines.byte_masks import N_BYTES
 from cephfit.traces.lines.digits import BEFORE_NBYTES
 
@@ -67,10 +67,7 @@ class TextBuffers:
             is_last, stop = n < BLOCK_NBYTES, fresh + n
             end = _after_last_newline(text, _BEFORE, stop)
             if stop - end > HEAD_NBYTES:
-                raise InputError(
-                    "a line is longer than 64 KiB: this is no text",
-                    where=f"{self._stream.name}, byte {self._stream.offset - (stop - end)}",
-                )
+                raise no_text(self._stream, stop - end)
             rest = text[end:stop].tobytes()
             yield TextBuffer(text, _BEFORE, end, stop if is_last else end, is_last)
 

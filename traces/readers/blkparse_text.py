@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.errors import InputError
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.files.text import TextBlock, bad_line
+from cephfit.traces.files.text import TextBlock, bad_line, impossible_numbers
 from cephfit.traces.lines.fast_lines import LineParser
 from cephfit.traces.matching.completion_loop import ISSUED
 from cephfit.traces.matching.latency import InFlight
@@ -128,10 +127,7 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
         except ValueError:
             raise bad_line(stream, number, line, _EXPECTED) from None
         if sector >= _SECTORS_MAX or n_sectors * LBN_NBYTES >= _NBYTES_MAX or begun >= 1 << 62:
-            raise InputError(
-                f"a number is impossible: {line[:80].decode('utf-8', 'replace')!r}",
-                where=f"{stream.name}, line {number}",
-            )
+            raise impossible_numbers(stream, number, line)
         op = OP_WRITE if is_write(words[6]) else OP_READ
         rows.append((kinds[name], begun, op, sector, n_sectors * LBN_NBYTES, numbers[words[0]]))
     return BlockEvents.of_rows(rows, skipped=skipped, events=events, stacked=frozenset(stacked), lost=lost)

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.errors import InputError
 from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
 from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import HEAD_NBYTES, TraceStream
-from cephfit.traces.files.text import TextBlock, bad_line
+from cephfit.traces.files.text import TextBlock, bad_line, impossible_numbers
 from cephfit.traces.lines import plain_lines
 from cephfit.traces.lines.delimited_loop import Fields
 from cephfit.traces.lines.disk_table import DiskTable
@@ -26,6 +25,7 @@ from cephfit.traces.readers.spreadsheet_rows import plain_row
 from cephfit.units import LBN_NBYTES
 
 _HEADERS_MAX = 100
+_OTHER_OPS = {b"d": "discard", b"discard": "discard", b"trim": "discard", b"f": "flush", b"flush": "flush"}
 
 _Stretch = tuple[Accesses, dict[str, int]]
 """Rows, and counts of what is none."""
@@ -200,10 +200,7 @@ class _Lines(LineParser[_Stretch]):
                 skipped[reason] = skipped.get(reason, 0) + 1
                 continue
             if not lbn < LBN_MAX or nbytes >= NBYTES_MAX or not abs(time_ns) < TIME_NS_MAX:
-                raise InputError(
-                    f"a number is impossible: {line[:80].decode('utf-8', 'replace')!r}",
-                    where=f"{stream.name}, line {number}",
-                )
+                raise impossible_numbers(stream, number, line)
             # No device answers in no time: a zero stands for a latency that is not known.
             latency_ns = min(latency_ns, TIME_NS_MAX) or UNKNOWN_LATENCY
             index = self._disk([fields[i].strip() for i in layout.disk]) if layout.disk else 0
@@ -234,7 +231,7 @@ class _Lines(LineParser[_Stretch]):
 
 def _unfit(op: bytes, nbytes: int, layout: DelimitedFormat) -> str:
     if op not in layout.reads and op not in layout.writes:
-        return f"op {op.decode('utf-8', 'replace')}" if op else "no op"
+        return _OTHER_OPS.get(op) or (f"op {op.decode('utf-8', 'replace')}" if op else "no op")
     return "" if nbytes > 0 else "zero length"
 
 

@@ -23,7 +23,7 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         name="msr",
         title="MSR Cambridge block I/O traces, CSV",
         # SNIA IOTTA 387, 388: Windows FILETIME (100 ns since 1601), bytes, response time in 100 ns.
-        row=re.compile(rb"^\d{16,19},[^,]+,\d+,(Read|Write),\d+,\d+,\d+\s*$", re.IGNORECASE),
+        row=re.compile(rb"^\d{16,19},[^,]+,\d+,[A-Za-z]+,\d+,\d+,\d+\s*$"),
         separator=b",",
         time=0,
         op=3,
@@ -123,7 +123,7 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         name="fiu",
         title="FIU traces (SNIA IOTTA), white space",
         # ts_ns pid process lba n op major minor md5; a process name may hold spaces: count from the right
-        row=re.compile(rb"^\d+\s+\d+\s+.*\s\d+\s+\d+\s+[RW]\s+\d+\s+\d+\s+[0-9a-fA-F]+\s*$"),
+        row=re.compile(rb"^\d+\s+\d+\s+.*\s\d+\s+\d+\s+[RWrw]\s+\d+\s+\d+\s+[0-9a-fA-F]+\s*$"),
         separator=None,
         time=0,
         op=-4,
@@ -154,6 +154,8 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         writes=frozenset({b"0"}),
         disk=(1,),
         plain=PlainLine((DIGITS, DIGITS, DIGITS, DIGITS, OP), (b"1",), (b"0",)),
+        note="times are taken as ns, as MQSim has them; a DiskSim trace whose times in ms have no decimal point "
+        "looks the same: read that with --columns time:ms,disk,offset:lbn,length:lbn,op:1/0,sep=space",
     ),
     DelimitedFormat(
         name="disksim",
@@ -176,7 +178,7 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         name="blkreplay",
         title="blkreplay loads (start ; sector ; length ; op ; delay ; duration)",
         # A notice in free words stands before the rows; they begin with digits and a semicolon.
-        row=re.compile(rb"^\s*\d+\.\d+\s*;\s*\d+\s*;\s*\d+\s*;\s*[RW]\w*\s*;"),
+        row=re.compile(rb"^\s*\d+\.\d+\s*;\s*\d+\s*;\s*\d+\s*;\s*[A-Z]\w*\s*;"),
         separator=b";",
         time=0,
         op=3,

@@ -61,7 +61,11 @@ class FioIologReader(StreamReader):
         version = int(header[1]) if header else 0
         if version not in (2, 3):
             what = f"version {version} of fio's I/O log" if header else "this is no I/O log of fio"
-            raise InputError(f"{what}; versions 2 and 3 are known", where=f"{stream.name}, line 1")
+            raise InputError(
+                f"{what}; versions 2 and 3 are known",
+                where=f"{stream.name}, line 1",
+                remedy="write it with fio's write_iolog, or name the file's own format by --format",
+            )
         for batches in read_by_turns(stream, _Lines(stream, version)):
             yield from batches
         # Where there are no waits either, all accesses have the same time: it is said of every format.
@@ -127,7 +131,11 @@ def _batch(
         disk = files.setdefault(file, len(files))
         rows.append((time_us * NS_PER_US, _OPS[action], offset // LBN_NBYTES, nbytes, disk))
     if waited_us >= _TIME_US_MAX:
-        raise InputError("the waits add up to more than a century", where=stream.name)
+        raise InputError(
+            "the waits add up to more than a century",
+            where=f"{stream.name}, line {block.first + len(block.lines) - 1} or before",
+            remedy="a wait is damaged: they are microseconds",
+        )
     columns = np.array(rows, np.int64).reshape(-1, 5).T.copy()
     batch = AccessBatch(
         columns[0],

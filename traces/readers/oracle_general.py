@@ -82,6 +82,7 @@ class OracleGeneralReader(StreamReader):
                     f"object {int(place[first])} is no LBN: this trace is not of a disk, or of other byte order",
                     where=f"{stream.name}, record {begin // RECORD.itemsize + first} "
                     f"(byte {begin + first * RECORD.itemsize})",
+                    remedy="profile a trace that was made from block accesses; --format names another format",
                 )
             fit = rows["nbytes"] > 0
             kept = rows[fit]

@@ -30,7 +30,7 @@ def _pyarrow() -> tuple[Any, Any]:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
         raise HostError(
-            "Parquet needs pyarrow, which is not installed", remedy="pip install 'cephfit[parquet]'"
+            "pyarrow is not installed", where="Parquet", remedy="pip install 'cephfit[parquet]'"
         ) from None
 
 
@@ -171,18 +171,29 @@ def _columns(pa: Any, schema: Any, where: str) -> list[str]:
 
 def _batches(pa: Any, file: Any, columns: list[str], where: str, aside: dict[str, Any]) -> Iterator[AccessBatch]:
     numbers: dict[str, int] = {}
+    n_read = 0
     for group in range(file.num_row_groups):  # all at once would hold more the larger the file is
         for rows in file.iter_batches(batch_size=_ROWS, row_groups=[group], columns=columns, use_threads=False):
-            batch = _accesses(pa, rows, numbers, where, aside)
-            aside = {}
+            batch = _accesses(pa, rows, numbers, where, n_read, aside)
+            aside, n_read = {}, n_read + len(rows)
             yield batch
 
 
-def _accesses(pa: Any, rows: Any, numbers: dict[str, int], where: str, aside: dict[str, Any]) -> AccessBatch:
+def _accesses(
+    pa: Any, rows: Any, numbers: dict[str, int], where: str, n_before: int, aside: dict[str, Any]
+) -> AccessBatch:
+    def wrong(row: int, what: str) -> InputError:
+        return InputError(
+            what,
+            where=f"{where}, row {n_before + row + 1}",
+            remedy="mend or drop the row where the file was made, or convert the trace again",
+        )
+
     def column(name: str) -> Any:
         values = rows.column(name)
         if values.null_count:
-            raise InputError(f"column {name!r} has empty values", where=where)
+            row = int(values.is_null().to_numpy(zero_copy_only=False).argmax())
+            raise wrong(row, f"column {name!r} has an empty value")
         return values
 
     def words(name: str) -> tuple[list[str], Any]:
@@ -196,18 +207,21 @@ def _accesses(pa: Any, rows: Any, numbers: dict[str, int], where: str, aside: di
         return rows.column(name).fill_null(UNKNOWN).to_numpy(zero_copy_only=False).astype(kind)
 
     ops, op_places = words("op")
-    strange = [op for op in ops if op not in _OPS]
-    if strange:
-        raise InputError(f"op {strange[0]!r} is neither read nor write", where=where)
+    op_of = np.array([_OPS.index(op) if op in _OPS else UNKNOWN for op in ops] or [0])[op_places]
+    if (op_of < 0).any():
+        row = int((op_of < 0).argmax())
+        raise wrong(row, f"op {ops[op_places[row]]!r} is neither read nor write")
     names, disk_places = words("disk")
     for name in names:
         numbers.setdefault(name, len(numbers))
     lbn, nbytes = (column(c).to_numpy().astype(np.int64) for c in ("lbn", "nbytes"))
-    if (lbn < 0).any() or (nbytes <= 0).any() or (lbn >= 1 << 54).any() or (nbytes >= 1 << 40).any():
-        raise InputError("an access has an impossible LBN or size", where=where)
+    impossible = (lbn < 0) | (nbytes <= 0) | (lbn >= 1 << 54) | (nbytes >= 1 << 40)
+    if impossible.any():
+        row = int(impossible.argmax())
+        raise wrong(row, f"no access is of {nbytes[row]} bytes at LBN {lbn[row]}")
     return AccessBatch(
         column("time_ns").to_numpy().astype(np.int64),
-        np.array([_OPS.index(op) for op in ops] or [0], np.uint8)[op_places],
+        op_of.astype(np.uint8),
         lbn,
         nbytes,
         np.array([numbers[name] for name in names] or [0], np.int32)[disk_places],

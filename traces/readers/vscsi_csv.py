@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.errors import InputError
 from cephfit.traces.files.part_stream import NotOnItsOwn, PartStream
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.files.text import TextBlock, bad_line
+from cephfit.traces.files.text import TextBlock, bad_line, impossible_numbers
 from cephfit.traces.lines import plain_lines
 from cephfit.traces.lines.disk_table import DiskTable
 from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
@@ -24,6 +23,7 @@ _HEADER = re.compile(rb"^#?\s*(Vscsi Cmd Trace|Serial Number\s*,\s*IO Data Lengt
 _ROW = re.compile(rb"^\s*\d+\s*,\s*\d+\s*,\s*\d+\s*,\s*[A-Za-z][\w ()-]*,\s*\d+\s*,\s*\d+\s*$")
 _EXPECTED = "a vscsiStats command (serial number, bytes, SG entries, read or write, LBN, time in microseconds)"
 _LBN_MAX = 1 << 54
+_NO_LBN = (1 << 64) - 1
 _TIME_US_MAX = 1 << 52
 _SPELLINGS = ((b"read", b"READ", b"Read"), (b"write", b"WRITE", b"Write"))
 _FIELDS = plain_lines.fields_of(
@@ -106,11 +106,10 @@ def _batch(stream: TraceStream, block: TextBlock, disks: tuple[str, ...], latest
         reason = "" if kind in (b"read", b"write") else kind.decode("ascii", "replace")
         if access[0] <= 0:
             reason = reason or "zero length"
+        elif access[1] == _NO_LBN:
+            reason = reason or "no valid LBN"
         elif not 0 <= access[1] < _LBN_MAX or not 0 <= access[2] < _TIME_US_MAX or access[0] >= 1 << 40:
-            raise InputError(
-                f"a number is impossible: {line[:80].decode('utf-8', 'replace')!r}",
-                where=f"{stream.name}, line {number}",
-            )
+            raise impossible_numbers(stream, number, line)
         if reason:
             skipped[reason] = skipped.get(reason, 0) + 1
             continue

@@ -57,6 +57,7 @@ _LIMITS: dict[str, NDArray[np.int64]] = {
     "outstanding": limits.OUTSTANDING,
 }
 
+_AGAIN = "the file is cut off, damaged or was changed: print it again with `vscsiStats -p all -c`"
 _FIRST = ("size", "all")
 """The histogram that begins a new sample of a disk."""
 
@@ -190,7 +191,7 @@ def _histograms(stream: TraceStream) -> Iterator[tuple[str, tuple[str, str], His
                     remedy="only the output of `vscsiStats -p all -c` is read, unchanged",
                 ) from None
     if header is None:
-        raise InputError("there is no histogram in it", where=stream.name)
+        raise InputError("there is no histogram in it", where=stream.name, remedy=_AGAIN)
     yield _finished(stream, begun, header, summary, rows)
 
 
@@ -205,7 +206,7 @@ def _finished(
     where = f"{stream.name}, line {begun}"
     key = _TITLES.get(title)
     if key is None:
-        raise InputError(f"unknown histogram {title!r}", where=where)
+        raise InputError(f"unknown histogram {title!r}", where=where, remedy=_AGAIN)
     expected = _LIMITS[key[0]].tolist()
     found = [limit for _, limit in rows]
     if found != [*expected, expected[-1]]:
@@ -213,14 +214,14 @@ def _finished(
             f"the bucket limits of {title!r} are not vscsiStats' own ({len(found)} rows, "
             f"{len(expected) + 1} expected)",
             where=where,
-            remedy="the file is cut off or was changed: print it again with `vscsiStats -p all -c`",
+            remedy=_AGAIN,
         )
     counts = np.array([n for n, _ in rows], dtype=object)
     if any(n < 0 or n >= 1 << 62 for n in counts) or summary.get("count", int(counts.sum())) != int(counts.sum()):
         raise InputError(
             f"the frequencies of {title!r} sum up to {int(counts.sum())}, its count is {summary.get('count')}",
             where=where,
-            remedy="the file is damaged: print it again with `vscsiStats -p all -c`",
+            remedy=_AGAIN,
         )
     disk = (header["disk"] or header["handle"]).decode("utf-8", "replace")
     name = f"{header['vm'].decode()}/{header['handle'].decode()}/{disk}"
