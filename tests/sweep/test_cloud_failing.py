@@ -57,7 +57,8 @@ def n_asked(server: FailingServer, words: str) -> int:
     return number
 
 
-@pytest.mark.takes(seconds=200)
+@pytest.mark.cloud_whole
+@pytest.mark.takes(seconds=190)
 def test_a_sweep_loses_no_cell_and_makes_nothing_twice(
     services: dict[str, FailingServer], cloud_admin: Connection, tmp_path: Path
 ) -> None:
@@ -74,7 +75,7 @@ def test_a_sweep_loses_no_cell_and_makes_nothing_twice(
     assert n_asked(services["compute"], "/diagnostics") >= 3
 
 
-@pytest.mark.takes(seconds=200)
+@pytest.mark.takes(seconds=150)
 def test_guests_without_a_network_are_measured_by_their_consoles(
     services: dict[str, FailingServer], cloud_admin: Connection, tmp_path: Path
 ) -> None:
