@@ -42,8 +42,12 @@ if "--atheris" in sys.argv:
         importlib.import_module("cephfit.traces.formats")
 
 import pytest
+from test_block_ops import text_of
 from test_formats import WHOLE
+from test_losses import BIOSNOOP, LOSSES
 from test_more_formats import BIOSNOOP_LIBBPF, GOLDEN, ORACLE, QEMU_SIMPLE, TRACE_CMD, rbd_replay
+from test_requeues import BLKPARSE_LINE, TRACEPOINT, as_text, given_back
+from trace_maker import packed
 
 from cephfit.cells import Op
 from cephfit.errors import CephfitError, InputError
@@ -68,6 +72,10 @@ LONG_NBYTES = 2000
 
 COLUMNS = {
     "columns": ("time:us,disk,op,offset:bytes,length:bytes,latency:us", b"1,a,R,0,4096,5\n2,b,W,4096,512,\n"),
+    "columns-quoted": (
+        "disk,time:us,op,offset,length,latency:us",
+        b'Disk,Time,Op,Offset,Size,Took\n"a, b",1,"Read",0x0000001000,"4,096",5\n"c",2,W,4096,0x200,"1,250.5"\n',
+    ),
     "columns-space": ("time,op:0/1,offset:lbn,length=4096,sep=space", b"1.5 0 8\n2.5 1 16\n"),
 }
 BLKPARSE = {"blkparse-f": ("%T.%t,%d,%a,%S,%n,%C\\n", b"0.5,R,Q,8,16,a\n0.7,R,C,8,16,\n1.5,W,Q,24,128,b,c\n")}
@@ -170,6 +178,14 @@ def families() -> dict[str, Family]:
     seeds: dict[str, list[bytes]] = {}
     for name, content in WHOLE.items():
         seeds.setdefault(name.removesuffix("-8").removesuffix("-2"), []).append(content)
+    seeds["blktrace"] += [packed(given_back(9)), packed(given_back(9), version=8)]
+    seeds["blkparse"].append(as_text(given_back(9), BLKPARSE_LINE).encode())
+    seeds["block-events"].append(as_text(given_back(9), TRACEPOINT).encode())
+    for name in ("blkparse", "block-events", "biosnoop"):
+        seeds[name].append(text_of(name).encode())
+    for text, _ in LOSSES:
+        name = "biosnoop" if text.startswith(BIOSNOOP) else "blkparse" if "Skips" in text else "block-events"
+        seeds[name].append(text.encode())
     seeds["biosnoop"].append(BIOSNOOP_LIBBPF.encode())
     seeds["block-events"].append(TRACE_CMD.encode())
     # Text of a block layer's events is read in parts as long as no completion is in it.
@@ -225,6 +241,7 @@ class Target:
         except CephfitError as error:
             assert isinstance(error, InputError), error
             assert "fuzzed" in error.where, f"it does not say where: {error}"
+            assert error.remedy, f"it does not say what to do: {error}"
             self.n_refused += 1
 
 

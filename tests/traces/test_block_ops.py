@@ -31,6 +31,15 @@ LINES = {
 }
 
 
+def text_of(name: str) -> str:
+    """A read, two zone appends, and each of the others twice."""
+    kinds = ["R", "ZA", "ZAS", *(f"{letters}{flags}" for _, letters in OPS.values() for flags in ("", "S"))]
+    line = LINES[name]
+    return "".join(
+        line.format(number=i + 1, kind=kind, sector=2048 * i, n=2048, bytes=MIB) for i, kind in enumerate(kinds)
+    )
+
+
 def test_raw_records(tmp_path: Path) -> None:
     """Zone append carries data: it is a write."""
     ops = [Event(9 + i, 2048 * i, MIB, category=category) for i, (category, _) in enumerate(OPS.values())]
@@ -43,13 +52,8 @@ def test_raw_records(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", LINES)
 def test_texts(tmp_path: Path, name: str) -> None:
-    kinds = ["R", "ZA", "ZAS", *(f"{letters}{flags}" for _, letters in OPS.values() for flags in ("", "S"))]
-    lines = [
-        LINES[name].format(number=i + 1, kind=kind, sector=2048 * i, n=2048, bytes=MIB)
-        for i, kind in enumerate(kinds)
-    ]
     own_format = "%T %a %d %S %n" if name == "blkparse -f" else None
-    found = profiled(tmp_path, "".join(lines), options=ReadOptions(blkparse_format=own_format))
+    found = profiled(tmp_path, text_of(name), options=ReadOptions(blkparse_format=own_format))
     assert counts(found) == (1, 2)
     assert found.description["skipped"] == dict.fromkeys(OPS, 2)
 

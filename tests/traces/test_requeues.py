@@ -51,7 +51,7 @@ def as_text(events: list[Event], line: str) -> str:
     )
 
 
-BLKPARSE = "  8,0    1 {number:8d} {seconds} 99  {letter}  {op}S {sector} + {n} {end}\n"
+BLKPARSE_LINE = "  8,0    1 {number:8d} {seconds} 99  {letter}  {op}S {sector} + {n} {end}\n"
 TRACEPOINT = "  fio-99  [001] d..1. {seconds}: {event}: 8,0 {op}S {nbytes}() {sector} + {n} {end}\n"
 
 
@@ -71,7 +71,7 @@ def test_raw_records(tmp_path: Path, version: int, order: str) -> None:
     assert found.description["events"] == {"C": 60, "D": 90, "R": 30}
 
 
-@pytest.mark.parametrize("line", [BLKPARSE, TRACEPOINT])
+@pytest.mark.parametrize("line", [BLKPARSE_LINE, TRACEPOINT])
 def test_texts_say_the_same_as_raw_records(tmp_path: Path, line: str) -> None:
     raw = profile_files([write(tmp_path / "t", given_back(30))], action=Action.ISSUE)
     (tmp_path / "text").write_text(as_text(given_back(30), line))
@@ -95,7 +95,7 @@ def test_what_an_application_asked_for_counts_once_anyway(tmp_path: Path) -> Non
     assert profile_files([trace]).n_accesses == 20
 
 
-@pytest.mark.parametrize("line", ["", BLKPARSE, TRACEPOINT])
+@pytest.mark.parametrize("line", ["", BLKPARSE_LINE, TRACEPOINT])
 def test_a_trace_without_completions(tmp_path: Path, line: str) -> None:
     events = [e for e in given_back(100) if e.what != made.C]
     trace = write(tmp_path / "t", events)
