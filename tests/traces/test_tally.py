@@ -221,7 +221,9 @@ def test_histograms_agree_with_a_binary_search_in_their_limits(whole: AccessBatc
         ("outstanding", limits.OUTSTANDING, whole.outstanding + 1),
     ):
         expected = np.bincount(np.searchsorted(bounds, values), minlength=len(bounds) + 1)
-        if len(values):
+        if name == "outstanding" and len(values) > 1 and not np.ptp(whole.time_ns):
+            assert name not in found  # all have the same time: how they followed each other is not known
+        elif len(values):
             assert found[name]["all"]["counts"] == expected.tolist()
 
 

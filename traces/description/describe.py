@@ -93,8 +93,8 @@ def profile_of(
         "random_threshold_lbn": RANDOM_THRESHOLD_LBN,
         "duration_seconds": duration_ns / NS_PER_S,
         **_summary(total, duration_ns),
-        "histograms": histograms_of(total, is_timed=duration_ns > 0),
-        "percentiles": _percentiles(total, is_timed=duration_ns > 0),
+        "histograms": histograms_of(total),
+        "percentiles": _percentiles(total),
         "random_by_threshold": _random_by_threshold(total),
         "disks": {d: _disk(partial.disks[d]) for d in kept[:_DISKS_LISTED]},
         "n_disks": len(kept),
@@ -103,17 +103,17 @@ def profile_of(
         "events": dict(sorted(partial.events.items())),
         "lost_events": partial.lost if losses_known or partial.lost else None,
         "notes": list(notes),
-        "lacks": _lacks(lacks, total, duration_ns),
+        "lacks": _lacks(lacks, total),
     }
     accesses, random, by_bin = _shares(total)
     if with_behaviour:
-        random, by_bin = _with_behaviour(partial, kept, description) or (random, by_bin)
+        random, by_bin = _with_behaviour(partial, kept, description, is_timed=_are_timed(total))
     return Profile(name, accesses, random, by_bin, description)
 
 
 def _with_behaviour(
-    partial: PartialProfile, kept: Sequence[str], description: dict[str, Any]
-) -> tuple[dict[Op, float], dict[Op, dict[str, float]]] | None:
+    partial: PartialProfile, kept: Sequence[str], description: dict[str, Any], *, is_timed: bool
+) -> tuple[dict[Op, float], dict[Op, dict[str, float]]]:
     """Add the behaviour to a description; return the random shares at the threshold that was asked for.
 
     Raises:
@@ -128,9 +128,7 @@ def _with_behaviour(
             "without --threshold",
         )
     portraits = {name: partial.portraits.disks[name].whole() for name in kept}
-    description["behaviour"], windowed = behaviour.behaviour_of(
-        portraits, is_timed=description["duration_seconds"] > 0
-    )
+    description["behaviour"], windowed = behaviour.behaviour_of(portraits, is_timed=is_timed)
     if any(windowed["all"]["counts"]):
         description["histograms"]["distance_windowed"] = windowed
     threshold = description["random_threshold_lbn"] = description["behaviour"]["random_threshold_lbn"]
@@ -158,11 +156,17 @@ def _no_accesses(partial: PartialProfile, action: str, sources: Sequence[Mapping
     )
 
 
-def _lacks(said: Sequence[str], tally: Tally, duration_ns: int) -> list[str]:
+def _are_timed(tally: Tally) -> bool:
+    """Whether its accesses have different times; else how they followed each other is not known. (The duration
+    does not tell it: parts of a trace may each have none.)"""
+    return tally.latest_ns > tally.earliest_ns
+
+
+def _lacks(said: Sequence[str], tally: Tally) -> list[str]:
     """What the trace does not say: what its format says of itself, and what the accesses show, so that no format
     can forget it."""
     lacks = list(said)
-    if not duration_ns and tally.n > 1 and not any(words.startswith("time") for words in lacks):
+    if tally.n > 1 and not _are_timed(tally) and not any(words.startswith("time") for words in lacks):
         lacks.append("time: all accesses have the same one; no rates, no inter-arrival, none outstanding")
     n_timed = int(tally.counts.latency[0].sum())
     if not any(words.startswith("latency") for words in lacks):
@@ -173,13 +177,9 @@ def _lacks(said: Sequence[str], tally: Tally, duration_ns: int) -> list[str]:
     return lacks
 
 
-def histograms_of(tally: Tally, *, is_timed: bool) -> dict[str, Any]:
-    """Every histogram that has counts: name, then kind, then its limits and one more count than limits.
-
-    Args:
-        tally: of the accesses.
-        is_timed: they have different times; else how they followed each other is not known.
-    """
+def histograms_of(tally: Tally) -> dict[str, Any]:
+    """Every histogram that has counts: name, then kind, then its limits and one more count than limits."""
+    left_out = NEED_TIMES if tally.n > 1 and not _are_timed(tally) else ()
     counts = {
         "size": tally.counts.size,
         "distance": tally.counts.distance,
@@ -193,7 +193,7 @@ def histograms_of(tally: Tally, *, is_timed: bool) -> dict[str, Any]:
             for i, kind in enumerate(KINDS)
         }
         for name in counts
-        if counts[name].any() and (is_timed or name not in NEED_TIMES)
+        if counts[name].any() and name not in left_out
     }
 
 
@@ -236,7 +236,7 @@ def _summary(tally: Tally, duration_ns: int) -> dict[str, Any]:
     return summary
 
 
-def _percentiles(tally: Tally, *, is_timed: bool) -> dict[str, Any]:
+def _percentiles(tally: Tally) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for name, fine in (
         ("interarrival_us", tally.counts.fine_interarrival),
@@ -246,7 +246,7 @@ def _percentiles(tally: Tally, *, is_timed: bool) -> dict[str, Any]:
         for i, kind in enumerate(KINDS):
             values = {f"p{100 * share:g}": percentile_ns(fine[i], share) for share in PERCENTILES}
             known = {p: round(v / NS_PER_US, 3) for p, v in values.items() if v is not None}
-            if known and (is_timed or name not in NEED_TIMES):
+            if known and (name not in NEED_TIMES or _are_timed(tally)):
                 row[kind] = {"n": int(fine[i].sum()), **known}
         if row:
             table[name] = row
