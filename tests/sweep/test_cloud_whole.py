@@ -59,7 +59,7 @@ def test_all_cells_of_two_types_over_three_guests_are_measured_across_a_kill(
         (configuration, cell, f"c{n}")
         for configuration in ("A", "ssd")
         for cell in sweep.measurement.cells
-        for n in range(sweep.measurement.clients)
+        for n in range(sweep.measurement.n_clients)
     }
     assert len(wanted) == 2 * 20 * 3
     assert {(s.key.configuration, s.key.cell, s.key.client) for s in good} == wanted
