@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cephfit.errors import HostError
+from cephfit.errors import CephfitError, HostError
 from cephfit.lab.machine import find_program
 from cephfit.lab.openstack.network import require_links
 from cephfit.lab.openstack.packages import require_packages
@@ -100,18 +100,29 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """xdist gives its processes 15 s after an interrupt, and a lab takes longer: what is left goes here."""
+    """xdist gives its processes 10 s after an interrupt, and a lab takes longer: what is left goes here.
+
+    A second interrupt does not end this: it would leave devices behind.
+    """
     folder = config.stash.get(_SHARED_STATE, None)
     if folder is None:
         return
     from cephfit.lab import registry
     from cephfit.lab.cluster import Lab
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    left = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
         for name in registry.lab_names():
-            Lab.remove(name)
-    shutil.rmtree(folder)
+            try:
+                Lab.remove(name)
+            except CephfitError as error:
+                left.append(f"{error}\n  XDG_STATE_HOME={folder} cephfit lab down --name {name}")
+    if left:
+        print("Labs of the tests that could not be removed:", *left, sep="\n", file=sys.stderr)
+    else:
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)
