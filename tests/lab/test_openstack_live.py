@@ -228,7 +228,7 @@ def test_the_ordinary_project_has_its_quota_and_may_not_administrate(
     cloud_admin: Connection, user: Connection
 ) -> None:
     limits = user.compute.get_limits().absolute
-    assert (limits.instances, limits.total_cores) == (24, 24)
+    assert (limits.instances, limits.total_cores, limits.server_group_members) == (24, 24, 24)
     assert user.block_storage.get("/limits").json()["limits"]["absolute"]["maxTotalVolumes"] == 48
     assert user.compute.get("/os-hypervisors").status_code == 403
     assert [h.hypervisor_type for h in cloud_admin.compute.hypervisors(details=True)] == ["QEMU"]
