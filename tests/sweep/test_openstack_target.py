@@ -45,8 +45,8 @@ measurement:
   cache: warm
   seed: 7
 """
-MARGIN = 1.5
-"""By which small random writes to the fast class are faster at least."""
+MARGIN = 1.25
+"""By which the fast class is faster at least; 1.6 and more was seen on a machine that was busy with other work."""
 
 
 @pytest.mark.core
@@ -94,15 +94,12 @@ def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(cloud_admin: C
             assert abs(clock["ahead_seconds"]) <= 3 + clock["uncertainty_seconds"]
         assert said["start_skew_at_least_seconds"] <= said["start_skew_seconds"]
         assert said["start_skew_seconds"] <= said["start_skew_at_most_seconds"]
-    slow, fast = (
-        sum(
-            s.metrics.iops
-            for s in good
-            if s.metrics and (s.key.configuration, str(s.key.cell)) == (c, "4K-randwrite")
-        )
-        for c in ("A", "ssd")
-    )
-    assert fast > MARGIN * slow, "the types lie on disks of 500 and of 3000 I/Os per second"
+    for cell in ("4K-randread", "4K-randwrite"):
+        iops = {"A": 0.0, "ssd": 0.0}
+        for sample in good:
+            if str(sample.key.cell) == cell and sample.metrics is not None:
+                iops[sample.key.configuration] += sample.metrics.iops
+        assert iops["ssd"] > MARGIN * iops["A"], f"{cell}: disks of 3000 and of 500 I/Os per second, {iops}"
     until(lambda: everything(cloud_admin) == before)
 
 
