@@ -76,8 +76,8 @@ def said_of_volume(cloud: Connection, volume: str) -> str:
     """What Cinder tells users of what went wrong with a volume; empty where it says nothing."""
 
     def ask() -> list[Mapping[str, Any]]:
-        wanted = {"params": {"resource_uuid": volume}, "microversion": _MESSAGES}
-        return list((json_of(cloud, "/messages", **wanted) or {}).get("messages", []))
+        found = json_of(cloud, "/messages", params={"resource_uuid": volume}, microversion=_MESSAGES)
+        return list((found or {}).get("messages", []))
 
     try:
         found = persistently(ask, where=f"volume {volume}")

@@ -158,14 +158,14 @@ def _part(cloud: Connection, name: str, file: Path, wanted: Mapping[str, Any]) -
 
 
 def _send(cloud: Connection, name: str, file: Path, wanted: Mapping[str, Any]) -> str:
-    container = {"container_format": "bare" if wanted["disk_format"] == "raw" else wanted["disk_format"]}
+    more: dict[str, Any] = {**wanted, "use_import": False, "allow_duplicates": True, "wait": True}
+    more["container_format"] = "bare" if wanted["disk_format"] == "raw" else wanted["disk_format"]
 
     def send() -> str:
         for left in _parts(cloud, str(wanted[_PART_OF])):
             if left.name == name and left.status != "active":
                 _delete(cloud, left)  # by the attempt before
-        more = {"use_import": False, "allow_duplicates": True, "wait": True}
-        return str(cloud.image.create_image(name, filename=str(file), **container, **wanted, **more).id)
+        return str(cloud.image.create_image(name, filename=str(file), **more).id)
 
     return persistently(send, where=f"image {name}")
 
