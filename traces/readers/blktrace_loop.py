@@ -121,10 +121,15 @@ def _number_of(device: int, devices: NDArray[np.int64]) -> int:
 
 @compiled_in_place
 def _take_back(
-    block: NDArray[np.uint8], at: int, layout: Layout, category: int, devices: NDArray[np.int64],
-    numbers: NDArray[np.int64], rows: Rows, table: Table,
+    block: NDArray[np.uint8], at: int, layout: Layout, devices: NDArray[np.int64], numbers: NDArray[np.int64],
+    rows: Rows, table: Table,
 ) -> None:  # fmt: skip
     """The access of a record went back into the queue."""
+    action = at + layout.action
+    is_long = layout.action_nbytes == 8
+    category = (
+        long(block, action, layout.big_endian) if is_long else word(block, action, layout.big_endian)
+    ) >> _CATEGORY_SHIFT
     lbn, length = long(block, at + 16, layout.big_endian), word(block, at + 24, layout.big_endian)
     disk = _number_of(word(block, at + layout.device, layout.big_endian), devices)
     if disk != NONE and length and 0 <= lbn < SECTORS_MAX and not category & NO_DATA:
@@ -177,7 +182,7 @@ def follow_records(
             file = until_ns
             break
         at, end, latest = files.at[file], files.end[file], files.latest_ns[file]
-        is_next = True
+        is_next, requeued = True, NONE
         while at + size <= end and is_next and 2 * n_keys <= n_places:
             if word(block, at, big) != magic:
                 why = BROKEN
@@ -235,9 +240,7 @@ def follow_records(
                 actions[np.uintp(what)] += 1
                 if looked_into >> what & 1:
                     if what == _REQUEUE:
-                        numbers[N_ROWS], numbers[N_KEYS] = n, n_keys
-                        _take_back(block, at, layout, category, devices, numbers, rows, table)
-                        n_keys = numbers[N_KEYS]
+                        requeued = at
                     else:
                         tag_nbytes = 8 if action & _CGROUP_TAG else 0
                         if pdu_nbytes >= tag_nbytes + 8:
@@ -257,8 +260,14 @@ def follow_records(
             else:
                 n_unnumbered += 1
             at += size + pdu_nbytes
+            if requeued != NONE:
+                break
         files.at[file], files.latest_ns[file] = at, latest
-        if is_next:
+        if requeued != NONE:  # out here, where it costs the loop above nothing
+            numbers[N_ROWS], numbers[N_KEYS] = n, n_keys
+            _take_back(block, requeued, layout, devices, numbers, rows, table)
+            n_keys = numbers[N_KEYS]
+        elif is_next:
             break
     if 2 * n_keys > n_places:
         why = FULL
