@@ -277,7 +277,7 @@ def interfaces(folder: Path) -> set[str]:
     return ends | bridges | plugged
 
 
-@pytest.mark.takes(seconds=100)
+@pytest.mark.takes(seconds=200)
 def test_down_leaves_nothing_with_a_guest_running(cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path) -> None:
     """The commands people use, from nothing; a guest with a volume still runs when the lab goes."""
     folder, before, rules = tmp_path / "whole", sysctls(), firewall_rules()

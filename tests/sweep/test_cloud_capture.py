@@ -37,7 +37,7 @@ def target(cloud_user: Connection) -> Iterator[OpenStackTarget]:
     opened.close()
 
 
-@pytest.mark.takes(seconds=150)
+@pytest.mark.takes(seconds=45)
 def test_a_guests_trace_has_each_access_that_fio_counted(target: OpenStackTarget) -> None:
     target.apply(Configuration("A"), n_clients=1, volume_nbytes=64 * MIB, fill=False)
     (client,) = target.clients()

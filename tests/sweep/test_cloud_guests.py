@@ -84,7 +84,7 @@ def good_samples(store: Path) -> list[Sample]:
         return [sample for sample in opened.samples(run.run_id) if sample.state is State.OK]
 
 
-@pytest.mark.takes(seconds=120)
+@pytest.mark.takes(seconds=290)
 def test_guests_that_answer_nowhere_signal_their_results_and_show_their_clocks(
     cloud_user: Connection, tmp_path: Path
 ) -> None:
@@ -129,7 +129,7 @@ def test_a_stack_by_hand_runs_the_workload_and_has_its_result(
 
 
 @ONE_IMAGE
-@pytest.mark.takes(seconds=350)
+@pytest.mark.takes(seconds=450)
 def test_a_prediction_is_held_against_the_workload_in_guests(
     cloud_user: Connection, database_image: str, tmp_path: Path
 ) -> None:

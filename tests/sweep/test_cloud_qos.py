@@ -50,7 +50,7 @@ def somebodys(cloud_admin: Connection) -> Iterator[str]:
     own_types.delete(cloud_admin, run_id, name)
 
 
-@pytest.mark.takes(seconds=200)
+@pytest.mark.takes(seconds=120)
 def test_a_declared_cap_is_what_is_measured_and_goes_with_the_run(
     cloud_admin: Connection, somebodys: str, tmp_path: Path
 ) -> None:

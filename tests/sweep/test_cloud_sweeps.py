@@ -71,7 +71,7 @@ def capped(cloud_admin: Connection) -> Iterator[str]:
     until(lambda: storage.delete(f"/qos-specs/{spec.id}").status_code in (202, 404))
 
 
-@pytest.mark.takes(seconds=150)
+@pytest.mark.takes(seconds=130)
 def test_guests_grow_with_the_loads_and_qos_is_told(cloud_admin: Connection, capped: str, tmp_path: Path) -> None:
     before = everything(cloud_admin)
     file, store = tmp_path / "counts.yaml", tmp_path / "counts.sqlite"
@@ -146,7 +146,7 @@ def test_ceph_is_configured_below_its_guests_and_put_back_after_a_kill(
     until(lambda: everything(cloud_admin) == before)
 
 
-@pytest.mark.takes(seconds=135)
+@pytest.mark.takes(seconds=160)
 def test_somebody_elses_ceph_is_configured_below_its_guests(
     openstack_lab: Lab, cloud_admin: Connection, tmp_path: Path
 ) -> None:

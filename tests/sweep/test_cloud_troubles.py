@@ -54,7 +54,7 @@ def said(error: pytest.ExceptionInfo[ClusterError]) -> str:
     return text
 
 
-@pytest.mark.takes(seconds=90)
+@pytest.mark.takes(seconds=100)
 def test_a_quota_that_others_used_up_meanwhile(
     cloud_user: Connection, cloud_admin: Connection, own_run: str
 ) -> None:
@@ -183,7 +183,7 @@ def short_tokens(openstack_lab: Lab) -> Iterator[None]:
     restart()
 
 
-@pytest.mark.takes(seconds=170)
+@pytest.mark.takes(seconds=130)
 def test_a_sweep_goes_on_across_the_expiry_of_its_token(
     short_tokens: None, cloud_user: Connection, cloud_admin: Connection, tmp_path: Path
 ) -> None:

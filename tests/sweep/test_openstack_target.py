@@ -50,7 +50,7 @@ MARGIN = 1.25
 
 
 @pytest.mark.core
-@pytest.mark.takes(seconds=145)
+@pytest.mark.takes(seconds=170)
 def test_two_volume_types_are_measured_and_a_killed_sweep_goes_on(cloud_admin: Connection, tmp_path: Path) -> None:
     before = everything(cloud_admin)
     file, store = tmp_path / "types.yaml", tmp_path / "types.sqlite"
