@@ -7,6 +7,14 @@ from cephfit.traces.compiled import compiled_in_place
 
 
 @compiled_in_place
+def _are_of_one(disk: NDArray[np.int32]) -> bool:
+    differ = False
+    for i in range(1, len(disk)):
+        differ |= disk[i] != disk[0]
+    return not differ
+
+
+@compiled_in_place
 def _sort(disk: NDArray[np.int32], next_of: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
     """Write the rows disk by disk, those of a disk in their order.
 
@@ -33,7 +41,7 @@ def rows_by_disk(disk: NDArray[np.int32]) -> list[tuple[int, NDArray[np.int64] |
     """
     if not len(disk):
         return []
-    if (disk == disk[0]).all():
+    if _are_of_one(disk):
         return [(int(disk[0]), None)]
     ends, rows = np.zeros(int(disk.max()) + 2, np.int64), np.empty(len(disk), np.int64)
     _sort(disk, ends, rows)

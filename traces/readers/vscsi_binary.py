@@ -30,7 +30,7 @@ VERSION_2 = np.dtype(
     ]
 )
 
-_RECORDS_AT_ONCE = 1 << 15
+_RECORDS_AT_ONCE = 1 << 16
 _LBN_MAX = 1 << 54
 _TIME_US_MAX = 1 << 52
 
@@ -56,6 +56,7 @@ class VscsiBinaryReader(PartReader):
 
     name = "vscsi-binary"
     title = "vscsiStats command trace, binary version 1 or 2"
+    note = "response times, which version 2 has, are taken as microseconds: no source states their unit"
 
     def sniff(self, head: bytes) -> bool:
         return _dtype_of(head) is not None
