@@ -117,7 +117,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         for name in registry.lab_names():
             try:
                 Lab.remove(name)
-            except CephfitError as error:
+            except (CephfitError, OSError) as error:
                 left.append(f"{error}\n  XDG_STATE_HOME={folder} cephfit lab down --name {name}")
     if left:
         print("Labs of the tests that could not be removed:", *left, sep="\n", file=sys.stderr)

@@ -12,5 +12,7 @@ import runpy
 
 from oslo_log import log
 
+if not hasattr(log, "_fix_eventlet_logging"):
+    raise AttributeError("this oslo.log brings eventlet's locks in another way, or no more: see to it here")
 log._fix_eventlet_logging = lambda: None
 application = runpy.run_path(os.environ["CEPHFIT_WSGI_SCRIPT"])["application"]

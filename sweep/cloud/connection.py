@@ -35,6 +35,7 @@ _TOO_MANY_REQUESTS = 429
 _UNREACHED = (
     keystone.ConnectFailure,
     keystone.RetriableConnectionFailure,
+    keystone.UnknownConnectionError,  # an answer that broke off
     # A service is asked for its versions before it is asked anything else, and nobody says what it answered.
     keystone.DiscoveryFailure,
     ServiceDiscoveryException,
@@ -110,7 +111,7 @@ def spoken(where: str) -> Iterator[None]:
             where=where,
             remedy="the project's quota or the user's role does not allow it; see `cephfit cloud check`",
         ) from None
-    except (keystone.ConnectFailure, keystone.DiscoveryFailure, keystone.EndpointNotFound) as error:
+    except (*_UNREACHED, keystone.EndpointNotFound) as error:
         raise ClusterError(
             f"a service of the cloud does not answer: {one_line(error)}",
             where=where,

@@ -11,7 +11,8 @@ from openstack.connection import Connection
 
 from cephfit.sweep.cloud.connection import persistently
 
-EVERYWHERE = "0.0.0.0/0"
+NOBODY = "127.0.0.1/32"
+"""An address that nobody has on a network."""
 _DISCARD = 9
 """A port: nothing is sent there, the kernel only says which way it would go."""
 
@@ -34,8 +35,8 @@ class From:
 def reached_from(cloud: Connection, network: str) -> From:
     """This machine's own address towards the guests of a network, by its routes.
 
-    Where it has no route of its own into that network, that is its address towards the cloud. Nobody here can see
-    whether addresses are translated on the way; ``reached_from`` of the target is for that.
+    Where it has no route of its own into that network, that is its address towards the cloud; where that is not one
+    address, nobody is let in. Nobody here can see whether addresses are translated on the way; ``reached_from`` of the target is for that.
 
     Args:
         cloud: connection.
@@ -48,9 +49,9 @@ def reached_from(cloud: Connection, network: str) -> From:
     if len(sources) != 1:
         seen = f"has {len(sources)} addresses towards them" if sources else "cannot tell its address towards them"
         return From(
-            EVERYWHERE,
-            f"guests' ports are open to everybody who reaches them, because this machine {seen}: say who may with "
-            "reached_from=CIDR in the target",
+            NOBODY,
+            f"guests' ports are open to nobody, because this machine {seen}, and fio's servers there ask nobody who "
+            "they are: results come by other ways, unless reached_from=CIDR in the target says who may",
         )
     (source,) = sources
     cidr = f"{source}/{source.max_prefixlen}"

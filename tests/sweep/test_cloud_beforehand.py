@@ -21,7 +21,7 @@ from cephfit.sweep.cloud import beforehand, host_room, own_address, pool_room, q
 from cephfit.sweep.cloud.choice import CloudChoice, parse_choice
 from cephfit.sweep.cloud.forecast import CloudForecast
 from cephfit.sweep.cloud.host_room import guests_that_fit
-from cephfit.sweep.cloud.own_address import EVERYWHERE, reached_from
+from cephfit.sweep.cloud.own_address import NOBODY, reached_from
 from cephfit.sweep.cloud.pool_room import CinderPool, cinder_pools, fits, pools_of
 from cephfit.sweep.cloud.quotas import Need, Wanted, needs
 from cephfit.sweep.cloud.stacks import LARGEST_STACK
@@ -190,13 +190,13 @@ def test_own_place(cloud: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(asked) == 1 and asked[0].endswith(".20")
 
 
-def test_nobody_is_kept_out_where_the_own_address_cannot_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_let_in_where_the_own_address_cannot_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then everybody is told that everybody may."""
     monkeypatch.setattr(own_address, "source_towards", lambda there: None)
     with played("own_place"):
         found = own_place(player())
-    assert found.cidr == EVERYWHERE
-    assert "open to everybody" in found.note
+    assert found.cidr == NOBODY
+    assert "open to nobody" in found.note
 
 
 def test_an_address_that_only_this_machine_knows_is_none() -> None:
