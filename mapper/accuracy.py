@@ -58,7 +58,13 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
         order_held=held,
         regret_pct=_regret(rows, predictions.best),
         confidence=predictions.confidence,
-        notes=(*_other_workload(predictions, workload), *_lost(samples), *_unpredicted(values, predicted), *ties),
+        notes=(
+            *_other_workload(predictions, workload),
+            *_lost(samples),
+            *_apart(model, default),
+            *_unpredicted(values, predicted),
+            *ties,
+        ),
     )
 
 
@@ -72,6 +78,8 @@ class _Blocks:
         unscaled: covariance of the effects for a noise variance of 1.
         variance: of the noise; NaN where ``df`` is 0.
         df: degrees of freedom of the variance.
+        apart: pairs that no chain of common rounds connects.
+        means: of each configuration's log values.
     """
 
     names: tuple[str, ...]
@@ -79,6 +87,8 @@ class _Blocks:
     unscaled: NDArray[np.float64]
     variance: float
     df: int
+    apart: frozenset[tuple[str, str]]
+    means: Mapping[str, float]
 
     @classmethod
     def of(cls, values: _Values) -> "_Blocks":
@@ -95,21 +105,38 @@ class _Blocks:
         df = len(runs) - int(np.linalg.matrix_rank(design))
         variance = float(residuals @ residuals) / df if df else math.nan
         n = len(names)
-        return cls(names, solution[:n], inverse[:n, :n], variance, df)
+        estimable = inverse @ design.T @ design
+        apart = frozenset(
+            (one, other)
+            for i, one in enumerate(names)
+            for j, other in enumerate(names)
+            if not np.allclose(estimable[i] - estimable[j], _contrast(len(estimable), i, j))
+        )
+        means = {name: math.fsum(map(math.log, row.values())) / len(row) for name, row in values.items()}
+        return cls(names, solution[:n], inverse[:n, :n], variance, df, apart, means)
 
     def difference(self, one: str, other: str) -> float:
-        """Log of ``one`` over ``other``."""
+        """Log of ``one`` over ``other``; of their means alone where no rounds connect them."""
+        if (one, other) in self.apart:
+            return self.means[one] - self.means[other]
         return float(self.effects[self.names.index(one)] - self.effects[self.names.index(other)])
 
     def half_width(self, one: str, other: str, confidence: float) -> float | None:
         """Half the interval of ``difference``, jointly for all configurations against one; None if unknown."""
+        if (one, other) in self.apart:
+            return math.inf
         if not self.df:
             return None
-        contrast = np.zeros(len(self.names))
-        contrast[self.names.index(one)] += 1
-        contrast[self.names.index(other)] -= 1
+        contrast = _contrast(len(self.names), self.names.index(one), self.names.index(other))
         quantile = float(stdtrit(self.df, 1 - (1 - confidence) / (2 * max(1, len(self.names) - 1))))
         return quantile * math.sqrt(max(0.0, float(contrast @ self.unscaled @ contrast)) * self.variance)
+
+
+def _contrast(n: int, plus: int, minus: int) -> NDArray[np.float64]:
+    contrast = np.zeros(n)
+    contrast[plus] += 1
+    contrast[minus] -= 1
+    return contrast
 
 
 def _row(
@@ -121,7 +148,7 @@ def _row(
     if own:
         relative = 100 * math.exp(model.difference(name, default))
         width = 0.0 if name == default else model.half_width(name, default, confidence)
-        if width is not None:
+        if width is not None and math.isfinite(width):
             low, high = relative * math.exp(-width), relative * math.exp(width)
     return AssessmentRow(
         configuration=name,
@@ -211,6 +238,15 @@ def _lost(samples: Sequence[WorkloadSample]) -> list[str]:
         f"{name}, repeat {repeat + 1} has no value: {sample.state}: {sample.reason}"
         for (name, repeat), sample in sorted(last.items())
         if (name, repeat) not in good
+    ]
+
+
+def _apart(model: _Blocks, default: str) -> list[str]:
+    return [
+        f"{name} gave no value in any round that {default} or one compared with it did: what was measured holds "
+        "what the rounds did, too, and has no interval"
+        for name in model.names
+        if (name, default) in model.apart
     ]
 
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from cephfit.baseline import Baselines
-from cephfit.cells import Cell
-from cephfit.mapper.mixture import MIXERS, Mixture, used_cells
+from cephfit.cells import Cell, Op
+from cephfit.mapper.mixture import MIXERS, OF_ONE_KIND, Mixture, used_cells
 from cephfit.mapper.spread import Spread, spread_of
 from cephfit.prediction import CellReason, Prediction, PredictionSet, Verdict
 from cephfit.profile import Profile
@@ -46,6 +46,7 @@ class MixPredictor:
         weights = np.array(list(counts.values()), dtype=np.float64)
         default = _rates(baselines, baselines.default, cells)
         compared, notes = _complete(baselines, cells)
+        notes += _unjudged(profile, self.name)
         mix = MIXERS[self.name]
         equals = mix(weights, default, default)
         mixtures = {name: mix(weights, default, _rates(baselines, name, cells)) for name in compared}
@@ -94,6 +95,14 @@ class MixPredictor:
         n_compared = len(spread.unsteadiness) - 1
         quantile = float(stdtrit(df, 1 - (1 - self.confidence) / (2 * n_compared)))
         return quantile * math.sqrt(variance)
+
+
+def _unjudged(profile: Profile, model: str) -> list[str]:
+    """What is said of ops of which no access has one before it on its disk."""
+    if model in OF_ONE_KIND:
+        return []
+    unjudged = [op for op in Op if any(profile.accesses[op].values()) and profile.random_share(op) is None]
+    return [f"no {op.value} could be told to be random or sequential: all count as sequential" for op in unjudged]
 
 
 def _rates(baselines: Baselines, configuration: str, cells: Sequence[Cell]) -> NDArray[np.float64]:

@@ -69,6 +69,10 @@ MIXERS: dict[str, Callable[[Rates, Rates, Rates], Mixture]] = {
 }
 
 
+OF_ONE_KIND = ("meyer-random", "meyer-sequential")
+"""Models that take all accesses as random, or as sequential."""
+
+
 def used_cells(profile: Profile, model: str) -> dict[Cell, float]:
     """Accesses per cell as ``model`` reads the profile; only the cells that have some, in the vocabulary's order.
 
@@ -76,7 +80,7 @@ def used_cells(profile: Profile, model: str) -> dict[Cell, float]:
         InputError: the profile has no accesses.
     """
     counts = profile.cell_counts()
-    if model in ("meyer-random", "meyer-sequential"):
+    if model in OF_ONE_KIND:
         counts = _all_of_one_kind(counts, is_random=model == "meyer-random")
     used = {cell: n for cell in CELLS if (n := counts[cell]) > 0}
     if not used:

@@ -59,6 +59,21 @@ def test_a_slow_round_in_which_a_run_is_missing_cancels_too() -> None:
     assert assess(predicted(), samples, "pgbench").of("fast").measured_relative == pytest.approx(110)
 
 
+def test_what_no_round_connects_is_compared_without_an_interval_and_named() -> None:
+    samples = [
+        *runs(A=(100, 101), slow=(120, 119)),
+        run("fast", 0, None, reason="lost"),
+        run("fast", 2, 50.0),
+        run("A", 2, None, reason="lost"),
+    ]
+    answer = assess(predicted(), samples, "pgbench")
+    fast, slow = answer.of("fast"), answer.of("slow")
+    assert fast.measured_relative == pytest.approx(100 * 50 / (100 * 101) ** 0.5)
+    assert (fast.measured_low, fast.measured_high) == (None, None)
+    assert slow.measured_low < slow.measured_relative < slow.measured_high
+    assert any("fast gave no value in any round" in note for note in answer.notes)
+
+
 def test_runs_of_another_workload_than_the_profiles_are_told_apart() -> None:
     measured = runs(A=(100, 101), fast=(130, 131))
     assert not assess(predicted(), measured, "pgbench").notes

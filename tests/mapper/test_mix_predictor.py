@@ -201,3 +201,13 @@ def test_an_unknown_model_is_named_with_the_known_ones() -> None:
 def test_an_impossible_confidence_is_refused(confidence: float) -> None:
     with pytest.raises(InputError, match="no confidence"):
         predictor("time", confidence=confidence)
+
+
+def test_an_op_of_which_nothing_was_judged_is_said_to_count_as_sequential() -> None:
+    lone = replace(
+        workload(), accesses={**workload().accesses, Op.WRITE: {**workload().accesses[Op.WRITE], "4K": 1}}
+    )
+    said = "no write could be told to be random or sequential: all count as sequential"
+    assert said in predictor("time").predict(lone, sweep(fast=1.2)).notes
+    assert said not in predictor("time").predict(workload(), sweep(fast=1.2)).notes
+    assert said not in predictor("meyer-random").predict(lone, sweep(fast=1.2)).notes
