@@ -82,7 +82,7 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
 @_CLOUD
 @json_option
 def list_runs(cloud: str, as_json: bool) -> None:
-    """Show what runs of cephfit own in this project."""
+    """Show what runs of cephfit own in this project; volume types and QoS specs, which have no project, of all."""
     from cephfit.sweep.cloud.owned import runs
 
     connection = connected(cloud)
