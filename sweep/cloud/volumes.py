@@ -71,6 +71,11 @@ def unfilled(cloud: Connection, nodes: Sequence[Node], nbytes: int, *, under: st
     return found
 
 
+def unwritten(cloud: Connection, volume: str, nbytes: int) -> int:
+    """Bytes of the first ``nbytes`` that were never filled, under whatever options: the rest is there."""
+    return max(0, nbytes - int((_asked(cloud, volume).metadata or {}).get(FILLED, 0)))
+
+
 def fill(
     cloud: Connection,
     nodes: Sequence[Node],

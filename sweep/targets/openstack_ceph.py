@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import rados
+import rbd
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError
 from cephfit.protocols import Applied, Health, Progress
 from cephfit.sweep.admin.rados_admin import RadosAdmin
+from cephfit.sweep.cloud import volumes
 from cephfit.sweep.cloud.choice import CloudChoice
 from cephfit.sweep.cloud.pool_room import CinderPool
 from cephfit.sweep.cloud.stacks import Node
@@ -184,10 +186,45 @@ class OpenStackWithCeph(OpenStackTarget):
         ]
 
     def _before_filling(self, nodes: Sequence[Node], nbytes: int) -> None:
-        """See that the pools have room, also where nobody could tell before which ones they would be."""
-        if not self._choice.overcommit:
-            for pool, n_volumes in self._pools_of(nodes).items():
-                self._ceph.room.require(pool, n_volumes * nbytes)
+        """See that the pools have room, also where nobody could tell before which ones they would be.
+
+        What was written before, under whatever options, is overwritten in place. What a killed filling wrote no
+        note tells, so images are asked where the room would be too little for all of it.
+        """
+        if self._choice.overcommit:
+            return
+        homes: dict[str, dict[str, int]] = {}
+        for node in nodes:
+            more = volumes.unwritten(self._cloud, node.volume, nbytes)
+            for pool in self._pools_of([node]) if more else ():
+                homes.setdefault(pool, {})[node.volume] = more
+        for pool, wanted in homes.items():
+            try:
+                self._ceph.room.require(pool, sum(wanted.values()))
+            except ClusterError:
+                left = sum(min(more, nbytes - self._used(pool, v, nbytes)) for v, more in wanted.items())
+                if left == sum(wanted.values()):
+                    raise
+                if left:
+                    self._ceph.room.require(pool, left)
+
+    def _used(self, pool: str, volume: str, nbytes: int) -> int:
+        """Of an image's first bytes, those that take room in its pool already, by whole objects, before copies."""
+        name, found = _IMAGE.format(volume), 0
+
+        def add(_offset: int, length: int, is_there: bool) -> None:
+            nonlocal found
+            found += length if is_there else 0
+
+        try:
+            with (
+                self._admin.cluster.open_ioctx(pool) as pool_of,
+                rbd.Image(pool_of, name, read_only=True) as image,
+            ):
+                image.diff_iterate(0, min(nbytes, image.size()), None, add, whole_object=True)
+        except (rbd.Error, rados.Error):
+            return 0  # then all of it counts as not written yet
+        return min(found, nbytes)
 
     def _pools_of(self, nodes: Iterable[Node]) -> Mapping[str, int]:
         """The pools in which guests' volumes lie, and how many in each.
