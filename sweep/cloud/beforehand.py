@@ -9,7 +9,7 @@ from cephfit.errors import ClusterError, InputError
 from cephfit.sweep.cloud.choice import CloudChoice, require_whole
 from cephfit.sweep.cloud.connection import persistently
 from cephfit.sweep.cloud.host_room import guests_that_fit
-from cephfit.sweep.cloud.pool_room import CinderPool, fits
+from cephfit.sweep.cloud.pool_room import CinderPool, fits, not_looked_at
 from cephfit.sweep.cloud.quotas import Wanted, needs
 from cephfit.sweep.cloud.stacks import LARGEST_STACK
 from cephfit.sweep.cloud.volumes import require_types, size_gib
@@ -47,6 +47,8 @@ def require(
     flavor = require_flavor(cloud, choice.flavor)
     if choice.network:
         require_network(cloud, choice.network)
+    if choice.zone:
+        require_zone(cloud, choice.zone)
     if choice.key_name:
         require_key_pair(cloud, choice.key_name)
     require_types(cloud, list(dict.fromkeys(one.volume_type for one in wanted)))
@@ -101,7 +103,7 @@ def _require_processors(cloud: Connection, choice: CloudChoice, vcpus: int, n_mo
 def _require_room(
     cloud: Connection, wanted: Sequence[Wanted], nbytes: int, pools: Sequence[CinderPool] | None
 ) -> str:
-    """Why nobody looked at the room in the pools; empty if it is enough.
+    """Why nobody looked at the room in the pools, or in some of them; empty if it is enough.
 
     Raises:
         ClusterError: it is not.
@@ -111,13 +113,14 @@ def _require_room(
             "Cinder shows only administrators how much room its pools have: whether the volumes fit is not known "
             "before they are made"
         )
-    if lacking := [fit.sentence for fit in fits(cloud, pools, wanted, nbytes=nbytes) if not fit.is_enough]:
+    found = fits(cloud, pools, wanted, nbytes=nbytes)
+    if lacking := [fit.sentence for fit in found if not fit.is_enough]:
         raise ClusterError(
             f"there is too little room: {'; '.join(lacking)}",
             where=f"cloud {cloud.name}",
             remedy=f"measure with fewer clients or smaller volumes, {_MEANT}",
         )
-    return ""
+    return not_looked_at(wanted, found)
 
 
 def require_image(cloud: Connection, name: str) -> Any:
@@ -170,6 +173,24 @@ def require_network(cloud: Connection, name: str) -> Any:
         lambda: cloud.network.networks(),
         name=name,
     )
+
+
+def require_zone(cloud: Connection, name: str) -> None:
+    """The availability zone, also as administrators write it, ``ZONE:HOST``; the host is not looked at.
+
+    Raises:
+        InputError: there is no zone of this name.
+    """
+    zone = name.partition(":")[0]
+    known = persistently(
+        lambda: [str(one.name) for one in cloud.compute.availability_zones()], where="availability zones"
+    )
+    if zone and zone not in known:
+        raise InputError(
+            f"the cloud has no availability zone {zone}",
+            where=f"cloud {cloud.name}",
+            remedy=nearest(zone, known) if known else "leave zone= out of the target",
+        )
 
 
 def require_key_pair(cloud: Connection, name: str) -> Any:

@@ -8,7 +8,7 @@ from cephfit.configuration import Configuration
 from cephfit.sweep.cloud import own_types
 from cephfit.sweep.cloud.choice import CloudChoice
 from cephfit.sweep.cloud.ownership import NAME_PREFIX
-from cephfit.sweep.cloud.pool_room import CinderPool, fits
+from cephfit.sweep.cloud.pool_room import CinderPool, fits, not_looked_at
 from cephfit.sweep.cloud.qos import qos_of_types
 from cephfit.sweep.cloud.quotas import Wanted
 from cephfit.sweep.cloud.volume_kinds import VolumeKind, is_of_volumes, kind_of
@@ -105,10 +105,12 @@ class CloudForecast:
         if pools is None:
             return (*notes, "how much room the pools of the volumes have, Cinder shows only administrators")
         n_clients, nbytes = measurement.most_clients, measurement.volume_nbytes
-        for fit in fits(self._cloud, pools, wanted_of(kinds, n_clients), nbytes=nbytes):
+        wanted = wanted_of(kinds, n_clients)
+        found = fits(self._cloud, pools, wanted, nbytes=nbytes)
+        for fit in found:
             allowed = self._choice.overcommit or fit.is_enough
             notes.append(fit.sentence + ("" if allowed else ": that is too little, so nothing would be done"))
-        return tuple(notes)
+        return (*notes, *filter(None, [not_looked_at(wanted, found)]))
 
 
 def wanted_of(kinds: Iterable[VolumeKind], n_clients: int, n_there: Sequence[int] = ()) -> tuple[Wanted, ...]:

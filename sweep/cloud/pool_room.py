@@ -35,6 +35,11 @@ class CinderPool:
     ceph_pool: str = ""
     fsid: str = ""
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where the bytes lie: several hosts of Cinder's may serve one Ceph pool, each by a name of its own."""
+        return (self.fsid, self.ceph_pool) if self.ceph_pool else ("", self.name)
+
     def __str__(self) -> str:
         return f"Ceph pool {self.ceph_pool}" if self.ceph_pool else f"Cinder's pool {self.name}"
 
@@ -94,8 +99,8 @@ def fits(
     n_of: dict[str, int] = {}
     for one in wanted:
         n_of[one.volume_type] = n_of.get(one.volume_type, 0) + one.n_more
-    homes = {name: pools_of(pools, specs.get(name, {})) for name, n in n_of.items() if n}
-    left = {pool.name: pool.free_nbytes for pool in pools}
+    homes = {name: _places(pools_of(pools, specs.get(name, {}))) for name, n in n_of.items() if n}
+    left = {pool.place: pool.free_nbytes or 0 for pool in _places(pools)}
     found = []
     # Who has the least choice chooses first.
     for name, within in sorted(homes.items(), key=lambda home: len(home[1])):
@@ -103,11 +108,32 @@ def fits(
             continue
         n_fitting = 0
         for pool in within:
-            n = min(n_of[name] - n_fitting, (left[pool.name] or 0) // with_margin(nbytes))
-            left[pool.name] = (left[pool.name] or 0) - n * with_margin(nbytes)
+            n = min(n_of[name] - n_fitting, left[pool.place] // with_margin(nbytes))
+            left[pool.place] -= n * with_margin(nbytes)
             n_fitting += n
         found.append(Fit(name, n_of[name], nbytes, within, n_fitting))
     return tuple(found)
+
+
+def not_looked_at(wanted: Sequence[Wanted], found: Sequence[Fit]) -> str:
+    """A sentence on wanted types of which ``fits`` found nothing; empty if there are none."""
+    names = {one.volume_type for one in wanted if one.n_more} - {fit.volume_type for fit in found}
+    if not names:
+        return ""
+    return (
+        f"whether volumes of type {' and '.join(sorted(names))} fit is not known before they are made: no pool of "
+        "Cinder's is of their back end, or one does not say what it has free"
+    )
+
+
+def _places(pools: Sequence[CinderPool]) -> tuple[CinderPool, ...]:
+    """One pool for each place, the one that says the least room; one that does not know comes before all."""
+    found: dict[tuple[str, str], CinderPool] = {}
+    for pool in pools:
+        known = found.setdefault(pool.place, pool)
+        if known.free_nbytes is not None and (pool.free_nbytes is None or pool.free_nbytes < known.free_nbytes):
+            found[pool.place] = pool
+    return tuple(found.values())
 
 
 def pools_of(pools: Sequence[CinderPool], extra_specs: Mapping[str, str]) -> tuple[CinderPool, ...]:

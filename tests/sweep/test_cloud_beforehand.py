@@ -286,6 +286,60 @@ def test_types_that_share_a_pool_share_its_room(monkeypatch: pytest.MonkeyPatch)
     assert "Cinder's pool a@x#x has room for" in found["any"].sentence
 
 
+def test_hosts_of_one_ceph_pool_share_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hosts of Cinder's serve one pool of one cluster; the pool of that name on another cluster is another."""
+    pools = [
+        CinderPool("a@x#x", "x", 40 * GIB, ceph_pool="volumes", fsid="one"),
+        CinderPool("b@x#x", "x", 39 * GIB, ceph_pool="volumes", fsid="one"),
+        CinderPool("c@y#y", "y", 40 * GIB, ceph_pool="volumes", fsid="two"),
+    ]
+    monkeypatch.setattr(pool_room, "volume_types", lambda _: [OfTypes("x", "x"), OfTypes("y", "y")])
+    of_x, of_y = fits(Named(), pools, [Wanted("x", 5), Wanted("y", 3)], nbytes=10 * GIB)  # type: ignore[arg-type]
+    assert (of_x.n_fitting, of_y.n_fitting) == (3, 3)
+    assert of_x.sentence.count("Ceph pool volumes has room for") == 1
+    assert "room for 39G" in of_x.sentence, "the lesser of what two hosts say of one pool"
+
+
+def test_types_whose_room_nobody_knows_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One back end does not say what it has free, another has no pool; the third has room."""
+    pools = [CinderPool("a@x#x", "x", 40 * GIB), CinderPool("b@y#y", "y", None)]
+    types = [OfTypes("known", "x"), OfTypes("silent", "y"), OfTypes("lost", "z"), OfTypes("there", "z")]
+    monkeypatch.setattr(pool_room, "volume_types", lambda _: types)
+    wanted = [Wanted("known", 1), Wanted("silent", 1), Wanted("lost", 1), Wanted("there", 1, n_there=1)]
+    said = beforehand._require_room(Named(), wanted, GIB, pools)  # type: ignore[arg-type]
+    assert said.startswith("whether volumes of type lost and silent fit is not known before they are made")
+    assert beforehand._require_room(Named(), wanted[:1], GIB, pools) == ""  # type: ignore[arg-type]
+
+
+class OfZones:
+    """A cloud with two availability zones."""
+
+    name = "work"
+
+    def __init__(self) -> None:
+        self.compute = self
+
+    def availability_zones(self) -> list[Named]:
+        zones = [Named(), Named()]
+        zones[0].name, zones[1].name = "nova", "rack-2"
+        return zones
+
+
+@pytest.mark.parametrize("zone", ["nova", "rack-2", "nova:compute1", ":compute1"])
+def test_a_zone_that_is_there_will_do(zone: str) -> None:
+    beforehand.require_zone(OfZones(), zone)  # type: ignore[arg-type]
+
+
+def test_a_mistyped_zone_is_told_with_the_one_that_may_be_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not as a zone whose hosts have no processors free."""
+    for name in ("require_image", "require_flavor", "require_network", "require_types"):
+        monkeypatch.setattr(beforehand, name, lambda *_: None)
+    choice = CloudChoice(flavor="cephfit.tiny", volume_type="hdd", network="lab", zone="rak-2:compute1")
+    with pytest.raises(InputError, match="no availability zone rak-2") as error:
+        beforehand.require(OfZones(), choice, [Wanted("hdd", 1)], nbytes=GIB, pools=None)  # type: ignore[arg-type]
+    assert "did you mean 'rack-2'" in (error.value.remedy or "")
+
+
 @pytest.mark.parametrize(
     ("said", "free"),
     [
