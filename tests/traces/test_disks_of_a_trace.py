@@ -1,6 +1,7 @@
 """Traces of several disks, beside each other or one above the other: what is replayed, converted, described."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -86,11 +87,16 @@ def test_of_a_disk_and_the_one_below_it_one_is_replayed(stacked: Path, tmp_path:
 
 @pytest.mark.fio
 @needs_fio
-@pytest.mark.parametrize("name", ["t.img", "my disk image.img"])
+@pytest.mark.parametrize(
+    "name",
+    ["t.img", "my disk image.img", os.fsdecode(b"t\xff.img"), f"{'long' * 30}/{'path' * 30}/{'name' * 30}"],
+    ids=["plain", "blanks", "not UTF-8", "longer than a word of fio's"],
+)
 def test_a_target_is_written_whatever_its_path_is_like(
     stacked: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """fio runs in a folder of its own, and a line of its log is words between blanks."""
+    """fio runs in a folder of its own, and a line of its log is UTF-8 words of up to 256 bytes between blanks."""
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     with (tmp_path / name).open("wb") as file:
         file.truncate(32 << 20)
     monkeypatch.chdir(tmp_path)

@@ -34,6 +34,7 @@ RESOLUTION_MS = 1.0
 _PERCENTILES = (50, 90, 99, 100)
 _GRACE_SECONDS = 120.0
 _DISKS_NAMED = 15
+_LINK = "target"
 # Asks, once the kernel has been told to kill this process with its parent, whether the parent is still there.
 _ONLY_WITH_PARENT = 'test "$PPID" = "$1" || exit 1; shift; exec "$@"'
 
@@ -147,8 +148,9 @@ def replay(
         folder = Path(name)
         log = folder / "trace.iolog"
         with log.open("w", encoding="utf-8") as output:
-            name_in_log = _name_in_log(target.absolute(), folder)
-            write_iolog(plan.noted(batches), output, file=name_in_log, wrap_nbytes=nbytes if wrap else None)
+            write_iolog(plan.noted(batches), output, file=_LINK, wrap_nbytes=nbytes if wrap else None)
+        # A log's line is UTF-8 words between blanks, of which fio reads 256 bytes: few paths are sure to fit.
+        (folder / _LINK).symlink_to(target.absolute())
         command = [
             program,
             "--name=replay",
@@ -174,15 +176,6 @@ def replay(
             ) from None
         _refuse_failure(done, target)
         return _report(plan, folder / "replay_lat.1.log", version.strip(), paced=paced)
-
-
-def _name_in_log(target: Path, folder: Path) -> str:
-    """How fio, which runs in ``folder``, finds the target: a log's line is words between blanks, so a path with
-    blanks gets a link."""
-    if not any(letter.isspace() for letter in str(target)):
-        return str(target)
-    (folder / "target").symlink_to(target)
-    return "target"
 
 
 class _Plan:
