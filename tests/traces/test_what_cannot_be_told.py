@@ -76,3 +76,17 @@ def test_a_file_in_reversed_time_is_warned_of(tmp_path: Path) -> None:
     shown = run("profile", trace).stdout
     assert "the clock steps back: 49 of 50 accesses" in shown
     assert "the trace runs backwards in time" in shown
+
+
+def test_a_disk_without_times_has_no_rates_though_the_recording_lasts(tmp_path: Path) -> None:
+    """All accesses of a disk at one moment; the time until another's says nothing of their rate."""
+    rows = [f"{disk},R,{4096 * i},4096,{1000 * disk}\n" for disk in (1, 2) for i in range(5)]
+    trace = written(tmp_path, "t", "".join(rows))
+    shown = run("profile", trace, "--disk", "1").stdout
+    assert "IOPS" not in shown
+    assert "time: all accesses have the same one; no rates" in shown
+    about = json.loads(run("profile", trace, "--disk", "1", "--json").stdout)["description"]
+    assert not {"iops", "bytes_per_second"} & set(about)
+    refused = run("jobs", trace, "--disk", "1", check=False)
+    assert (refused.returncode, "does not tell how fast" in refused.stderr) == (2, True)
+    assert "IOPS" in run("profile", trace).stdout

@@ -230,7 +230,7 @@ def _summary(tally: Tally, duration_ns: int) -> dict[str, Any]:
         "nbytes": {op.value: int(tally.counts.nbytes[i]) for i, op in enumerate(Op)},
         "clock_steps_back": int(tally.counts.clock_steps_back[0]),
     }
-    if duration_ns > 0:
+    if duration_ns > 0 and _are_timed(tally):  # the duration is the whole recording's, the tally some disks'
         seconds = duration_ns / NS_PER_S
         summary |= {"iops": n / seconds, "bytes_per_second": nbytes / seconds}
     return summary
