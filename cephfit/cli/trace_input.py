@@ -45,11 +45,12 @@ class TraceInput:
         Raises:
             InputError: it is neither, or damaged, or a profile of other disks than were asked for.
         """
+        from cephfit.cli.map import read_profile
         from cephfit.traces import profile_files
         from cephfit.traces.readers.block_layer import Action
 
         if self.format_name is None and self.options.format_name is None and _looks_like_a_profile(path):
-            found = Profile.loads(path.read_text(encoding="utf-8"), where=str(path))
+            found = read_profile(path)
             self._refuse_other_disks(found, path)
             return found
         return profile_files(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from test_formats import WHOLE
 from test_more_formats import ORACLE, rbd_replay
+from test_trace_views import run
 from test_vscsi import record_1
 
 from cephfit.cells import Op
@@ -136,3 +137,13 @@ def test_an_rbd_replay_trace_cut_at_every_byte(tmp_path: Path) -> None:
             assert profile_files([path]).n_accesses > 0
         except InputError as error:
             assert "byte" in error.where or "no reads" in error.what
+
+
+@pytest.mark.parametrize("command", ["show", "jobs"])
+def test_a_damaged_profile_is_refused_as_other_commands_refuse_it(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "p.json"
+    file.write_bytes(b'{"schema_version": 1, "name": "\xff"}')
+    done = run(command, file, check=False)
+    assert done.returncode == 2
+    assert "this is not text" in done.stderr
+    assert "p.json" in done.stderr
