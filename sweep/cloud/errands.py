@@ -166,6 +166,7 @@ class Errands:
 
     def _rebuild(self, server: str, image_id: str, script: str) -> None:
         body = {"imageRef": image_id, "user_data": base64.b64encode(script.encode()).decode()}
+        n_before = guests.n_rebuilds_of(self._cloud, server)
 
         def ask() -> bool:
             path, version = f"/servers/{server}/action", _REBUILD_WITH_USER_DATA
@@ -173,6 +174,9 @@ class Errands:
             return True
 
         def is_asked() -> bool | None:
+            # A rebuild may be over before a lost answer is missed: the status is ACTIVE again, and the job runs.
+            if n_before is not None and (n_now := guests.n_rebuilds_of(self._cloud, server)) is not None:
+                return n_now > n_before or None
             return guests.status_of(self._cloud, server) == "REBUILD" or None
 
         try:

@@ -169,6 +169,7 @@ def test_why_a_stack_failed_is_told_across_a_service_in_trouble(services: Servic
 
 
 ACTION, SERVER = "POST /compute/v2.1/servers/srv/action", "GET /compute/v2.1/servers/srv"
+ACTIONS = f"{SERVER}/os-instance-actions"
 
 
 def rebuild(cloud: Connection) -> None:
@@ -180,6 +181,29 @@ def test_a_rebuild_whose_answer_was_lost_is_not_asked_for_again(services: Servic
     services.say(SERVER, (200, {"server": {"id": "srv", "status": "REBUILD"}}))
     rebuild(cloud)
     assert services.n_asked(ACTION) == 1
+
+
+def actions(*names: str) -> Answer:
+    # As Nova answers for GET /servers/ID/os-instance-actions, the newest first.
+    return 200, {"instanceActions": [{"action": name, "instance_uuid": "srv"} for name in names]}
+
+
+def test_a_rebuild_that_is_over_before_its_answer_is_missed_is_not_asked_for_again(
+    services: Services, cloud: Connection
+) -> None:
+    """Asked for again, it would cut off the job that runs by then, and run it twice."""
+    services.say(ACTION, GATEWAY)
+    services.say(SERVER, (200, {"server": {"id": "srv", "status": "ACTIVE"}}))
+    services.say(ACTIONS, actions("rebuild", "create"), actions("rebuild", "rebuild", "create"))
+    rebuild(cloud)
+    assert services.n_asked(ACTION) == 1
+
+
+def test_the_rebuild_of_the_job_before_is_not_taken_for_this_one(services: Services, cloud: Connection) -> None:
+    services.say(ACTION, GATEWAY, (202, {"server": {"id": "srv"}}))
+    services.say(ACTIONS, actions("rebuild", "create"))
+    rebuild(cloud)
+    assert services.n_asked(ACTION) == 2
 
 
 def test_a_rebuild_that_nobody_heard_of_is_asked_for_again(services: Services, cloud: Connection) -> None:
