@@ -1,6 +1,6 @@
 """What this machine had made in a cloud and must delete again, as its journal knows it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from openstack.connection import Connection
@@ -54,17 +54,36 @@ class MadeThings:
             ClusterError: something is in another one.
         """
         here = str(self._cloud.current_project_id or "")
-        for entry in self._journal.entries():
+        entries = self._journal.entries()
+        for entry in entries:
             project = _said(entry, _PROJECT)
             if project and here and project != here:
                 raise ClusterError(
                     f"{entry.kind} {entry.place} was made in project {project} of {_said(entry, _AUTH_URL)}, and "
                     f"this cloud's name now means project {here} of {self._auth_url()}",
                     where=self._name,
-                    remedy="let clouds.yaml or the OS_* variables mean that project again, and run `cephfit "
-                    f"restore`; or delete what is left there (`cephfit cloud clean {_run_of(entry)} --cloud NAME`"
-                    f", with a name of that project), and then {self._journal.path}",
+                    remedy=self._way_out(entries),
                 )
+
+    def _way_out(self, entries: Sequence[Entry]) -> str:
+        """What to do with a journal of another project, or of several: all that is in it is named."""
+        homes = {(_run_of(entry), _said(entry, _PROJECT)): None for entry in entries}
+        projects = {project for _, project in homes}
+        cleaning = ", ".join(
+            f"`cephfit cloud clean {run} --cloud NAME` in project {project or '(not noted)'}"
+            for run, project in homes
+        )
+        which = "that" if len(homes) == 1 else "each of these"
+        delete = (
+            f"delete all that is left, with a NAME of clouds.yaml that means the project: {cleaning}; only when "
+            f"{which} has deleted all it found, delete {self._journal.path}"
+        )
+        if len(projects) > 1:
+            return delete
+        return (
+            "let clouds.yaml or the OS_* variables mean that project again, and run `cephfit restore`; or "
+            + delete
+        )
 
     def delete(self, stacks_of: Callable[[str], Stacks]) -> None:
         """Delete all of it.

@@ -55,6 +55,35 @@ def test_what_was_made_in_another_project_is_not_taken_for_gone(tmp_path: Path) 
     assert in_project("two", file).words() == ("stack cephfit-r-hdd-1",), "it stays in the journal"
 
 
+def test_every_run_of_a_journal_of_another_project_is_named(tmp_path: Path) -> None:
+    """Who deletes the journal after the first of them forgets the others."""
+    file = tmp_path / "journal.jsonl"
+    in_project("one", file).note_stack("cephfit-r-hdd-1", "r")
+    in_project("one", file).note_stack("cephfit-r-ssd-1", "r")
+    in_project("one", file).note_type("cephfit-s-hdd-qos", "s")
+    with pytest.raises(ClusterError) as error:
+        in_project("two", file).require_here()
+    remedy = error.value.remedy or ""
+    assert "run `cephfit restore`" in remedy
+    assert remedy.count("cephfit cloud clean r --cloud NAME` in project one") == 1
+    assert remedy.count("cephfit cloud clean s --cloud NAME` in project one") == 1
+    assert remedy.endswith(f"only when each of these has deleted all it found, delete {file}")
+
+
+def test_a_journal_of_several_projects_is_worked_off_run_by_run(tmp_path: Path) -> None:
+    """No project is the right one for `cephfit restore`, so that is not advised; what is here is named, too."""
+    file = tmp_path / "journal.jsonl"
+    Journal(file).note("stack", "cephfit-q-hdd-1", "q")  # as earlier versions noted it
+    in_project("one", file).note_stack("cephfit-r-hdd-1", "r")
+    in_project("two", file).note_stack("cephfit-s-hdd-1", "s")
+    with pytest.raises(ClusterError) as error:
+        in_project("two", file).require_here()
+    remedy = error.value.remedy or ""
+    assert "restore" not in remedy
+    for run, project in (("q", "(not noted)"), ("r", "one"), ("s", "two")):
+        assert f"`cephfit cloud clean {run} --cloud NAME` in project {project}" in remedy
+
+
 def test_all_is_deleted_stacks_before_types_and_each_by_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
