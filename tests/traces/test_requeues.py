@@ -119,3 +119,41 @@ def test_only_the_very_blocks_are_taken_back(tmp_path: Path) -> None:
         ],
     )
     assert profile_files([trace], action=Action.ISSUE).n_accesses == 2
+
+
+@pytest.mark.parametrize("line", ["", BLKPARSE_LINE, TRACEPOINT])
+@pytest.mark.parametrize("completions", [True, False])
+def test_an_access_that_ends_at_the_same_block_hides_none(tmp_path: Path, line: str, completions: bool) -> None:
+    """A read of blocks 0 to 15 goes back while a later one of its last half waits."""
+    events = [
+        Event(1, 100, 4096, what=made.D),
+        Event(2, 100, 4096, what=made.C),
+        Event(3, 0, 8192, what=made.D),
+        Event(4, 8, 4096, what=made.D),
+        Event(5, 0, 8192, what=R),
+        Event(6, 0, 8192, what=made.D),
+        Event(1_000_006, 0, 8192, what=made.C),
+    ]
+    events = [e for e in events if completions or e.what != made.C]
+    trace = write(tmp_path / "t", events)
+    if line:
+        trace.write_text(as_text(events, line))
+    assert profile_files([trace], action=Action.ISSUE).n_accesses == 3
+
+
+def test_what_was_taken_back_from_behind_another_completes_no_more(tmp_path: Path) -> None:
+    """The later read of the last half completes, then nothing waits at that block."""
+    events = [
+        Event(1, 100, 4096, what=made.D),
+        Event(2, 100, 4096, what=made.C),
+        Event(3, 0, 8192, what=made.D),
+        Event(4, 8, 4096, what=made.D),
+        Event(5, 0, 8192, what=R),
+        Event(6, 8, 4096, what=made.C),
+        Event(7, 0, 8192, what=made.C),
+        Event(8, 0, 8192, what=made.D),
+        Event(9, 0, 8192, what=made.C),
+    ]
+    found = profile_files([write(tmp_path / "t", events)], action=Action.ISSUE)
+    assert found.n_accesses == 3
+    assert latencies(found)["n"] == 3

@@ -133,8 +133,8 @@ def complete_within(
 def take_back(lbn: int, end: int, disk: int, numbers: NDArray[np.int64], rows: Rows, table: Table) -> None:
     """An access goes back into the queue: it counts when it is issued again.
 
-    It is the latest one of these very blocks that waits; until the trace has shown a completion, when there is no
-    table, of the last ones.
+    It is the latest one of these very blocks that waits. Where later ones wait that end at the same block, and
+    until the trace has shown a completion, when there is no table, it is looked for among the last ones only.
     """
     lbn_of, nbytes_of, disk_of, latency_of = rows.lbn, rows.nbytes, rows.disk, rows.latency_ns
     keys, waiting = table
@@ -142,10 +142,15 @@ def take_back(lbn: int, end: int, disk: int, numbers: NDArray[np.int64], rows: R
     if numbers[SEEN_AT] != NONE:
         at = place_of(end, disk, keys, waiting, disk_of)
         row = latest_at(at, n, waiting)
-        if row == NONE or lbn_of[row] != lbn:
+        while row != NONE and (latency_of[row] != PENDING or lbn_of[row] != lbn):
+            row = rows.before[row]
+            if n - row > _LATEST:
+                return
+        if row == NONE:
             return
         latency_of[row] = TAKEN_BACK
-        numbers[N_KEYS] -= leave(at, keys, waiting, rows.before, latency_of)
+        if waiting[at] == row:  # else the one behind it passes it over when it leaves
+            numbers[N_KEYS] -= leave(at, keys, waiting, rows.before, latency_of)
     else:
         row, first = n - 1, max(n - _LATEST, 0)
         while row >= first and (
