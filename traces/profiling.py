@@ -83,7 +83,8 @@ def profile_files(
         opened = [[stack.enter_context(TraceStream(f)) for f in r.files] for r in recordings]
         format_name = _one_format([s for streams in opened for s in streams], options.format_name or format_name)
         if format_name == formats.HISTOGRAM:
-            return vscsi_histogram.profile_of_histograms([s for streams in opened for s in streams], name=name)
+            histograms = [s for streams in opened for s in streams]
+            return vscsi_histogram.profile_of_histograms(histograms, name=name, disks=disks)
         full = full or threshold != RANDOM_THRESHOLD_LBN
         reader = next(r for r in formats.readers(action, options) if r.name == format_name)
         beside = len(recordings) > 1 and not parts

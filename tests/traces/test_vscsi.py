@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_trace_views import run
 
 from cephfit.cells import Op
 from cephfit.errors import InputError
@@ -243,3 +244,23 @@ def test_a_damaged_histogram_names_the_line(tmp_path: Path) -> None:
     path.write_text("\n".join(lines[:24]))
     with pytest.raises(InputError, match="is missing"):
         profile_files([path])
+
+
+def test_one_disk_of_several_in_histograms(tmp_path: Path) -> None:
+    """The same profile as of a file that has this disk only; a name that none has is refused, by every command."""
+    both, alone = tmp_path / "both.csv", tmp_path / "alone.csv"
+    both.write_text(histogram_csv(TWO) + histogram_csv(ONE, disk="8195 (scsi0:1)"))
+    alone.write_text(histogram_csv(ONE, disk="8195 (scsi0:1)"))
+    name = "7/8195/scsi0:1"
+    chosen, expected = profile_files([both], name="x", disks=[name]), profile_files([alone], name="x")
+    assert (chosen.accesses, chosen.random) == (expected.accesses, expected.random)
+    assert list(chosen.description["disks"]) == [name]
+    assert chosen.description["left_out"] == {
+        "7/8194/scsi0:0": {"accesses": len(TWO), "why": "another disk was asked for"}
+    }
+    assert profile_files([both]).n_accesses == len(ONE) + len(TWO)
+    for command in ("show", "profile", "jobs"):
+        refused = run(command, both, "--disk", "nonsense", check=False)
+        assert refused.returncode == 2
+        assert "the trace has no disk 'nonsense'" in refused.stderr
+        assert name in refused.stderr

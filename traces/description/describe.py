@@ -13,7 +13,13 @@ from cephfit.traces.counting import limits
 from cephfit.traces.counting.tally import KINDS, Tally, percentile_ns
 from cephfit.traces.description import behaviour
 from cephfit.traces.description.portraits import MAX_DISKS
-from cephfit.traces.description.recording import PartialProfile, disks_of_one_level
+from cephfit.traces.description.recording import (
+    DISKS_LISTED,
+    NOT_ASKED_FOR,
+    PartialProfile,
+    disks_asked_for,
+    disks_of_one_level,
+)
 from cephfit.units import NS_PER_S, NS_PER_US
 
 HISTOGRAM_LIMITS: Mapping[str, NDArray[np.int64]] = {
@@ -33,9 +39,6 @@ PERCENTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 MISSING_LATENCIES = 0.01
 """Share of the accesses from which on it is said that their latency is not known; at the end of a recording some
 are always in flight."""
-
-_DISKS_LISTED = 64
-"""Disks that the description lists one by one; a trace of a cloud has thousands."""
 
 
 def profile_of(
@@ -73,15 +76,8 @@ def profile_of(
     kept, left_out = disks_of_one_level(partial, keep_upper=keep_upper)
     kept.sort()  # the order in which disks were met depends on how the trace was cut into parts
     if disks:
-        unknown = [d for d in disks if d not in partial.disks]
-        if unknown:
-            raise InputError(
-                f"the trace has no disk {unknown[0]!r}",
-                where=str(sources[0]["files"][0]),
-                remedy=f"its disks are {', '.join(list(partial.disks)[:_DISKS_LISTED])}",
-            )
-        kept = sorted(set(disks))
-        left_out = {d: "another disk was asked for" for d in partial.disks if d not in disks}
+        kept = disks_asked_for(disks, list(partial.disks), where=str(sources[0]["files"][0]))
+        left_out = dict.fromkeys(set(partial.disks) - set(kept), NOT_ASKED_FOR)
     total = Tally()
     for disk in kept:
         total = total.beside(partial.disks[disk])
@@ -96,7 +92,7 @@ def profile_of(
         "histograms": histograms_of(total),
         "percentiles": _percentiles(total),
         "random_by_threshold": _random_by_threshold(total),
-        "disks": {d: _disk(partial.disks[d]) for d in kept[:_DISKS_LISTED]},
+        "disks": {d: _disk(partial.disks[d]) for d in kept[:DISKS_LISTED]},
         "n_disks": len(kept),
         "left_out": {d: {"accesses": partial.disks[d].n, "why": why} for d, why in sorted(left_out.items())},
         "skipped": dict(sorted(partial.skipped.items())),
@@ -166,7 +162,7 @@ def _lacks(said: Sequence[str], tally: Tally) -> list[str]:
     """What the trace does not say: what its format says of itself, and what the accesses show, so that no format
     can forget it."""
     lacks = list(said)
-    if tally.n > 1 and not _are_timed(tally) and not any(words.startswith("time") for words in lacks):
+    if tally.n > 1 and not _are_timed(tally) and not any("no rates" in words for words in lacks):
         lacks.append("time: all accesses have the same one; no rates, no inter-arrival, none outstanding")
     n_timed = int(tally.counts.latency[0].sum())
     if not any(words.startswith("latency") for words in lacks):

@@ -1,16 +1,24 @@
 """What was counted in a trace so far, for all its disks: the partial profile that parts of a trace give."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.access import AccessBatch
+from cephfit.errors import InputError
 from cephfit.traces.counting.places import empty_joint
 from cephfit.traces.counting.tally import Tally, count_on
 from cephfit.traces.description.portraits import Portraits
 from cephfit.traces.matching.by_disk import rows_by_disk
+
+DISKS_LISTED = 64
+"""Disks that are listed one by one; a trace of a cloud has thousands."""
+
+NOT_ASKED_FOR = "another disk was asked for"
+"""Why a disk does not count that is not among those that ``--disk`` names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +167,19 @@ def disks_of_one_level(partial: PartialProfile, *, keep_upper: bool) -> tuple[li
             left_out[upper] = f"it passes its accesses on to {lower}, where they are counted"
     kept = [name for name in partial.disks if name not in left_out]
     return kept, {name: why for name, why in left_out.items() if name in partial.disks}
+
+
+def disks_asked_for(asked: Sequence[str], known: Sequence[str], *, where: str) -> list[str]:
+    """The disks that were asked for, each once and sorted.
+
+    Raises:
+        InputError: one of them is not among the trace's.
+    """
+    for disk in asked:
+        if disk not in known:
+            raise InputError(
+                f"the trace has no disk {disk!r}",
+                where=where,
+                remedy=f"its disks are {', '.join(known[:DISKS_LISTED])}",
+            )
+    return sorted(set(asked))

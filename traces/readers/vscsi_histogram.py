@@ -6,8 +6,7 @@ of random accesses is known for reads and for writes, not for a size bin.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,10 @@ from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES, SIZE_BINS, Op
 from cephfit.errors import InputError
 from cephfit.profile import Profile
 from cephfit.traces.counting import limits
+from cephfit.traces.description.recording import NOT_ASKED_FOR, disks_asked_for
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import text_blocks
+from cephfit.traces.readers.histogram_samples import Histogram, Sample, accumulated, summed
 from cephfit.units import MIB
 
 NAME = "vscsi-histogram"
@@ -68,28 +69,20 @@ _RANDOM_BUCKETS[np.searchsorted(limits.DISTANCE_LBN, -RANDOM_THRESHOLD_LBN)] = T
 _LARGEST_BUCKET = "above 512 KiB"
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """One histogram of one sample: counts int64 (limits + 1,), and the summary lines above it."""
-
-    counts: NDArray[np.int64]
-    largest: int
-    mean: int
-
-
-Sample = dict[tuple[str, str], Histogram]
-"""One sample of one disk: by (quantity, kind)."""
-
-
 def sniff(head: bytes) -> bool:
     return _HEADER.match(head.lstrip()) is not None
 
 
-def profile_of_histograms(streams: list[TraceStream], *, name: str) -> Profile:
+def profile_of_histograms(streams: list[TraceStream], *, name: str, disks: Sequence[str] = ()) -> Profile:
     """Read histogram files, the disks and repeated samples of all of them, as one profile.
 
+    Args:
+        streams: of the files.
+        name: of the profile.
+        disks: count only these; empty: all.
+
     Raises:
-        InputError: naming the file and the line.
+        InputError: naming the file and the line; or there is no such disk.
     """
     samples: dict[str, list[Sample]] = {}
     files = []
@@ -97,7 +90,9 @@ def profile_of_histograms(streams: list[TraceStream], *, name: str) -> Profile:
         files.append(stream.name)
         for disk, sample in read_samples(stream):
             samples.setdefault(disk, []).append(sample)
-    per_disk = {disk: accumulated(taken) for disk, taken in samples.items()}
+    found = {disk: accumulated(taken) for disk, taken in samples.items()}
+    wanted = disks_asked_for(disks, list(found), where=", ".join(files)) or list(found)
+    per_disk = {disk: found[disk] for disk in wanted}
     total: Sample = {}
     for disk_total in per_disk.values():
         total = summed(total, disk_total) if total else disk_total
@@ -121,7 +116,12 @@ def profile_of_histograms(streams: list[TraceStream], *, name: str) -> Profile:
         "histograms": _as_json(total),
         "disks": {disk: _disk_as_json(sample, len(samples[disk])) for disk, sample in per_disk.items()},
         "n_disks": len(per_disk),
-        "left_out": {},
+        "left_out": {
+            disk: {"accesses": int(sample["size", "read"].counts.sum() + sample["size", "write"].counts.sum())}
+            | {"why": NOT_ASKED_FOR}
+            for disk, sample in sorted(found.items())
+            if disk not in per_disk
+        },
         "skipped": {},
         "events": {},
         "lost_events": None,
@@ -227,38 +227,6 @@ def _finished(
     name = f"{header['vm'].decode()}/{header['handle'].decode()}/{disk}"
     histogram = Histogram(counts.astype(np.int64), summary.get("max", 0), summary.get("mean", 0))
     return name, key, histogram
-
-
-def accumulated(samples: list[Sample]) -> Sample:
-    """All that the samples of one disk count.
-
-    vscsiStats counts on until ``-r`` resets it: a sample that is nowhere below the one before contains it; one
-    that is below it anywhere began anew, and adds to it.
-    """
-    total: Sample | None = None
-    current = samples[0]
-    for later in samples[1:]:
-        grown = all(k in later and (later[k].counts >= h.counts).all() for k, h in current.items())
-        if not grown:
-            total = summed(total, current) if total else current
-        current = later
-    return summed(total, current) if total else current
-
-
-def summed(a: Sample, b: Sample) -> Sample:
-    """The sum of two samples; a histogram that only one has stays as it is."""
-    total = dict(a)
-    for key, histogram in b.items():
-        if key not in total:
-            total[key] = histogram
-            continue
-        mine = total[key]
-        n = int(mine.counts.sum()), int(histogram.counts.sum())
-        mean = (mine.mean * n[0] + histogram.mean * n[1]) // max(sum(n), 1)
-        total[key] = replace(
-            mine, counts=mine.counts + histogram.counts, largest=max(mine.largest, histogram.largest), mean=mean
-        )
-    return total
 
 
 def shares_of(sample: Sample) -> tuple[dict[Op, dict[str, int]], dict[Op, float], list[str]]:
