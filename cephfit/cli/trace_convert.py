@@ -8,7 +8,7 @@ import click
 
 from cephfit.cli.output import json_option, print_json
 from cephfit.cli.trace_input import TraceInput, trace_options
-from cephfit.cli.trace_summary import print_left_out
+from cephfit.cli.trace_summary import print_disks_left_out
 from cephfit.cli.written_files import written_whole
 
 
@@ -69,5 +69,5 @@ def command(
     if as_json:
         print_json({"file": str(output), "accesses": n, "nbytes": nbytes, "left_out": left_out})
     else:
-        print_left_out(left_out)
+        print_disks_left_out(left_out)
         click.echo(f"{output}: {n} accesses, {nbytes} bytes ({nbytes / n:.1f} for each)")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cephfit.cli.trace_reading import read_options, reading_options
+from cephfit.cli.trace_reading import disks_option, read_options, reading_options
 from cephfit.profile import Profile
 from cephfit.protocols import Progress
 
@@ -136,16 +136,13 @@ def trace_options(command: _Command) -> _Command:
 def description_option(command: _Command) -> _Command:
     """Adds ``--describe`` and ``--disk``, for commands that make a profile of a trace; stands below
     ``trace_options``."""
-    command = click.option(
-        "--disk", "disks", multiple=True, help="Of a trace: count this disk only (several: give it again)."
-    )(command)
     return click.option(
         "--describe",
         type=click.Choice(["fast", "full"]),
         default="full",
         show_default=True,
         help="How much of a trace to describe; fast leaves out behaviour over time and place.",
-    )(command)
+    )(disks_option(command))
 
 
 def _looks_like_a_profile(path: Path) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
-from cephfit.cli.trace_reading import read_options, reading_options
+from cephfit.cli.trace_reading import disks_option, read_options, reading_options
 from cephfit.cli.trace_summary import print_summary
 from cephfit.cli.written_files import write_whole
 
@@ -23,7 +23,7 @@ from cephfit.cli.written_files import write_whole
     help="Block layer event that counts as an access: Q as the application queued it, D as the device got it.",
 )
 @reading_options
-@click.option("--disk", "disks", multiple=True, help="Count this disk only (several: give it again).")
+@disks_option
 @click.option("--parts", is_flag=True, help="The files are consecutive parts of one trace, in this order.")
 @click.option(
     "--describe",

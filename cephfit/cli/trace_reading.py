@@ -38,6 +38,13 @@ def reading_options(command: _Command) -> _Command:
     return command
 
 
+def disks_option(command: _Command) -> _Command:
+    """Adds ``--disk``, given to the command as ``disks``."""
+    return click.option(
+        "--disk", "disks", multiple=True, help="Of a trace: count this disk only (several: give it again)."
+    )(command)
+
+
 def read_options(assume_op: str | None, columns: str | None, blkparse_format: str | None) -> ReadOptions:
     """Raises: InputError: two of them exclude each other."""
     from cephfit.cells import Op

@@ -8,7 +8,7 @@ import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, trace_options
-from cephfit.cli.trace_summary import print_left_out
+from cephfit.cli.trace_summary import print_disks_left_out
 from cephfit.units import format_seconds
 
 
@@ -71,7 +71,7 @@ def command(
     if as_json:
         print_json({**report.to_json(), "left_out": left_out})
         return
-    print_left_out(left_out)
+    print_disks_left_out(left_out)
     click.echo(
         f"{report.replayed} of {report.accesses} accesses replayed by {report.fio} in "
         f"{format_seconds(report.actual_seconds)}, recorded in {format_seconds(report.planned_seconds)}"

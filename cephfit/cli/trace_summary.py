@@ -41,7 +41,7 @@ def print_summary(found: Profile) -> None:
             click.echo(f"\n{title} of {row_of['n']} accesses, at most: {shown}", nl=False)
     click.echo()
     _print_thresholds(found)
-    print_left_out(about.get("left_out", {}))
+    print_disks_left_out(about.get("left_out", {}))
     skipped = about.get("skipped", {})
     if skipped:
         click.echo("no accesses, skipped: " + ", ".join(f"{n} {reason}" for reason, n in skipped.items()))
@@ -52,7 +52,7 @@ def print_summary(found: Profile) -> None:
         click.echo(f"note: {note}")
 
 
-def print_left_out(disks: Mapping[str, Any]) -> None:
+def print_disks_left_out(disks: Mapping[str, Any]) -> None:
     """The disks that were not counted, and why."""
     for disk, left in disks.items():
         click.echo(f"not counted: {left['accesses']} accesses of disk {disk}: {left['why']}")
