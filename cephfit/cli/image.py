@@ -67,8 +67,9 @@ def build(folder: Path, extra: str | None, as_json: bool) -> None:
 def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_json: bool) -> None:
     """Bring the image in FOLDER into a cloud's Glance, as NAME, NAME-kernel and NAME-ramdisk.
 
-    Safe to call again: what is there of this build stays, what a killed upload left is replaced, and another build
-    takes the place of the former one. Images that others brought are never touched.
+    Safe to call again: what is there of this build stays, what a killed upload left is replaced (after ten
+    minutes: until then somebody may be sending it), and another build takes the place of the former one. Images that
+    others brought, and snapshots of guests, are never touched.
     """
     from cephfit.sweep.guest.image import GuestImage
 
@@ -84,7 +85,7 @@ def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_j
     if as_json:
         print_json({"name": name, "id": found.id, "changed": list(found.changed)})
     elif found.changed:
-        click.echo(f"image {name} is {found.id}: {', '.join(found.changed)} sent")
+        click.echo(f"image {name} is {found.id}: {', '.join(found.changed)} sent or changed")
     else:
         click.echo(f"image {name} is {found.id}: it was there already, of this build")
 

@@ -1,28 +1,37 @@
 """Bringing the image into a cloud's Glance, and taking it away again."""
 
 import hashlib
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from openstack.connection import Connection
-from openstack.exceptions import NotFoundException
 
 from cephfit.errors import ClusterError, InputError
-from cephfit.sweep.cloud.connection import persistently
+from cephfit.sweep.cloud.connection import made_once, persistently
 from cephfit.sweep.guest.image import MIN_RAM_MIB, PROPERTIES, GuestImage
 
 DEFAULT_NAME = "cephfit-guest"
 WITH_POSTGRESQL = "cephfit-guest-postgresql"
 _DATABASE_RAM_MIB = 512
 _PART_OF = "cephfit_image"
-"""Property of each of the three: the name of the image that they make together. Others' have none."""
+"""Property of each of the three: the name of the image that they make together. Others' have it only as copies."""
 _SHA256 = "cephfit_sha256"
 """Property: of the file that was sent."""
+_SENDING = "cephfit_sending"
+"""Property: of the call that sent it, by which that call knows what it made although the answer was lost."""
 _FIO_VERSION = "cephfit_fio_version"
 _BOOTS_FROM = ("kernel_id", "ramdisk_id")
 _GOING = ("deleted", "pending_delete")
+_COPIED = ("base_image_ref", "block_device_mapping")
+"""Properties that Nova gives to the image of a guest (a snapshot; a shelved one), beside those of the guest's own
+image. It says ``image_type`` too, but not where the guest boots from a volume."""
+_UNDER_WAY = ("queued", "saving", "uploading", "importing")
+_UNDER_WAY_SECONDS = 600.0
+"""For which somebody may be sending an image since Glance last heard of it: it does not tell how much has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,38 +64,30 @@ def upload(
 
     Raises:
         InputError: an image of this name is there that cephfit did not make, or that is another project's.
-        ClusterError: Glance refuses.
+        ClusterError: Glance refuses, or somebody is sending the image right now.
     """
     name = name or name_of(image)
-    whole = _whole_image(cloud, name)
+    # Whatever somebody else begins to send from here on is not looked at, and so not deleted either.
+    former = _parts(cloud, name)
+    whole = _whole_image(cloud, name, former)
     if whole is not None and visibility != "public":
         visibility = str(whole.visibility)
     common: dict[str, Any] = {"visibility": visibility, _PART_OF: name, **tags}
-    kernel = _part(cloud, f"{name}-kernel", image.kernel, {**common, "disk_format": "aki"})
-    ramdisk = _part(cloud, f"{name}-ramdisk", image.ramdisk, {**common, "disk_format": "ari"})
-    changed = kernel.changed + ramdisk.changed
-    properties: dict[str, Any] = {
-        "kernel_id": kernel.id,
-        "ramdisk_id": ramdisk.id,
-        _FIO_VERSION: image.fio_version,
-        **({"cephfit_postgresql": image.postgresql} if image.postgresql else {}),
-        **PROPERTIES,
-    }
+    kernel = _part(cloud, f"{name}-kernel", image.kernel, {**common, "disk_format": "aki"}, former)
+    ramdisk = _part(cloud, f"{name}-ramdisk", image.ramdisk, {**common, "disk_format": "ari"}, former)
+    wanted = {"visibility": visibility, _PART_OF: name, **_properties(image, kernel.id, ramdisk.id)}
     if whole is None:
-        wanted = {**common, **properties, "disk_format": "raw"}
-        wanted["min_ram"] = _DATABASE_RAM_MIB if image.postgresql else MIN_RAM_MIB
-        made = _send(cloud, name, image.disk, wanted)
-        return Uploaded(made, (*changed, name))
-    now = {**whole.properties, **{key: getattr(whole, key, None) or "" for key in _BOOTS_FROM}}
-    is_other = any(now.get(key) != properties[key] for key in (*_BOOTS_FROM, _FIO_VERSION))
-    if is_other or whole.visibility != visibility:
+        made = Uploaded(_send(cloud, name, image.disk, {**common, **wanted, "disk_format": "raw"}), (name,))
+    elif any(_said(whole, key) != str(value) for key, value in wanted.items()):
         # One call: servers are made from the former build or from this one.
-        _change(cloud, whole, {**properties, "visibility": visibility, _PART_OF: name})
-        changed = (*changed, name)
-    for former in _parts(cloud, name):
-        if former.id not in (whole.id, kernel.id, ramdisk.id):
-            _delete(cloud, former)
-    return Uploaded(str(whole.id), changed)
+        _change(cloud, whole, wanted)
+        made = Uploaded(str(whole.id), (name,))
+    else:
+        made = Uploaded(str(whole.id), ())
+    for one in former:
+        if one.id not in (made.id, kernel.id, ramdisk.id):
+            _delete(cloud, one)
+    return Uploaded(made.id, kernel.changed + ramdisk.changed + made.changed)
 
 
 def remove(cloud: Connection, name: str) -> tuple[str, ...]:
@@ -107,50 +108,56 @@ def name_of(image: GuestImage) -> str:
     return WITH_POSTGRESQL if image.postgresql else DEFAULT_NAME
 
 
-def _whole_image(cloud: Connection, name: str) -> Any | None:
-    """The image of this name that this project's own `upload` made; None if there is none, or half of one.
+def _properties(image: GuestImage, kernel_id: str, ramdisk_id: str) -> dict[str, Any]:
+    """What is said of a build to Glance, and to Nova by it."""
+    return {
+        "kernel_id": kernel_id,
+        "ramdisk_id": ramdisk_id,
+        "min_ram": _DATABASE_RAM_MIB if image.postgresql else MIN_RAM_MIB,
+        _FIO_VERSION: image.fio_version,
+        **({"cephfit_postgresql": image.postgresql} if image.postgresql else {}),
+        **PROPERTIES,
+    }
+
+
+def _whole_image(cloud: Connection, name: str, parts: Sequence[Any]) -> Any | None:
+    """That of our parts from which servers are made; None if there is none, or half of one.
 
     Raises:
         InputError: one is there that is not ours: what is started by a name must be the only one that has it.
-        ClusterError: it is ours, and an administrator has closed it.
+        ClusterError: it is ours, and an administrator has closed it; or somebody is sending a part of it.
     """
-    found = None
+    ours = {part.id for part in parts}
     for one in persistently(lambda: list(cloud.image.images(name=name)), where="images"):
-        properties = one.properties or {}
-        is_ours = one.owner == cloud.current_project_id and (
-            properties.get(_PART_OF) == name or _FIO_VERSION in properties  # as older versions marked it
-        )
-        if not is_ours and one.status == "active":
+        if one.id not in ours and one.status == "active":
             whose = "of this project" if one.owner == cloud.current_project_id else f"of project {one.owner}"
             raise InputError(
                 f"an image {name} {whose} is there already, which `cephfit image upload` did not bring",
                 where=f"cloud {cloud.name}",
                 remedy=f"use that one (image={one.id} in the target), or name yours otherwise: --name NAME",
             )
-        if not is_ours or one.status in _GOING:
-            continue
-        if one.status == "deactivated":
+    for part in parts:
+        if part.name == name and part.status == "deactivated":
             raise ClusterError(
                 f"image {name} was deactivated",
                 where=f"cloud {cloud.name}",
-                remedy=f"an administrator can open it again: openstack image set --activate {one.id}",
+                remedy=f"an administrator can open it again: openstack image set --activate {part.id}",
             )
-        if one.status == "active" and found is None:
-            found = one
-        else:
-            _delete(cloud, one)  # a killed call left it
-    return found
+        if _is_under_way(part):
+            raise ClusterError(
+                f"somebody is sending image {part.name}, or was stopped in it a short while ago",
+                where=f"cloud {cloud.name}, status {part.status} since {part.updated_at}",
+                remedy=f"wait for it, {_UNDER_WAY_SECONDS / 60:.0f} min at most; if nobody sends it any more: "
+                f"openstack image delete {part.id}",
+            )
+    return next((part for part in parts if part.name == name and part.status == "active"), None)
 
 
-def _part(cloud: Connection, name: str, file: Path, wanted: Mapping[str, Any]) -> Uploaded:
+def _part(cloud: Connection, name: str, file: Path, wanted: Mapping[str, Any], former: Sequence[Any]) -> Uploaded:
     """One of the two that the image boots from: of this very file, there or sent now."""
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
-    for one in _parts(cloud, str(wanted[_PART_OF])):
-        if one.name != name:
-            continue
-        if one.status != "active":
-            _delete(cloud, one)  # a killed call left it
-        elif one.properties.get(_SHA256) == sha256:
+    for one in former:
+        if one.name == name and one.status == "active" and _said(one, _SHA256) == sha256:
             if wanted["visibility"] != one.visibility:
                 _change(cloud, one, {"visibility": wanted["visibility"]})
             return Uploaded(str(one.id), ())
@@ -158,23 +165,60 @@ def _part(cloud: Connection, name: str, file: Path, wanted: Mapping[str, Any]) -
 
 
 def _send(cloud: Connection, name: str, file: Path, wanted: Mapping[str, Any]) -> str:
-    more: dict[str, Any] = {**wanted, "use_import": False, "allow_duplicates": True, "wait": True}
+    sending = str(uuid.uuid4())
+    more: dict[str, Any] = {**wanted, _SENDING: sending}
     more["container_format"] = "bare" if wanted["disk_format"] == "raw" else wanted["disk_format"]
+    more |= {"use_import": False, "allow_duplicates": True, "wait": True}
 
-    def send() -> str:
-        for left in _parts(cloud, str(wanted[_PART_OF])):
-            if left.name == name and left.status != "active":
-                _delete(cloud, left)  # by the attempt before
+    def make() -> str:
         return str(cloud.image.create_image(name, filename=str(file), **more).id)
 
-    return persistently(send, where=f"image {name}")
+    def find() -> str | None:
+        """What an attempt before made, if it came as a whole; half of one is deleted."""
+        found = None
+        for one in _parts(cloud, str(wanted[_PART_OF])):
+            if _said(one, _SENDING) == sending:
+                if one.status == "active":
+                    found = str(one.id)
+                else:
+                    _delete(cloud, one)
+        return found
+
+    return made_once(make, find, where=f"image {name}")
 
 
 def _parts(cloud: Connection, name: str) -> list[Any]:
-    """What this project's own `upload` made for an image."""
+    """What this project's own `upload` made for an image: the only images that are ever changed or deleted.
+
+    An older version marked the image alone, and what that boots from by its id there.
+    """
     mine = {"owner": cloud.current_project_id}
-    found = persistently(lambda: list(cloud.image.images(**mine)), where="images")
-    return [one for one in found if (one.properties or {}).get(_PART_OF) == name and one.status not in _GOING]
+    names = (name, f"{name}-kernel", f"{name}-ramdisk")
+    candidates = [
+        one
+        for one in persistently(lambda: list(cloud.image.images(**mine)), where="images")
+        if one.name in names and one.status not in _GOING and not _is_copy(one)
+    ]
+    unmarked = [one for one in candidates if one.name == name and not _said(one, _PART_OF)]
+    of_older = [one for one in unmarked if _said(one, _FIO_VERSION)]
+    ids = {one.id for one in of_older} | {_said(one, key) for one in of_older for key in _BOOTS_FROM}
+    return [one for one in candidates if _said(one, _PART_OF) == name or one.id in ids]
+
+
+def _is_copy(one: Any) -> bool:
+    """Whether it is somebody's guest rather than an image of ours."""
+    return _said(one, "image_type") == "snapshot" or any(key in (one.properties or {}) for key in _COPIED)
+
+
+def _is_under_way(one: Any) -> bool:
+    age = datetime.now(UTC) - datetime.fromisoformat(str(one.updated_at))
+    return one.status in _UNDER_WAY and age.total_seconds() < _UNDER_WAY_SECONDS
+
+
+def _said(one: Any, key: str) -> str:
+    """What Glance says of an image. The SDK has some properties as attributes; which, depends on its version."""
+    value = getattr(one, key, None)
+    return str((one.properties or {}).get(key, "") if value is None else value)
 
 
 def _change(cloud: Connection, one: Any, wanted: Mapping[str, Any]) -> None:
@@ -182,10 +226,5 @@ def _change(cloud: Connection, one: Any, wanted: Mapping[str, Any]) -> None:
 
 
 def _delete(cloud: Connection, one: Any) -> None:
-    def delete() -> None:
-        try:
-            cloud.image.delete_image(one.id)
-        except NotFoundException:
-            return
-
-    persistently(delete, where=f"image {one.name}")
+    # The SDK takes one that is gone for deleted.
+    persistently(lambda: cloud.image.delete_image(one.id), where=f"image {one.name}")
