@@ -68,8 +68,8 @@ def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_j
     """Bring the image in FOLDER into a cloud's Glance, as NAME, NAME-kernel and NAME-ramdisk.
 
     Safe to call again: what is there of this build stays, what a killed upload left is replaced (after ten
-    minutes: until then somebody may be sending it), and another build takes the place of the former one. Images that
-    others brought, and snapshots of guests, are never touched.
+    minutes: until then somebody may be sending it), and another build takes the place of the former one. Images
+    that others brought, and snapshots of guests, are never touched.
     """
     from cephfit.sweep.guest.image import GuestImage
 
