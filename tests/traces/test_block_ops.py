@@ -7,6 +7,7 @@ import trace_maker as made
 from test_more_formats import counts, nbytes, profiled
 from trace_maker import Event, write
 
+from cephfit.profile import Profile
 from cephfit.traces import profile_files
 from cephfit.traces.read_options import ReadOptions
 
@@ -58,12 +59,38 @@ def test_texts(tmp_path: Path, name: str) -> None:
     assert found.description["skipped"] == dict.fromkeys(OPS, 2)
 
 
-@pytest.mark.parametrize("name", ["blkparse", "block-events"])
+def found_in(tmp_path: Path, name: str, lines: list[str]) -> Profile:
+    own_format = "%T %a %d %S %n" if name == "blkparse -f" else None
+    return profiled(tmp_path, "".join(lines), options=ReadOptions(blkparse_format=own_format))
+
+
+@pytest.mark.parametrize("name", ["blkparse", "blkparse -f", "block-events"])
 def test_no_sector_is_told_apart_as_in_raw_records(tmp_path: Path, name: str) -> None:
     """The kernel writes -1 for it."""
     lines = [
         LINES[name].format(number=i + 1, kind="W", sector=s, n=8) for i, s in enumerate((0, (1 << 64) - 1, 8))
     ]
-    found = profiled(tmp_path, "".join(lines))
+    found = found_in(tmp_path, name, lines)
     assert counts(found) == (0, 2)
     assert found.description["skipped"] == {"no valid sector": 1}
+
+
+@pytest.mark.parametrize("name", ["blkparse", "blkparse -f", "block-events"])
+def test_a_flush_has_no_sector(tmp_path: Path, name: str) -> None:
+    line = LINES[name]
+    lines = [line.format(number=1, kind="FN", sector=(1 << 64) - 1, n=0)]
+    lines += [line.format(number=i + 2, kind="R", sector=8 * i, n=8) for i in range(3)]
+    found = found_in(tmp_path, name, lines)
+    assert counts(found) == (3, 0)
+    assert found.description["skipped"] == {"flush": 1}
+
+
+@pytest.mark.parametrize("name", ["blkparse", "blkparse -f", "block-events"])
+@pytest.mark.parametrize("n_before", [0, 30])
+def test_an_op_without_a_name_is_no_read(tmp_path: Path, name: str, n_before: int) -> None:
+    """Also where a loop was reading accesses before it."""
+    kinds = [*("R" for _ in range(n_before)), "N", "NS", "RA", "FWS"]
+    lines = [LINES[name].format(number=i + 1, kind=k, sector=8 * i, n=8) for i, k in enumerate(kinds)]
+    found = found_in(tmp_path, name, lines)
+    assert counts(found) == (n_before + 1, 1)
+    assert found.description["skipped"] == {"op N": 1, "op NS": 1}

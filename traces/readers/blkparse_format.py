@@ -54,6 +54,7 @@ class BlkparseFormatReader(StreamReader):
 
     def __init__(self, layout: str | None = None, action: Action = Action.QUEUE) -> None:
         self.action = action
+        self._kinds = action.kinds
         self.directives, self._line = _compiled(layout) if layout else (frozenset[str](), re.compile(rb"(?!)"))
         self.names_disks = "D" in self.directives or {"M", "m"} <= self.directives
         lacks = []
@@ -93,38 +94,35 @@ class BlkparseFormatReader(StreamReader):
             fields = match.groupdict()
             action = fields["a"].decode() if "a" in fields else self.action.value
             events[action] = events.get(action, 0) + 1
-            if action not in self.action.kinds or (action == "C" and "T" not in fields):
+            kind = self._kinds.get(action)
+            if kind is None or (action == "C" and "T" not in fields):
                 continue
             try:
-                row = self._row(fields, action)
+                sector, nbytes = int(fields["S"]), _nbytes_of(fields)
+                if reason := unfit_of(fields["d"], nbytes, sector):
+                    if kind == ISSUED:
+                        skipped[reason] = skipped.get(reason, 0) + 1
+                    continue
+                rows.append(_row(fields, kind, sector, nbytes))
             except ValueError:
                 raise bad_line(stream, number, line, "possible numbers") from None
-            reason = unfit_of(fields["d"], row[4])
-            if not reason:
-                rows.append(row)
-            elif row[0] == ISSUED:
-                skipped[reason] = skipped.get(reason, 0) + 1
         return BlockEvents.of_rows(rows, skipped=skipped, events=events, lost=lost)
 
-    def _row(self, fields: dict[str, bytes], action: str) -> tuple[int, int, int, int, int, int]:
-        """Raises: ValueError: an impossible number."""
-        time_ns = int(fields.get("T", b"0")) * NS_PER_S + int(fields.get("t", b"0"))
-        nbytes = int(fields["N"]) if "N" in fields else int(fields["n"]) * LBN_NBYTES
-        if "D" in fields:
-            device = device_number(fields["D"])
-        else:
-            device = int(fields.get("M", b"0")) << 20 | int(fields.get("m", b"0"))
-        row = (
-            self.action.kinds[action],
-            time_ns,
-            OP_WRITE if is_write(fields["d"]) else OP_READ,
-            int(fields["S"]),
-            nbytes,
-            device,
-        )
-        if time_ns >= TIME_NS_MAX or row[3] >= LBN_MAX or nbytes >= NBYTES_MAX or device >= 1 << 40:
-            raise ValueError("impossible")
-        return row
+
+def _nbytes_of(fields: dict[str, bytes]) -> int:
+    return int(fields["N"]) if "N" in fields else int(fields["n"]) * LBN_NBYTES
+
+
+def _row(fields: dict[str, bytes], kind: int, sector: int, nbytes: int) -> tuple[int, int, int, int, int, int]:
+    """Raises: ValueError: an impossible number."""
+    time_ns = int(fields.get("T", b"0")) * NS_PER_S + int(fields.get("t", b"0"))
+    if "D" in fields:
+        device = device_number(fields["D"])
+    else:
+        device = int(fields.get("M", b"0")) << 20 | int(fields.get("m", b"0"))
+    if time_ns >= TIME_NS_MAX or sector >= LBN_MAX or nbytes >= NBYTES_MAX or device >= 1 << 40:
+        raise ValueError("impossible")
+    return kind, time_ns, OP_WRITE if is_write(fields["d"]) else OP_READ, sector, nbytes, device
 
 
 def _compiled(layout: str) -> tuple[frozenset[str], re.Pattern[bytes]]:

@@ -188,8 +188,9 @@ def _any_known(
         elif counts:
             kind = _next_word(text, after)
             after = _end_of_word(text, kind)
-            is_discard = is_zoned = False
+            is_read = is_discard = is_zoned = False
             for q in range(kind, after):
+                is_read |= text[np.uintp(q)] == _R
                 is_write |= text[np.uintp(q)] == _W
                 is_discard |= text[np.uintp(q)] == _D
                 is_zoned |= text[np.uintp(q)] == _Z
@@ -221,6 +222,8 @@ def _any_known(
                     reason = DISCARD
                 elif n_sectors == 0:
                     reason = FLUSH if is_flush else ZERO_LENGTH
+                elif not (is_read or is_write):
+                    break
             p = after
         else:
             p = after

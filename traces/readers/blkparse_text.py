@@ -16,7 +16,7 @@ from cephfit.traces.files.text import TextBlock, bad_line, impossible_numbers
 from cephfit.traces.lines.fast_lines import LineParser
 from cephfit.traces.matching.completion_loop import ISSUED
 from cephfit.traces.matching.latency import InFlight
-from cephfit.traces.readers import blkparse_loop, block_layer
+from cephfit.traces.readers import blkparse_loop
 from cephfit.traces.readers.block_layer import Action, BlockEvents, device_number, is_write, no_data_of, unfit_of
 from cephfit.traces.readers.event_rows import accesses_of_lines, accesses_of_part_of_lines, events_of, room_for
 from cephfit.traces.readers.part_reader import PartReader
@@ -32,7 +32,6 @@ SUMMARY = re.compile(
 _SKIPS = re.compile(rb"^Skips: \S+ forward \((.{1,40}?) +-")
 """blkparse's count of the records that were missing; digits in groups as the person's language has them."""
 _SECTORS_MAX = 1 << 54
-_NO_SECTOR = b"%d" % block_layer.NO_SECTOR
 _NBYTES_MAX = 1 << 40
 _LINE_NBYTES = 40
 """Room is made for lines of this length; where they are shorter, they are read in two goes."""
@@ -112,12 +111,12 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
             continue
         if block.cut_off and line is block.lines[-1] and not line.rstrip().endswith(b"]"):
             raise bad_line(stream, number, line, _EXPECTED, cut_off=True)
-        reason = _unfit(words)
-        if reason:
-            if kinds[name] == ISSUED:
-                skipped[reason] = skipped.get(reason, 0) + 1
-            continue
         try:
+            reason = _unfit(words)
+            if reason:
+                if kinds[name] == ISSUED:
+                    skipped[reason] = skipped.get(reason, 0) + 1
+                continue
             seconds, _, fraction = words[3].partition(b".")
             begun, sector, n_sectors = (
                 int(seconds) * NS_PER_S + int(fraction), int(words[7]), int(words[9]),
@@ -126,7 +125,7 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
                 numbers[words[0]] = device_number(words[0])
         except ValueError:
             raise bad_line(stream, number, line, _EXPECTED) from None
-        if sector >= _SECTORS_MAX or n_sectors * LBN_NBYTES >= _NBYTES_MAX or begun >= 1 << 62:
+        if sector >= _SECTORS_MAX or not 0 < n_sectors * LBN_NBYTES < _NBYTES_MAX or begun >= 1 << 62:
             raise impossible_numbers(stream, number, line)
         op = OP_WRITE if is_write(words[6]) else OP_READ
         rows.append((kinds[name], begun, op, sector, n_sectors * LBN_NBYTES, numbers[words[0]]))
@@ -144,15 +143,16 @@ def _unfit(words: list[bytes]) -> str:
 
     Without ``+`` there is a passthrough command (its bytes in parentheses) or no length at all: only the
     process, after a sector for completions.
+
+    Raises:
+        ValueError: the length is no number, or a number has thousands of digits.
     """
     kind = words[6] if len(words) > 6 else b""
     if len(words) < 10 or words[8] != b"+" or not words[7].isdigit():
         if any(w.startswith(b"(") for w in words[7:9]):
             return "passthrough"
         return unfit_of(kind, 0)
-    if words[9] == b"0" or no_data_of(kind):
-        return unfit_of(kind, 0)
-    return "no valid sector" if words[7] == _NO_SECTOR else ""
+    return no_data_of(kind) or unfit_of(kind, int(words[9]), int(words[7]))
 
 
 def _remember_remap(line: bytes, target: bytes, stacked: set[tuple[int, int]]) -> None:

@@ -14,7 +14,7 @@ from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.readers.event_rows import Rows
 
 _SPACE, _TAB, _NEWLINE, _COMMA, _POINT, _PLUS = 32, 9, 10, 44, 46, 43
-_A, _C, _D, _W, _Z, _ZERO, _NINE = 65, 67, 68, 87, 90, 48, 57
+_A, _C, _D, _R, _W, _Z, _ZERO, _NINE = 65, 67, 68, 82, 87, 90, 48, 57
 _WORD, _FRACTION = 8, 9
 _SECTORS_MAX = 1 << 54
 _NBYTES_MAX = 1 << 40
@@ -137,6 +137,9 @@ def parse(
             plain = plain and byte_at(what + plus + 1) in (_SPACE, _TAB)
             if not (good and good_too and plain and n_sectors > 0):
                 break
+            is_write = equal(what, _W) & letters != _NONE
+            if not (is_write or byte_at(what + kind) == _R):
+                break
             if where >= _SECTORS_MAX or n_sectors >= _NBYTES_MAX // 512:
                 break
             seconds, _ = of_word(eight_bytes(line + point - _WORD), n_seconds)
@@ -145,7 +148,7 @@ def parse(
             row = np.uintp(n)
             kind_of[row] = COMPLETED if action == _C else REQUEUED if action == requeue else ISSUED
             time_ns[row] = seconds * 1_000_000_000 + first_digit * 100_000_000 + fraction
-            op[row] = equal(what, _W) & letters != _NONE
+            op[row] = is_write
             lbn[row], nbytes[row], devices[row] = where, n_sectors * 512, device
             n += 1
         names[np.uintp(name)] += 1

@@ -16,6 +16,7 @@ from cephfit.traces.columns import Accesses
 from cephfit.traces.files.part_stream import NotOnItsOwn
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.matching.latency import CompletionMatcher, Ready
+from cephfit.traces.readers.rows import NO_LBN
 
 _NO_LATENCIES, _NO_DEPTHS = np.empty(0, np.int64), np.empty(0, np.int32)
 
@@ -97,8 +98,6 @@ def device_number(text: bytes) -> int:
     return number
 
 
-NO_SECTOR = (1 << 64) - 1
-"""What the kernel writes where an event has none."""
 _ZONE_OPS = {
     b"ZRA": "zone reset all",
     b"ZR": "zone reset",
@@ -129,7 +128,7 @@ def unfit_of(kind: bytes, nbytes: int, sector: int = 0) -> str:
         return reason
     if not nbytes:
         return "flush" if kind.startswith(b"F") else "zero length"
-    if sector == NO_SECTOR:
+    if sector == NO_LBN:
         return "no valid sector"
     return "" if b"R" in kind or is_write(kind) else f"op {kind.decode('ascii', 'replace')}"
 

@@ -16,6 +16,9 @@ NBYTES_MAX = 1 << 40
 TIME_NS_MAX = 1 << 62
 """Numbers from which on a record cannot be what it says; sums of them still fit into 63 bits."""
 
+NO_LBN = (1 << 64) - 1
+"""What kernels write where an event has no place."""
+
 _NAMES_MAX = 1 << 16
 _REASONS_MAX = 256
 _HELD = 1 << 16

@@ -17,13 +17,13 @@ from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
 from cephfit.traces.lines.plain_lines import DIGITS, OP, TEXT, PlainLine
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers.part_reader import PartReader
+from cephfit.traces.readers.rows import NO_LBN
 from cephfit.units import LBN_NBYTES, NS_PER_US
 
 _HEADER = re.compile(rb"^#?\s*(Vscsi Cmd Trace|Serial Number\s*,\s*IO Data Length)", re.IGNORECASE)
 _ROW = re.compile(rb"^\s*\d+\s*,\s*\d+\s*,\s*\d+\s*,\s*[A-Za-z][\w ()-]*,\s*\d+\s*,\s*\d+\s*$")
 _EXPECTED = "a vscsiStats command (serial number, bytes, SG entries, read or write, LBN, time in microseconds)"
 _LBN_MAX = 1 << 54
-_NO_LBN = (1 << 64) - 1
 _TIME_US_MAX = 1 << 52
 _SPELLINGS = ((b"read", b"READ", b"Read"), (b"write", b"WRITE", b"Write"))
 _FIELDS = plain_lines.fields_of(
@@ -106,7 +106,7 @@ def _batch(stream: TraceStream, block: TextBlock, disks: tuple[str, ...], latest
         reason = "" if kind in (b"read", b"write") else kind.decode("ascii", "replace")
         if access[0] <= 0:
             reason = reason or "zero length"
-        elif access[1] == _NO_LBN:
+        elif access[1] == NO_LBN:
             reason = reason or "no valid LBN"
         elif not 0 <= access[1] < _LBN_MAX or not 0 <= access[2] < _TIME_US_MAX or access[0] >= 1 << 40:
             raise impossible_numbers(stream, number, line)
