@@ -1,5 +1,6 @@
 """One recording as a stream of accesses, for what needs the accesses themselves: conversion and replay."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,15 +12,34 @@ from numpy.typing import NDArray
 
 from cephfit.access import AccessBatch
 from cephfit.errors import InputError
-from cephfit.traces import formats, profile_files
+from cephfit.protocols import Progress
+from cephfit.silence import Silence
+from cephfit.traces import formats
+from cephfit.traces.description.recording import disks_of_one_level
 from cephfit.traces.files import remote
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.read_options import ReadOptions
+from cephfit.traces.readers.blkparse_format import BlkparseFormatReader
+from cephfit.traces.readers.blkparse_text import BlkparseTextReader
+from cephfit.traces.readers.blktrace import BlktraceReader
+from cephfit.traces.readers.block_events_text import BlockEventsTextReader
 from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.readers.parquet import ParquetReader
+from cephfit.traces.readers.qemu_events import QemuEventsReader
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.recordings import Recording, recordings_of
+from cephfit.traces.recordings import Recording, recordings_of, total_nbytes
 
 _DISKS_NAMED = 64
+
+_STACKING = (
+    BlktraceReader,
+    BlkparseTextReader,
+    BlkparseFormatReader,
+    BlockEventsTextReader,
+    QemuEventsReader,
+    ParquetReader,
+)
+"""Readers of formats that can tell that a disk passes its accesses on to another one."""
 
 
 def left_out(
@@ -28,27 +48,41 @@ def left_out(
     format_name: str | None = None,
     action: Action = Action.QUEUE,
     options: ReadOptions = ReadOptions(),  # noqa: B008 - it is frozen
+    progress: Progress | None = None,
 ) -> Mapping[str, Any]:
     """The disks whose accesses are those of another disk of the recording (dm and what it lies on), as a profile
     leaves them out: name to ``{"accesses": n, "why": sentence}``.
 
-    Only the whole recording tells it, so it is read once for this; standard input and pipes can be read but once,
-    and give none (``AccessSource`` refuses two levels there).
+    Only the whole recording tells it, so it is read once for this where its format can tell it at all; standard
+    input and pipes can be read but once, and give none (``AccessSource`` refuses two levels there). What is kept
+    is a number for each disk.
 
     Raises:
-        InputError: as ``AccessSource`` and ``profile_files``.
+        InputError: several recordings, histograms only, or what the reader finds.
     """
+    progress = progress or Silence()
     recording = _only_recording(paths)
     if not all(f != STANDARD_INPUT and (f.is_file() or remote.url_of(f)) for f in recording.files):
         return {}
     with ExitStack() as stack:
         streams = [stack.enter_context(TraceStream(f)) for f in recording.files]
         reader = _reader_of(streams, format_name, action, options)
-    if not reader.names_disks:
-        return {}
-    found = profile_files(paths, format_name=format_name, action=action, options=options)
-    known: Mapping[str, Any] = found.description["left_out"]
-    return known
+        if not isinstance(reader, _STACKING) or not reader.names_disks:
+            return {}
+        counts: Counter[str] = Counter()
+        levels: set[tuple[str, str]] = set()
+        shown = 0
+        progress.start("telling disks from those they lie on", total_nbytes([recording]))
+        for batch in reader.read_together(streams):
+            numbers, n_accesses = np.unique(batch.disk, return_counts=True)
+            counts.update({batch.disks[d]: int(n) for d, n in zip(numbers, n_accesses, strict=True)})
+            levels.update(batch.stacked)
+            consumed = sum(s.consumed() for s in streams)
+            progress.advance(consumed - shown)
+            shown = consumed
+        progress.done()
+    _, others = disks_of_one_level(counts, levels, keep_upper=action is Action.QUEUE)
+    return {disk: {"accesses": counts[disk], "why": why} for disk, why in sorted(others.items())}
 
 
 class AccessSource:

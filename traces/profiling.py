@@ -33,7 +33,7 @@ from cephfit.traces.readers.blktrace_following import UNNUMBERED
 from cephfit.traces.readers.block_events_text import BlockEventsTextReader
 from cephfit.traces.readers.block_layer import Action
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.recordings import PER_CPU, Recording, recordings_of, siblings_left_out
+from cephfit.traces.recordings import PER_CPU, Recording, recordings_of, siblings_left_out, total_nbytes
 
 _BLOCK_LAYER = (BlktraceReader, BlkparseTextReader, BlkparseFormatReader, BlockEventsTextReader)
 """Readers of formats in which an access is several events, of which one counts."""
@@ -99,7 +99,7 @@ def profile_files(
             )
             for r in recordings
         ]
-        progress.start("reading the trace", _total_nbytes(recordings))
+        progress.start("reading the trace", total_nbytes(recordings))
         counted = _counted(shares, opened, reader, scheduler, progress)
         found = _from_accesses(recordings, counted, reader, action, name, disks, parts, full)
         progress.done()
@@ -263,10 +263,3 @@ def _renamed(partial: PartialProfile, disk: str) -> PartialProfile:
     """The same with its only disk called ``disk``, where the file does not name it."""
     tallies = dict.fromkeys([disk], next(iter(partial.disks.values()))) if partial.disks else {}
     return replace(partial, disks=tallies, portraits=partial.portraits.renamed(only_disk=disk))
-
-
-def _total_nbytes(recordings: Sequence[Recording]) -> float | None:
-    files = [f for r in recordings for f in r.files]
-    if STANDARD_INPUT in files or any(remote.url_of(f) for f in files):
-        return None
-    return float(sum(f.stat().st_size for f in files))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cephfit.errors import InputError
 from cephfit.traces.capturing import capture_record
+from cephfit.traces.files import remote
 from cephfit.traces.files.stream import STANDARD_INPUT
 
 PER_CPU = re.compile(r"(?P<stem>.*)\.blktrace\.(?P<number>\d+)(?:\.(?:gz|xz|bz2|zst))?")
@@ -76,3 +77,11 @@ def siblings_left_out(recording: Recording) -> list[str]:
         return []
     missing = [f.name for f in _numbered(first.parent, recording.name) if f not in recording.files]
     return [f"other CPUs of the same recording were not read: {', '.join(missing)}"] if missing else []
+
+
+def total_nbytes(recordings: Sequence[Recording]) -> float | None:
+    """Of all files; None where that is not known before they are read."""
+    files = [f for r in recordings for f in r.files]
+    if STANDARD_INPUT in files or any(remote.url_of(f) for f in files):
+        return None
+    return float(sum(f.stat().st_size for f in files))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cephfit.cli.output import json_option, print_json
+from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, trace_options
 from cephfit.cli.trace_summary import print_disks_left_out
 from cephfit.cli.written_files import written_whole
@@ -58,7 +58,8 @@ def command(
         )
     if any(output.exists() and f.exists() and output.samefile(f) for f in files):
         raise InputError("a trace cannot be written over itself", where=str(output), remedy="choose another name")
-    source, left_out = trace.accesses(files, disk=disk)
+    with progress_display() as progress:
+        source, left_out = trace.accesses(files, disk=disk, progress=progress)
     with written_whole(output, what="the trace") as place:
         if output.suffix == ".parquet":
             n = write_parquet(source, place, lacks=lambda: source.lacks)

@@ -74,7 +74,9 @@ class TraceInput:
                 f"{self.disks[0]} -o profile.json",
             )
 
-    def accesses(self, files: Sequence[Path], *, disk: str | None) -> tuple[AccessSource, Mapping[str, Any]]:
+    def accesses(
+        self, files: Sequence[Path], *, disk: str | None, progress: Progress
+    ) -> tuple[AccessSource, Mapping[str, Any]]:
         """The accesses of a recording of one disk, or of all disks of one level, and the disks that are left out
         because another one's accesses are theirs.
 
@@ -86,7 +88,7 @@ class TraceInput:
 
         action = Action(self.action)
         others = (
-            left_out(files, format_name=self.format_name, action=action, options=self.options)
+            left_out(files, format_name=self.format_name, action=action, options=self.options, progress=progress)
             if disk is None
             else {}
         )

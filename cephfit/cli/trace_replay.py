@@ -64,8 +64,8 @@ def command(
             where=str(target),
             remedy="say that this is wanted: --i-know-it-writes",
         )
-    source, left_out = trace.accesses(files, disk=disk)
     with progress_display() as progress:
+        source, left_out = trace.accesses(files, disk=disk, progress=progress)
         progress.note(f"replaying on {target}")
         report = replay(source, target, iodepth=iodepth, wrap=wrap, paced=not full_speed)
     if as_json:

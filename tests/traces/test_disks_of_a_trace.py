@@ -10,8 +10,24 @@ from test_trace_views import needs_fio, run
 from trace_maker import DM0, SDA, WRITE, A, Event, Q, remap, write
 
 from cephfit.cli.main import main
+from cephfit.silence import Silence
+from cephfit.traces.access_source import left_out
+from cephfit.traces.readers.delimited import DelimitedReader
 
 LEFT_OUT = "not counted: 4 accesses of disk 8,0: it carries the accesses of 253,0, which are counted there"
+
+
+class Shown(Silence):
+    """A display that remembers how far it got."""
+
+    steps = 0.0
+    total: float | None = None
+
+    def start(self, what: str, total: float | None = None) -> None:
+        self.total = total
+
+    def advance(self, steps: float = 1.0, detail: str = "") -> None:
+        self.steps += steps
 
 
 @pytest.fixture
@@ -54,6 +70,25 @@ def test_of_a_disk_and_the_one_below_it_one_is_converted(stacked: Path, tmp_path
     assert found["accesses"]["write"]["4K"] == 4
     said = json.loads(run("convert", stacked, "-o", out, "--json").stdout)
     assert (said["accesses"], list(said["left_out"])) == (4, ["8,0"])
+
+
+def test_a_trace_that_cannot_tell_of_levels_is_not_read_for_them(
+    three_disks: Path, stacked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that can, a number for each disk is kept, not a profile; and it is said how far that is."""
+    assert left_out([stacked]).keys() == {"8,0"}
+
+    def read(*_: object) -> None:
+        raise AssertionError("it was read")
+
+    monkeypatch.setattr("cephfit.traces.description.recording.Counting.add", read)
+    shown = Shown()
+    assert left_out([stacked], progress=shown) == {
+        "8,0": {"accesses": 4, "why": "it carries the accesses of 253,0, which are counted there"}
+    }
+    assert shown.steps == shown.total == stacked.stat().st_size
+    monkeypatch.setattr(DelimitedReader, "read", read)
+    assert left_out([three_disks]) == {}
 
 
 def test_the_disk_below_is_converted_where_it_is_asked_for(stacked: Path, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def profile_of(
     Raises:
         InputError: no access was counted, or there is no such disk.
     """
-    kept, left_out = disks_of_one_level(partial, keep_upper=keep_upper)
+    kept, left_out = disks_of_one_level(partial.disks, partial.stacked, keep_upper=keep_upper)
     kept.sort()  # the order in which disks were met depends on how the trace was cut into parts
     if disks:
         kept = disks_asked_for(disks, list(partial.disks), where=str(sources[0]["files"][0]))

@@ -1,7 +1,7 @@
 """What was counted in a trace so far, for all its disks: the partial profile that parts of a trace give."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -144,29 +144,31 @@ class Counting:
         )
 
 
-def disks_of_one_level(partial: PartialProfile, *, keep_upper: bool) -> tuple[list[str], dict[str, str]]:
+def disks_of_one_level(
+    disks: Collection[str], stacked: Collection[tuple[str, str]], *, keep_upper: bool
+) -> tuple[list[str], dict[str, str]]:
     """The disks that count together, so that no access is counted twice.
 
     Where one disk passes its accesses on to another one and both have accesses in the trace (dm over its disk,
     a partition traced beside the whole disk), only one of the two counts.
 
     Args:
-        partial: a whole trace.
+        disks: those of a whole trace that have accesses.
+        stacked: (upper, lower) pairs of names.
         keep_upper: count the upper ones (the application's view), else the lower ones (the device's view).
 
     Returns:
         names that count, and why each other one does not.
     """
     left_out: dict[str, str] = {}
-    for upper, lower in sorted(partial.stacked):
-        if upper == lower or upper not in partial.disks or lower not in partial.disks:
+    for upper, lower in sorted(stacked):
+        if upper == lower or upper not in disks or lower not in disks:
             continue
         if keep_upper:
             left_out[lower] = f"it carries the accesses of {upper}, which are counted there"
         else:
             left_out[upper] = f"it passes its accesses on to {lower}, where they are counted"
-    kept = [name for name in partial.disks if name not in left_out]
-    return kept, {name: why for name, why in left_out.items() if name in partial.disks}
+    return [name for name in disks if name not in left_out], left_out
 
 
 def disks_asked_for(asked: Sequence[str], known: Sequence[str], *, where: str) -> list[str]:
