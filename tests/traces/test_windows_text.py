@@ -2,6 +2,7 @@
 
 import gzip
 from pathlib import Path
+from random import Random
 
 import pytest
 from test_delimited import DELIMITED
@@ -9,6 +10,7 @@ from test_more_formats import XPERF, counts, format_of, nbytes, profiled
 
 from cephfit.errors import InputError
 from cephfit.traces import profile_files
+from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.read_options import ReadOptions
 
 ENCODED = ["utf-8-sig", "utf-16", "utf-16-be"]
@@ -63,6 +65,19 @@ def test_a_separator_in_a_quoted_name_separates_nothing(tmp_path: Path) -> None:
     assert nbytes(found) == (4096, 0)
 
 
+@pytest.mark.parametrize(("separator", "name"), [(",", "d, one"), (";", "a;b"), ("|", "x|y")])
+def test_a_separator_in_a_quoted_name_stays_in_it(tmp_path: Path, separator: str, name: str) -> None:
+    rows = [f'"{name}"', "4096", "8192", "R"], ["other", "4096", "8192", "W"], [f'"{name}"', "0", "512", "R"]
+    sep = {",": "comma", ";": "semicolon", "|": "pipe"}[separator]
+    found = profiled(
+        tmp_path,
+        "".join(separator.join(row) + "\n" for row in rows),
+        options=ReadOptions(columns=f"disk,offset,length,op,sep={sep}"),
+    )
+    assert counts(found) == (2, 1)
+    assert set(found.description["disks"]) == {name, "other"}
+
+
 @pytest.mark.parametrize("time", ["1,500", "1.500,5", "0,5"])
 def test_a_comma_that_may_be_a_decimal_point_is_refused(tmp_path: Path, time: str) -> None:
     """Where semicolons separate fields, as in countries that write one and a half as 1,5."""
@@ -72,8 +87,41 @@ def test_a_comma_that_may_be_a_decimal_point_is_refused(tmp_path: Path, time: st
     assert caught.value.where.endswith("line 2")
 
 
-def test_what_is_no_utf_16_is_refused_by_its_line(tmp_path: Path) -> None:
-    content = encoded(DELIMITED["alibaba"], "utf-16") + b"\x00\xd8\n"
-    with pytest.raises(InputError) as caught:
-        profiled(tmp_path, content)
-    assert caught.value.where.startswith(f"{tmp_path / 't'}, line 3")
+@pytest.mark.parametrize("encoding", ENCODED)
+@pytest.mark.parametrize("first", ["Öffset", "Смещение", "偏移", "O"])
+def test_a_header_in_any_language(tmp_path: Path, encoding: str, first: str) -> None:
+    text = f"{first},Größe,Typ\n4096,8192,R\n12288,65536,W\n"
+    found = profiled(tmp_path, encoded(text, encoding), options=ReadOptions(columns="offset,length,op"))
+    assert (counts(found), nbytes(found)) == ((1, 1), (8192, 65536))
+
+
+@pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("records", [bytes(range(256)) * 2, b"\x01\0\0\0ab\0\0" * 64, Random(1).randbytes(600)])
+def test_records_that_begin_as_a_byte_order_mark_stay_as_they_are(
+    tmp_path: Path, mark: bytes, records: bytes
+) -> None:
+    (tmp_path / "t").write_bytes(mark + records)
+    with TraceStream(tmp_path / "t") as stream:
+        assert stream.read(1000) == mark + records
+
+
+LONE_SURROGATE = b"\x00\xd8"
+
+
+def damaged(before: str, damage: bytes, after: str) -> bytes:
+    return before.encode("utf-16") + damage + after.encode("utf-16-le")
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "byte"),
+    [
+        (damaged("0,0,R,a\n4096,4096,R,d", LONE_SURROGATE, "x\n"), 2, 44),
+        (damaged("0,0,R,a\n" * 40_000 + "4096,4096,R,d", LONE_SURROGATE, "x\n"), 40_001, 640_028),
+        (damaged("0,0,R,a\n4096,4096,R,d\n", b"9", ""), 3, 46),
+    ],
+)
+def test_what_is_no_utf_16_is_refused_by_its_line(tmp_path: Path, content: bytes, line: int, byte: int) -> None:
+    """Also in a disk's name, which may be anything else."""
+    with pytest.raises(InputError, match="no UTF-16") as caught:
+        profiled(tmp_path, content, options=ReadOptions(columns="offset,length,op,disk"))
+    assert caught.value.where == f"{tmp_path / 't'}, line {line} (byte {byte})"

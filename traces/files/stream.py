@@ -18,7 +18,7 @@ class TraceStream:
 
     Attributes:
         name: the path as it was given, for messages.
-        offset: decompressed bytes read so far, of UTF-16 those of its text in UTF-8.
+        offset: decompressed bytes read so far, without a byte order mark; of UTF-16 those of its text in UTF-8.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,7 +66,10 @@ class TraceStream:
         if decompressed is not None:
             self._source, self._is_converted = decompressed, True
             start = self._read_fully(compression.MAGIC_NBYTES)
-        text = encoding.as_utf8(start, self._source)
+        text = None
+        if encoding.may_be_marked(start):
+            start += self._read_fully(encoding.SAMPLE_NBYTES - len(start))
+            text = encoding.as_utf8(start, self._source, self.name)
         if text is not None:
             self._source, self._is_converted = text, True
         else:

@@ -21,7 +21,7 @@ from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
 from cephfit.traces.lines.plain_lines import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, Constants, PlainLine
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers.part_reader import PartReader
-from cephfit.traces.readers.spreadsheet_rows import plain_row
+from cephfit.traces.readers.spreadsheet_rows import plain_fields
 from cephfit.units import LBN_NBYTES
 
 _HEADERS_MAX = 100
@@ -175,8 +175,11 @@ class _Lines(LineParser[_Stretch]):
         for number, line in enumerate(block.lines, block.first):
             cut_off = block.cut_off and line is block.lines[-1]
             whole = self._whole(line)
-            if layout.loose and (b'"' in line or not layout.row.match(whole)):
-                whole = self._whole(self._plain_row(line))
+            fields: list[bytes] = []
+            if layout.loose and layout.separator and (b'"' in line or not layout.row.match(whole)):
+                fields = self._plain_fields(line, layout.separator)
+                # In a quoted field a separator separates nothing.
+                whole = layout.separator.join(field.replace(layout.separator, b" ") for field in fields)
             if not layout.row.match(whole):
                 if not line.strip() or line in self._headers:
                     continue
@@ -186,7 +189,7 @@ class _Lines(LineParser[_Stretch]):
                     continue
                 raise bad_line(stream, number, line, f"a row of {layout.title}", cut_off=cut_off)
             self._started = True
-            fields = whole.split(layout.separator)
+            fields = fields or whole.split(layout.separator)
             try:
                 op = fields[layout.op].strip().lower()
                 nbytes = int(fields[layout.length]) * layout.length_unit
@@ -215,12 +218,15 @@ class _Lines(LineParser[_Stretch]):
         fields = line.rstrip().split(self._layout.separator, n)[:n]
         return (self._layout.separator or b" ").join([*fields, *self._layout.added])
 
-    def _plain_row(self, line: bytes) -> bytes:
+    def _plain_fields(self, line: bytes, separator: bytes) -> list[bytes]:
+        """Those of a line as ``spreadsheet_rows`` says, with what is added to it."""
         layout = self._layout
-        if not layout.separator:
-            return line
         decimals = [layout.time] if layout.latency is None else [layout.time, layout.latency]
-        return plain_row(line, layout.separator, (layout.offset, layout.length), decimals)
+        fields = plain_fields(line, separator, (layout.offset, layout.length), decimals)
+        if not (layout.added and line.strip()):
+            return fields
+        n = len(layout.plain.fields) if layout.plain else 0
+        return [*fields[:n], *layout.added]
 
     def _disk(self, fields: list[bytes]) -> int:
         name = b"/".join(fields)

@@ -174,7 +174,7 @@ def _layout(
         writes=writes,
         disk=tuple(disks),
         latency=place.get("latency"),
-        header=re.compile(rb'^\s*$|^\s*#|^\s*"?[A-Za-z_]'),
+        header=re.compile(rb'^\s*$|^\s*#|^\s*"?[A-Za-z_\x80-\xff]'),
     )
 
 
