@@ -306,7 +306,12 @@ def test_down_leaves_nothing_with_a_guest_running(cephfit: Cephfit, traces_of: T
 @pytest.mark.takes(seconds=60)
 @pytest.mark.parametrize(
     ("mark", "deleted"),
-    [("namespace", False), ("mariadb", False), ("keystone-migration", True), ("neutron-dhcp-agent", False)],
+    [
+        pytest.param("namespace", False, marks=pytest.mark.cloud_whole),
+        pytest.param("mariadb", False, marks=pytest.mark.cloud_whole),
+        ("keystone-migration", True),
+        pytest.param("neutron-dhcp-agent", False, marks=pytest.mark.cloud_whole),
+    ],
 )
 def test_killed_while_it_is_made_it_can_be_taken_down(
     cephfit: Cephfit, traces_of: TracesOf, tmp_path: Path, mark: str, deleted: bool

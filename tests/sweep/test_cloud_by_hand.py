@@ -46,7 +46,7 @@ def openstack(cloud: str, *arguments: str) -> "subprocess.CompletedProcess[str]"
 
 
 @pytest.mark.takes(seconds=80)
-@pytest.mark.parametrize("name", ["benchmark", "verification"])
+@pytest.mark.parametrize("name", ["benchmark", pytest.param("verification", marks=pytest.mark.cloud_whole)])
 def test_a_stack_made_by_hand_is_whole_scales_and_goes(
     cloud_user: Connection, client: str, name: str, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ def test_a_killed_run_leaves_a_type_and_a_spec_that_are_found_and_deleted(
     assert types_and_specs(cloud_admin) == types_before
 
 
+@pytest.mark.cloud_whole
 @pytest.mark.takes(seconds=80)
 def test_an_ordinary_user_gets_the_default_alone_and_the_reason(cloud_user: Connection, tmp_path: Path) -> None:
     file, store = tmp_path / "capped.yaml", tmp_path / "capped.sqlite"

@@ -48,6 +48,7 @@ def stranger(lab: Lab) -> Iterator[None]:
         )
 
 
+@pytest.mark.cloud_whole
 @pytest.mark.takes(seconds=190)
 def test_a_strangers_volume_of_the_same_type_makes_samples_invalid_and_ours_do_not(
     openstack_lab: Lab, cloud_admin: Connection, tmp_path: Path

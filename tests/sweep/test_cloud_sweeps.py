@@ -146,6 +146,7 @@ def test_ceph_is_configured_below_its_guests_and_put_back_after_a_kill(
     until(lambda: everything(cloud_admin) == before)
 
 
+@pytest.mark.cloud_whole
 @pytest.mark.takes(seconds=160)
 def test_somebody_elses_ceph_is_configured_below_its_guests(
     openstack_lab: Lab, cloud_admin: Connection, tmp_path: Path
