@@ -68,7 +68,7 @@ class FioIologReader(StreamReader):
             )
         for batches in read_by_turns(stream, _Lines(stream, version)):
             yield from batches
-        # Where there are no waits either, all accesses have the same time: it is said of every format.
+        # Where there are no waits either, all accesses have the same time: that is said beside this.
         self.lacks = (_ADDED_UP,) if version == 2 else ()
 
 

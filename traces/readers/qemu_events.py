@@ -58,7 +58,7 @@ class QemuEventsReader(StreamReader):
         yield from batches_of(self._stretches(stream, events))
         lacks = ["latency and outstanding: QEMU traces only the beginning", "names: disks are addresses in QEMU"]
         if events.n_untimed:
-            lacks.insert(0, "time: none; start QEMU with -msg timestamp=on, or use the simple backend")
+            lacks.insert(0, "time: none, no rates; start QEMU with -msg timestamp=on, or use the simple backend")
         self.lacks = tuple(lacks)
 
     def _stretches(self, stream: TraceStream, events: "_Events") -> Iterator[Rows]:
