@@ -19,26 +19,17 @@ from cephfit.traces.description.recording import disks_of_one_level
 from cephfit.traces.files import remote
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers.blkparse_format import BlkparseFormatReader
-from cephfit.traces.readers.blkparse_text import BlkparseTextReader
-from cephfit.traces.readers.blktrace import BlktraceReader
-from cephfit.traces.readers.block_events_text import BlockEventsTextReader
+from cephfit.traces.readers.blktrace_following import UNNUMBERED
 from cephfit.traces.readers.block_layer import Action
 from cephfit.traces.readers.parquet import ParquetReader
 from cephfit.traces.readers.qemu_events import QemuEventsReader
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.recordings import Recording, recordings_of, total_nbytes
+from cephfit.traces.told import BLOCK_LAYER, lacks_of, told
 
 _DISKS_NAMED = 64
 
-_STACKING = (
-    BlktraceReader,
-    BlkparseTextReader,
-    BlkparseFormatReader,
-    BlockEventsTextReader,
-    QemuEventsReader,
-    ParquetReader,
-)
+_STACKING = (*BLOCK_LAYER, QemuEventsReader, ParquetReader)
 """Readers of formats that can tell that a disk passes its accesses on to another one."""
 
 
@@ -90,6 +81,7 @@ class AccessSource:
 
     Attributes:
         lacks: what the trace does not say, known once it was read.
+        notes: what one must know of it, known then, too.
     """
 
     def __init__(
@@ -113,6 +105,7 @@ class AccessSource:
             options: what the person says about the files.
         """
         self.lacks: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
         self._paths = paths
         self._format_name = format_name
         self._action = action
@@ -132,16 +125,24 @@ class AccessSource:
             seen: set[str] = set()
             levels: set[tuple[str, str]] = set()
             names: tuple[str, ...] = ()
+            lost = n_unnumbered = 0
             for batch in reader.read_together(streams):
                 names = batch.disks if reader.names_disks else (recording.name,) * len(batch.disks)
                 batch = self._wanted(replace(batch, disks=names))
                 seen.update(batch.disks[d] for d in np.unique(batch.disk))
                 levels.update(batch.stacked)
                 _refuse_two_levels(seen, levels, streams[0].name)
+                lost += batch.lost
+                n_unnumbered += batch.events.get(UNNUMBERED, 0)
                 yield batch
-            self.lacks = reader.lacks
             if not seen:
                 raise self._none(names, streams[0].name)
+            its = told(recording, reader, n_unnumbered=n_unnumbered, notes=reader.notes)
+            lost += its.lost
+            self.lacks = lacks_of(reader, reader.lacks, losses_known=its.losses_known, lost=lost)
+            self.notes = its.notes
+            if its.lost:
+                yield replace(_of(batch, np.zeros(len(batch.disks), bool)), skipped={}, events={}, lost=its.lost)
 
     def _wanted(self, batch: AccessBatch) -> AccessBatch:
         if self._disk is not None:

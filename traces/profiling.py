@@ -13,7 +13,6 @@ from cephfit.profile import Profile
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
 from cephfit.traces import formats
-from cephfit.traces.capturing import capture_record
 from cephfit.traces.description.describe import profile_of
 from cephfit.traces.description.recording import Counting, PartialProfile
 from cephfit.traces.files import remote
@@ -26,17 +25,12 @@ from cephfit.traces.parts.in_flight_cuts import CountedSoFar
 from cephfit.traces.parts.shares import Counted, Share, parts_of
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers import vscsi_histogram
-from cephfit.traces.readers.blkparse_format import BlkparseFormatReader
-from cephfit.traces.readers.blkparse_text import BlkparseTextReader
 from cephfit.traces.readers.blktrace import BlktraceReader
 from cephfit.traces.readers.blktrace_following import UNNUMBERED
-from cephfit.traces.readers.block_events_text import BlockEventsTextReader
 from cephfit.traces.readers.block_layer import Action
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.recordings import PER_CPU, Recording, recordings_of, siblings_left_out, total_nbytes
-
-_BLOCK_LAYER = (BlktraceReader, BlkparseTextReader, BlkparseFormatReader, BlockEventsTextReader)
-"""Readers of formats in which an access is several events, of which one counts."""
+from cephfit.traces.recordings import PER_CPU, Recording, recordings_of, total_nbytes
+from cephfit.traces.told import BLOCK_LAYER, lacks_of, told
 
 
 def profile_files(
@@ -148,18 +142,18 @@ def _from_accesses(
 ) -> Profile:
     total = PartialProfile()
     sources: list[dict[str, Any]] = []
-    notes: list[str] = []
+    notes: dict[str, None] = {}
     lacks: dict[str, None] = {}
     durations: list[int] = []
     losses_known = True
     for recording, counted in zip(recordings, counts, strict=True):
         partial = counted.partial
         lacks.update(dict.fromkeys(counted.lacks))
-        captured = capture_record.of_files(recording.files)
         n_unnumbered = partial.events.pop(UNNUMBERED, 0)
-        losses_known &= reader.tells_losses and (captured is not None or not n_unnumbered)
-        if captured is not None:
-            partial = replace(partial, lost=partial.lost + captured.lost)
+        its = told(recording, reader, n_unnumbered=n_unnumbered, notes=counted.notes)
+        notes.update(dict.fromkeys(its.notes))
+        losses_known &= its.losses_known
+        partial = replace(partial, lost=partial.lost + its.lost)
         durations.append(partial.duration_ns)
         sources.append(
             {
@@ -168,9 +162,8 @@ def _from_accesses(
                 "accesses": partial.n_accesses,
                 "duration_seconds": partial.duration_ns / 1e9,
             }
-            | ({"captured_by": captured.method} if captured else {})
+            | ({"captured_by": its.captured_by} if its.captured_by else {})
         )
-        notes += siblings_left_out(recording)
         if not reader.names_disks:
             partial = _renamed(partial, recordings[0].name if parts else recording.name)
             total = total.followed_by(partial)
@@ -178,23 +171,19 @@ def _from_accesses(
             total = total.followed_by(partial)
         else:
             total = total.beside(partial, prefix=f"{recording.name}/")
-    if reader.note:
-        notes.insert(0, reader.note)
-    if isinstance(reader, _BLOCK_LAYER) and not losses_known and not total.lost:
-        lacks["lost events: whether the tracer lost some"] = None
     if total.lost:
-        notes.append(f"the tracer lost {total.lost} events: all counts are too low")
+        notes[f"the tracer lost {total.lost} events: all counts are too low"] = None
     return profile_of(
         total,
         name=name,
-        action=action.value if isinstance(reader, _BLOCK_LAYER) else "",
+        action=action.value if isinstance(reader, BLOCK_LAYER) else "",
         sources=sources,
         duration_ns=sum(durations) if parts else max(durations),
         keep_upper=action is Action.QUEUE,
         disks=disks,
         losses_known=losses_known,
-        lacks=list(lacks),
-        notes=notes,
+        lacks=lacks_of(reader, tuple(lacks), losses_known=losses_known, lost=total.lost),
+        notes=list(notes),
         with_behaviour=full,
     )
 
@@ -224,10 +213,11 @@ def _counted(
         )
     results = scheduling.counted([part for parts in cut for part in parts], scheduler)
     for i, (share, streams, parts) in enumerate(zip(shares, opened, cut, strict=True)):
-        so_far, lacks = CountedSoFar(), reader.lacks
+        so_far, lacks, notes = CountedSoFar(), reader.lacks, reader.notes
         try:
             for result in islice(results, len(parts)):
-                so_far, lacks = so_far.followed_by(result.partial, result.flight), result.lacks
+                so_far = so_far.followed_by(result.partial, result.flight)
+                lacks, notes = result.lacks, result.notes
                 progress.advance(sum(f.stat().st_size for f in share.files if f.is_file()) / len(parts))
         except (InputError, NotOnItsOwn):
             if len(parts) == 1:
@@ -237,21 +227,21 @@ def _counted(
             yield _read_here(share, streams, reader, progress)
             results = scheduling.counted([part for parts in cut[i + 1 :] for part in parts], scheduler)
             continue
-        yield Counted(so_far.partial, lacks)
+        yield Counted(so_far.partial, lacks, notes)
 
 
 def _read_here(share: Share, streams: Sequence[TraceStream], reader: StreamReader, progress: Progress) -> Counted:
     if isinstance(reader, BlktraceReader) and share.threshold is None:
         partial = count_in_parts(streams, reader, progress.advance)
         if partial is not None:
-            return Counted(partial, reader.lacks)
+            return Counted(partial, reader.lacks, reader.notes)
     counting, shown = Counting(share.threshold, share.described), 0
     for batch in read_ahead(reader.read_together(streams)):
         counting.add(batch)
         consumed = sum(s.consumed() for s in streams)
         progress.advance(consumed - shown)
         shown = consumed
-    return Counted(counting.partial(), reader.lacks)
+    return Counted(counting.partial(), reader.lacks, reader.notes)
 
 
 def _absolute(file: Path) -> Path:

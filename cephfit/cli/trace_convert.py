@@ -62,7 +62,7 @@ def command(
         source, left_out = trace.accesses(files, disk=disk, progress=progress)
     with written_whole(output, what="the trace") as place:
         if output.suffix == ".parquet":
-            n = write_parquet(source, place, lacks=lambda: source.lacks)
+            n = write_parquet(source, place, lacks=lambda: source.lacks, notes=lambda: source.notes)
         else:
             with open_output(place) as log:
                 n = write_iolog(source, log, version=int(iolog_version))

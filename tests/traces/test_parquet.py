@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from test_formats import WHOLE
 from test_more_formats import ORACLE
 from test_trace_views import run
+from trace_maker import Event, write
 
 from cephfit.cli.trace import command
 
@@ -72,3 +74,36 @@ def test_what_the_trace_did_not_say_goes_with_it(tmp_path: Path) -> None:
     )
     assert found == original
     assert found[0].startswith("op: every access is counted as a read")
+
+
+@pytest.mark.parametrize(
+    "name", ["blkparse", "block-events", "biosnoop", "xperf", "qemu", "strace", "vscsi-binary"]
+)
+def test_lacks_and_notes_of_the_trace_go_with_it(tmp_path: Path, name: str) -> None:
+    """In a row of two: what one file says of another one is passed on by the next."""
+    (tmp_path / "t").write_bytes(WHOLE[name])
+    run("convert", tmp_path / "t", "-o", tmp_path / "t.parquet")
+    run("convert", tmp_path / "t.parquet", "-o", tmp_path / "again.parquet")
+    original, once, twice = (
+        json.loads(run("profile", tmp_path / file, "--json").stdout)["description"]
+        for file in ("t", "t.parquet", "again.parquet")
+    )
+    assert original["lacks"] or original["notes"]
+    for found in (once, twice):
+        assert (found["lacks"], found["notes"]) == (original["lacks"], original["notes"])
+
+
+def test_events_that_a_capture_lost_and_files_that_are_missing_go_with_the_trace(tmp_path: Path) -> None:
+    source = write(tmp_path / "sda.blktrace.0", [Event(1000 * i, 8 * i) for i in range(4)])
+    write(tmp_path / "sda.blktrace.1", [Event(10_000, 8, cpu=1)])
+    (tmp_path / "sda.capture.json").write_text(
+        json.dumps({"schema_version": 1, "method": "tracefs", "lost_events": 7})
+    )
+    run("convert", source, "-o", tmp_path / "t.parquet")
+    original, found = (
+        json.loads(run("profile", file, "--json").stdout)["description"]
+        for file in (source, tmp_path / "t.parquet")
+    )
+    assert original["lost_events"] == found["lost_events"] == 7
+    assert found["notes"] == original["notes"]
+    assert [note[:10] for note in found["notes"]] == ["other CPUs", "the tracer"]

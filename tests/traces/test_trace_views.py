@@ -148,7 +148,7 @@ def test_both_distances_are_metrics_between_0_and_1(a: list[int], b: list[int], 
 
 def without_sources(document: dict[str, object]) -> dict[str, object]:
     about = dict(document["description"])  # type: ignore[call-overload]
-    for name in ("sources", "action", "lost_events", "notes"):
+    for name in ("sources", "action", "lost_events"):
         about.pop(name)
     return document | {"description": about}
 

@@ -47,12 +47,13 @@ class Counted:
 
     Attributes:
         partial: the counts.
-        lacks: as of the reader after reading.
+        lacks, notes: as of the reader after reading.
         flight: of a part of a file: what joins it to the parts beside it.
     """
 
     partial: PartialProfile
     lacks: tuple[str, ...]
+    notes: tuple[str, ...]
     flight: FlightOfPart | None = None
 
 
@@ -81,7 +82,7 @@ def count(share: Share) -> Counted:
     finally:
         for stream in streams:
             stream.close()
-    return Counted(counting.partial(), reader.lacks, in_flight.flight(disks))
+    return Counted(counting.partial(), reader.lacks, reader.notes, in_flight.flight(disks))
 
 
 def parts_of(share: Share, reader: StreamReader, stream: TraceStream) -> list[Share]:

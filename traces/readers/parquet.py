@@ -35,7 +35,11 @@ def _pyarrow() -> tuple[Any, Any]:
 
 
 def write_parquet(
-    batches: Iterable[AccessBatch], path: Path, *, lacks: Callable[[], Sequence[str]] = tuple
+    batches: Iterable[AccessBatch],
+    path: Path,
+    *,
+    lacks: Callable[[], Sequence[str]] = tuple,
+    notes: Callable[[], Sequence[str]] = tuple,
 ) -> int:
     """Write accesses, a row group for each 262,144 of them; return how many.
 
@@ -43,6 +47,7 @@ def write_parquet(
         batches: of one trace.
         path: to write to.
         lacks: what the trace does not say; asked after its last batch.
+        notes: what one must know of it; asked then, too.
 
     Raises:
         InputError: the file cannot be written.
@@ -82,6 +87,7 @@ def write_parquet(
                 "stacked": sorted(stacked),
                 "lost": lost,
                 "lacks": list(lacks()),
+                "notes": list(notes()),
             }
             writer.add_key_value_metadata({_ASIDE: json.dumps(aside)})
     except OSError as error:
@@ -121,6 +127,7 @@ class ParquetReader(StreamReader):
 
     def __init__(self) -> None:
         self.lacks: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
 
     def sniff(self, head: bytes) -> bool:
         return head.startswith(_MAGIC)
@@ -143,6 +150,7 @@ class ParquetReader(StreamReader):
             with pq.ParquetFile(stream.path, read_dictionary=["op", "disk"]) as file:
                 aside = json.loads((file.metadata.metadata or {}).get(_ASIDE.encode(), b"{}"))
                 self.lacks = tuple(aside.get("lacks", ()))
+                self.notes = tuple(aside.get("notes", ()))
                 yield from _batches(pa, file, columns, stream.name, aside)
         except (pa.ArrowException, OSError) as error:
             raise InputError(

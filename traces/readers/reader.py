@@ -21,6 +21,8 @@ class StreamReader(ABC):
     """Whether the file says which disk an access is on; else a file is one disk."""
     note: str = ""
     """What a reader of a profile from this format must know."""
+    notes: tuple[str, ...] = ()
+    """What the files themselves say that one must know of them, known after reading."""
     lacks: tuple[str, ...] = ()
     """What a profile would need and the files do not say; where it depends on the file, known after reading."""
 

@@ -1,0 +1,63 @@
+"""What a recording tells beside its accesses, for a profile of it and for another file made of it: what it lacks,
+which events were lost, and what a reader must know."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cephfit.traces.capturing import capture_record
+from cephfit.traces.readers.blkparse_format import BlkparseFormatReader
+from cephfit.traces.readers.blkparse_text import BlkparseTextReader
+from cephfit.traces.readers.blktrace import BlktraceReader
+from cephfit.traces.readers.block_events_text import BlockEventsTextReader
+from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.recordings import Recording, siblings_left_out
+
+BLOCK_LAYER = (BlktraceReader, BlkparseTextReader, BlkparseFormatReader, BlockEventsTextReader)
+"""Readers of formats in which an access is several events, of which one counts."""
+
+_LOSSES_UNKNOWN = "lost events: whether the tracer lost some"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Of one recording.
+
+    Attributes:
+        captured_by: how cephfit captured it; empty where others did.
+        lost: events that the capture lost, beside those that the files tell.
+        losses_known: whether the files, or the capture, would show lost events.
+        notes: sentences that a reader must know.
+    """
+
+    captured_by: str
+    lost: int
+    losses_known: bool
+    notes: tuple[str, ...]
+
+
+def told(recording: Recording, reader: StreamReader, *, n_unnumbered: int, notes: Sequence[str]) -> Told:
+    """What is told of a recording after it was read.
+
+    Args:
+        recording: its files.
+        reader: of its format.
+        n_unnumbered: events without the numbers that show losses.
+        notes: that the files hold.
+
+    Raises:
+        InputError: the file that a capture wrote beside them is damaged.
+    """
+    captured = capture_record.of_files(recording.files)
+    return Told(
+        captured.method if captured else "",
+        captured.lost if captured else 0,
+        reader.tells_losses and (captured is not None or not n_unnumbered),
+        tuple(filter(None, (reader.note, *notes, *siblings_left_out(recording)))),
+    )
+
+
+def lacks_of(reader: StreamReader, said: Sequence[str], *, losses_known: bool, lost: int) -> tuple[str, ...]:
+    """What recordings of one format lack: what was ``said`` of them, and whether events were lost."""
+    if isinstance(reader, BLOCK_LAYER) and not losses_known and not lost:
+        return (*said, _LOSSES_UNKNOWN)
+    return tuple(said)
