@@ -172,5 +172,5 @@ def test_a_quota_that_is_too_small_is_said_with_all_its_numbers(cloud_user: Conn
     check = cephfit("cloud", "check", target_text(cloud_user), "--clients", "25", "--volume-size", "5G")
     said = check.stderr
     assert check.returncode == 2
-    assert re.search(r"25 more instances are needed, \d+ of 24 are used", said)
-    assert re.search(r"125 more GiB of volumes are needed, \d+ of 96 are used", said)
+    assert re.search(r"25 more instances are needed, \d+ of 24 are free", said)
+    assert re.search(r"125 more GiB of volumes are needed, \d+ of 96 are free", said)
