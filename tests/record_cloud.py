@@ -96,7 +96,7 @@ class Recorder:
 
 def main(folder: Path, names: list[str]) -> None:
     to = Recorder(Lab.open(folder=folder))
-    stuck_volumes._STUCK_SECONDS = 0.0
+    stuck_volumes._STUCK_SECONDS = stuck_volumes.DELETING_SECONDS = 0.0
     FOLDER.mkdir(exist_ok=True)
     for name, make in {
         "beforehand": lambda: before_anything(to),

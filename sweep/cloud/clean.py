@@ -12,7 +12,7 @@ from cephfit.errors import ClusterError
 from cephfit.protocols import Progress
 from cephfit.sweep.cloud.connection import persistently
 from cephfit.sweep.cloud.owned import KINDS, STACKS, Kind, Thing, owned_of_kind
-from cephfit.sweep.cloud.stuck import free
+from cephfit.sweep.cloud.stuck import DELETING_SECONDS, free
 
 _POLLING_SECONDS = 1.0
 
@@ -25,16 +25,13 @@ class Left:
     why: str
 
 
-def clean(
-    cloud: Connection, run_id: str, progress: Progress, *, kind_seconds: float = 600.0
-) -> tuple[tuple[Thing, ...], tuple[Left, ...]]:
+def clean(cloud: Connection, run_id: str, progress: Progress) -> tuple[tuple[Thing, ...], tuple[Left, ...]]:
     """Delete everything of a run that this project has. Safe to call again, and after a kill.
 
     Args:
         cloud: connection.
         run_id: whose things.
         progress: hears what is being deleted.
-        kind_seconds: how long the things of one kind may take to be gone.
 
     Returns:
         What was deleted, and what could not be.
@@ -42,12 +39,12 @@ def clean(
     gone: list[Thing] = []
     left: list[Left] = []
     for kind in KINDS:
-        _delete_all(cloud, kind, owned_of_kind(cloud, kind, run_id), progress, kind_seconds, gone, left)
+        _delete_all(cloud, kind, owned_of_kind(cloud, kind, run_id), progress, gone, left)
     # A stack that could not be deleted with something in it can be once that is gone.
     again = [one.thing for one in left if one.thing.kind == STACKS.name]
     if again:
         left = [one for one in left if one.thing.kind != STACKS.name]
-        _delete_all(cloud, STACKS, again, progress, kind_seconds, gone, left)
+        _delete_all(cloud, STACKS, again, progress, gone, left)
     return tuple(gone), tuple(left)
 
 
@@ -56,7 +53,6 @@ def _delete_all(
     kind: Kind,
     things: Sequence[Thing],
     progress: Progress,
-    seconds: float,
     gone: list[Thing],
     left: list[Left],
 ) -> None:
@@ -68,7 +64,7 @@ def _delete_all(
             left.append(Left(thing, why))
         else:
             asked.append(thing)
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + DELETING_SECONDS
     for thing in asked:
         if why := _why_not_gone(cloud, kind, thing, deadline):
             left.append(Left(thing, why))

@@ -1,13 +1,15 @@
 """Volumes that Cinder refuses to delete because of a status that nobody is working on any more."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import keystoneauth1.exceptions as keystone
 from openstack.connection import Connection
-from openstack.exceptions import ForbiddenException, NotFoundException
+from openstack.exceptions import ForbiddenException, NotFoundException, raise_from_response
 
 from cephfit.protocols import Progress
 from cephfit.sweep.cloud.connection import persistently
@@ -17,12 +19,27 @@ _DELETABLE = ("available", "error", "error_restoring", "error_extending", "error
 _FINAL = ("error_deleting",)
 """Statuses that nothing but a person changes."""
 _DELETING = "deleting"
-_DELETING_SECONDS = 900.0
+DELETING_SECONDS = 900.0
 """For which Cinder may be deleting a volume, from when it began: the storage may need minutes for a large one, and
-whoever deletes it a second time meanwhile gets in its way."""
+whoever deletes it a second time meanwhile gets in its way. Whoever has just asked for it waits so long, too."""
 _STUCK_SECONDS = 60.0
 """For which any other status may last that passes by itself, such as ``detaching``."""
 _POLLING_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A volume, as Cinder told of it.
+
+    Attributes:
+        status: its own.
+        attachments: of servers, as Cinder tells them.
+        unchanged_seconds: for which it is as it is, all by clocks of the cloud; 0 where nobody told.
+    """
+
+    status: str
+    attachments: tuple[Mapping[str, Any], ...]
+    unchanged_seconds: float
 
 
 def free(cloud: Connection, volume_id: str, progress: Progress) -> str:
@@ -42,19 +59,25 @@ def free(cloud: Connection, volume_id: str, progress: Progress) -> str:
         ClusterError: a service does not answer.
     """
     where = f"volume {volume_id}"
-    began = time.time()
-    waited_for = ""
-    while (volume := persistently(_looked_at, cloud.block_storage.get_volume, volume_id, where=where)) is not None:
+    began = time.monotonic()
+    hopeless_at, waited_for = began, ""
+    while (volume := persistently(_looked_at, cloud, volume_id, where=where)) is not None:
+        now = time.monotonic()
+        if volume.status != waited_for:
+            is_deleting = volume.status == _DELETING
+            # What it was deleting before we looked counts, too.
+            hopeless_at = (
+                now - volume.unchanged_seconds + DELETING_SECONDS if is_deleting else began + _STUCK_SECONDS
+            )
         if volume.status in _DELETABLE:
             return ""
-        if volume.status in _FINAL or time.time() > _hopeless_at(volume, began):
+        if volume.status in _FINAL or now >= hopeless_at:
             break
         if volume.status == "in-use" and _users(cloud, volume):
             break  # that is for its user to end, not for time
         if volume.status != waited_for:
-            waited_for = str(volume.status)
-            seconds = max(0.0, _hopeless_at(volume, began) - time.time())
-            progress.note(f"{where} is {waited_for}: it gets {seconds:.0f} s to end that by itself")
+            waited_for = volume.status
+            progress.note(f"{where} is {waited_for}: it gets {hopeless_at - now:.0f} s to end that by itself")
         time.sleep(_POLLING_SECONDS)
     else:
         return ""
@@ -79,25 +102,39 @@ def _is_reset(cloud: Connection, volume_id: str) -> bool:
     return True
 
 
-def _hopeless_at(volume: Any, began: float) -> float:
-    """When nobody can be at work on a volume any more, in seconds since 1970."""
-    if volume.status != _DELETING:
-        return began + _STUCK_SECONDS
-    changed = str(volume.updated_at or "")
-    # Cinder's times are in UTC and do not say so.
-    since = datetime.fromisoformat(changed).replace(tzinfo=UTC).timestamp() if changed else began
-    return min(since, began) + _DELETING_SECONDS
-
-
-def _users(cloud: Connection, volume: Any) -> list[str]:
-    """Ids of the servers that have a volume, and are there."""
-    servers = [str(attachment["server_id"]) for attachment in volume.attachments or ()]
-    return [s for s in servers if persistently(_looked_at, cloud.compute.get_server, s, where=f"server {s}")]
-
-
-def _looked_at(look: Callable[[str], Any], thing: str) -> Any:
-    """What a service says of a thing; None when it is gone."""
-    try:
-        return look(thing)
-    except NotFoundException:
+def _looked_at(cloud: Connection, volume_id: str) -> _Seen | None:
+    """What Cinder says of a volume; None when it is gone."""
+    answer = cloud.block_storage.get(f"/volumes/{volume_id}")
+    if answer.status_code == 404:
         return None
+    raise_from_response(answer)
+    volume = answer.json()["volume"]
+    seconds = _seconds_between(str(volume.get("updated_at") or ""), str(answer.headers.get("Date") or ""))
+    return _Seen(str(volume["status"]), tuple(volume.get("attachments") or ()), seconds)
+
+
+def _seconds_between(changed: str, asked: str) -> float:
+    """From a moment of Cinder's to one in an HTTP header, never negative; 0 where one is not there.
+
+    This machine's clock may be off from the cloud's, which would make a deletion that goes on look hopeless.
+    """
+    try:
+        # Cinder's times are in UTC and do not say so.
+        since = datetime.fromisoformat(changed).replace(tzinfo=UTC)
+        return max(0.0, (parsedate_to_datetime(asked) - since).total_seconds())
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _users(cloud: Connection, volume: _Seen) -> list[str]:
+    """Ids of the servers that have a volume, and are there."""
+    servers = [str(attachment["server_id"]) for attachment in volume.attachments]
+    return [server for server in servers if persistently(_is_there, cloud, server, where=f"server {server}")]
+
+
+def _is_there(cloud: Connection, server: str) -> bool:
+    try:
+        cloud.compute.get_server(server)
+    except NotFoundException:
+        return False
+    return True

@@ -1,11 +1,13 @@
 """What passes by itself is asked again, and nothing is made twice: by HTTP, against services that are scripted."""
 
+import itertools
 import json
 import re
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import openstack
@@ -42,6 +44,7 @@ class Services(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.scripts: dict[str, list[Answer]] = {}
         self.asked: list[str] = []
+        self.ahead = timedelta()
 
     def say(self, question: str, *answers: Answer) -> None:
         """What a question (``GET /volumes``) is answered, each time it is put."""
@@ -67,6 +70,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return super().date_time_string((datetime.now(UTC) + self.server.ahead).timestamp())
 
     def log_message(self, format: str, *words: Any) -> None:
         """Nobody reads it."""
@@ -295,6 +301,53 @@ def test_a_volume_that_is_being_deleted_gets_minutes_from_when_that_began(
     services.say(volume, a_volume("deleting", ago=timedelta(minutes=20)))
     assert stuck.free(cloud, "v", Silence()) == ""
     assert services.n_asked(reset) == 2, "nobody has worked on it for longer than anything takes"
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=-1), timedelta(hours=1)], ids=["behind", "ahead"])
+def test_how_long_a_volume_is_being_deleted_is_told_by_the_clouds_clocks(
+    services: Services, cloud: Connection, ahead: timedelta
+) -> None:
+    """This machine's is an hour off from them."""
+    services.ahead = ahead
+    volume, reset = "GET /block_storage/v3/volumes/v", "POST /block_storage/v3/volumes/v/action"
+    services.say(reset, (202, {}))
+    gone = (404, {"itemNotFound": {"message": "gone"}})
+    services.say(volume, *[a_volume("deleting", ago=timedelta(minutes=5) - ahead)] * 5, gone)
+    assert stuck.free(cloud, "v", Silence()) == ""
+    assert (services.n_asked(volume), services.n_asked(reset)) == (6, 0)
+    services.say(volume, a_volume("deleting", ago=timedelta(minutes=20) - ahead))
+    assert stuck.free(cloud, "v", Silence()) == ""
+    assert services.n_asked(reset) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "asked", "seconds"),
+    [
+        ("2026-11-22T01:35:08.000000", "Sun, 22 Nov 2026 01:36:09 GMT", 61.0),
+        ("2026-11-22T01:35:08.000000", "Sun, 22 Nov 2026 01:35:07 GMT", 0.0),
+        ("2026-11-22T01:35:08.000000", "", 0.0),
+        ("", "Sun, 22 Nov 2026 01:36:09 GMT", 0.0),
+    ],
+    ids=["a minute", "clocks of two services", "no header", "never changed"],
+)
+def test_what_nobody_told_counts_from_the_first_look(changed: str, asked: str, seconds: float) -> None:
+    assert stuck._seconds_between(changed, asked) == seconds
+
+
+def test_a_deletion_that_cinder_took_gets_as_long_as_one_that_goes_on_already(
+    services: Services, cloud: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of an hour: an image that is gone after fourteen minutes is deleted, not left."""
+    clock = itertools.count(0.0, 60.0)
+    monkeypatch.setattr(clean, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None))
+    monkeypatch.setattr(clean, "KINDS", [kind for kind in KINDS if kind.name == "volume"])
+    volume = {"id": "v", "name": f"cephfit-{RUN}-0", "status": "deleting", "metadata": {"cephfit_run": RUN}}
+    services.say("GET /block_storage/v3/volumes/detail", (200, {"volumes": [volume]}))
+    services.say("DELETE /block_storage/v3/volumes/v", (202, {}))
+    gone = (404, {"itemNotFound": {"message": "gone"}})
+    services.say("GET /block_storage/v3/volumes/v", *[(200, {"volume": volume})] * 14, gone)
+    deleted, left = clean.clean(cloud, RUN, Silence())
+    assert ([thing.id for thing in deleted], left) == (["v"], ())
 
 
 def test_what_cannot_be_deleted_is_told_with_the_services_own_reason(

@@ -37,6 +37,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was waited for is in the recording."""
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr(stuck_volumes, "_STUCK_SECONDS", 0.0)
+    monkeypatch.setattr(stuck_volumes, "DELETING_SECONDS", 0.0)
 
 
 @pytest.fixture
