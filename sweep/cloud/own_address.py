@@ -36,7 +36,8 @@ def reached_from(cloud: Connection, network: str) -> From:
     """This machine's own address towards the guests of a network, by its routes.
 
     Where it has no route of its own into that network, that is its address towards the cloud; where that is not one
-    address, nobody is let in. Nobody here can see whether addresses are translated on the way; ``reached_from`` of the target is for that.
+    address, nobody is let in. Nobody here can see whether addresses are translated on the way; ``reached_from`` of
+    the target is for that.
 
     Args:
         cloud: connection.
@@ -50,8 +51,8 @@ def reached_from(cloud: Connection, network: str) -> From:
         seen = f"has {len(sources)} addresses towards them" if sources else "cannot tell its address towards them"
         return From(
             NOBODY,
-            f"guests' ports are open to nobody, because this machine {seen}, and fio's servers there ask nobody who "
-            "they are: results come by other ways, unless reached_from=CIDR in the target says who may",
+            f"guests' ports are open to nobody, because this machine {seen}, and fio's servers there ask nobody "
+            "who they are: results come by other ways, unless reached_from=CIDR in the target says who may",
         )
     (source,) = sources
     cidr = f"{source}/{source.max_prefixlen}"
