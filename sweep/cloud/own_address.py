@@ -36,8 +36,8 @@ def reached_from(cloud: Connection, network: str) -> From:
     """This machine's own address towards the guests of a network, by its routes.
 
     Where it has no route of its own into that network, that is its address towards the cloud; where that is not
-    one address, nobody is let in. Nobody here can see whether addresses are translated on the way; ``reached_from`` of
-    the target is for that.
+    one address, nobody is let in. Nobody here can see whether addresses are translated on the way; for that there is
+    ``reached_from`` of the target.
 
     Args:
         cloud: connection.
