@@ -35,9 +35,9 @@ class From:
 def reached_from(cloud: Connection, network: str) -> From:
     """This machine's own address towards the guests of a network, by its routes.
 
-    Where it has no route of its own into that network, that is its address towards the cloud. Where that is not one
-    address, nobody is let in. Whether addresses are translated on the way nobody can see here; then the target has
-    to say ``reached_from``.
+    Where it has no route of its own into that network, that is its address towards the cloud. Where that is
+    not one address, nobody is let in. Whether addresses are translated on the way nobody can see here; then
+    the target has to say ``reached_from``.
 
     Args:
         cloud: connection.
