@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from cephfit.errors import HostError
@@ -9,6 +10,8 @@ from cephfit.lab.machine import run
 from cephfit.lab.processes import mentions
 
 _SYS_BLOCK = Path("/sys/block")
+_QUEUE = {"scheduler": "none", "nr_requests": "128", "read_ahead_kb": "128"}
+"""Of a loop device that was just made (Linux 5 and 6)."""
 
 
 def require_loop() -> None:
@@ -80,7 +83,17 @@ def attach_loop(file: Path) -> Path:
             where=str(file),
             remedy="choose a folder on ext4, xfs or btrfs with --folder",
         )
+    _forget_queue(device)
     return device
+
+
+def _forget_queue(device: Path) -> None:
+    """Give the queue the kernel's values: a loop device keeps what it was set to for another file."""
+    queue = _SYS_BLOCK / device.name / "queue"
+    for key, value in _QUEUE.items():
+        with suppress(OSError):  # not every kernel has each
+            if f"[{value}]" not in (now := (queue / key).read_text()) and now.strip() != value:
+                (queue / key).write_text(value)
 
 
 def detach_loop(device: Path, *, seconds: float = 10.0) -> None:

@@ -210,6 +210,24 @@ def test_the_clients_rbd_cache_option_reaches_librbd(
     assert json.loads(told) == {"rbd_cache": str(wanted).lower()}
 
 
+def test_a_loop_device_forgets_the_queue_that_it_had_for_another_file(tmp_path: Path) -> None:
+    """The kernel keeps scheduler and queue of a device that is detached; a lab on it would be another lab."""
+    disks.make_sparse(tmp_path / "disk.img", 16 << 20)
+    device = disks.attach_loop(tmp_path / "disk.img")
+    queue = Path("/sys/block", device.name, "queue")
+    (queue / "nr_requests").write_text("64")
+    (queue / "read_ahead_kb").write_text("512")
+    disks.detach_loop(device)
+    again = disks.attach_loop(tmp_path / "disk.img")
+    try:
+        queue = Path("/sys/block", again.name, "queue")
+        found = [(queue / key).read_text().strip() for key in ("nr_requests", "read_ahead_kb")]
+        assert (again, found) == (device, ["128", "128"])
+        assert "[none]" in (queue / "scheduler").read_text()
+    finally:
+        disks.detach_loop(again)
+
+
 @pytest.mark.fio
 def test_the_throttle_holds_a_disk_to_its_limits(tmp_path: Path) -> None:
     """A disk like an OSD's, 200 IOPS and 20 MiB/s; fio must find these within 15 %, and more without them."""
