@@ -167,6 +167,7 @@ def test_volumes_are_filled_once_and_a_half_filled_one_again(target: LabTarget, 
     assert content.count(0) < NBYTES / 128  # random bytes: one of 256 is zero
 
     assert apply(target, DEFAULT, fill=True).ok
+    (client,) = target.clients()  # its device may be another one now
     assert Path(client.fio_options["filename"]).read_bytes() == content
 
     admin = RadosAdmin(lab_cluster.conf)
