@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cephfit.cli.model_options import confidence_option, model_option
 from cephfit.cli.output import json_option, print_json, print_table
-from cephfit.mapper import MODELS
 
 if TYPE_CHECKING:
     from cephfit.prediction import Prediction, PredictionSet
@@ -32,20 +32,8 @@ _MOVED_POINTS = 0.5
 @click.option("--baselines", "location", required=True, metavar="STORE|CSV", help="Where the sweep's figures are.")
 @click.option("--run", "run_id", help="Which run; the newest unless given.")
 @click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
-@click.option(
-    "--model",
-    type=click.Choice(MODELS),
-    default=MODELS[0],
-    show_default=True,
-    help="How: service time, or Meyer's formula.",
-)
-@click.option(
-    "--confidence",
-    type=click.FloatRange(0.5, 0.9999),
-    default=0.95,
-    show_default=True,
-    help="Joint level of all intervals.",
-)
+@model_option
+@confidence_option
 @click.option("--save/--no-save", default=None, help="Keep profile and predictions in the store.  [default: save]")
 @json_option
 def command(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.model_options import model_option
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.cli.workload_choice import WORKLOADS
-from cephfit.mapper import MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,13 +47,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="The workload's profile.  [default: the one that `cephfit map` kept in the store]",
 )
-@click.option(
-    "--model",
-    type=click.Choice(MODELS),
-    default=MODELS[0],
-    show_default=True,
-    help="How: service time, or Meyer's formula.",
-)
+@model_option
 @click.option(
     "--configurations",
     metavar="A,B,...",

@@ -31,6 +31,8 @@ _ATTEMPTS = 8
 """Over half a minute: a service that is restarted behind its load balancer is back by then."""
 _ANSWER_SECONDS = 120.0
 """Longer nobody waits for a service that took a request and never answers; clouds.yaml's ``api_timeout`` wins."""
+HIDDEN = (401, 403, 404)
+"""What services answer to those to whom something is not shown."""
 _TOO_MANY_REQUESTS = 429
 _UNREACHED = (
     keystone.ConnectFailure,

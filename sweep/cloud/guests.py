@@ -12,7 +12,7 @@ from openstack.exceptions import NotFoundException
 from cephfit import templates
 from cephfit.errors import ClusterError
 from cephfit.protocols import Client, Health
-from cephfit.sweep.cloud.connection import json_of, persistently
+from cephfit.sweep.cloud.connection import HIDDEN, json_of, persistently
 from cephfit.sweep.cloud.stacks import Node
 from cephfit.sweep.engines.fio_driver import speak
 from cephfit.sweep.engines.fio_output import UnusableOutputError, error_of, read_output
@@ -21,7 +21,6 @@ from cephfit.units import KIB
 VOLUME = "/dev/cephfit-volume"
 """In every guest: a link to the block device of its Cinder volume."""
 
-_HIDDEN = (401, 403, 404)
 _POLLING_SECONDS = 1.0
 _CONNECT_SECONDS = 2.0
 _PROBE_NBYTES = 4 * KIB
@@ -142,7 +141,7 @@ def status_of(cloud: Connection, server: str) -> str:
 def n_rebuilds_of(cloud: Connection, server: str) -> int | None:
     """How often a server's rebuild was asked for, as Nova noted it; None where this user may not see that."""
     path, where = f"/servers/{server}/os-instance-actions", f"server {server}"
-    found = persistently(lambda: json_of(cloud, path, _HIDDEN, service="compute"), where=where)
+    found = persistently(lambda: json_of(cloud, path, HIDDEN, service="compute"), where=where)
     return None if found is None else sum(one["action"] == "rebuild" for one in found["instanceActions"])
 
 

@@ -5,9 +5,8 @@ from typing import Any
 
 from openstack.connection import Connection
 
-from cephfit.sweep.cloud.connection import json_of, persistently
+from cephfit.sweep.cloud.connection import HIDDEN, json_of, persistently
 
-_HIDDEN = (401, 403, 404)
 _HYPERVISORS = "/os-hypervisors/detail"
 _HYPERVISORS_WITH_USE = "2.1"
 """Every Nova has it; from 2.88 on a hypervisor no longer tells its processors and how many are promised."""
@@ -26,7 +25,7 @@ def guests_that_fit(cloud: Connection, *, vcpus: int, zone: str) -> int | None:
     """
 
     def ask() -> tuple[Sequence[Mapping[str, Any]], Collection[str] | None] | None:
-        shown = json_of(cloud, _HYPERVISORS, _HIDDEN, service="compute", microversion=_HYPERVISORS_WITH_USE)
+        shown = json_of(cloud, _HYPERVISORS, HIDDEN, service="compute", microversion=_HYPERVISORS_WITH_USE)
         return None if shown is None else (shown["hypervisors"], _hosts_of(cloud, zone))
 
     found = persistently(ask, where="compute hosts")

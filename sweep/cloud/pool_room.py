@@ -6,13 +6,12 @@ from typing import Any
 
 from openstack.connection import Connection
 
-from cephfit.sweep.cloud.connection import json_of, persistently
+from cephfit.sweep.cloud.connection import HIDDEN, json_of, persistently
 from cephfit.sweep.cloud.own_types import volume_types
 from cephfit.sweep.cloud.quotas import Wanted
 from cephfit.sweep.writing_room import about, with_margin
 from cephfit.units import GIB
 
-_HIDDEN = (401, 403, 404)
 _BACKEND_NAMES = ("volume_backend_name", "capabilities:volume_backend_name")
 _CEPH = "ceph"
 
@@ -80,7 +79,7 @@ class Fit:
 def cinder_pools(cloud: Connection) -> tuple[CinderPool, ...] | None:
     """The pools of all back ends; None where Cinder does not show them, by default to administrators only."""
     path = "/scheduler-stats/get_pools?detail=true"
-    found = persistently(json_of, cloud, path, _HIDDEN, where="Cinder's pools")
+    found = persistently(json_of, cloud, path, HIDDEN, where="Cinder's pools")
     return None if found is None else tuple(map(_pool, found["pools"]))
 
 

@@ -7,10 +7,9 @@ from typing import Any
 from openstack.connection import Connection
 from openstack.exceptions import ForbiddenException, NotFoundException
 
-from cephfit.sweep.cloud.connection import json_of, persistently
+from cephfit.sweep.cloud.connection import HIDDEN, json_of, persistently
 
 _UNLIMITED = -1
-_HIDDEN = (401, 403, 404)
 _RULES = 5
 """Of a stack's security group: Neutron's own two for what goes out, and the templates' for what comes in."""
 
@@ -118,7 +117,7 @@ def _of_cinder(cloud: Connection, wanted: Sequence[Wanted], gib: int) -> Iterato
         "Cinder's quota gigabytes",
     )
     path = f"/os-quota-sets/{cloud.current_project_id}?usage=True"
-    shown = persistently(json_of, cloud, path, _HIDDEN, where="quota of volumes")
+    shown = persistently(json_of, cloud, path, HIDDEN, where="quota of volumes")
     quotas: Mapping[str, Any] = shown["quota_set"] if shown is not None else {}
     if n_more and "per_volume_gigabytes" in quotas:
         # What others use does not count: it limits each volume by itself.
