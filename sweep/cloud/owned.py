@@ -30,7 +30,7 @@ class Thing:
         id: of the service.
         name: for people.
         status: as its service says; empty where it has none.
-        run_id: whose it is; empty where it does not say (a name alone does not tell where the run's id ends).
+        run_id: whose it is.
     """
 
     kind: str

@@ -134,12 +134,6 @@ def test_functions_are_of_the_version_that_is_named(name: str) -> None:
         assert FUNCTIONS[word] <= document["heat_template_version"], word
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_parameter_says_what_it_is_for(name: str) -> None:
-    for key, parameter in template(name)["parameters"].items():
-        assert parameter.get("description", "").strip(), key
-
-
 @pytest.mark.openstack
 def test_what_each_property_needs_is_as_the_installed_heat_says() -> None:
     asked = subprocess.run(
