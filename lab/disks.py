@@ -103,10 +103,13 @@ def detach_loop(device: Path, *, seconds: float = 10.0) -> None:
         HostError: something holds the device open for longer than ``seconds``.
     """
     until = time.monotonic() + seconds
-    if not is_attached(device):
+    file = _backing_file(device.name)
+    if file is None:
         return
     run(["losetup", "--detach", str(device)])
-    while is_attached(device):  # with users, the kernel lets go at the last close
+    # With users, the kernel lets go at the last close. The next file that is seen is another lab's, which took the
+    # number at once.
+    while _backing_file(device.name) == file:
         if time.monotonic() > until:
             raise HostError(
                 f"still in use after {seconds:g} s",

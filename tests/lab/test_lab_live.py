@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -222,10 +222,29 @@ def test_a_loop_device_forgets_the_queue_that_it_had_for_another_file(tmp_path: 
     try:
         queue = Path("/sys/block", again.name, "queue")
         found = [(queue / key).read_text().strip() for key in ("nr_requests", "read_ahead_kb")]
-        assert (again, found) == (device, ["128", "128"])
+        assert found == ["128", "128"]
         assert "[none]" in (queue / "scheduler").read_text()
     finally:
         disks.detach_loop(again)
+
+
+def test_a_loop_device_that_another_lab_takes_at_once_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = tmp_path / "ours.img", tmp_path / "theirs.img"
+    for file in (ours, theirs):
+        disks.make_sparse(file, 16 << 20)
+    device = disks.attach_loop(ours)
+
+    def detach_and_lose(argv: Sequence[str]) -> str:
+        machine.run(argv)
+        return machine.run(["losetup", str(device), str(theirs)])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disks, "run", detach_and_lose)
+        disks.detach_loop(device, seconds=1)
+    assert disks.loops_of(theirs) == {device: theirs}  # and it stays theirs
+    disks.detach_loop(device)
 
 
 @pytest.mark.fio
