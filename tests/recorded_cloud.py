@@ -34,10 +34,14 @@ _NEVER = "9999-12-31T23:59:59.000000Z"
 
 
 @contextmanager
-def played(name: str) -> Iterator[None]:
-    """Whatever is asked over HTTP inside the block is answered by a recording, each answer once and in order."""
-    with _recorder({}).use_cassette(str(FOLDER / f"{name}.yaml"), record_mode="none"):
-        yield
+def played(name: str) -> Iterator[Any]:
+    """Whatever is asked over HTTP inside the block is answered by a recording, each answer once and in order.
+
+    Yields:
+        The cassette, which knows what was asked.
+    """
+    with _recorder({}).use_cassette(str(FOLDER / f"{name}.yaml"), record_mode="none") as cassette:
+        yield cassette
 
 
 @contextmanager

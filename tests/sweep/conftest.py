@@ -14,6 +14,7 @@ from cephfit.sweep.model import Sweep
 
 if TYPE_CHECKING:
     from openstack.connection import Connection
+    from scripted_services import Services
 
 SMALL = """\
 schema_version: 1
@@ -73,6 +74,42 @@ def loop_device(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     yield make
     for device in made:
         subprocess.run(("losetup", "--detach", device), check=True)
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is waited for has happened already: in a recording, or in a script."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+
+
+@pytest.fixture
+def services() -> "Iterator[Services]":
+    """The services of a cloud, which answer what the test scripts."""
+    from scripted_services import Services, serving
+
+    with serving(Services()) as server:
+        yield server
+
+
+@pytest.fixture
+def scripted_cloud(services: "Services") -> "Iterator[Connection]":
+    """The cloud whose services these are."""
+    from scripted_services import connection_to
+
+    connection = connection_to(services)
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def played_cloud(request: pytest.FixtureRequest) -> "Iterator[Connection]":
+    """A cloud that answers as one did when the scenario of the test's name was recorded."""
+    from recorded_cloud import played, player
+
+    with played(request.node.name.removeprefix("test_")):
+        connection = player()
+        yield connection
+        connection.close()
 
 
 @pytest.fixture

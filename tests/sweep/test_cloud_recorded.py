@@ -1,6 +1,6 @@
 """The cloud's edge against what a real OpenStack (release Zed) said; tests/record_cloud.py records it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,20 +33,10 @@ CAPPED = "cephfit-tests-capped"
 
 
 @pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_patience(no_waiting: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was waited for is in the recording."""
-    monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr(stuck_volumes, "_STUCK_SECONDS", 0.0)
     monkeypatch.setattr(stuck_volumes, "DELETING_SECONDS", 0.0)
-
-
-@pytest.fixture
-def cloud(request: pytest.FixtureRequest) -> Iterator[Connection]:
-    """A cloud that answers as one did when the scenario of the test's name was recorded."""
-    with played(request.node.name.removeprefix("test_")):
-        connection = player()
-        yield connection
-        connection.close()
 
 
 def error_of(call: Callable[[], Any]) -> str:
@@ -107,9 +97,9 @@ def stuck(cloud: Connection) -> list[str]:
     return [left.why for left in clean.clean(cloud, RUN, Silence())[1]]
 
 
-def test_made_and_scaled(cloud: Connection) -> None:
+def test_made_and_scaled(played_cloud: Connection) -> None:
     """The first server stays when there come to be two; all are where Nova says, their volumes still empty."""
-    found = made_and_scaled(cloud)
+    found = made_and_scaled(played_cloud)
     assert found["two"][:1] == found["one"]
     assert [node.name for node in found["two"]] == ["c0", "c1"]
     assert {place.host for place in found["places"].values()} == {"vm"}
@@ -117,9 +107,9 @@ def test_made_and_scaled(cloud: Connection) -> None:
     assert found["moved"].written_nbytes >= 0
 
 
-def test_cleaned(cloud: Connection) -> None:
+def test_cleaned(played_cloud: Connection) -> None:
     """The stack takes everything of its own with it; what it lost sight of goes after it."""
-    found = cleaned(cloud)
+    found = cleaned(played_cloud)
     assert found["kinds"] == [
         *("stack", "server", "server", "port", "port", "security group", "server group"),
         *("volume", "volume", "volume"),
@@ -128,9 +118,9 @@ def test_cleaned(cloud: Connection) -> None:
     assert (found["left"], found["after"]) == ((), ())
 
 
-def test_stuck(cloud: Connection) -> None:
+def test_stuck(played_cloud: Connection) -> None:
     """Cinder does not delete a volume that it thinks it is deleting; an ordinary user cannot tell it otherwise."""
-    (why,) = stuck(cloud)
+    (why,) = stuck(played_cloud)
     assert why.startswith("it stays deleting, and only an administrator can free it: openstack volume set")
 
 

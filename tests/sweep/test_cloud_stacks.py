@@ -3,7 +3,7 @@
 tests/record_cloud.py records it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,30 +15,17 @@ import yaml
 from live_cloud import make_stack
 from openstack.connection import Connection
 from openstack.exceptions import HttpException
-from recorded_cloud import FOLDER, played, player
+from recorded_cloud import FOLDER
 from test_cloud_recorded import RUN, SCRIPT, error_of
 
 from cephfit.silence import Silence
 from cephfit.sweep.cloud.ownership import stack_name
 from cephfit.sweep.cloud.stacks import LARGEST_STACK, Node, Stacks, template_path
 
+pytestmark = pytest.mark.usefixtures("no_waiting")
+
 NAME = stack_name(RUN, "hdd-1")
 EMPTY = {"heat_template_version": "2017-09-01", "resources": {"nothing": {"type": "OS::Heat::None"}}}
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was waited for is in the recording."""
-    monkeypatch.setattr("time.sleep", lambda _: None)
-
-
-@pytest.fixture
-def cloud(request: pytest.FixtureRequest) -> Iterator[Connection]:
-    """A cloud that answers as one did when the scenario of the test's name was recorded."""
-    with played(request.node.name.removeprefix("test_")):
-        connection = player()
-        yield connection
-        connection.close()
 
 
 def losing_first_answers(cloud: Connection) -> list[str]:
@@ -104,9 +91,9 @@ def somebody_elses(cloud: Connection) -> tuple[list[str], str]:
     return said, str(heat.get_stack(NAME, resolve_outputs=False).status)
 
 
-def test_lost_answers(cloud: Connection) -> None:
+def test_lost_answers(played_cloud: Connection) -> None:
     """Whatever was lost is asked for again, and what it had made is taken; nothing is made twice."""
-    lost, one, two, n_left = lost_answers(cloud)
+    lost, one, two, n_left = lost_answers(played_cloud)
     assert lost == ["create_stack", "update_stack", "delete_stack"]
     assert len(one) == 1
     assert two[:1] == one
@@ -114,9 +101,9 @@ def test_lost_answers(cloud: Connection) -> None:
     assert n_left == 0
 
 
-def test_deleted_while_it_is_made(cloud: Connection) -> None:
+def test_deleted_while_it_is_made(played_cloud: Connection) -> None:
     """Nobody waits for what is not wanted any more."""
-    assert deleted_while_it_is_made(cloud) == 0
+    assert deleted_while_it_is_made(played_cloud) == 0
     asked = yaml.safe_load((FOLDER / "deleted_while_it_is_made.yaml").read_text())["interactions"]
     methods = [one["request"]["method"] for one in asked]
     answers = [one["response"]["body"]["string"] for one in asked[: methods.index("DELETE")]]
@@ -124,9 +111,9 @@ def test_deleted_while_it_is_made(cloud: Connection) -> None:
     assert not any('"stack_status": "CREATE_COMPLETE"' in answer for answer in answers)
 
 
-def test_somebody_elses(cloud: Connection) -> None:
+def test_somebody_elses(played_cloud: Connection) -> None:
     """A stack of this name that is not the run's is neither changed nor deleted."""
-    said, status = somebody_elses(cloud)
+    said, status = somebody_elses(played_cloud)
     assert len(said) == 4
     for sentence in said:
         assert "somebody else's stack has this name: it has no tag cephfit-run=recorded" in sentence

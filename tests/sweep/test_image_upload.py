@@ -2,20 +2,19 @@
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import openstack
 import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
+import openstack
 from openstack.connection import Connection
+from scripted_services import Answer, JsonServer, serving
 
 from cephfit.errors import ClusterError, InputError
 from cephfit.sweep.guest.image import PROPERTIES, GuestImage
@@ -25,7 +24,7 @@ NAME, KERNEL, RAMDISK = "guest", "guest-kernel", "guest-ramdisk"
 PROJECT = "ours"
 
 
-class Glance(ThreadingHTTPServer):
+class Glance(JsonServer):
     """As much of one as images of a project need.
 
     Attributes:
@@ -33,13 +32,10 @@ class Glance(ThreadingHTTPServer):
         lost: for a question such as ``PUT file``, whether the next ones fail after they were obeyed or before.
     """
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__()
         self.images: dict[str, dict[str, Any]] = {}
         self.lost: dict[str, list[bool]] = {}
-        self.asked: list[str] = []
 
     def has(self, name: str, *, minutes_old: float = 60, **more: Any) -> str:
         """Have an image; its id."""
@@ -57,82 +53,53 @@ class Glance(ThreadingHTTPServer):
         told = [(one["name"], one["status"]) for one in self.images.values()]
         return sorted(one for one in told if one[1] != "deleted")
 
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Glance
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def _answer(self) -> None:
-        body = self._body()
-        found = re.fullmatch(r"/v2/images(?:/(\w+))?(/file)?", self.path.partition("?")[0])
+    def answer(self, method: str, path: str, body: bytes) -> Answer:
+        """See JsonServer."""
+        found = re.fullmatch(r"/v2/images(?:/(\w+))?(/file)?", path.partition("?")[0])
         if found is None:
-            links = [{"rel": "self", "href": f"http://{self.headers['Host']}/v2/"}]
-            self._say(200, {"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]})
-            return
-        question = f"{self.command} file" if found[2] else self.command
-        self.server.asked.append(question)
-        is_lost = self.server.lost.get(question, [])
+            links = [{"rel": "self", "href": f"{self.url}/v2/"}]
+            return 200, {"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]}
+        question = f"{method} file" if found[2] else method
+        self.asked.append(question)
+        is_lost = self.lost.get(question, [])
         if is_lost and not is_lost[0]:
             is_lost.pop(0)
-            self._say(502, {})
-            return
-        code, told = self._done(question, found[1], body)
-        self._say(*((502, {}) if is_lost and is_lost.pop(0) else (code, told)))
+            return 502, {}
+        told = self._done(question, found[1], path, body)
+        return (502, {}) if is_lost and is_lost.pop(0) else told
 
-    def _done(self, question: str, image: str | None, body: bytes) -> tuple[int, Any]:
-        images = self.server.images
+    def _done(self, question: str, image: str | None, path: str, body: bytes) -> Answer:
         if question == "POST":
-            return 201, images[self.server.has(minutes_old=0, **json.loads(body))]
+            return 201, self.images[self.has(minutes_old=0, **json.loads(body))]
         if image is None:
-            asked = dict(parse_qsl(urlsplit(self.path).query))
-            found = (one for one in images.values() if one["status"] != "deleted")
+            asked = dict(parse_qsl(urlsplit(path).query))
+            found = (one for one in self.images.values() if one["status"] != "deleted")
             return 200, {"images": [one for one in found if asked.items() <= one.items()]}
-        if image not in images or images[image]["status"] == "deleted":
+        if image not in self.images or self.images[image]["status"] == "deleted":
             return 404, {}
         if question == "PUT file":
-            images[image]["status"] = "active"
+            self.images[image]["status"] = "active"
         elif question == "PATCH":
-            images[image].update({change["path"][1:]: change["value"] for change in json.loads(body)})
+            self.images[image].update({change["path"][1:]: change["value"] for change in json.loads(body)})
         elif question == "DELETE":
-            images[image]["status"] = "deleted"
-        return 200, images[image]
-
-    def _body(self) -> bytes:
-        """Also that of a file, which comes with a length here."""
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-
-    def _say(self, code: int, told: Any) -> None:
-        text = json.dumps(told).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, format: str, *words: Any) -> None:
-        """Nobody reads it."""
-
-
-for _method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
-    setattr(_Handler, f"do_{_method}", _Handler._answer)
+            self.images[image]["status"] = "deleted"
+        return 200, self.images[image]
 
 
 @pytest.fixture
 def glance() -> Iterator[Glance]:
-    with Glance() as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    with serving(Glance()) as server:
         yield server
-        server.shutdown()
 
 
 @pytest.fixture
-def cloud(glance: Glance, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
-    monkeypatch.setattr("time.sleep", lambda _: None)
+def cloud(glance: Glance, no_waiting: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
     monkeypatch.setattr(Connection, "current_project_id", PROJECT)
-    url = f"http://127.0.0.1:{glance.server_address[1]}"
     connection = openstack.connect(
-        auth_type="none", auth={"endpoint": url}, image_endpoint_override=f"{url}/v2", image_api_version="2"
+        auth_type="none",
+        auth={"endpoint": glance.url},
+        image_endpoint_override=f"{glance.url}/v2",
+        image_api_version="2",
     )
     yield connection
     connection.close()

@@ -159,12 +159,7 @@ def why_not_for_a_user(cloud: Connection) -> tuple[str, tuple[Thing, ...]]:
     return own_types.why_not_made(cloud, "hdd"), owned(cloud, RUN)
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was waited for is in the recording."""
-    monkeypatch.setattr("time.sleep", lambda _: None)
-
-
+@pytest.mark.usefixtures("no_waiting")
 def test_a_type_with_volumes_keeps_its_qos_and_goes_before_its_spec() -> None:
     """There are types and specs of runs with similar ids beside them, which stay."""
     with played("own_types"):
