@@ -35,11 +35,11 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
 
     TARGET is what `sweep run --target` takes: `openstack:CLOUD,flavor=NAME,volume_type=NAME,network=NAME`.
     """
-    from cephfit.sweep.cloud import beforehand, quotas
+    from cephfit.sweep.cloud.beforehand import require
     from cephfit.sweep.cloud.choice import parse_choice, require_whole
-    from cephfit.sweep.cloud.host_room import guests_that_fit
-    from cephfit.sweep.cloud.pool_room import cinder_pools, fits
+    from cephfit.sweep.cloud.pool_room import cinder_pools
     from cephfit.sweep.cloud.qos import qos_of_types
+    from cephfit.sweep.cloud.quotas import Wanted
     from cephfit.sweep.cloud.volumes import size_gib
     from cephfit.units import parse_nbytes
 
@@ -48,34 +48,39 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
     choice = parse_choice(target)
     require_whole(choice)
     nbytes = parse_nbytes(volume_size)
-    gib, wanted = size_gib(nbytes), [quotas.Wanted(choice.volume_type, clients)]
     cloud = connected(choice.cloud)
     try:
         pools = cinder_pools(cloud)
-        unseen = beforehand.require(cloud, choice, wanted, nbytes=nbytes, pools=pools)
-        flavor = beforehand.require_flavor(cloud, choice.flavor)
-        needs = quotas.needs(cloud, flavor, wanted, gib=gib, has_network=bool(choice.network))
-        n_fitting = guests_that_fit(cloud, vcpus=int(flavor.vcpus), zone=choice.zone)
-        room = fits(cloud, pools, wanted, nbytes=nbytes) if pools is not None else ()
-        found = qos_of_types(cloud)[choice.volume_type]
+        wanted = [Wanted(choice.volume_type, clients)]
+        found = require(cloud, choice, wanted, nbytes=nbytes, pools=pools, looks_anyway=True)
+        qos = qos_of_types(cloud)[choice.volume_type]
     finally:
         cloud.close()
     if as_json:
-        needed = [asdict(need) for need in needs]
-        document = {"cloud": cloud.name, "needs": needed, "guests_that_fit": n_fitting, "qos": found.to_json()}
-        print_json({**document, "room": [asdict(fit) for fit in room], "unseen": list(unseen)})
+        document = {
+            "cloud": cloud.name,
+            "needs": [asdict(need) for need in found.needs],
+            "guests_that_fit": found.n_fitting,
+            "qos": qos.to_json(),
+            "room": [asdict(fit) for fit in found.room],
+            "scarce": list(found.scarce),
+            "unseen": list(found.unseen),
+        }
+        print_json(document)
         return
-    rows = [(n.what, str(n.more), str(n.used), "none" if n.limit < 0 else str(n.limit)) for n in needs]
+    rows = [(n.what, str(n.more), str(n.used), "none" if n.limit < 0 else str(n.limit)) for n in found.needs]
     print_table(("quota", "needed", "used", "limit"), rows, right=(1, 2, 3))
-    if n_fitting is not None:
-        click.echo(f"guests for which the compute hosts have processors that are not promised: {n_fitting}")
-    for sentence in (*(fit.sentence for fit in room), *unseen):
-        click.echo(sentence)
-    if found.unseen:
+    if found.n_fitting is not None:
+        click.echo(f"guests for which the compute hosts have processors that are not promised: {found.n_fitting}")
+    for fit in found.room:
+        click.echo(fit.sentence)
+    if qos.unseen:
         click.echo(f"QoS of volume type {choice.volume_type}: this user may not see it")
-    elif found.qos is not None and (sentence := found.qos.sentence(choice.volume_type)):
+    elif qos.qos is not None and (sentence := qos.qos.sentence(choice.volume_type)):
         click.echo(sentence)
-    click.echo(f"{cloud.name} has what {clients} clients with volumes of {gib} GiB need")
+    gib = size_gib(nbytes)
+    guests = f"{clients} clients with volumes of {gib} GiB need"
+    click.echo(found.verdict(cloud.name, f"what {guests if clients > 1 else f'1 client with {gib} GiB needs'}"))
 
 
 @command.command(name="list")
@@ -109,8 +114,7 @@ def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:
     """Delete all that a run left in this project: stacks, servers, ports, groups, volumes, types with QoS.
 
     It deletes at once; --dry-run shows what it would. All is found by the run's id, also when this machine knows
-    nothing of the run any more. What cannot be deleted
-    is listed with the reason, and the command ends with 2.
+    nothing of the run any more. What cannot be deleted is listed with the reason, and the command ends with 2.
     """
     from cephfit.sweep.cloud.clean import clean as clean_up
     from cephfit.sweep.cloud.owned import owned
@@ -124,10 +128,12 @@ def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:
             things = owned(connection, run_id)
             if as_json:
                 print_json({"run": run_id, "would_delete": [asdict(thing) for thing in things]})
-            else:
+            elif things:
                 print_table(
                     ("kind", "name", "status", "id"), [(t.kind, t.name, t.status or "-", t.id) for t in things]
                 )
+            else:
+                click.echo(f"run {run_id} owns nothing in this project")
             return
         with progress_display() as progress:
             gone, left = clean_up(connection, run_id, progress)

@@ -1,6 +1,7 @@
 """What a cloud must have before anything is made in it: image, flavour, network, volume types, quota, room."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from openstack.connection import Connection
@@ -8,14 +9,48 @@ from openstack.connection import Connection
 from cephfit.errors import ClusterError, InputError
 from cephfit.sweep.cloud.choice import CloudChoice, require_whole
 from cephfit.sweep.cloud.connection import persistently
-from cephfit.sweep.cloud.host_room import guests_that_fit
-from cephfit.sweep.cloud.pool_room import CinderPool, fits, not_looked_at
-from cephfit.sweep.cloud.quotas import Wanted, needs
+from cephfit.sweep.cloud.host_room import guests_that_fit, hosts_of_zones, parts_of
+from cephfit.sweep.cloud.pool_room import CinderPool, Fit, fits, not_looked_at
+from cephfit.sweep.cloud.quotas import Need, Wanted, asked_of
 from cephfit.sweep.cloud.stacks import LARGEST_STACK
 from cephfit.sweep.cloud.volumes import require_types, size_gib
 from cephfit.sweep.yaml_lines import nearest
 
 _MEANT = "or add overcommit=yes to the target if that is meant"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a cloud has for guests that are wanted, as far as this user may see it.
+
+    Attributes:
+        needs: what they ask of the project's quotas, which have it.
+        n_fitting: guests for which compute hosts have processors that are not promised; None where nobody looked.
+        room: how volumes fit into the pools; nothing of types of which nobody looked.
+        scarce: what is too little, one sentence each; only where it may be, because the target says overcommit.
+        unseen: what could not be looked at, one sentence each.
+    """
+
+    needs: tuple[Need, ...] = ()
+    n_fitting: int | None = None
+    room: tuple[Fit, ...] = ()
+    scarce: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    def verdict(self, cloud: str, what: str) -> str:
+        """Whether a cloud has what is needed, and how far that is known.
+
+        Args:
+            cloud: its name.
+            what: is needed, as words: ``what 3 clients need``.
+        """
+        said = f"{cloud} has {what}"
+        if self.scarce:
+            said = f"{cloud} has less than {what}, and overcommit=yes allows that: {'; '.join(self.scarce)}"
+        if self.unseen:
+            said += ". Not all could be looked at" if self.scarce else ", as far as could be looked at"
+            said += f": {'; '.join(self.unseen)}"
+        return said
 
 
 def require(
@@ -25,7 +60,8 @@ def require(
     *,
     nbytes: int,
     pools: Sequence[CinderPool] | None,
-) -> tuple[str, ...]:
+    looks_anyway: bool = False,
+) -> Findings:
     """Everything there for these guests, before the first of them is made.
 
     Args:
@@ -34,9 +70,10 @@ def require(
         wanted: the guests, by stack.
         nbytes: of each one's volume that are written.
         pools: of Cinder, with their room; None where nobody told.
+        looks_anyway: whether hosts and pools are looked at also where they need not be enough (``overcommit``).
 
     Returns:
-        What could not be looked at, one sentence each.
+        What was found; nothing where no more guests are wanted.
 
     Raises:
         InputError: something is not there, or was written wrongly.
@@ -54,73 +91,70 @@ def require(
     require_types(cloud, list(dict.fromkeys(one.volume_type for one in wanted)))
     n_more = sum(one.n_more for one in wanted)
     if not n_more:
-        return ()
+        return Findings()
     if (most := max(one.n for one in wanted)) > LARGEST_STACK:
         raise InputError(
             f"{most} guests at once are more than one stack of Heat's takes, {LARGEST_STACK}",
             remedy="measure with fewer clients",
         )
-    found = needs(cloud, flavor, wanted, gib=size_gib(nbytes), has_network=bool(choice.network))
-    if over := [need.sentence for need in found if need.sentence]:
+    asked = asked_of(cloud, flavor, wanted, gib=size_gib(nbytes), has_network=bool(choice.network))
+    if over := [need.sentence for need in asked.needs if need.sentence]:
         raise ClusterError(
             f"the project's quota is not enough: {'; '.join(over)}",
             where=f"cloud {cloud.name}",
             remedy="measure with fewer clients or smaller volumes, delete what is not needed (see `cephfit cloud "
             "list`), or have the quota raised",
         )
-    if choice.overcommit:
-        return ()
-    unseen = (
-        _require_processors(cloud, choice, int(flavor.vcpus), n_more),
-        _require_room(cloud, wanted, nbytes, pools),
-    )
-    return tuple(filter(None, unseen))
-
-
-def _require_processors(cloud: Connection, choice: CloudChoice, vcpus: int, n_more: int) -> str:
-    """Why nobody looked at the processors of the compute hosts; empty if they are enough.
-
-    Raises:
-        ClusterError: they are not.
-    """
-    n_fitting = guests_that_fit(cloud, vcpus=vcpus, zone=choice.zone)
-    if n_fitting is None:
-        return (
-            "Nova shows only administrators which processors of the compute hosts are free: whether guests wait "
-            "for each other's was not looked at"
-        )
-    if n_fitting < n_more:
-        within = f" of zone {choice.zone}" if choice.zone else ""
+    if choice.overcommit and not looks_anyway:
+        return Findings(asked.needs, unseen=asked.unseen)
+    n_fitting = guests_that_fit(cloud, vcpus=int(flavor.vcpus), zone=choice.zone)
+    scarce, unseen = _judged_processors(choice, int(flavor.vcpus), n_more, n_fitting)
+    if scarce and not choice.overcommit:
+        raise ClusterError(scarce, where=f"cloud {cloud.name}", remedy=f"measure with fewer clients, {_MEANT}")
+    room = fits(cloud, pools, wanted, nbytes=nbytes) if pools is not None else ()
+    too_little, unknown = _judged_room(wanted, pools, room)
+    if too_little and not choice.overcommit:
         raise ClusterError(
-            f"{n_more} more guests are needed, and the compute hosts{within} have processors free for {n_fitting} "
-            f"(each needs {vcpus}): guests would wait for each other",
-            where=f"cloud {cloud.name}",
-            remedy=f"measure with fewer clients, {_MEANT}",
-        )
-    return ""
-
-
-def _require_room(
-    cloud: Connection, wanted: Sequence[Wanted], nbytes: int, pools: Sequence[CinderPool] | None
-) -> str:
-    """Why nobody looked at the room in the pools, or in some of them; empty if it is enough.
-
-    Raises:
-        ClusterError: it is not.
-    """
-    if pools is None:
-        return (
-            "Cinder shows only administrators how much room its pools have: whether the volumes fit is not known "
-            "before they are made"
-        )
-    found = fits(cloud, pools, wanted, nbytes=nbytes)
-    if lacking := [fit.sentence for fit in found if not fit.is_enough]:
-        raise ClusterError(
-            f"there is too little room: {'; '.join(lacking)}",
+            too_little,
             where=f"cloud {cloud.name}",
             remedy=f"measure with fewer clients or smaller volumes, {_MEANT}",
         )
-    return not_looked_at(wanted, found)
+    return Findings(
+        asked.needs,
+        n_fitting,
+        room,
+        tuple(filter(None, (scarce, too_little))),
+        (*asked.unseen, *filter(None, (unseen, unknown))),
+    )
+
+
+def _judged_processors(choice: CloudChoice, vcpus: int, n_more: int, n_fitting: int | None) -> tuple[str, str]:
+    """Why the compute hosts' processors are too few, and why nobody looked at them; empty what is not so."""
+    if n_fitting is None:
+        return "", (
+            "Nova shows only administrators which processors of the compute hosts are free: whether guests wait "
+            "for each other's was not looked at"
+        )
+    if n_fitting >= n_more:
+        return "", ""
+    within = f" of zone {choice.zone}" if choice.zone else ""
+    return (
+        f"{n_more} more guests are needed, and the compute hosts{within} have processors free for {n_fitting} "
+        f"(each needs {vcpus}): guests would wait for each other"
+    ), ""
+
+
+def _judged_room(
+    wanted: Sequence[Wanted], pools: Sequence[CinderPool] | None, found: Sequence[Fit]
+) -> tuple[str, str]:
+    """Why the pools' room is too little, and why nobody looked at it, or at some; empty what is not so."""
+    if pools is None:
+        return "", (
+            "Cinder shows only administrators how much room its pools have: whether the volumes fit is not known "
+            "before they are made"
+        )
+    lacking = [fit.sentence for fit in found if not fit.is_enough]
+    return f"there is too little room: {'; '.join(lacking)}" if lacking else "", not_looked_at(wanted, found)
 
 
 def require_image(cloud: Connection, name: str) -> Any:
@@ -176,12 +210,12 @@ def require_network(cloud: Connection, name: str) -> Any:
 
 
 def require_zone(cloud: Connection, name: str) -> None:
-    """The availability zone, also as administrators write it, ``ZONE:HOST``; the host is not looked at.
+    """The availability zone, also as administrators write it, ``ZONE:HOST``; the host as far as one may see hosts.
 
     Raises:
-        InputError: there is no zone of this name.
+        InputError: there is no zone of this name, or the zone has no such host.
     """
-    zone = name.partition(":")[0]
+    zone, host = parts_of(name)
     known = persistently(
         lambda: [str(one.name) for one in cloud.compute.availability_zones()], where="availability zones"
     )
@@ -191,6 +225,19 @@ def require_zone(cloud: Connection, name: str) -> None:
             where=f"cloud {cloud.name}",
             remedy=nearest(zone, known) if known else "leave zone= out of the target",
         )
+    if not host or (by_zone := hosts_of_zones(cloud)) is None:
+        return
+    hosts = by_zone.get(zone, ()) if zone else sorted(one for some in by_zone.values() for one in some)
+    if host in hosts:
+        return
+    elsewhere = next((other for other, some in by_zone.items() if host in some), "")
+    remedy = f"zone={elsewhere}:{host}, where this host is" if elsewhere else "name one of these"
+    raise InputError(
+        f"{f'availability zone {zone}' if zone else 'the cloud'} has no enabled compute host {host}; it has "
+        f"{', '.join(hosts) or 'none'}",
+        where=f"cloud {cloud.name}",
+        remedy=remedy if hosts or elsewhere else "name another zone, or leave zone= out of the target",
+    )
 
 
 def require_key_pair(cloud: Connection, name: str) -> Any:

@@ -210,17 +210,22 @@ def owned(cloud: Connection, run_id: str) -> tuple[Thing, ...]:
 
 def owned_of_kind(cloud: Connection, kind: Kind, run_id: str) -> list[Thing]:
     """What this project has of a run and of one kind."""
-    return [
-        Thing(kind.name, str(one.id), str(one.name or ""), _status(one), run_id)
-        for one in _found(cloud, kind)
-        if kind.is_of(one, run_id)
-    ]
+    return [_thing(kind, one, run_id) for one in _found(cloud, kind) if kind.is_of(one, run_id)]
 
 
 def runs(cloud: Connection) -> Mapping[str, tuple[Thing, ...]]:
-    """Everything of cephfit in this project, by run."""
-    found = (kind.run_of(one) for kind in KINDS for one in _found(cloud, kind))
-    return {run_id: owned(cloud, run_id) for run_id in dict.fromkeys(found) if run_id}
+    """Everything of cephfit in this project, by run; each kind of thing is asked for once."""
+    found = [(kind, one) for kind in KINDS for one in _found(cloud, kind)]
+    run_ids = dict.fromkeys(run_id for kind, one in found if (run_id := kind.run_of(one)))
+    # By a run's id more is found than what says itself whose it is.
+    return {
+        run_id: tuple(_thing(kind, one, run_id) for kind, one in found if kind.is_of(one, run_id))
+        for run_id in run_ids
+    }
+
+
+def _thing(kind: Kind, found: Any, run_id: str) -> Thing:
+    return Thing(kind.name, str(found.id), str(found.name or ""), _status(found), run_id)
 
 
 def _found(cloud: Connection, kind: Kind) -> list[Any]:

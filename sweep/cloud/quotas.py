@@ -12,6 +12,14 @@ from cephfit.sweep.cloud.connection import HIDDEN, json_of, persistently
 _UNLIMITED = -1
 _RULES = 5
 """Of a stack's security group: Neutron's own two for what goes out, and the templates' for what comes in."""
+_TYPES_UNSEEN = (
+    "Cinder does not show this user the quotas of volume types and of single volumes: whether these are enough "
+    "was not looked at"
+)
+_NETWORK_UNSEEN = (
+    "Neutron does not show this user what is used of its quotas: whether those of ports, security groups and "
+    "rules are enough was not looked at"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +71,20 @@ class Need:
         return f"{self.more} more {self.what} are needed, {free} of {self.limit} are free ({self.quota})"
 
 
-def needs(
-    cloud: Connection, flavor: Any, wanted: Sequence[Wanted], *, gib: int, has_network: bool
-) -> tuple[Need, ...]:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is about to be asked of a project's quotas.
+
+    Attributes:
+        needs: of each that this user may see.
+        unseen: of which others nobody knows whether they are enough, one sentence each.
+    """
+
+    needs: tuple[Need, ...]
+    unseen: tuple[str, ...]
+
+
+def asked_of(cloud: Connection, flavor: Any, wanted: Sequence[Wanted], *, gib: int, has_network: bool) -> Asked:
     """What guests ask of the project's quotas.
 
     Args:
@@ -76,7 +95,15 @@ def needs(
         has_network: whether each has a port.
     """
     found = [*_of_nova(cloud, flavor, wanted), *_of_cinder(cloud, wanted, gib)]
-    return (*found, *(_of_neutron(cloud, wanted) if has_network else ()))
+    unseen = []
+    for more, sentence in (
+        (_of_types(cloud, wanted, gib), _TYPES_UNSEEN),
+        (_of_neutron(cloud, wanted) if has_network else (), _NETWORK_UNSEEN),
+    ):
+        if more is None:
+            unseen.append(sentence)
+        found += more or ()
+    return Asked(tuple(found), tuple(unseen))
 
 
 def _of_nova(cloud: Connection, flavor: Any, wanted: Sequence[Wanted]) -> Iterator[Need]:
@@ -116,13 +143,20 @@ def _of_cinder(cloud: Connection, wanted: Sequence[Wanted], gib: int) -> Iterato
         limits.max_total_volume_gigabytes,
         "Cinder's quota gigabytes",
     )
+
+
+def _of_types(cloud: Connection, wanted: Sequence[Wanted], gib: int) -> Sequence[Need] | None:
+    """Cinder's quotas of each volume type, and of one volume; None where Cinder does not show them."""
     path = f"/os-quota-sets/{cloud.current_project_id}?usage=True"
     shown = persistently(json_of, cloud, path, HIDDEN, where="quota of volumes")
-    quotas: Mapping[str, Any] = shown["quota_set"] if shown is not None else {}
-    if n_more and "per_volume_gigabytes" in quotas:
+    if shown is None:
+        return None
+    quotas: Mapping[str, Any] = shown["quota_set"]
+    found = []
+    if _n_more(wanted) and "per_volume_gigabytes" in quotas:
         # What others use does not count: it limits each volume by itself.
         limit = quotas["per_volume_gigabytes"]["limit"]
-        yield _need("GiB in one volume", gib, 0, limit, "Cinder's quota per_volume_gigabytes")
+        found.append(_need("GiB in one volume", gib, 0, limit, "Cinder's quota per_volume_gigabytes"))
     # A type of the run's own is not there yet, and has the quotas that nobody set.
     for name in dict.fromkeys(one.volume_type for one in wanted if not one.has_own_type):
         n = _n_more([one for one in wanted if one.volume_type == name and not one.has_own_type])
@@ -132,10 +166,13 @@ def _of_cinder(cloud: Connection, wanted: Sequence[Wanted], gib: int) -> Iterato
         ):
             if quota in quotas:
                 used = int(quotas[quota]["in_use"]) + int(quotas[quota].get("reserved") or 0)
-                yield _need(what, more, used, quotas[quota]["limit"], f"Cinder's quota {quota}")
+                found.append(_need(what, more, used, quotas[quota]["limit"], f"Cinder's quota {quota}"))
+    return found
 
 
-def _of_neutron(cloud: Connection, wanted: Sequence[Wanted]) -> Iterator[Need]:
+def _of_neutron(cloud: Connection, wanted: Sequence[Wanted]) -> Sequence[Need] | None:
+    """None where Neutron does not show what is used."""
+
     def ask() -> Any:
         try:
             return cloud.network.get_quota(str(cloud.current_project_id), details=True)
@@ -144,8 +181,9 @@ def _of_neutron(cloud: Connection, wanted: Sequence[Wanted]) -> Iterator[Need]:
 
     details = persistently(ask, where="quota of the network")
     if details is None:
-        return
+        return None
     n_stacks = _n_stacks(wanted)
+    found = []
     for what, more, quota, shown in (
         ("ports", _n_more(wanted), "port", details.ports),
         ("security groups", n_stacks, "security_group", details.security_groups),
@@ -153,7 +191,8 @@ def _of_neutron(cloud: Connection, wanted: Sequence[Wanted]) -> Iterator[Need]:
     ):
         if shown:
             used = int(shown["used"]) + int(shown.get("reserved") or 0)
-            yield _need(what, more, used, shown["limit"], f"Neutron's quota {quota}")
+            found.append(_need(what, more, used, shown["limit"], f"Neutron's quota {quota}"))
+    return found
 
 
 def _n_more(wanted: Sequence[Wanted]) -> int:

@@ -145,7 +145,8 @@ class OpenStackTarget:
         stacks, gib = self._stacks(self._run_id), volumes.size_gib(nbytes)
         wanted = wanted_of(kinds, n_clients, [stacks.count(self._stack_of(kind, gib)) for kind in kinds])
         pools = self._pools() if any(one.n_more for one in wanted) else None
-        self._say_once(*beforehand.require(self._cloud, self._choice, wanted, nbytes=nbytes, pools=pools))
+        found = beforehand.require(self._cloud, self._choice, wanted, nbytes=nbytes, pools=pools)
+        self._say_once(*found.unseen)
 
     def _pools(self) -> Sequence[CinderPool] | None:
         """The pools of volumes with the room in them; None where nobody tells this user."""

@@ -4,7 +4,6 @@ tests/record_cloud.py records it.
 """
 
 import ipaddress
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,8 +21,8 @@ from cephfit.sweep.cloud.choice import CloudChoice, parse_choice
 from cephfit.sweep.cloud.forecast import CloudForecast
 from cephfit.sweep.cloud.host_room import guests_that_fit
 from cephfit.sweep.cloud.own_address import NOBODY, reached_from
-from cephfit.sweep.cloud.pool_room import CinderPool, cinder_pools, fits, pools_of
-from cephfit.sweep.cloud.quotas import Need, Wanted, needs
+from cephfit.sweep.cloud.pool_room import CinderPool, cinder_pools, fits, not_looked_at, pools_of
+from cephfit.sweep.cloud.quotas import Need, Wanted, asked_of
 from cephfit.sweep.cloud.stacks import LARGEST_STACK
 from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.units import GIB
@@ -44,24 +43,15 @@ measurement: {sizes: [4K], patterns: [read], clients: 3, volume_size: 100G, repe
 """
 
 
-@pytest.fixture
-def cloud(request: pytest.FixtureRequest) -> Iterator[Connection]:
-    """A cloud that answers as one did when the scenario of the test's name was recorded."""
-    with played(request.node.name.removeprefix("test_")):
-        connection = player()
-        yield connection
-        connection.close()
-
-
 # Each scenario is what was done when it was recorded, and what is done again when it is played.
 
 
 def enough(cloud: Connection) -> tuple[list[str], tuple[str, ...]]:
     wanted = [Wanted("hdd", 2), Wanted("ssd", 2)]
-    unseen = beforehand.require(cloud, CHOICE, wanted, nbytes=GIB, pools=cinder_pools(cloud))
+    found = beforehand.require(cloud, CHOICE, wanted, nbytes=GIB, pools=cinder_pools(cloud))
     flavor = beforehand.require_flavor(cloud, CHOICE.flavor)
-    found = needs(cloud, flavor, MANY, gib=5, has_network=True)
-    return [need.sentence for need in found if need.sentence], unseen
+    asked = asked_of(cloud, flavor, MANY, gib=5, has_network=True)
+    return [need.sentence for need in asked.needs if need.sentence], found.unseen
 
 
 def room_on_hosts(cloud: Connection) -> list[int | None]:
@@ -107,9 +97,9 @@ def lacking(cloud: Connection) -> list[str]:
     ]
 
 
-def test_enough(cloud: Connection) -> None:
+def test_enough(played_cloud: Connection) -> None:
     """An ordinary user: quotas of three services are told, and what only administrators may see is said."""
-    said, unseen = enough(cloud)
+    said, unseen = enough(played_cloud)
     assert said == [
         "37 more instances are needed, 24 of 24 are free (Nova's quota instances)",
         "37 more cores are needed, 24 of 24 are free (Nova's quota cores)",
@@ -129,7 +119,9 @@ def test_quotas_of_types_and_networks_are_looked_at(monkeypatch: pytest.MonkeyPa
             cloud, CHOICE, [Wanted("hdd", 2), Wanted("ssd", 2)], nbytes=GIB, pools=cinder_pools(cloud)
         )
         flavor = beforehand.require_flavor(cloud, CHOICE.flavor)
-        found = {need.quota: need for need in needs(cloud, flavor, MANY, gib=5, has_network=True)}
+        asked = asked_of(cloud, flavor, MANY, gib=5, has_network=True)
+    assert asked.unseen == ()
+    found = {need.quota: need for need in asked.needs}
     assert (found["Cinder's quota volumes_ssd"].more, found["Cinder's quota volumes_ssd"].limit) == (5, 20)
     assert (found["Cinder's quota gigabytes_ssd"].more, found["Cinder's quota gigabytes_ssd"].limit) == (25, 50)
     assert found["Nova's quota server_groups"].more == 2, "one stack is there already"
@@ -138,20 +130,20 @@ def test_quotas_of_types_and_networks_are_looked_at(monkeypatch: pytest.MonkeyPa
     assert found["Neutron's quota security_group_rule"].more == 10
 
 
-def test_room_on_hosts(cloud: Connection) -> None:
+def test_room_on_hosts(played_cloud: Connection) -> None:
     """The lab has one host with two processors, in the zone nova."""
-    assert room_on_hosts(cloud) == [2, 2, 0, 0, 0]
+    assert room_on_hosts(played_cloud) == [2, 2, 0, 0, 0]
 
 
-def test_too_few_processors(cloud: Connection) -> None:
-    said = too_few_processors(cloud)
+def test_too_few_processors(played_cloud: Connection) -> None:
+    said = too_few_processors(played_cloud)
     assert "6 more guests are needed, and the compute hosts have processors free for 2 (each needs 1)" in said
     assert "overcommit=yes" in said
 
 
-def test_room_in_pools(cloud: Connection) -> None:
+def test_room_in_pools(played_cloud: Connection) -> None:
     """RBD's driver says in which Ceph pool it keeps volumes; what is there needs no room any more."""
-    (pools, small), large = room_in_pools(cloud)
+    (pools, small), large = room_in_pools(played_cloud)
     assert {pool.ceph_pool for pool in pools} == {"volumes-hdd", "volumes-ssd"}
     assert all(len(pool.fsid) == 36 and pool.free_nbytes > GIB for pool in pools)
     assert [(fit.volume_type, fit.n, fit.is_enough) for fit in small] == [("hdd", 1, True)]
@@ -159,9 +151,9 @@ def test_room_in_pools(cloud: Connection) -> None:
     assert "overcommit=yes" in large
 
 
-def test_what_a_run_would_make(cloud: Connection) -> None:
+def test_what_a_run_would_make(played_cloud: Connection) -> None:
     """QoS types stand in the preview, and whether what is written fits."""
-    differences, notes = what_a_run_would_make(cloud)
+    differences, notes = what_a_run_would_make(played_cloud)
     assert [(d.configuration, d.key, d.then) for d in differences] == [
         ("capped", "qos.total_iops_sec", "60"),
         ("fast", "type", "ssd"),
@@ -175,7 +167,7 @@ def test_what_a_run_would_make(cloud: Connection) -> None:
     assert all(note.endswith("that is too little, so nothing would be done") for note in notes[1:])
 
 
-def test_own_place(cloud: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_place(played_cloud: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """The way is asked for to the first address that Neutron gives to guests."""
     asked = []
 
@@ -184,14 +176,14 @@ def test_own_place(cloud: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
         return ipaddress.ip_address("192.0.2.7")
 
     monkeypatch.setattr(own_address, "source_towards", source)
-    found = own_place(cloud)
+    found = own_place(played_cloud)
     assert found.cidr == "192.0.2.7/32"
     assert "reached_from=CIDR" in found.note
     assert len(asked) == 1 and asked[0].endswith(".20")
 
 
 def test_nobody_is_let_in_where_the_own_address_cannot_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then everybody is told that everybody may."""
+    """And whoever runs it is told how to say who may."""
     monkeypatch.setattr(own_address, "source_towards", lambda there: None)
     with played("own_place"):
         found = own_place(player())
@@ -204,8 +196,8 @@ def test_an_address_that_only_this_machine_knows_is_none() -> None:
     assert own_address.source_towards("::1") is None
 
 
-def test_lacking(cloud: Connection) -> None:
-    said = lacking(cloud)
+def test_lacking(played_cloud: Connection) -> None:
+    said = lacking(played_cloud)
     for sentence, kind, meant in zip(
         said[:4],
         ("image", "flavour", "network", "volume type"),
@@ -306,38 +298,11 @@ def test_types_whose_room_nobody_knows_are_named(monkeypatch: pytest.MonkeyPatch
     types = [OfTypes("known", "x"), OfTypes("silent", "y"), OfTypes("lost", "z"), OfTypes("there", "z")]
     monkeypatch.setattr(pool_room, "volume_types", lambda _: types)
     wanted = [Wanted("known", 1), Wanted("silent", 1), Wanted("lost", 1), Wanted("there", 1, n_there=1)]
-    said = beforehand._require_room(Named(), wanted, GIB, pools)  # type: ignore[arg-type]
+    found = fits(Named(), pools, wanted, nbytes=GIB)  # type: ignore[arg-type]
+    assert [fit.volume_type for fit in found] == ["known"]
+    said = not_looked_at(wanted, found)
     assert said.startswith("whether volumes of type lost and silent fit is not known before they are made")
-    assert beforehand._require_room(Named(), wanted[:1], GIB, pools) == ""  # type: ignore[arg-type]
-
-
-class OfZones:
-    """A cloud with two availability zones."""
-
-    name = "work"
-
-    def __init__(self) -> None:
-        self.compute = self
-
-    def availability_zones(self) -> list[Named]:
-        zones = [Named(), Named()]
-        zones[0].name, zones[1].name = "nova", "rack-2"
-        return zones
-
-
-@pytest.mark.parametrize("zone", ["nova", "rack-2", "nova:compute1", ":compute1"])
-def test_a_zone_that_is_there_will_do(zone: str) -> None:
-    beforehand.require_zone(OfZones(), zone)  # type: ignore[arg-type]
-
-
-def test_a_mistyped_zone_is_told_with_the_one_that_may_be_meant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not as a zone whose hosts have no processors free."""
-    for name in ("require_image", "require_flavor", "require_network", "require_types"):
-        monkeypatch.setattr(beforehand, name, lambda *_: None)
-    choice = CloudChoice(flavor="cephfit.tiny", volume_type="hdd", network="lab", zone="rak-2:compute1")
-    with pytest.raises(InputError, match="no availability zone rak-2") as error:
-        beforehand.require(OfZones(), choice, [Wanted("hdd", 1)], nbytes=GIB, pools=None)  # type: ignore[arg-type]
-    assert "did you mean 'rack-2'" in (error.value.remedy or "")
+    assert not_looked_at(wanted[:1], found) == ""
 
 
 @pytest.mark.parametrize(

@@ -174,3 +174,14 @@ def test_a_quota_that_is_too_small_is_said_with_all_its_numbers(cloud_user: Conn
     assert check.returncode == 2
     assert re.search(r"25 more instances are needed, \d+ of 24 are free", said)
     assert re.search(r"125 more GiB of volumes are needed, \d+ of 96 are free", said)
+
+
+def test_a_host_that_the_zone_does_not_have_is_said_with_those_that_it_has(cloud_admin: Connection) -> None:
+    (zone,) = (one.name for one in cloud_admin.compute.availability_zones())
+    hosts = sorted(one.host for one in cloud_admin.compute.services() if one.binary == "nova-compute")
+    check = cephfit("cloud", "check", target_text(cloud_admin, zone=f"{zone}:no-such-host"))
+    assert check.returncode == 2
+    words = f"availability zone {zone} has no enabled compute host no-such-host; it has {', '.join(hosts)}"
+    assert words in check.stderr
+    there = cephfit("cloud", "check", target_text(cloud_admin, zone=f"{zone}:{hosts[0]}"))
+    assert there.returncode == 0, there.stderr
