@@ -16,7 +16,6 @@ from openstack.exceptions import (
     ConfigException,
     ConflictException,
     ForbiddenException,
-    NotFoundException,
     ResourceTimeout,
     SDKException,
     ServiceDiscoveryException,
@@ -238,8 +237,3 @@ def json_of(
         return None
     raise_from_response(answer)
     return dict(answer.json())
-
-
-def is_missing(error: BaseException) -> bool:
-    """Whether what was asked for is not there."""
-    return isinstance(error, NotFoundException)

@@ -30,7 +30,7 @@ class ErrandEngine:
 
     def facts(self) -> Mapping[str, Any]:
         """See Engine."""
-        return {**FioEngine().facts(), "mode": "console"}
+        return {**FioEngine().facts(), "mode": "signal, else console"}
 
     def run(self, run: CellRun) -> CellOutcome:
         """See Engine."""
@@ -71,7 +71,8 @@ class ErrandEngine:
         for client in run.clients:
             if moved[client.name] < client.nbytes:
                 raise ClusterError(
-                    f"only {moved[client.name]} of {client.nbytes} bytes could be read: {client.name}"
+                    f"only {moved[client.name]} of {client.nbytes} bytes could be read",
+                    where=f"client {client.name}",
                 )
 
     def moved(self, clients: Sequence[Client], jobs: Mapping[str, str], side: str, nbytes: int) -> dict[str, int]:
@@ -89,7 +90,7 @@ class ErrandEngine:
                 job = jobs_by_client(read_output(said.output), [client.name])[client.name]
                 found[client.name] = 0 if error_of(job) else int(job[side]["io_bytes"])
             except (UnusableOutputError, KeyError) as error:
-                raise ClusterError(f"{error}; fio said: {said.errors}", where=client.name) from None
+                raise ClusterError(f"{error}; fio said: {said.errors}", where=f"client {client.name}") from None
         return found
 
     def _send(

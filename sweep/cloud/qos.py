@@ -6,10 +6,9 @@ from typing import Any
 
 from openstack.connection import Connection
 
-from cephfit.sweep.cloud.connection import json_of, persistently
+from cephfit.sweep.cloud.connection import HIDDEN, json_of, persistently
 from cephfit.units import format_nbytes
 
-_UNSEEN = (401, 403, 404)
 _SIDES = {"total": "reads and writes", "read": "reads", "write": "writes"}
 _ENFORCED = {
     "front-end": "by the hypervisor",
@@ -88,7 +87,7 @@ def qos_of_types(cloud: Connection) -> dict[str, TypeQos]:
 
 
 def _spec(cloud: Connection, spec_id: str) -> Qos | None:
-    answer = json_of(cloud, f"/qos-specs/{spec_id}", _UNSEEN)
+    answer = json_of(cloud, f"/qos-specs/{spec_id}", HIDDEN)
     if answer is None:
         return None
     spec = answer["qos_specs"]

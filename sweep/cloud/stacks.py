@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from openstack.connection import Connection
-from openstack.exceptions import ConflictException
+from openstack.exceptions import ConflictException, NotFoundException
 
 from cephfit.errors import ClusterError
 from cephfit.protocols import Progress
-from cephfit.sweep.cloud.connection import is_missing, made_once, persistently
+from cephfit.sweep.cloud.connection import made_once, persistently
 from cephfit.sweep.cloud.ownership import tag_of
 from cephfit.sweep.cloud.stack_failures import failures, is_complete, resources_of
 
@@ -228,10 +228,8 @@ class Stacks:
         def ask() -> Any:
             try:
                 found = self._cloud.orchestration.get_stack(name, resolve_outputs=False)
-            except Exception as error:
-                if is_missing(error):
-                    return None
-                raise
+            except NotFoundException:
+                return None
             return None if found.status == "DELETE_COMPLETE" else found
 
         stack = persistently(ask, where=f"stack {name}")

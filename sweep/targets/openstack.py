@@ -20,11 +20,11 @@ from cephfit.sweep.cloud.own_address import reached_from
 from cephfit.sweep.cloud.ownership import stack_name
 from cephfit.sweep.cloud.placement import Place, PlacedEngine, places_of
 from cephfit.sweep.cloud.pool_room import CinderPool, cinder_pools
-from cephfit.sweep.cloud.qos import qos_of_types
 from cephfit.sweep.cloud.reach import Reach
 from cephfit.sweep.cloud.stack_parameters import BENCHMARK, VERIFICATION, stack_parameters
 from cephfit.sweep.cloud.stacks import Node, Stacks
-from cephfit.sweep.cloud.volume_kinds import VolumeKind, read_back
+from cephfit.sweep.cloud.volume_kinds import VolumeKind
+from cephfit.sweep.cloud.volumes_found import volumes_found
 from cephfit.sweep.engines.engine import Engine, MovedBytes
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
@@ -174,34 +174,37 @@ class OpenStackTarget:
         if against := against or tuple(filter(None, [kind.why_not(gib)])):
             return Applied(configuration.name, False, against, {})
         self._template = BENCHMARK if fill else VERIFICATION
-        name = self._stack_of(kind, gib)
-        stacks = self._stacks(self._run_id)
+        volume_type = self._have_guests(kind, n_clients=n_clients, nbytes=volume_nbytes)
+        if fill:
+            self._fill(volume_type, volume_nbytes)
+        values, mismatches = volumes_found(self._cloud, configuration, volume_type, self._nodes)
+        seconds = time.monotonic() - started
+        return Applied(configuration.name, not mismatches, tuple(mismatches), values, (), seconds)
+
+    def _have_guests(self, kind: VolumeKind, *, n_clients: int, nbytes: int) -> str:
+        """Guests with volumes of a kind become the clients; the name of the volume type."""
+        gib = volumes.size_gib(nbytes)
+        name, stacks = self._stack_of(kind, gib), self._stacks(self._run_id)
         n_there = stacks.count(name)
-        self._require([kind], n_clients=n_clients, nbytes=volume_nbytes)
+        self._require([kind], n_clients=n_clients, nbytes=nbytes)
         volume_type = self._type_of(kind)
         self._made.note_stack(name, self._run_id)
         # Guests that a smaller load leaves idle stay: their volumes are filled already.
         parameters = self._parameters(volume_type, gib, max(n_clients, n_there))
-        nodes = self._take_up(stacks, name, parameters, n_clients=n_clients, nbytes=volume_nbytes)
-        if fill and (empty := volumes.unfilled(self._cloud, nodes, volume_nbytes, under=self._written_under)):
-            self._before_filling(empty, volume_nbytes)
-            self._progress.note(f"filling {len(empty)} volumes of type {volume_type}")
-            names = {node.name for node in empty}
-            clients = [client for client in self._clients if client.name in names]
-            moved = self._reach.moved if self._is_for_errands else None
-            under = self._written_under
-            volumes.fill(self._cloud, empty, clients, volume_nbytes, moved=moved, under=under)
-        found = {node.name: volumes.type_of(self._cloud, node.volume) for node in self._nodes}
-        qos = qos_of_types(self._cloud)[volume_type]
-        values, mismatches = read_back(configuration, qos.qos)
-        mismatches += [
-            f"a volume is of type {t}, not {volume_type}" for t in sorted({*found.values()}) if t != volume_type
-        ]
-        if configuration.settings:
-            values[f"pool/volume/type = {volume_type}"] = found
-        values[f"QoS of volume type {volume_type}"] = {"cinder": qos.to_json()}
-        seconds = time.monotonic() - started
-        return Applied(configuration.name, not mismatches, tuple(mismatches), values, (), seconds)
+        self._take_up(stacks, name, parameters, n_clients=n_clients, nbytes=nbytes)
+        return volume_type
+
+    def _fill(self, volume_type: str, nbytes: int) -> None:
+        """Write those of the clients' volumes that do not hold so much data yet."""
+        under = self._written_under
+        if not (empty := volumes.unfilled(self._cloud, self._nodes, nbytes, under=under)):
+            return
+        self._before_filling(empty, nbytes)
+        self._progress.note(f"filling {len(empty)} volumes of type {volume_type}")
+        names = {node.name for node in empty}
+        clients = [client for client in self._clients if client.name in names]
+        moved = self._reach.moved if self._is_for_errands else None
+        volumes.fill(self._cloud, empty, clients, nbytes, moved=moved, under=under)
 
     def _type_of(self, kind: VolumeKind) -> str:
         """The volume type; one of the run's own is made where the sweep declares QoS."""
@@ -216,7 +219,7 @@ class OpenStackTarget:
 
     def _take_up(
         self, stacks: Stacks, name: str, parameters: Mapping[str, Any], *, n_clients: int, nbytes: int
-    ) -> Sequence[Node]:
+    ) -> None:
         """The guests of a stack, made or scaled, become the clients."""
         clients = None
         while clients is None:
@@ -227,7 +230,6 @@ class OpenStackTarget:
         self._clients = clients
         if not self._is_for_errands:
             self._diagnostics = ServerDiagnostics(self._cloud, self._nodes)
-        return self._nodes
 
     def clients(self) -> Sequence[Client]:
         return self._clients

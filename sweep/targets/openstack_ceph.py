@@ -161,7 +161,11 @@ class OpenStackWithCeph(OpenStackTarget):
         return self._map_watch.disturbances_since(mark)
 
     def reset(self) -> None:
-        super().reset()
+        try:
+            super().reset()
+        except ClusterError:  # that a stack stays is no reason to leave the cluster as it was measured
+            self._ceph.reset()
+            raise
         self._ceph.reset()
 
     def close(self) -> None:

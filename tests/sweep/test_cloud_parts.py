@@ -11,6 +11,8 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 pytest.importorskip("rados", reason="needs Ceph's Python binding")
 
 import keystoneauth1.exceptions as keystone
+from openstack.connection import Connection
+from scripted_services import Services
 
 from cephfit.cells import Cell
 from cephfit.cli.target_choice import is_foreign
@@ -24,9 +26,16 @@ from cephfit.sweep.cloud.connection import connect
 from cephfit.sweep.cloud.placement import Place, PlacedEngine, places_of
 from cephfit.sweep.cloud.qos import Qos
 from cephfit.sweep.cloud.stacks import Node
+from cephfit.sweep.cloud.volumes_found import volumes_found
 from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome
-from cephfit.sweep.targets.openstack_ceph import cloud_part, cluster_part, why_not_below_a_cloud, written_under
+from cephfit.sweep.targets.openstack_ceph import (
+    OpenStackWithCeph,
+    cloud_part,
+    cluster_part,
+    why_not_below_a_cloud,
+    written_under,
+)
 
 METRICS = Metrics(iops=10.0, nbytes_per_s=40960.0, n_ios=10, runtime_ns=10**9, latency_mean_ns=1e6)
 
@@ -180,6 +189,51 @@ class WithoutCatalogue:
 
     def __getattr__(self, service: str) -> None:
         raise keystone.ConnectFailure("Unable to establish connection to Keystone")
+
+
+def test_what_is_read_back_says_which_volumes_are_of_another_type(
+    services: Services, scripted_cloud: Connection
+) -> None:
+    """And what limits volumes, which nobody but an administrator is shown."""
+    for volume, volume_type in (("v0", "ssd"), ("v1", "hdd")):
+        told = {"id": volume, "volume_type": volume_type}
+        services.say(f"GET /block_storage/v3/volumes/{volume}", (200, {"volume": told}))
+    types = [{"name": "ssd", "qos_specs_id": "q"}, {"name": "hdd"}]
+    services.say("GET /block_storage/v3/types", (200, {"volume_types": types}))
+    spec = {"name": "gold", "consumer": "front-end", "specs": {"total_iops_sec": "60"}}
+    services.say("GET /block_storage/v3/qos-specs/q", (200, {"qos_specs": spec}))
+    nodes = [Node("c0", "s0", "v0", ""), Node("c1", "s1", "v1", "")]
+    chosen = Configuration("ssd", (Setting(Partition.POOL, "volume", "type", "ssd"),))
+    values, mismatches = volumes_found(scripted_cloud, chosen, "ssd", nodes)
+    assert values["pool/volume/type = ssd"] == {"c0": "ssd", "c1": "hdd"}
+    assert values["QoS of volume type ssd"] == {"cinder": spec}
+    assert mismatches == ["a volume is of type hdd, not ssd"]
+    values, mismatches = volumes_found(scripted_cloud, Configuration("A"), "hdd", nodes[1:])
+    assert (values, mismatches) == ({"QoS of volume type hdd": {"cinder": "not visible to this user"}}, [])
+
+
+class Journalled:
+    """What a cloud does not let go of."""
+
+    def delete(self, _: object) -> None:
+        raise ClusterError("the stack could not be deleted")
+
+
+class Changed:
+    """A cluster with options of a sweep's."""
+
+    is_reset = False
+
+    def reset(self) -> None:
+        self.is_reset = True
+
+
+def test_a_cloud_that_keeps_a_stack_does_not_keep_the_clusters_options() -> None:
+    target, below = object.__new__(OpenStackWithCeph), Changed()
+    vars(target).update(_lock=object(), _made=Journalled(), _ceph=below)
+    with pytest.raises(ClusterError, match="could not be deleted"):
+        target.reset()
+    assert below.is_reset
 
 
 @pytest.mark.parametrize(
