@@ -28,7 +28,11 @@ PARAMETERS = {
     "volume_type": "hdd",
     "count": "2",
 }
-MORE = {"benchmark": {"fio_port": "8765"}, "verification": {"steps": "", "count": "1"}}
+MORE = {
+    "benchmark": {"fio_port": "8765", "reached_from": "192.0.2.7/32"},
+    "verification": {"steps": "", "count": "1"},
+}
+"""As heat/README.md has it: who drives fio says from where, who only wants results lets nobody in."""
 
 
 @pytest.fixture

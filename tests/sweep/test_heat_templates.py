@@ -1,5 +1,6 @@
 """The Heat templates need no newer Heat than they say: what each resource, property, function needs is known."""
 
+import ipaddress
 import json
 import re
 import subprocess
@@ -150,3 +151,24 @@ def test_what_each_property_needs_is_as_the_installed_heat_says() -> None:
                 found if not found.startswith("201") else OLD
             )  # releases before Liberty are called by their year
             assert max((found, of_kind if not of_kind.startswith("201") else OLD), key=numbers) == version, key
+
+
+@pytest.mark.parametrize("name", ["benchmark", "verification"])
+def test_nobody_is_let_in_to_guests_unless_somebody_is_named(name: str) -> None:
+    """fio's server asks nobody who they are; and nobody on a network has an address of the loopback."""
+    said = template(name)["parameters"]["reached_from"]
+    assert ipaddress.ip_network(said["default"]).is_loopback
+    assert "Unless this is said, nobody is let in" in said["description"]
+    assert "0.0.0.0/0 is everybody" in said["description"]
+
+
+@pytest.mark.parametrize("name", ["benchmark", "verification"])
+def test_the_commands_of_the_folders_description_say_all_that_has_to_be_said(name: str) -> None:
+    text = (FOLDER / "README.md").read_text().replace("\\\n", " ")
+    (command,) = re.findall(rf"openstack stack create -t heat/{name}\.yaml .*", text)
+    given = set(re.findall(r"--parameter (\w+)=", command))
+    parameters = template(name)["parameters"]
+    assert given <= parameters.keys()
+    assert {key for key, said in parameters.items() if "default" not in said} <= given
+    if name == "benchmark":
+        assert "reached_from" in given, "without it nobody could drive fio"
