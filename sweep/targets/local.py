@@ -21,6 +21,7 @@ from cephfit.sweep.engines.fio_job import escaped_filename
 from cephfit.sweep.greater.disk_queues import DiskQueues
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.target_lock import TargetLock
+from cephfit.sweep.targets.disk_identity import identity_of
 from cephfit.units import MIB, format_nbytes
 
 _CREATED = "created"
@@ -56,7 +57,8 @@ class LocalTarget:
 
     The clients share it side by side: client i has the bytes from i times the volume's size. A file that is not
     there is made, and deleted by ``reset``; one that is there already and was not made by this target is refused,
-    and so is a device that is mounted or holds anything that blkid knows.
+    and so is a device that is mounted or holds anything that blkid knows. A device that was filled is known again
+    by what its disk says of itself, not by its path: after a reboot the path may be another disk's.
 
     Args:
         path: absolute.
@@ -180,14 +182,25 @@ class LocalTarget:
                 raise InputError(f"there is no folder {self._path.parent}", where=self.name)
             self._journal.forget(_FILLED, str(self._path))
             self._journal.note(_CREATED, str(self._path), None)
-        filled = self._journal.get(_FILLED, str(self._path))
         if not fill and not self._path.exists():
             self._fill(0)
             os.truncate(self._path, nbytes)
-        elif fill and (filled is None or filled.was < nbytes):
+        elif fill and self._filled_nbytes() < nbytes:
             self._journal.forget(_FILLED, str(self._path))
             self._fill(nbytes)
-            self._journal.note(_FILLED, str(self._path), nbytes)
+            self._journal.note(_FILLED, str(self._path), {"nbytes": nbytes, "disk": self._identity()})
+
+    def _filled_nbytes(self) -> int:
+        """How much of the file, or of this very disk, is filled."""
+        entry = self._journal.get(_FILLED, str(self._path))
+        if entry is None or not isinstance(entry.was, dict):
+            return 0
+        identity = self._identity()
+        known = entry.was["disk"] == identity and (identity or not self._is_device())
+        return int(entry.was["nbytes"]) if known else 0
+
+    def _identity(self) -> str:
+        return identity_of(self._path) if self._is_device() else ""
 
     def _fill(self, nbytes: int) -> None:
         """Write random bytes, which nothing can compress, and have them on the disk."""
@@ -224,7 +237,7 @@ class LocalTarget:
             raise InputError(
                 f"the device has {format_nbytes(size)}, {format_nbytes(nbytes)} are needed", where=self.name
             )
-        if self._journal.get(_FILLED, str(self._path)) is None:
+        if not self._filled_nbytes():
             probe = subprocess.run(
                 ("blkid", "--probe", str(self._path)), capture_output=True, text=True, check=False, timeout=60
             )

@@ -1,5 +1,6 @@
 """Every target passes the one contract suite; and what is each one's own."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +13,7 @@ from target_contract import DEFAULT, Harness, TargetContract
 from cephfit.cells import CELLS
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import HostError, InputError
+from cephfit.sweep.targets.disk_identity import identity_of
 from cephfit.sweep.targets.local import LocalTarget, local_target
 from cephfit.sweep.targets.simulated import SimulatedTarget, simulated_target
 from cephfit.sweep.targets.simulated_truth import true_iops
@@ -244,6 +246,62 @@ def test_a_device_that_holds_something_is_refused(loop_device: Callable[[int], P
         target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB)
     target.close()
     assert b"SWAPSPACE2" in device.read_bytes()[:8192]
+
+
+@pytest.mark.root
+def test_another_disk_under_the_path_of_the_filled_one_is_asked_what_it_holds(
+    loop_device: Callable[[int], Path], tmp_path: Path
+) -> None:
+    ours, theirs = loop_device(16 * MIB), loop_device(16 * MIB)
+    subprocess.run(("mkswap", str(theirs)), check=True, capture_output=True)
+    path = tmp_path / "sdb"
+    path.symlink_to(ours)
+    target = LocalTarget(path)
+    target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB)
+    target.close()
+    written = ours.read_bytes()
+    path.unlink()
+    path.symlink_to(theirs)  # what a reboot may do to /dev/sdb
+    target = LocalTarget(path)
+    with pytest.raises(InputError, match="not empty"):
+        target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB)
+    target.close()
+    assert b"SWAPSPACE2" in theirs.read_bytes()[:8192]
+
+    path.unlink()
+    path.symlink_to(ours)
+    target = LocalTarget(path)
+    target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB)
+    assert ours.read_bytes() == written, "the disk that was filled is known again"
+    target.reset()
+    target.close()
+
+
+def test_a_disk_is_known_by_what_it_says_of_itself(tmp_path: Path) -> None:
+    number = Path("/dev/null").stat().st_rdev
+    disk = tmp_path / "devices" / "sdb"
+    (disk / "device").mkdir(parents=True)
+    place = tmp_path / f"{os.major(number)}:{os.minor(number)}"
+    place.symlink_to(disk)
+    boot = tmp_path / "boot_id"
+    boot.write_text("5e0c\n")
+
+    def identity() -> str:
+        return identity_of(Path("/dev/null"), sys_dev_block=tmp_path, boot_id=boot)
+
+    assert identity() == "", "an old kernel, and a disk that says nothing"
+    (disk / "size").write_text("2048\n")
+    (disk / "diskseq").write_text("7\n")
+    assert identity() == "boot=5e0c; diskseq=7; sectors=2048"
+    (disk / "device" / "wwid").write_text("naa.5000c500a1b2c3d4\n")
+    assert identity() == "wwid=naa.5000c500a1b2c3d4; sectors=2048"
+    partition = disk / "sdb2"
+    partition.mkdir()
+    for key, text in (("partition", "2"), ("start", "512"), ("size", "1024")):
+        (partition / key).write_text(f"{text}\n")
+    place.unlink()
+    place.symlink_to(partition)
+    assert identity() == "wwid=naa.5000c500a1b2c3d4; partition=2; start=512; sectors=1024"
 
 
 @pytest.mark.root
