@@ -43,6 +43,12 @@ class CloudForecast:
         Raises:
             InputError: a volume type that the cloud does not have.
         """
+        configurations = tuple(configurations)
+        kinds = {c.name: self.kind_of(c) for c in configurations if all(map(is_of_volumes, c.settings))}
+        if kinds:
+            require_types(self._cloud, list(dict.fromkeys(kind.base for kind in kinds.values())))
+        bases = dict.fromkeys(kind.base for kind in kinds.values() if kind.qos)
+        why_no_qos = {base: own_types.why_not_made(self._cloud, base) for base in bases}
         reasons = {}
         for configuration in configurations:
             against = [
@@ -50,10 +56,9 @@ class CloudForecast:
                 for setting in configuration.settings
                 if not is_of_volumes(setting)
             ]
-            if not against:
-                kind = self.kind_of(configuration)
-                require_types(self._cloud, [kind.base])
-                against = [why] if kind.qos and (why := own_types.why_not_made(self._cloud, kind.base)) else []
+            kind = kinds.get(configuration.name)
+            if kind is not None and kind.qos and (why := why_no_qos[kind.base]):
+                against.append(why)
             if against:
                 reasons[configuration.name] = tuple(against)
         return reasons

@@ -4,6 +4,7 @@ What Cinder (release Zed) said to an administrator and to an ordinary user is a 
 makes it.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,16 +14,20 @@ pytest.importorskip("vcr", reason="needs vcrpy")
 
 from openstack.connection import Connection
 from recorded_cloud import played, player
+from scripted_services import Services
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
 from cephfit.silence import Silence
 from cephfit.sweep.cloud import clean, own_types
+from cephfit.sweep.cloud.choice import CloudChoice
+from cephfit.sweep.cloud.forecast import CloudForecast
 from cephfit.sweep.cloud.owned import Thing, owned
 from cephfit.sweep.cloud.qos import Qos
 from cephfit.sweep.cloud.volume_kinds import VolumeKind, kind_of, read_back
 from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.model import Sweep
+from cephfit.sweep.pools.volume_keys import SCOPE
 
 RUN = "recorded"
 OTHERS = ("recorded-2", "cephfit-recorded")
@@ -180,3 +185,28 @@ def test_an_ordinary_user_is_told_who_sets_qos_and_shown_no_types() -> None:
         why, things = why_not_for_a_user(player())
     assert why == "QoS is set by the cloud's administrators, and this user is none"
     assert things == ()
+
+
+def test_what_a_cloud_cannot_do_is_asked_for_once_however_many_configurations_there_are(
+    services: Services, scripted_cloud: Connection
+) -> None:
+    storage = "GET /block_storage/v3"
+    types = [{"id": "1", "name": "hdd"}, {"id": "2", "name": "ssd"}]
+    services.say(f"{storage}/types", (200, {"volume_types": types}))
+    services.say(f"{storage}/qos-specs", (403, {"forbidden": {"message": "not you"}}))
+    of_volumes = [
+        Setting(Partition.POOL, SCOPE, f"qos.{key}", "60") for key in ("total_iops_sec", "read_iops_sec")
+    ]
+    of_ceph = Setting(Partition.CEPH, "osd", "osd_op_num_shards", 1)
+    configurations = [Configuration(f"free-{n}") for n in range(3)]
+    configurations += [Configuration(one.key, (one,)) for one in (*of_volumes, of_ceph)]
+    choice = CloudChoice(flavor="small", volume_type="hdd")
+    found = CloudForecast(scripted_cloud, choice).unsupported(configurations)
+    assert {name: why[0].partition(",")[0] for name, why in found.items()} == {
+        **dict.fromkeys([one.key for one in of_volumes], "QoS is set by the cloud's administrators"),
+        of_ceph.key: f"{of_ceph} cannot be set through OpenStack",
+    }
+    assert (services.n_asked(f"{storage}/types"), services.n_asked(f"{storage}/qos-specs")) == (1, 1)
+    gone = CloudForecast(scripted_cloud, replace(choice, volume_type="sdd"))
+    with pytest.raises(InputError, match="no volume type sdd"):
+        gone.unsupported(configurations)
