@@ -59,7 +59,7 @@ class CrushChanges:
         rules = set(self._admin.command("osd crush rule ls"))
         if all(w.rule in rules and self._has_part("rule", w.rule) for w in wishes):
             return None
-        version = self._version()
+        version = self._version()  # before the map: see _live_with_version
         proposal = self.propose(wishes)
         if proposal.faults:
             raise FaultyMapError(
@@ -85,7 +85,7 @@ class CrushChanges:
         original = self._journal.get(_ORIGINAL, _MAP)
         if original is None:
             return
-        live, version = self.live(), self._version()
+        live, version = self._live_with_version()
         before = LiveMap(base64.b64decode(original.was))
         self._refuse_used(live, {e.place.partition(" ")[2] for e in self._journal.entries(_PART)})
         known = {e.place for e in self._journal.entries(_INJECTED)}
@@ -105,7 +105,7 @@ class CrushChanges:
         Raises:
             ClusterError: a pool uses one of them.
         """
-        live, version = self.live(), self._version()
+        live, version = self._live_with_version()
         names = {
             name for rule in rules if self._has_part("rule", rule) for name in (rule, *buckets_of(live, rule))
         }
@@ -169,6 +169,12 @@ class CrushChanges:
                     remedy="start again when they are done; nothing was changed by us",
                 ) from None
             raise
+
+    def _live_with_version(self) -> tuple[LiveMap, int | None]:
+        """The version is asked first: with one that is younger than the map, the monitors would take what was made
+        from the older map, and what somebody else changed in between would be gone."""
+        version = self._version()
+        return self.live(), version
 
     def _version(self) -> int | None:
         """The monitors refuse a map that is not made from this version; None before Luminous."""
