@@ -10,7 +10,7 @@ from cephfit.errors import InputError
 from cephfit.protocols import Progress, Target
 from cephfit.results.store import Store
 from cephfit.run import Run
-from cephfit.sweep.engines.engine import BringsEngine, Engine
+from cephfit.sweep.engines.engine import BringsEngine, Engine, KeepsToImages
 from cephfit.sweep.engines.fio import FioEngine
 from cephfit.sweep.goal import GOAL
 from cephfit.sweep.identity import CLUSTER, is_another_cluster
@@ -18,13 +18,19 @@ from cephfit.sweep.model import RADOS_BENCH, RBD_BENCH, Measurement, Sweep
 
 
 def engine_of(target: Target, measurement: Measurement) -> Engine:
-    """What measures on this target: its own engine, or the one that the sweep file names."""
+    """What measures on this target: its own engine, or the one that the sweep file names.
+
+    Raises:
+        InputError: the target may touch images only, and the engine makes more than these.
+    """
     if isinstance(target, BringsEngine):
         return target.engine()
     # These need librados, which a machine that measures a file or a simulation may not have.
     if measurement.engine == RADOS_BENCH:
-        from cephfit.sweep.engines.rados_bench import RadosBenchEngine
+        from cephfit.sweep.engines.rados_bench import RadosBenchEngine, refuse_among_images
 
+        if isinstance(target, KeepsToImages) and target.only_pool:
+            refuse_among_images(target.only_pool)
         return RadosBenchEngine()
     if measurement.engine == RBD_BENCH:
         from cephfit.sweep.engines.rbd_bench import RbdBenchEngine

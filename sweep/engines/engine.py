@@ -171,6 +171,14 @@ class BringsEngine(Protocol):
     def engine(self) -> Engine: ...
 
 
+@runtime_checkable
+class KeepsToImages(Protocol):
+    """A target that may be told to touch nothing but the images in one pool."""
+
+    only_pool: str
+    """Its name; empty where there is no such limit."""
+
+
 def disagreement(metrics: Metrics, count: IndependentCount, *, program: str = "fio") -> str:
     """Why the program that measured and an independent count cannot both be right; empty if they can.
 

@@ -1,8 +1,12 @@
 """``rados bench`` as the engine: whole objects of a pool, below RBD.
 
 A cell's block is an object here: ``write`` makes new objects, ``read`` reads them in the order of their making,
-``randread`` picks among them. Each client is one process with objects of its own. There is no ramp, and latency
-comes as a mean alone.
+``randread`` picks among them. Each client is one process with objects of its own, in a RADOS namespace of its own.
+There is no ramp, and latency comes as a mean alone.
+
+The namespace is what makes deleting safe: where `rados cleanup --run-name` finds no run of that name, it deletes
+all ``benchmark_data_HOST*`` that it sees (Ceph's obj_bencher.cc), and outside the namespace these may be of
+somebody's `rados bench --no-cleanup`.
 
 What ``rados bench`` says is taken where it is sound: the number of operations, the time they took and their mean
 latency. Its ``average_iops`` is cut to a whole number, and its minima and deviations are not set where a run was
@@ -16,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cephfit.cells import Cell, Op, Pattern
-from cephfit.errors import ClusterError
+from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
 from cephfit.sweep.engines.bench_process import Ended, image_of, run_together, version_of
@@ -103,7 +107,7 @@ class RadosBenchEngine:
 
     def _clean(self, run: CellRun) -> None:
         commands = {c.name: (*_access(c), "cleanup", "--run-name", _run_name(c)) for c in run.clients}
-        # A run of this name may not have been: then there is nothing to delete, and rados says so and fails.
+        # A run of this name may not have been: then there is nothing in its namespace.
         run_together(commands, timeout_seconds=600)
 
 
@@ -116,11 +120,24 @@ class _Figures:
 
 def _access(client: Client) -> tuple[str, ...]:
     image = image_of(client)
-    return ("rados", *image.access, "--pool", image.pool)
+    return ("rados", *image.access, "--pool", image.pool, "--namespace", _run_name(client))
+
+
+def refuse_among_images(pool: str) -> None:
+    """Say that the engine has no place where nothing but images may be.
+
+    Raises:
+        InputError: always.
+    """
+    raise InputError(
+        f"{RADOS_BENCH} writes objects that are no images, and nothing but images may be touched in pool {pool}",
+        where="measurement.engine with --only-pool",
+        remedy="use engine: fio or rbd-bench, or leave out --only-pool for pools of cephfit's own",
+    )
 
 
 def _run_name(client: Client) -> str:
-    """One per client: its image's name is its own within the pool."""
+    """Of a client's run and namespace: its image's name is its own within the pool."""
     return f"cephfit-{image_of(client).name}"
 
 

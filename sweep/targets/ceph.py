@@ -80,7 +80,7 @@ class CephTarget:
         self._for_change = for_change
         self._progress = progress or Silence()
         self._folder = folder
-        self._only_pool = only_pool
+        self.only_pool = only_pool
         self._journal = journal
         self._catalogue = options.Catalogue(admin)
         self._volumes = Volumes(images)
@@ -236,9 +236,9 @@ class CephTarget:
         self._around.drop_page_caches()
 
     def why_caches_stay(self) -> str:
-        if not self._only_pool:
+        if not self.only_pool:
             return self._around.why_page_caches_stay()
-        return f"only pool {self._only_pool} may be touched, while the caches of OSDs are everybody's"
+        return f"only pool {self.only_pool} may be touched, while the caches of OSDs are everybody's"
 
     def health(self) -> Health:
         self._map_watch.keep_looking()  # this is what is asked all the while a sample is taken

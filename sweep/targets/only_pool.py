@@ -6,8 +6,9 @@ from typing import Any
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
 from cephfit.protocols import CephAdmin
+from cephfit.sweep.engines.rados_bench import refuse_among_images
 from cephfit.sweep.journal import Journal
-from cephfit.sweep.model import Sweep
+from cephfit.sweep.model import RADOS_BENCH, Sweep
 from cephfit.sweep.preview import HEALTHY, Difference, Preview, Undoing
 from cephfit.sweep.surroundings import ReadValues
 from cephfit.sweep.targets.changes import Made
@@ -81,6 +82,8 @@ class OnlyPool:
         return ()
 
     def preview(self, sweep: Sweep, configurations: Sequence[Configuration]) -> Preview:
+        if sweep.measurement.engine == RADOS_BENCH:
+            refuse_among_images(self._pool)
         self._require_pool()
         nbytes = len(configurations) * sweep.measurement.most_clients * sweep.measurement.volume_nbytes
         differences = tuple(

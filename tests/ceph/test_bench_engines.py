@@ -39,7 +39,7 @@ def measured(lab: Lab, engine: str, folder: Path) -> tuple[list[Sample], dict[st
             run = run_sweep(sweep, target, store, Silence(), resume=None)
             samples = store.samples(run.run_id)
         (client, _) = target.clients()
-        listing = ("rados", "--conf", str(lab.conf), "--pool", client.fio_options["pool"], "ls")
+        listing = ("rados", "--conf", str(lab.conf), "--pool", client.fio_options["pool"], "ls", "--all")
         objects = subprocess.run(listing, capture_output=True, text=True, check=True, timeout=60).stdout.split()
     finally:
         target.reset()

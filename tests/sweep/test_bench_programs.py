@@ -1,21 +1,27 @@
 """What rados bench and rbd bench write, as Ceph 16.2 wrote it, becomes metrics or a reason why not."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from cephfit.cells import Cell
+from cephfit.configuration import Configuration
 from cephfit.errors import InputError
 from cephfit.protocols import Client
 from cephfit.results.store import Store
 from cephfit.sample import State
 from cephfit.silence import Silence
-from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.sweep.declaration.file import bundled_sweep, parse_sweep, read_sweep
 from cephfit.sweep.engines.engine import CellOutcome, CellRun
+from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
+from cephfit.sweep.run_begin import engine_of
 from cephfit.sweep.runner import run_sweep
 from cephfit.sweep.targets.simulated import SimulatedTarget
 from cephfit.sweep.validity.judgement import Circumstances, judge
@@ -25,6 +31,7 @@ pytest.importorskip("rados", reason="python3-rados is not installed")
 from cephfit.sweep.engines import rados_bench, rbd_bench
 from cephfit.sweep.engines.bench_process import Ended, image_of
 from cephfit.sweep.engines.osd_watch import OsdCount, OsdWatch
+from cephfit.sweep.targets.only_pool import OnlyPool
 
 WRITE = """hints = 1
 {"concurrent_ios":"4","object_size":"4096","op_size":"4096","seconds_to_run":"3","max_objects":"0",\
@@ -126,6 +133,60 @@ def test_osds_that_deny_what_rados_bench_says_make_a_sample_invalid_that_names_i
     (sample,) = judge(run, rados_bench.RadosBenchEngine().run(run), Circumstances(1, 2, (1, 2), (), 1))
     assert sample.state is State.INVALID
     assert sample.reason.startswith("rados bench says that it moved 2158592 bytes, the OSDs, for 1 clients")
+
+
+def test_rados_bench_keeps_to_a_namespace_of_its_own_so_that_cleaning_up_deletes_nobody_elses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`rados cleanup --run-name` deletes every benchmark_data_HOST* that it sees where it finds no such run."""
+    commands: list[Sequence[str]] = []
+
+    def no_programs(wanted: Mapping[str, Sequence[str]], **_: object) -> dict[str, Ended]:
+        commands.extend(wanted.values())
+        return {name: Ended(WRITE, "") for name in wanted}
+
+    @contextmanager
+    def silent(clients: Sequence[Client]) -> Iterator[OsdWatch]:
+        yield OsdWatch(OsdCount(0, 0))
+
+    monkeypatch.setattr(rados_bench, "run_together", no_programs)
+    monkeypatch.setattr(rados_bench, "watch_osds", silent)
+    shape = "{clients: 1, volume_size: 32M, repeats: 1, run_seconds: 3, iodepth: 4, seed: 1}"
+    sweep = parse_sweep(f"{{schema_version: 1, name: x, measurement: {shape}}}", file="x")
+    run = CellRun(
+        "A",
+        Cell.parse("4K-read"),
+        0,
+        0,
+        sweep.measurement,
+        [Client("c0", {"pool": "p", "rbdname": "i"}, 1 << 30)],
+        {},
+    )
+    engine = rados_bench.RadosBenchEngine()
+    engine.prepare(run)
+    engine.warm(run)
+    engine.run(run)
+    done = [next(word for word in command if word in ("cleanup", "write", "seq")) for command in commands]
+    assert done == ["cleanup", "write", "seq", "seq", "cleanup"]
+    for command in commands:
+        assert command[command.index("--namespace") + 1] == "cephfit-i", command
+
+
+def test_rados_bench_is_refused_where_nothing_but_images_may_be_touched(tmp_path: Path) -> None:
+    """In the dry run, and by whoever measures before the first image is made."""
+    quick = read_sweep(bundled_sweep("quick"))
+    measurement = replace(quick.measurement, engine="rados-bench")
+    nothing: Any = None
+    changes = OnlyPool("rbd", nothing, Journal(tmp_path / "journal"), nothing)
+    said = "rados-bench writes objects that are no images, and nothing but images may be touched in pool rbd"
+    with pytest.raises(InputError, match=said) as caught:
+        changes.preview(replace(quick, measurement=measurement), [Configuration("A")])
+    assert "use engine: fio or rbd-bench" in str(caught.value)
+    target: Any = SimpleNamespace(only_pool="rbd")
+    with pytest.raises(InputError, match=said):
+        engine_of(target, measurement)
+    target.only_pool = ""
+    assert isinstance(engine_of(target, measurement), rados_bench.RadosBenchEngine)
 
 
 def test_a_client_that_is_no_image_cannot_be_measured_by_them() -> None:
