@@ -4,9 +4,10 @@ They have a journal of their own: ``cephfit restore`` undoes what sweeps did and
 """
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cephfit.configuration import Partition, Setting
 from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
@@ -16,11 +17,12 @@ from cephfit.sweep.crush.trial import Movement, movement
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.options.option_value import same_value
 from cephfit.sweep.pools.cache_tier import release_note, why_no_tiers
+from cephfit.sweep.pools.erasure import code_differences, profile_of
 from cephfit.sweep.pools.own_pools import Pools
-from cephfit.sweep.pools.pool_changes import PoolChange, PoolsPlan, faults_of
+from cephfit.sweep.pools.pool_changes import CODE, PoolChange, PoolsPlan, faults_of, faults_together
 from cephfit.sweep.pools.pool_keys import VALUE_TYPES
 from cephfit.sweep.pools.pool_plan import PoolPlan, Role, own_rule, plan_pools
-from cephfit.sweep.pools.pool_readback import pool_value
+from cephfit.sweep.pools.pool_readback import dumped_pool, pool_value, read_back_pools
 from cephfit.sweep.settings.ceph_settings import stored_settings
 
 _VALUE = "pool value"
@@ -54,12 +56,15 @@ class DeclaredPools:
         Raises:
             InputError: a pool contradicts itself, or wants what the map does not have.
         """
-        plans = [plan for pool in self._plans(declared).values() for plan in pool]
+        groups = self._plans(declared).values()
+        plans = [plan for pool in groups for plan in pool]
         wishes = self._pools.wishes(plans, where="declared pools")
         proposal = self._pools.places.propose(wishes) if wishes else None
-        changes = tuple(self._change(plan, proposal, adopt) for plan in plans)
+        together = [tuple(self._change(plan, proposal, adopt) for plan in pool) for pool in groups]
+        changes = tuple(change for pool in together for change in pool)
         faults = list(proposal.faults) if proposal else []
         faults += [fault for change in changes for fault in faults_of(change)]
+        faults += [fault for pool in together for fault in faults_together(pool)]
         warnings = list(proposal.warnings) if proposal else []
         if any(plan.role is Role.CACHE for plan in plans):
             faults += filter(None, [why_no_tiers(self._admin)])
@@ -80,12 +85,14 @@ class DeclaredPools:
                 where="declared pools",
                 remedy="`cephfit pools plan` shows it all",
             )
-        states = {change.plan.name: change for change in plan.changes}
+        changes = {change.plan.name: change for change in plan.changes}
         for name, plans in self._plans(declared).items():
-            if states[plans[0].name].state == "adopted":
-                self._adopt(states[name])
-            else:
+            change = changes[plans[0].name]
+            if change.state == "adopted":
+                self._adopt(change)
+            elif change.state != "theirs":  # theirs is as declared, else the plan has a fault
                 self._pools.make(plans, where=f"pool {name}")
+            self._require_as_declared(name, plans, declared[name], change.state)
         return plan
 
     def remove(self, declared: PoolSettings, *, with_data: bool = False) -> tuple[str, ...]:
@@ -147,20 +154,53 @@ class DeclaredPools:
 
     def _change(self, plan: PoolPlan, proposal: Proposal | None, adopt: frozenset[str]) -> PoolChange:
         dumped = self._dumped(plan.name)
-        wanted = dict(plan.values)
-        if plan.rule:
-            wanted["crush_rule"] = plan.rule
         if dumped is None:
-            return PoolChange(plan, "new", {k: (None, v) for k, v in wanted.items()}, Movement(0, 0, 0))
+            return PoolChange(plan, "new", {k: (None, v) for k, v in _wanted(plan).items()}, Movement(0, 0, 0))
         is_ours = plan.name in self._pools.made()
         state = "ours" if is_ours else "adopted" if plan.name in adopt else "theirs"
-        now = {key: self._value(plan.name, key) for key in wanted}
+        values = self._differences(plan, dumped)
+        return PoolChange(plan, state, values, self._moved(plan, dumped, values, proposal))
+
+    def _differences(self, plan: PoolPlan, dumped: Mapping[str, Any]) -> dict[str, tuple[str | None, str]]:
+        """Key to value now and then, of what a pool that is there has otherwise than planned."""
+        wanted = _wanted(plan)
+        # PGs are split and merged a few at a time: what the monitors are heading for counts.
+        heading_for = {
+            "pg_num": dumped.get("pg_num_target"),
+            "pgp_num": dumped.get("pg_placement_num_target"),
+        }
+        now = {key: heading_for.get(key) or self._value(plan.name, key) for key in wanted}
         values = {
-            key: (now[key], then)
+            key: (None if now[key] is None else str(now[key]), then)
             for key, then in wanted.items()
             if now[key] is None or not same_value(VALUE_TYPES.get(key, "str"), then, str(now[key]))
         }
-        return PoolChange(plan, state, values, self._moved(plan, dumped, values, proposal))
+        if plan.erasure:
+            profile = profile_of(self._admin, dumped.get("erasure_code_profile", ""))
+            values |= {f"{CODE}{key}": pair for key, pair in code_differences(plan.erasure, profile).items()}
+        return values
+
+    def _require_as_declared(
+        self, name: str, plans: Sequence[PoolPlan], settings: Mapping[str, str], state: str
+    ) -> None:
+        """Raises:
+        ClusterError: what the cluster has now is not what was declared.
+        """
+        faults = []
+        for plan in plans:
+            values = self._differences(plan, dumped_pool(self._admin, plan.name))
+            faults += [f"pool {plan.name} has {key} = {now}, not {then}" for key, (now, then) in values.items()]
+        if state in ("new", "ours"):  # data of pools that were there is still on its way
+            wishes = self._pools.wishes(plans, where=f"pool {name}")
+            allowed = {w.rule: self._pools.places.osds_for(w) for w in wishes}
+            said = [Setting(Partition.POOL, "pool", key, value) for key, value in settings.items()]
+            faults += read_back_pools(self._admin, plans, said, allowed)[1]
+        if faults:
+            raise ClusterError(
+                f"it is not as declared: {'; '.join(dict.fromkeys(faults))}",
+                where=f"pool {name}",
+                remedy="`cephfit pools plan` shows what differs; the same command tries it again",
+            )
 
     def _moved(
         self,
@@ -249,3 +289,7 @@ class DeclaredPools:
     def _release(self) -> str:
         words = next(iter(self._admin.command("versions")["mon"]), "").split()
         return words[2] if len(words) > 2 else ""
+
+
+def _wanted(plan: PoolPlan) -> dict[str, str]:
+    return {**plan.values, **({"crush_rule": plan.rule} if plan.rule else {})}

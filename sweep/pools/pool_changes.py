@@ -8,6 +8,9 @@ from cephfit.sweep.crush.proposal import Proposal
 from cephfit.sweep.crush.trial import Movement
 from cephfit.sweep.pools.pool_plan import PoolPlan, Role
 
+CODE = "erasure."
+"""Before the keys of a pool's erasure code, among its values."""
+
 
 @dataclass(frozen=True, slots=True)
 class PoolChange:
@@ -68,8 +71,26 @@ class PoolsPlan:
 def faults_of(change: PoolChange) -> Sequence[str]:
     """Why a pool that is there must not be changed so."""
     plan = change.plan
+    if code := {k: pair for k, pair in change.values.items() if k.startswith(CODE)}:
+        said = ", ".join(f"{k.removeprefix(CODE)} = {now or 'none'}" for k, (now, _) in code.items())
+        wanted = ", ".join(f"{k.removeprefix(CODE)} = {then}" for k, (_, then) in code.items())
+        return [
+            f"the erasure code of pool {plan.name} has {said}, not {wanted}: a pool keeps the code it was made "
+            "with (declare another pool and copy the images)"
+        ]
     if change.state == "theirs" and change.values:
         return [f"pool {plan.name} was there before and is not ours to change (say --adopt {plan.name})"]
     if change.state == "adopted" and (plan.erasure or plan.role is not Role.BASE):
         return [f"pool {plan.name} is there: it can get values and another place, not a code or a tier"]
     return []
+
+
+def faults_together(changes: Sequence[PoolChange]) -> Sequence[str]:
+    """Why the pools of one declaration (the pool, its data, its cache tier) must not be made and changed so."""
+    foreign = [c.plan.name for c in changes if c.state in ("theirs", "adopted")]
+    if not foreign or len(foreign) == len(changes):
+        return []
+    return [
+        f"pool {', '.join(foreign)} was there before and is not ours: it can get values and another place, "
+        "not a code or a tier"
+    ]
