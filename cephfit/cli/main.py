@@ -2,13 +2,17 @@
 
 import errno
 import importlib
+import os
+import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from cephfit import __version__
-from cephfit.errors import CephfitError
+from cephfit.errors import CephfitError, HostError
 
 _COMMANDS = {
     "demo": ("cephfit.cli.demo", "The whole loop on this machine: lab, sweep, trace, map, verify, report."),
@@ -36,7 +40,23 @@ _SURROUNDINGS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQ
 """What no command can foresee at every place where it writes, and a person can mend: rights and room."""
 
 
+_NOBODY_READS = 128 + 13
+"""Exit code of a Unix program whose output was closed (by `head`): a shell's for SIGPIPE."""
+
+
+class _NobodyReadsError(Exception):
+    """What the command says goes into a pipe that nobody reads any more: no fault, and nobody to be told."""
+
+
 class _LazyGroup(click.Group):
+    def make_context(self, *args: Any, **others: Any) -> click.Context:
+        with _broken_pipes_told_apart():  # `--help` is answered in here
+            return super().make_context(*args, **others)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _broken_pipes_told_apart():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
@@ -64,22 +84,61 @@ def cephfit() -> None:
     """
 
 
+@contextmanager
+def _broken_pipes_told_apart() -> Iterator[None]:
+    """Before click sees them, which ends on any of them with 1 and without a word.
+
+    Raises:
+        _NobodyReadsError: standard output or error is closed.
+        HostError: it was another pipe or connection.
+    """
+    try:
+        yield
+    except BrokenPipeError as error:
+        if _is_unread():
+            raise _NobodyReadsError from None
+        raise HostError(
+            "a program or a service that cephfit talked to has gone", remedy="give the command again"
+        ) from error
+
+
+def _is_unread() -> bool:
+    ends = select.poll()
+    for end in (1, 2):
+        ends.register(end, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in ends.poll(0))
+
+
+def _say_nothing_more() -> None:
+    """What is still to be written at the end of the program goes nowhere instead of failing."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for end in (1, 2):
+        os.dup2(nowhere, end)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; exit with 2 on an error that a person can mend, 130 when interrupted."""
+    """Run the command line; exit with 2 on an error that a person can mend, 130 when interrupted, 141 where nobody
+    reads any more what it says."""
+    try:
+        status = _status_of(arguments)
+    except (_NobodyReadsError, BrokenPipeError):
+        _say_nothing_more()
+        status = _NOBODY_READS
+    sys.exit(status)
+
+
+def _status_of(arguments: Sequence[str] | None) -> int:
     try:
         status = cephfit.main(args=arguments, prog_name="cephfit", standalone_mode=False)
     except CephfitError as error:
         click.echo(f"cephfit: {error}", err=True)
-        sys.exit(2)
+        return 2
     except click.ClickException as error:
         error.show()
-        sys.exit(2)
+        return 2
     except (click.Abort, KeyboardInterrupt):
         click.echo("cephfit: interrupted; what was measured is kept", err=True)
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
+        return 130
     except OSError as error:
         if error.errno not in _SURROUNDINGS:
             raise
@@ -87,8 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         remedy = "make room and give the command again" if room else "choose another place, or get the rights"
         place = error.filename or "the output"
         click.echo(f"cephfit: {place}: {error.strerror}\n  {remedy}", err=True)
-        sys.exit(2)
-    sys.exit(status if isinstance(status, int) else 0)
+        return 2
+    return status if isinstance(status, int) else 0
 
 
 if __name__ == "__main__":

@@ -62,6 +62,36 @@ def test_a_simulation_has_nothing_to_restore_and_does_not_say_that_it_did() -> N
     assert "nothing to restore" in run("restore", "--target", "sim:noise=0.1").stdout
 
 
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["trace", "--help"], ["sweep", "list"], ["sweep", "list", "--json"]]
+)
+def test_output_that_nobody_reads_any_more_ends_the_command_quietly(arguments: list[str]) -> None:
+    """As `cephfit sweep list | head -1`; also where the error output goes the same way (2>&1)."""
+    for errors in (subprocess.PIPE, subprocess.STDOUT):
+        reading, writing = os.pipe()
+        os.close(reading)  # whoever reads has gone before anything was said
+        command = [sys.executable, "-m", "cephfit.cli.main", *arguments]
+        with os.fdopen(writing, "wb") as output:
+            answer = subprocess.run(command, stdout=output, stderr=errors, timeout=60, check=False)
+        assert answer.returncode == 141
+        assert not answer.stderr
+
+
+def test_a_pipe_of_its_own_that_breaks_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not what is printed, but a program that it talked to."""
+
+    def broken(*_: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    monkeypatch.setattr("click.Group.invoke", broken)
+    with pytest.raises(SystemExit) as end:
+        command_line.main(["sweep", "list"])
+    assert end.value.code == 2
+    assert "a program or a service that cephfit talked to has gone" in capsys.readouterr().err
+
+
 def test_an_unknown_command_is_exit_code_2() -> None:
     answer = run("swep")
     assert answer.returncode == 2
