@@ -84,8 +84,7 @@ def require(
     flavor = require_flavor(cloud, choice.flavor)
     if choice.network:
         require_network(cloud, choice.network)
-    if choice.zone:
-        require_zone(cloud, choice.zone)
+    unseen_host = require_zone(cloud, choice.zone) if choice.zone else ""
     if choice.key_name:
         require_key_pair(cloud, choice.key_name)
     require_types(cloud, list(dict.fromkeys(one.volume_type for one in wanted)))
@@ -106,7 +105,7 @@ def require(
             "list`), or have the quota raised",
         )
     if choice.overcommit and not looks_anyway:
-        return Findings(asked.needs, unseen=asked.unseen)
+        return Findings(asked.needs, unseen=tuple(filter(None, (*asked.unseen, unseen_host))))
     n_fitting = guests_that_fit(cloud, vcpus=int(flavor.vcpus), zone=choice.zone)
     scarce, unseen = _judged_processors(choice, int(flavor.vcpus), n_more, n_fitting)
     if scarce and not choice.overcommit:
@@ -124,7 +123,7 @@ def require(
         n_fitting,
         room,
         tuple(filter(None, (scarce, too_little))),
-        (*asked.unseen, *filter(None, (unseen, unknown))),
+        tuple(filter(None, (*asked.unseen, unseen_host, unseen, unknown))),
     )
 
 
@@ -209,8 +208,11 @@ def require_network(cloud: Connection, name: str) -> Any:
     )
 
 
-def require_zone(cloud: Connection, name: str) -> None:
-    """The availability zone, also as administrators write it, ``ZONE:HOST``; the host as far as one may see hosts.
+def require_zone(cloud: Connection, name: str) -> str:
+    """The availability zone, also as administrators write it, ``ZONE:HOST``, with the host.
+
+    Returns:
+        Why nobody looked at the host; empty if it is there, or none is named.
 
     Raises:
         InputError: there is no zone of this name, or the zone has no such host.
@@ -225,11 +227,13 @@ def require_zone(cloud: Connection, name: str) -> None:
             where=f"cloud {cloud.name}",
             remedy=nearest(zone, known) if known else "leave zone= out of the target",
         )
-    if not host or (by_zone := hosts_of_zones(cloud)) is None:
-        return
+    if not host:
+        return ""
+    if (by_zone := hosts_of_zones(cloud)) is None:
+        return f"Nova shows only administrators its compute hosts: whether there is one {host} was not looked at"
     hosts = by_zone.get(zone, ()) if zone else sorted(one for some in by_zone.values() for one in some)
     if host in hosts:
-        return
+        return ""
     elsewhere = next((other for other, some in by_zone.items() if host in some), "")
     remedy = f"zone={elsewhere}:{host}, where this host is" if elsewhere else "name one of these"
     raise InputError(

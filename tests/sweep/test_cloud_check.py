@@ -16,8 +16,9 @@ from scripted_services import Services
 
 from cephfit.cli import cloud as cloud_command
 from cephfit.errors import ClusterError
-from cephfit.sweep.cloud import qos
+from cephfit.sweep.cloud import beforehand, qos
 from cephfit.sweep.cloud.beforehand import Findings
+from cephfit.sweep.cloud.choice import parse_choice
 from cephfit.sweep.cloud.qos import TypeQos
 from cephfit.sweep.cloud.quotas import Wanted, asked_of
 
@@ -48,6 +49,19 @@ def test_an_ordinary_user_is_told_what_could_not_be_looked_at(monkeypatch: pytes
     assert "has what 2 clients with volumes of 1 GiB need, as far as could be looked at: Nova shows only" in last
     assert "; Cinder shows only administrators how much room its pools have" in last
     assert said.count("shows only administrators") == 2, "each once"
+
+
+def test_a_host_that_could_not_be_looked_at_is_told_whatever_may_be_promised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(beforehand, "require_zone", lambda _cloud, zone: f"nobody looked at {zone}")
+    for more in ("", ",overcommit=yes"):
+        said, _ = checked(BY_USER, target=f"{TARGET},zone=nova:compute1{more}", monkeypatch=monkeypatch)
+        assert "as far as could be looked at: nobody looked at nova:compute1; Nova" in said.splitlines()[-1]
+    with played(BY_USER):
+        choice = parse_choice(f"{TARGET},zone=nova:compute1,overcommit=yes")
+        found = beforehand.require(player(), choice, [Wanted("hdd", 1)], nbytes=1, pools=None)
+    assert found.unseen == ("nobody looked at nova:compute1",), "a sweep says so, too"
 
 
 def test_an_administrator_is_told_that_all_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
