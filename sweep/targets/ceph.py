@@ -87,6 +87,7 @@ class CephTarget:
         self._clients = VolumeClients(
             name, access=access, folder=folder, volumes=self._volumes, surroundings=surroundings
         )
+        self.require_served = self._clients.require_served
         self._health = CephHealth(admin)
         self._changes: ClusterChanges
         strangers: StrangersInPool | None = None

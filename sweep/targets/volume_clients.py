@@ -105,13 +105,32 @@ class VolumeClients:
         """Write out and drop what the kernel and librbd hold of the volumes, from the client down.
 
         Raises:
-            HostError: a program behind a device has died.
+            HostError: as ``require_served``.
         """
+        self.require_served()
         for client in self.attached:
             if client.device is not None:
-                self._require_served(client)
                 _drop_page_cache(client.device)
         drop_client_caches(self._sockets)
+
+    def require_served(self) -> None:
+        """Every client's device is its volume still; a device that lost its program may become another image.
+
+        Raises:
+            HostError: a program behind a device has died, or the volume is on another device now.
+        """
+        for client in self.attached:
+            if client.device is None or self._around.devices is None:
+                continue
+            now = self._around.devices.device_of(self._volume_of[client.name], folder=self._folder)
+            if now != client.device:
+                raise HostError(
+                    f"the program behind {client.device} of client {client.name} has died"
+                    if now is None
+                    else f"the volume of client {client.name} is {now} now, no longer {client.device}",
+                    where=self._target,
+                    remedy="run the same command again: the volume is attached anew and the run goes on",
+                )
 
     def note_on(self, client: Client, key: str) -> str | None:
         """A note kept with the client's volume for as long as the volume lives."""
@@ -123,16 +142,6 @@ class VolumeClients:
     def _librbd_options(self, volume: Volume) -> dict[str, str]:
         image = {"pool": volume.pool, "rbdname": volume.image, "clientname": self.client_id}
         return {"ioengine": "rbd", **image, "conf": str(self.conf)}
-
-    def _require_served(self, client: Client) -> None:
-        volume = self._volume_of[client.name]
-        devices = self._around.devices
-        if devices is None or devices.device_of(volume, folder=self._folder) is None:
-            raise HostError(
-                f"the program behind {client.device} of client {client.name} has died",
-                where=self._target,
-                remedy="run the same command again: the volume is attached anew and the run goes on",
-            )
 
 
 def _drop_page_cache(device: Path) -> None:

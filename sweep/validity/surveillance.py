@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from cephfit.errors import ClusterError
 from cephfit.protocols import Client, Target
@@ -12,11 +12,23 @@ from cephfit.sweep.validity.disturbances import Mark, TellsDisturbances
 from cephfit.sweep.validity.health_watch import HealthWatch
 
 
+@runtime_checkable
+class VouchesForClients(Protocol):
+    """A target that can say whether what its clients write to is still theirs."""
+
+    def require_served(self) -> None:
+        """Asked right before everything that is measured, whatever the caches' condition.
+
+        Raises:
+            HostError: a client's device is its volume no longer.
+        """
+
+
 class Surveillance:
     """Watches a target while a ``with`` block runs.
 
     The health is looked at twice a second (one monitor command). Hosts and daemons are looked at before and after,
-    so that looking does not change what is measured.
+    so that looking does not change what is measured. Nothing runs on a device that is a client's volume no longer.
 
     Args:
         target: that something runs on.
@@ -49,6 +61,8 @@ class Surveillance:
         return self._witness.used(self._before, self._after, io_seconds=io_seconds, clients=clients)
 
     def __enter__(self) -> "Surveillance":
+        if isinstance(self._target, VouchesForClients):
+            self._target.require_served()
         if isinstance(self._target, TellsDisturbances):
             try:
                 self._mark = self._target.mark()
