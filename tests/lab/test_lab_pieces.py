@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cephfit.errors import ClusterError, HostError, InputError
 from cephfit.lab import machine, registry
-from cephfit.lab.export_kernel import mapped_device
+from cephfit.lab.export_kernel import mappings_of
 from cephfit.lab.export_path import ImageAddress
 from cephfit.lab.pgbench import PgBench, PgBenchSpec, parse_tps
 from cephfit.lab.processes import mentions
@@ -203,9 +203,9 @@ NBD = '[{"id":1,"pool":"vms","namespace":"","image":"disk","snap":"-","device":"
 
 @pytest.mark.parametrize(("listing", "device"), [(KRBD, "/dev/rbd0"), (NBD, "/dev/nbd0")])
 def test_a_mapping_is_found_in_what_rbd_prints(listing: str, device: str) -> None:
-    assert mapped_device(listing, ADDRESS) == Path(device)
-    assert mapped_device(listing.replace("vms", "other"), ADDRESS) is None
-    assert mapped_device("", ADDRESS) is None
+    assert [m["device"] for m in mappings_of(listing, ADDRESS)] == [device]
+    assert mappings_of(listing.replace("vms", "other"), ADDRESS) == []
+    assert mappings_of("", ADDRESS) == []
 
 
 @pytest.mark.parametrize(
