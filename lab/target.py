@@ -1,6 +1,6 @@
 """The lab as a target: a Ceph cluster whose daemons and disks are on this machine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -125,8 +125,7 @@ class _LabRestarts:
     def why_not(self, osds: Sequence[int]) -> str:
         return ""
 
-    def restart(self, osds: Sequence[int]) -> None:
+    def restart(self, osds: Sequence[int], done: Callable[[int], None]) -> None:
         self._lab.restart_osds(osds)
-
-    def clear_up(self) -> None:
-        """Nothing: a restart that was cut short is due again, and starts what does not run."""
+        for osd in osds:
+            done(osd)

@@ -83,10 +83,16 @@ class Journal:
         """Everything is as it was: the file goes.
 
         Raises:
-            ValueError: something is still to be undone.
+            StoreError: something is still to be undone; names it.
         """
         if self._entries:
-            raise ValueError(f"{len(self._entries)} changes are not undone yet")
+            names = ", ".join(f"{kind} {place}" for kind, place in self._entries)
+            raise StoreError(
+                f"{len(self._entries)} changes are not undone yet: {names}",
+                where=str(self.path),
+                remedy="run `cephfit restore` with the options of the target that the sweep was given; the flag "
+                "noout of an OSD that is down stays until it is up",
+            )
         self.path.unlink(missing_ok=True)
 
     def _append(self, line: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cephfit.configuration import Configuration, Setting
+from cephfit.errors import ClusterError
 from cephfit.protocols import Client
 from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.setting_ways import Reach
@@ -17,23 +18,37 @@ ReadValues = tuple[Mapping[str, Mapping[str, Any]], Sequence[str]]
 """Setting as text to place to value, and one sentence per setting that did not take effect."""
 
 
+class OsdsDownError(ClusterError):
+    """OSDs were told to restart, and did not come up.
+
+    Attributes:
+        osds: which.
+    """
+
+    def __init__(self, what: str, *, osds: Sequence[int] = (), where: str = "", remedy: str = "") -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.osds = tuple(osds)
+
+
 class RestartsOsds(Protocol):
     """Makes OSDs read their configuration anew."""
 
     def why_not(self, osds: Sequence[int]) -> str:
         """Why these OSDs cannot be restarted from here at all; empty if they can. Changes nothing."""
 
-    def restart(self, osds: Sequence[int]) -> None:
-        """Restart them; back when each has come up again and every PG is active+clean.
+    def restart(self, osds: Sequence[int], done: Callable[[int], None]) -> None:
+        """Restart them, and start those that are down; back when each is up and every PG is active+clean.
 
         Called again after a kill at any instant: an OSD that was restarted twice has lost nothing.
 
-        Raises:
-            ClusterError: it is not safe now, or one does not come back.
-        """
+        Args:
+            osds: which.
+            done: told of each OSD as soon as it runs with what its configuration says now.
 
-    def clear_up(self) -> None:
-        """Take back what a process that was killed in ``restart`` left, such as a flag. May be called any time."""
+        Raises:
+            OsdsDownError: some do not come back.
+            ClusterError: it is not safe now.
+        """
 
 
 class ExportsDevices(Protocol):

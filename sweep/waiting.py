@@ -2,9 +2,12 @@
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+_Amiss = TypeVar("_Amiss", str, tuple[int, ...])
 
 
-def still_amiss(look: Callable[[], str], *, seconds: float, poll_seconds: float) -> str:
+def still_amiss(look: Callable[[], _Amiss], *, seconds: float, poll_seconds: float) -> _Amiss:
     """Look until nothing is amiss any more, or the time is up.
 
     Args:

@@ -4,12 +4,14 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cephfit.errors import HostError, InputError
+from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.hosts.host import Host, checked
-from cephfit.sweep.journal import Journal
+from cephfit.sweep.journal import Entry, Journal
 
 _QDISC = "queueing discipline"
 _HANDLE = "cef:"
@@ -138,8 +140,7 @@ class Emulations:
         for entry in reversed(self._journal.entries(_QDISC)):
             host, _, interface = entry.place.partition(":")
             if not wanted.get((host, interface), Emulation()).kind:
-                self._take_off(host, interface)
-                self._journal.forget(_QDISC, entry.place)
+                self._forget(entry)
         for (host, interface), emulation in wanted.items():
             if not emulation.kind:
                 continue
@@ -152,12 +153,20 @@ class Emulations:
             checked(reached, ["tc", "qdisc", "replace", *at, emulation.kind, *emulation.arguments()])
 
     def restore(self) -> None:
-        """Nothing of ours is left on any interface."""
-        self.apply({})
+        """Nothing of ours is left on any interface; a host that cannot be reached does not keep others back."""
+        tried = Attempts()
+        for entry in reversed(self._journal.entries(_QDISC)):
+            tried.make(partial(self._forget, entry))
+        tried.end()
 
     def now(self, host: str, interface: str) -> Emulation:
         """What is on an interface now."""
         return parse_qdisc(self._show(self._hosts.named(host), interface))[0]
+
+    def _forget(self, entry: Entry) -> None:
+        host, _, interface = entry.place.partition(":")
+        self._take_off(host, interface)
+        self._journal.forget(_QDISC, entry.place)
 
     def _take_off(self, host: str, interface: str) -> None:
         reached = self._hosts.named(host)

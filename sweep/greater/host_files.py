@@ -3,8 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
 
+from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.hosts.host import HostRefusedError
 from cephfit.sweep.journal import Entry, Journal
@@ -88,12 +90,20 @@ class HostFiles:
         self._set({file: value for group in moved for file, value in groups.get(group, {}).items()})
 
     def restore(self, below: HostFile | None = None) -> None:
-        """Everything as it was, or only what lies in one folder of a host."""
-        entries = [
-            entry
-            for entry in self._journal.entries(_FILE)
-            if below is None or entry.place.startswith(f"{below.place}/")
-        ]
+        """Everything as it was, or only what lies in one folder of a host.
+
+        A host that cannot be reached does not keep others back.
+        """
+        by_host: defaultdict[str, list[Entry]] = defaultdict(list)
+        for entry in self._journal.entries(_FILE):
+            if below is None or entry.place.startswith(f"{below.place}/"):
+                by_host[HostFile.of_place(entry.place).host].append(entry)
+        tried = Attempts()
+        for entries in by_host.values():
+            tried.make(partial(self._restore, entries))
+        tried.end()
+
+    def _restore(self, entries: Sequence[Entry]) -> None:
         self._put_back(entries, self.values([HostFile.of_place(entry.place) for entry in entries]))
 
     def contents(self, files: Iterable[HostFile]) -> dict[HostFile, str]:
@@ -122,14 +132,19 @@ class HostFiles:
         """
         files = {HostFile.of_place(entry.place): entry for entry in entries}
         reset = {_group(f) for f, e in files.items() if _companions(f) and now.get(f, e.was) != e.was}
+        tried = Attempts()
         for file in sorted(files, key=_order):
             if file in now and (now[file] != files[file].was or _group(file) in reset):
-                self._write(file, str(files[file].was))
+                tried.make(partial(self._write, file, str(files[file].was)))
         back = self.values(files)
         for file, entry in files.items():
-            if back.get(file, entry.was) != entry.was:
-                raise HostRefusedError(f"is {back[file]} again after {entry.was!r} was put back", where=file.place)
-            self._journal.forget(_FILE, entry.place)
+            tried.make(partial(self._forget, entry, back.get(file, entry.was)))
+        tried.end()
+
+    def _forget(self, entry: Entry, now: str) -> None:
+        if now != entry.was:
+            raise HostRefusedError(f"is {now} again after {entry.was!r} was put back", where=entry.place)
+        self._journal.forget(_FILE, entry.place)
 
     def _set(self, wanted: Mapping[HostFile, str]) -> None:
         beside = {file: _companions(file) for file in wanted}

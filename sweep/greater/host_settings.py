@@ -8,6 +8,7 @@ from typing import Any
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import HostError, InputError
 from cephfit.protocols import Client
+from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.greater.emulation import Emulation, Emulations, emulation_of
 from cephfit.sweep.greater.host_files import HostFile, HostFiles, choices
 from cephfit.sweep.greater.osd_places import OsdPlace
@@ -113,8 +114,10 @@ class HostSettings:
                 self._files.restore(_queue_of(client.device))
 
     def restore(self) -> None:
-        self._emulations.restore()
-        self._files.restore()
+        tried = Attempts()
+        tried.make(self._emulations.restore)
+        tried.make(self._files.restore)
+        tried.end()
 
     # What a configuration wants, and where.
 

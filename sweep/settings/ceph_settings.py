@@ -1,10 +1,12 @@
 """The settings of a configuration's ceph partition, applied through the central config store."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from cephfit.configuration import Configuration, Partition
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.daemons import Daemon, concerned, running_daemons, strongest
+from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.journal import Entry, Journal
 from cephfit.sweep.options.option_value import as_ceph_writes, same_value
 from cephfit.sweep.settings.catalogue import Catalogue
@@ -51,8 +53,20 @@ class CephSettings:
         wanted = self._places(configuration, daemons)
         stored = stored_settings(self._admin)
         for place, value in {**self._originals(), **wanted}.items():
-            if not self._same(place[1], stored.get(place), value):
-                self._change(place, stored.get(place), value, daemons)
+            self._bring(place, stored.get(place), value, daemons)
+
+    def take_back(self) -> None:
+        """Give every setting that was changed its original value.
+
+        Raises:
+            CephfitError: names every one that cannot be put back.
+        """
+        daemons = running_daemons(self._admin)
+        stored = stored_settings(self._admin)
+        tried = Attempts()
+        for place, value in self._originals().items():
+            tried.make(partial(self._bring, place, stored.get(place), value, daemons))
+        tried.end()
 
     def put(self, section: str, key: str, value: str) -> None:
         """Set one entry for the tool's own needs, journalled like any other; ``apply`` takes it back."""
@@ -123,6 +137,10 @@ class CephSettings:
         if stored is None or value is None:
             return stored is value
         return same_value(self._catalogue.option(key).type, value, stored)
+
+    def _bring(self, place: Place, now: str | None, value: str | None, daemons: Sequence[Daemon]) -> None:
+        if not self._same(place[1], now, value):
+            self._change(place, now, value, daemons)
 
     def _change(self, place: Place, was: str | None, value: str | None, daemons: Sequence[Daemon]) -> None:
         section, key = place

@@ -3,12 +3,14 @@
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePosixPath
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import HostError
 from cephfit.protocols import CephAdmin, Progress
 from cephfit.sweep.admin.daemons import Daemon, concerned, running_daemons, strongest
+from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.hosts.whole_files import read_bytes, remove_draft, replace
 from cephfit.sweep.journal import Journal
@@ -153,12 +155,8 @@ class ConfFiles:
             HostError: a host cannot be reached, or lines of ours are there but not whole.
         """
         daemons = running_daemons(self._admin)
-        files = {file.place: file for file in self._files(configuration, daemons)}
-        for entry in self._journal.entries(_FILE):
-            if entry.place not in files:
-                host, _, path = entry.place.partition(":")
-                readers = tuple(d for f in self._places(daemons) if f.place == entry.place for d in f.daemons)
-                files[entry.place] = ConfFile(host, path, readers)
+        files = {file.place: file for file in self._changed(daemons)}
+        files |= {file.place: file for file in self._files(configuration, daemons)}
         return tuple(self._change(file, configuration) for file in files.values())
 
     def apply(self, configuration: Configuration) -> None:
@@ -169,27 +167,54 @@ class ConfFiles:
             InputError: a value that no ceph.conf can hold.
         """
         for change in self.changes(configuration):
-            file, path = change.file, PurePosixPath(change.file.path)
-            host = self._hosts.named(file.host)
-            self._restarts.note(change.osds)
-            if change.sections:
-                self._journal.note(_FILE, file.place, base64.b64encode(change.original).decode())
-            if change.then != change.now:
-                replace(host, path, change.then)
-            entry = self._journal.get(_FILE, file.place)
-            if entry is not None and not change.sections:
-                remove_draft(host, path)
-                if base64.b64decode(entry.was) != change.then:
-                    self._progress.note(
-                        f"{file.place} was edited meanwhile: cephfit's lines are out, the rest is left as it is"
-                    )
-                self._journal.forget(_FILE, file.place)
+            self._make(change)
+
+    def take_back(self) -> None:
+        """Give every file that was changed its original; hosts that cannot be reached do not keep others back.
+
+        Raises:
+            CephfitError: names every file that is not as it was.
+        """
+        tried = Attempts()
+        for file in self._changed(running_daemons(self._admin)):
+            tried.make(partial(self._put_back, file))
+        tried.end()
 
     def undoings(self) -> list[Undoing]:
         """Files that ``apply`` of the default puts back."""
         return [
             Undoing(f"file {e.place}", "has lines of cephfit", "as it was") for e in self._journal.entries(_FILE)
         ]
+
+    def _changed(self, daemons: Sequence[Daemon]) -> list[ConfFile]:
+        """Those with lines of ours, by the journal."""
+        entries = self._journal.entries(_FILE)
+        readers = {file.place: file.daemons for file in self._places(daemons)} if entries else {}
+        found = []
+        for place in (entry.place for entry in entries):
+            host, _, path = place.partition(":")
+            found.append(ConfFile(host, path, readers.get(place, ())))
+        return found
+
+    def _put_back(self, file: ConfFile) -> None:
+        self._make(self._change(file, Configuration("")))
+
+    def _make(self, change: Change) -> None:
+        file, path = change.file, PurePosixPath(change.file.path)
+        host = self._hosts.named(file.host)
+        self._restarts.note(change.osds)
+        if change.sections:
+            self._journal.note(_FILE, file.place, base64.b64encode(change.original).decode())
+        if change.then != change.now:
+            replace(host, path, change.then)
+        entry = self._journal.get(_FILE, file.place)
+        if entry is not None and not change.sections:
+            remove_draft(host, path)
+            if base64.b64decode(entry.was) != change.then:
+                self._progress.note(
+                    f"{file.place} was edited meanwhile: cephfit's lines are out, the rest is left as it is"
+                )
+            self._journal.forget(_FILE, file.place)
 
     def _change(self, file: ConfFile, configuration: Configuration) -> Change:
         now = read_bytes(self._hosts.named(file.host), PurePosixPath(file.path))

@@ -1,13 +1,14 @@
 """The options of a configuration on running daemons, each by the way in which it reaches them."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.protocols import CephAdmin, Progress
 from cephfit.sweep.admin.admin_sockets import AdminSockets
 from cephfit.sweep.admin.daemons import Daemon, concerned, running_daemons, strongest
+from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.options.option_value import as_ceph_writes, same_value
@@ -106,6 +107,15 @@ class DaemonOptions:
         self._files.apply(self._by(SettingsWay.CONF, configuration))
         self._injected.take_back(but=self._to_inject(configuration))
 
+    def take_back(self) -> None:
+        """Every option as it was, as far as it can be; raises at the end, and names each that is not."""
+        tried = Attempts()
+        if self._store.undoings():
+            tried.make(self._store.take_back)
+        tried.make(self._files.take_back)
+        tried.make(lambda: self._injected.take_back(but={}))
+        tried.end()
+
     def settle(self, configuration: Configuration) -> None:
         """Tell running daemons what no restart has told them; after the restarts, which would make them forget it.
 
@@ -138,9 +148,9 @@ class DaemonOptions:
         """OSDs that run with a value that only a restart changes."""
         return self._restarts.due()
 
-    def restarted(self, osds: Sequence[int]) -> None:
-        """The OSDs have been restarted since."""
-        self._restarts.restarted(osds)
+    def restarted(self, osd: int) -> None:
+        """The OSD has been restarted since."""
+        self._restarts.restarted(osd)
 
     def needs_restart(self, configuration: Configuration) -> dict[int, dict[str, str]]:
         """OSDs that would have to be restarted for a configuration, each with the options why and their values.

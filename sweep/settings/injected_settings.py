@@ -1,12 +1,14 @@
 """Options injected into running daemons, where monitors keep none; a daemon that restarts loses them."""
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from cephfit.protocols import CephAdmin, Progress
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.admin.daemons import Daemon, running_daemons
+from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.journal import Entry, Journal
 from cephfit.sweep.options.option_value import as_ceph_writes, same_value
 from cephfit.sweep.preview import Undoing
@@ -82,17 +84,17 @@ class InjectedSettings:
 
         Args:
             but: those that stay, with other values perhaps.
+
+        Raises:
+            CephfitError: names every daemon and option that is not as it was.
         """
         self._wanted = {place: value for place, value in self._wanted.items() if place in but}
         entries = [e for e in self._journal.entries(_INJECTED) if _place(e) not in but]
         running = {d.name for d in running_daemons(self._admin)} if entries else set()
+        tried = Attempts()
         for entry in entries:
-            name, key = _place(entry)
-            if name in running:
-                self._undo(name, key, entry.was)
-            else:
-                self._progress.note(f"{name} does not run: the {key} injected there goes with its restart")
-            self._journal.forget(_INJECTED, entry.place)
+            tried.make(partial(self._forget, entry, running))
+        tried.end()
 
     def undoings(self) -> list[Undoing]:
         """What ``take_back`` of all would do."""
@@ -117,6 +119,14 @@ class InjectedSettings:
             self._journal.note(_INJECTED, f"{name} {key}", was)
             self._tell(name, key, self._wanted[name, key])
         return keys
+
+    def _forget(self, entry: Entry, running: Collection[str]) -> None:
+        name, key = _place(entry)
+        if name in running:
+            self._undo(name, key, entry.was)
+        else:
+            self._progress.note(f"{name} does not run: the {key} injected there goes with its restart")
+        self._journal.forget(_INJECTED, entry.place)
 
     def _undo(self, name: str, key: str, was: Mapping[str, Any]) -> None:
         if was["override"] is not None:

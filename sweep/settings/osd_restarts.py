@@ -2,19 +2,20 @@
 
 import errno
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cephfit.errors import ClusterError
+from cephfit.errors import ClusterError, HostError
 from cephfit.protocols import CephAdmin, Progress
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.pools.pool_names import POOL_PREFIX
+from cephfit.sweep.settings.noout_flags import NooutFlags, osds_of_map
 from cephfit.sweep.settings.osd_daemons import OsdDaemons
+from cephfit.sweep.surroundings import OsdsDownError
 from cephfit.sweep.validity.ceph_health import reasons_against
 from cephfit.sweep.waiting import still_amiss
 
-_NOOUT = "noout"
 _POLL_SECONDS = 0.5
 _NOBODY = 2147483647
 """CRUSH_ITEM_NONE: a place of an erasure-coded PG that no OSD has."""
@@ -23,9 +24,11 @@ _NOBODY = 2147483647
 class OneByOne:
     """Implements ``RestartsOsds``.
 
-    For each OSD in turn: the monitors must agree that it may stop, it gets the flag ``noout`` so that no data
-    moves, its daemon is restarted, it must come up again, the flag goes, and every PG must be active+clean before
-    the next one. The flag is in the journal before it is set; an OSD that had it keeps it.
+    OSDs that are down are started first, all of them: nothing has to be asked for that, and as long as they are
+    down no other one may stop. Then, for each OSD in turn: the monitors must agree that it may stop, it gets the
+    flag ``noout`` so that no data moves, its daemon is restarted, it must come up again, the flag goes, and every
+    PG must be active+clean before the next one. The flag is in the journal before it is set, and stays as long as
+    the OSD is down; an OSD that had it keeps it.
 
     Args:
         admin: sends commands.
@@ -45,7 +48,7 @@ class OneByOne:
         patience_seconds: float = 600.0,
     ) -> None:
         self._admin = admin
-        self._journal = journal
+        self._flags = NooutFlags(admin, journal)
         self._daemons = daemons
         self._progress = progress
         self._patience_seconds = patience_seconds
@@ -53,22 +56,54 @@ class OneByOne:
     def why_not(self, osds: Sequence[int]) -> str:
         return next((why for osd in osds if (why := self._daemons.why_not(osd))), "")
 
-    def restart(self, osds: Sequence[int]) -> None:
-        self.clear_up()
+    def restart(self, osds: Sequence[int], done: Callable[[int], None]) -> None:
+        self._flags.take_back()
+        there = osds_of_map(self._admin)
+        for gone in (osd for osd in osds if osd not in there):
+            self._progress.note(f"osd.{gone} is no more; it need not be restarted")
+            done(gone)
+        down = [osd for osd in osds if osd in there and not there[osd]["up"]]
+        if down:
+            self._restart(down, done)
         for osd in osds:
-            self._require_stoppable(osd)
-            self._set_noout(osd)
-            before = self._of_map(osd)["up_from"]
-            self._progress.note(f"restarting osd.{osd}")
-            self._daemons.restart(osd)
-            self._await_up(osd, before)
-            self.clear_up()
+            if osd in there and osd not in down:
+                self._require_stoppable(osd)
+                self._restart([osd], done)
+
+    def _restart(self, osds: Sequence[int], done: Callable[[int], None]) -> None:
+        there = osds_of_map(self._admin)
+        refused: dict[int, str] = {}
+        for osd in osds:
+            self._flags.set(osd, there[osd])
+            self._progress.note(f"{'restarting' if there[osd]['up'] else 'starting'} osd.{osd}")
+            try:
+                self._daemons.restart(osd)
+            except (ClusterError, HostError) as error:
+                refused[osd] = f"osd.{osd} was not restarted: {error.what}"
+        told = {osd: there[osd]["up_from"] for osd in osds if osd not in refused}
+        late = self._await_up(told)
+        for osd in told:
+            if osd not in late:
+                done(osd)
+        self._flags.take_back()
+        if refused or late:
+            raise self._stayed_down(refused, late)
+        for osd in osds:
             self._await_clean(osd)
 
-    def clear_up(self) -> None:
-        for entry in self._journal.entries(_NOOUT):
-            self._admin.command("osd rm-noout", ids=[entry.place])
-            self._journal.forget(_NOOUT, entry.place)
+    def _stayed_down(self, refused: Mapping[int, str], late: Sequence[int]) -> OsdsDownError:
+        whats = list(refused.values())
+        if late:
+            names = ", ".join(f"osd.{osd}" for osd in late)
+            whats.append(f"{names} did not come up within {self._patience_seconds:.0f} s after being restarted")
+        osds = sorted([*refused, *late])
+        return OsdsDownError(
+            "; ".join(whats),
+            osds=osds,
+            where=", ".join(f"osd.{osd}" for osd in osds),
+            remedy="look at its log. While it is down it keeps the flag noout, so that no data moves "
+            "(`ceph osd rm-noout` takes it away); when it is up, the same command goes on",
+        )
 
     def _require_stoppable(self, osd: int) -> None:
         """Raises:
@@ -102,15 +137,6 @@ class OneByOne:
             is_fine = not isinstance(said, dict) or said.get("ok_to_stop", True)
             return "" if is_fine else "the monitors say so"
 
-    def _set_noout(self, osd: int) -> None:
-        if "noout" not in self._of_map(osd).get("state", ()):
-            self._journal.note(_NOOUT, str(osd), None)
-            self._admin.command("osd add-noout", ids=[str(osd)])
-
-    def _of_map(self, osd: int) -> dict[str, Any]:
-        found: dict[str, Any] = next(o for o in self._admin.command("osd dump")["osds"] if o["osd"] == osd)
-        return found
-
     def _pgs_of(self, osd: int) -> Sequence[dict[str, Any]] | None:
         """None while the manager does not know: for some seconds after a change of the map."""
         said = self._admin.command("pg ls-by-osd", osd=osd)
@@ -118,29 +144,34 @@ class OneByOne:
         found: Sequence[dict[str, Any]] | None = said.get("pg_stats", ()) if said.get("pg_ready", True) else None
         return found
 
-    def _await_up(self, osd: int, before: int) -> None:
-        def look() -> str:
-            entry = self._of_map(osd)
-            return "" if entry["up"] and entry["up_from"] > before else f"osd.{osd} did not come up again"
+    def _await_up(self, before: Mapping[int, int]) -> tuple[int, ...]:
+        """Those that do not come up.
 
-        if why := self._still_amiss(look):
-            raise ClusterError(
-                f"{why} within {self._patience_seconds:.0f} s after its restart",
-                where=f"osd.{osd}",
-                remedy="look at its log; when it is up, the same command goes on",
+        Args:
+            before: OSD to the epoch in which it had come up before its restart.
+        """
+
+        def look() -> tuple[int, ...]:
+            there = osds_of_map(self._admin)
+            return tuple(
+                osd
+                for osd, epoch in before.items()
+                if osd not in there or not there[osd]["up"] or there[osd]["up_from"] <= epoch
             )
 
+        return still_amiss(look, seconds=self._patience_seconds, poll_seconds=_POLL_SECONDS)
+
     def _await_clean(self, osd: int) -> None:
-        since = self._of_map(osd)["up_from"]
-        if why := self._still_amiss(lambda: self._unclean(osd, since)):
+        since = osds_of_map(self._admin)[osd]["up_from"]
+        why = still_amiss(
+            lambda: self._unclean(osd, since), seconds=self._patience_seconds, poll_seconds=_POLL_SECONDS
+        )
+        if why:
             raise ClusterError(
                 f"not healthy {self._patience_seconds:.0f} s after the restart of osd.{osd}: {why}",
                 where=f"osd.{osd}",
                 remedy="no further OSD is restarted; when the cluster is healthy, the same command goes on",
             )
-
-    def _still_amiss(self, look: Callable[[], str]) -> str:
-        return still_amiss(look, seconds=self._patience_seconds, poll_seconds=_POLL_SECONDS)
 
     def _unclean(self, osd: int, since: int) -> str:
         """What is amiss still; a PG that has not reported since the OSD came up says nothing about now."""

@@ -1,6 +1,6 @@
 """Which OSDs run with a value that only a restart changes: in the journal before the value is changed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from cephfit.sweep.journal import Journal
 
@@ -26,7 +26,6 @@ class RestartsDue:
         """OSDs that have to be restarted still."""
         return tuple(sorted(int(e.place) for e in self._journal.entries(_RESTART)))
 
-    def restarted(self, osds: Sequence[int]) -> None:
-        """These have been restarted since."""
-        for osd in osds:
-            self._journal.forget(_RESTART, str(osd))
+    def restarted(self, osd: int) -> None:
+        """It has been restarted since."""
+        self._journal.forget(_RESTART, str(osd))

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from cephfit.protocols import Applied, CephAdmin, Client, Health, Progress
 from cephfit.silence import Silence
 from cephfit.sweep.admin.daemons import running_daemons
 from cephfit.sweep.admin.rados_admin import RadosAdmin
+from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.declared_pools import DeclaredPools
 from cephfit.sweep.filling import fill as fill_volumes
 from cephfit.sweep.hosts.host import HostRefusedError
@@ -254,13 +256,14 @@ class CephTarget:
 
     def reset(self) -> None:
         self._must_be_for_change()
-        self._clients.detach()
-        self._around.greater.restore()
-        self._clear_up()
-        self._changes.take_back()
-        if self._around.stores is not None:
-            self._around.stores.restore()
+        tried = Attempts()
+        is_free = tried.make(self._clients.detach)
+        tried.make(self._around.greater.restore)
+        tried.make(self._clear_up)
+        if tried.make(partial(self._changes.take_back, pools=is_free)) and self._around.stores is not None:
+            tried.make(self._around.stores.restore)  # what lay on the OSDs is gone
             self._health.expect_new_pools()
+        tried.end()
         self._clients.remove_conf()
         self._journal.finish()
 

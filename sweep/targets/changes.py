@@ -33,7 +33,7 @@ class ClusterChanges(Protocol):
         """What speaks against a configuration whose settings all exist; empty if nothing. Changes nothing."""
 
     def clear_up(self) -> None:
-        """Take away what a process that was killed left in the way of the cluster's health."""
+        """Take away what a process that was killed left in the way of the cluster's health; at any time."""
 
     def give_up_pools(self) -> None:
         """Delete the pools made so far: the OSDs below them go."""
@@ -74,5 +74,12 @@ class ClusterChanges(Protocol):
     def undoings(self) -> Sequence[Undoing]:
         """What ``take_back`` would put back now, as far as it is of this kind. Changes nothing."""
 
-    def take_back(self) -> None:
-        """Everything as it was; nothing of this is left in the journal. Safe to call twice."""
+    def take_back(self, *, pools: bool) -> None:
+        """Everything as it was, as far as it can be; what could not be put back stays in the journal.
+
+        Args:
+            pools: delete pools and images, too; not while something works on the images still.
+
+        Raises:
+            CephfitError: names everything that was not put back.
+        """

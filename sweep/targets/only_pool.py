@@ -1,13 +1,15 @@
 """A configuration within one pool of somebody else's cluster: images in it, and nothing besides."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
 from cephfit.protocols import CephAdmin
+from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.engines.rados_bench import refuse_among_images
-from cephfit.sweep.journal import Journal
+from cephfit.sweep.journal import Entry, Journal
 from cephfit.sweep.model import RADOS_BENCH, Sweep
 from cephfit.sweep.preview import HEALTHY, Difference, Preview, Undoing
 from cephfit.sweep.surroundings import ReadValues
@@ -98,11 +100,16 @@ class OnlyPool:
     def undoings(self) -> Sequence[Undoing]:
         return [Undoing(f"image {e.place}", "there", "deleted") for e in self._journal.entries(_IMAGE)]
 
-    def take_back(self) -> None:
-        for entry in reversed(self._journal.entries(_IMAGE)):
-            pool, _, image = entry.place.partition("/")
-            self._volumes.remove(Volume(pool, image, 0))
-            self._journal.forget(_IMAGE, entry.place)
+    def take_back(self, *, pools: bool) -> None:
+        tried = Attempts()
+        for entry in reversed(self._journal.entries(_IMAGE)) if pools else ():
+            tried.make(partial(self._remove, entry))
+        tried.end()
+
+    def _remove(self, entry: Entry) -> None:
+        pool, _, image = entry.place.partition("/")
+        self._volumes.remove(Volume(pool, image, 0))
+        self._journal.forget(_IMAGE, entry.place)
 
     def _require_pool(self) -> None:
         if self._pool not in (p["poolname"] for p in self._admin.command("osd lspools")):

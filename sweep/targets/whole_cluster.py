@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
-from cephfit.errors import ClusterError, InputError
+from cephfit.configuration import Configuration
+from cephfit.errors import CephfitError, ClusterError, InputError
 from cephfit.protocols import CephAdmin, Progress
 from cephfit.sweep.admin.answers import RefusedError
+from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.pools.own_pools import Pools
@@ -15,13 +16,12 @@ from cephfit.sweep.pools.pool_waiting import UnplacedPoolError
 from cephfit.sweep.preview import Preview, Undoing
 from cephfit.sweep.settings.catalogue import Catalogue
 from cephfit.sweep.settings.daemon_options import DaemonOptions
-from cephfit.sweep.surroundings import ReadValues, Surroundings
+from cephfit.sweep.settings.noout_flags import NooutFlags
+from cephfit.sweep.surroundings import OsdsDownError, ReadValues, Surroundings
 from cephfit.sweep.targets.changes import Made
 from cephfit.sweep.targets.cluster_preview import preview_of
 from cephfit.sweep.validity.ceph_health import CephHealth
 from cephfit.sweep.volumes import Volume
-
-_DEFAULT = Configuration(DEFAULT_CONFIGURATION)
 
 
 class WholeCluster:
@@ -56,6 +56,7 @@ class WholeCluster:
         )
         self.pools = Pools(admin, journal, surroundings.pool_defaults)
         self._admin = admin
+        self._journal = journal
         self._catalogue = catalogue
         self._restarts = surroundings.restarts
         self._default_rule = surroundings.pool_defaults.get("crush_rule")
@@ -75,8 +76,7 @@ class WholeCluster:
         return (*reasons, *self.pools.why_not(configuration))
 
     def clear_up(self) -> None:
-        if self._restarts is not None:
-            self._restarts.clear_up()
+        NooutFlags(self._admin, self._journal).take_back()
 
     def give_up_pools(self) -> None:
         if pools := self.pools.made():
@@ -129,13 +129,16 @@ class WholeCluster:
         restarts = [Undoing(f"osd.{osd}", "runs with other options", "restarted") for osd in due]
         return [*pools, *self.settings.undoings(), *restarts]
 
-    def take_back(self) -> None:
-        self.give_up_pools()
-        self.pools.restore_places()
+    def take_back(self, *, pools: bool) -> None:
+        tried = Attempts()
+        if pools:
+            tried.make(self.give_up_pools)
+            tried.make(self.pools.restore_places)
         self._health.expect_new_pools()
-        self.settings.apply(_DEFAULT)
-        self._restart_due()
-        self.settings.forget_originals()
+        are_back = tried.make(self.settings.take_back)
+        if tried.make(self._restart_due) and are_back:
+            self.settings.forget_originals()
+        tried.end()
 
     def _require_default_rule(self) -> None:
         rules = self._admin.command("osd crush rule ls")
@@ -162,24 +165,44 @@ class WholeCluster:
             restarted = self._restart_due()
             self.settings.settle(configuration)
         except RefusedError:
-            self.settings.apply(_DEFAULT)
+            self.settings.take_back()
             raise
+        except OsdsDownError as error:
+            raise self._started_as_before(error) from None
         return restarted
+
+    def _started_as_before(self, error: OsdsDownError) -> ClusterError:
+        """What to say of OSDs that did not start with a configuration's options, after they were started without.
+
+        The others that were restarted for these options are due still, for whatever comes next.
+        """
+        try:
+            self.settings.take_back()
+            self._restart(error.osds)
+        except CephfitError as also:
+            what = f"{error.what}. Then its options were to be taken back, and: {also.what}"
+            return OsdsDownError(what, osds=error.osds, where=error.where, remedy=error.remedy)
+        return ClusterError(
+            f"{error.what}. The options were taken back, and it runs again with those of before",
+            where=error.where,
+            remedy="see its log for what is wrong with them; `cephfit restore` restarts the others that have them",
+        )
 
     def _restart_due(self) -> tuple[int, ...]:
         due = self.settings.restarts_due()
         if due:
-            names = ", ".join(f"osd.{osd}" for osd in due)
-            if self._restarts is None:
-                raise ClusterError(
-                    f"{names} must be restarted, and nobody here can do it",
-                    where="OSDs that run with values of a configuration",
-                    remedy="give the same command the way of restarting that the sweep was given",
-                )
-            self._progress.note(f"restarting {names}")
-            self._restarts.restart(due)
-            self.settings.restarted(due)
+            self._progress.note(f"restarting {', '.join(f'osd.{osd}' for osd in due)}")
+            self._restart(due)
         return due
+
+    def _restart(self, osds: Sequence[int]) -> None:
+        if self._restarts is None:
+            raise ClusterError(
+                f"{', '.join(f'osd.{osd}' for osd in osds)} must be restarted, and nobody here can do it",
+                where="OSDs that run with values of a configuration",
+                remedy="give the same command the way of restarting that the sweep was given",
+            )
+        self._restarts.restart(osds, self.settings.restarted)
 
     def _ensure_pool(self, configuration: Configuration) -> str:
         self._health.expect_new_pools()

@@ -37,7 +37,7 @@ def test_a_forgotten_place_can_be_noted_anew(tmp_path: Path) -> None:
 def test_the_file_goes_only_when_nothing_is_left_to_undo(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     journal.note("pool", "p", None)
-    with pytest.raises(ValueError, match="1 changes"):
+    with pytest.raises(StoreError, match="1 changes"):
         journal.finish()
     journal.forget("pool", "p")
     journal.finish()
