@@ -15,7 +15,7 @@ class Daemon:
         kind: ``osd``, ``mon`` or ``mgr``.
         id: such as ``0`` or ``a``.
         device_class: of an OSD.
-        location: CRUSH type to bucket name, such as ``{"host": "host0", "root": "default"}``.
+        location: CRUSH type to bucket name, the smallest first: ``{"host": "host0", "root": "default"}``.
     """
 
     kind: str
@@ -47,34 +47,46 @@ def _osds(tree: Mapping[str, Any]) -> list[Daemon]:
     for node in tree["nodes"]:
         if node["type"] != "osd" or node["status"] != "up" or str(node["id"]) in found:
             continue
-        location: dict[str, str] = {}
+        over: list[Mapping[str, Any]] = []
         above = parents.get(node["id"])
         while above is not None:
-            location[above["type"]] = above["name"]
+            over.append(above)
             above = parents.get(above["id"])
+        over.sort(key=lambda bucket: int(bucket["type_id"]))
+        location = {bucket["type"]: bucket["name"] for bucket in over}
         found[str(node["id"])] = Daemon("osd", str(node["id"]), node.get("device_class", ""), location)
     return sorted(found.values(), key=lambda d: int(d.id))
 
 
-def rank(section: str, daemon: Daemon) -> int | None:
-    """How specific a section of the config store is to a daemon; None if it does not speak to it.
+def rank(section: str, daemon: Daemon) -> tuple[int, int, int] | None:
+    """How specific a section of the config store is to a daemon, to be compared; None if it does not speak to it.
 
-    The store's rule: a daemon's own name beats its type, a masked section beats the same one without a mask,
-    ``global`` is the weakest (Ceph's manual, "Configuring Ceph", sections and masks).
+    The store's rule: a daemon's own name beats its type, and ``global`` is the weakest. Within a section, of the
+    masks that fit the one with the smallest bucket of the CRUSH tree wins, a device class alone is weaker than any
+    bucket, and no mask is the weakest (``MaskedOption::get_precision`` in Ceph's ``mon/ConfigMap.cc``). Of two masks
+    with the same bucket the store takes either, by the option's name; here the one that names a class wins.
 
     Args:
-        section: such as ``global``, ``osd``, ``osd.3``, ``osd/class:hdd``, ``osd/host:host0``.
+        section: such as ``global``, ``osd``, ``osd.3``, ``osd/class:hdd``, ``osd/host:host0/class:hdd``.
         daemon: which one.
     """
-    name, _, mask = section.partition("/")
-    weight = {"global": 0, daemon.kind: 2, daemon.name: 4}.get(name)
+    name, *masks = section.split("/")
+    weight = {"global": 0, daemon.kind: 1, daemon.name: 2}.get(name)
     if weight is None:
         return None
-    if not mask:
-        return weight
-    key, _, value = mask.partition(":")
-    matches = daemon.device_class == value if key == "class" else daemon.location.get(key) == value
-    return weight + 1 if matches else None
+    smallest_last = list(reversed(daemon.location))
+    bucket = device_class = 0
+    for mask in masks:
+        key, _, value = mask.partition(":")
+        if key == "class":
+            if daemon.device_class != value:
+                return None
+            device_class = 1
+        elif daemon.location.get(key) != value:
+            return None
+        else:
+            bucket = 1 + smallest_last.index(key)
+    return weight, bucket, device_class
 
 
 def concerned(section: str, daemons: Sequence[Daemon]) -> tuple[Daemon, ...]:
