@@ -52,6 +52,9 @@ class CephadmOsds:
 class SystemdOsds:
     """Implements ``OsdDaemons`` by ``systemctl restart ceph-osd@N`` on the OSD's host.
 
+    Before each restart the count of starts is set to zero (``systemctl reset-failed``, systemctl(1)): Ceph's unit
+    has ``StartLimitBurst=3`` and ``StartLimitInterval=30min``, also for starts by hand (systemd.unit(5)).
+
     Args:
         admin: knows the hosts of OSDs.
         hosts: reaches them.
@@ -74,6 +77,8 @@ class SystemdOsds:
 
     def restart(self, osd: int) -> None:
         host = self._hosts.named(self._host_of(osd))
+        # The unit allows three starts in half an hour, those by hand included; after the fourth it stays stopped.
+        host.run(["systemctl", "reset-failed", _unit(osd)], seconds=_RESTART_SECONDS)
         checked(host, ["systemctl", "restart", _unit(osd)], seconds=_RESTART_SECONDS)
 
     def _host_of(self, osd: int) -> str:

@@ -1,5 +1,6 @@
 """What a sweep would do to a whole cluster, asked of the monitors and the manager only."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -22,6 +23,9 @@ from cephfit.sweep.volumes import image_settings
 
 RESTART_SECONDS = 30.0
 """Assumed for one OSD to restart and all its PGs to be active+clean again; a lab's takes 7 to 11 s."""
+
+_NAMED = 6
+"""OSDs that a note names; of more it says how many."""
 
 
 class Present:
@@ -112,21 +116,34 @@ def pools_to_make(
     return tuple(found)
 
 
-def count_restarts(order: Sequence[str], startup: Mapping[str, Mapping[int, Mapping[str, str]]]) -> int:
-    """OSD restarts over a sweep that applies configurations in this order and is undone at its end.
+def count_restarts(order: Sequence[str], startup: Mapping[str, Mapping[int, Mapping[str, str]]]) -> Counter[int]:
+    """OSD to its restarts over a sweep that applies configurations in this order and is undone at its end.
 
     Args:
         order: names of configurations as they are applied.
         startup: configuration to OSD to the options that it must have read at its start, where they differ from
             what is so before the sweep.
     """
-    count = 0
+    count: Counter[int] = Counter()
     before: Mapping[int, Mapping[str, str]] = {}
     for name in [*order, ""]:
         after = startup.get(name, {})
-        count += sum(before.get(osd, {}) != after.get(osd, {}) for osd in before.keys() | after.keys())
+        count.update(osd for osd in before.keys() | after.keys() if before.get(osd, {}) != after.get(osd, {}))
         before = after
     return count
+
+
+def restarts_note(count: Mapping[int, int]) -> str:
+    """How often each OSD is restarted, in a sentence; empty if none is."""
+    by_times: dict[int, list[int]] = {}
+    for osd, times in sorted(count.items()):
+        by_times.setdefault(times, []).append(osd)
+    parts = []
+    for times, osds in sorted(by_times.items(), reverse=True):
+        names = ", ".join(f"osd.{osd}" for osd in osds[:_NAMED])
+        more = f" and {len(osds) - _NAMED} more" if len(osds) > _NAMED else ""
+        parts.append(f"{names}{more} {times} times{' each' if len(osds) > 1 else ''}")
+    return f"restarted over the whole sweep and its undoing: {'; '.join(parts)}" if parts else ""
 
 
 def preview_of(
@@ -143,7 +160,8 @@ def preview_of(
     startup = {c.name: settings.needs_restart(c) for c in configurations}
     plans = {c.name: pools.plans(c) for c in configurations}
     order = [name for (_, name), _ in groupby((s.repeat, s.configuration) for s in plan_of(sweep).steps)]
-    n_restarts = count_restarts([name for name in order if name in plans], startup)
+    count = count_restarts([name for name in order if name in plans], startup)
+    n_restarts = count.total()
     # A rule that several pools share is one wish.
     wishes = {w.rule: w for p in plans.values() for w in pools.wishes(p, where=f"sweep {sweep.name}")}
     proposal = pools.places.propose(tuple(wishes.values())) if wishes else None
@@ -153,6 +171,7 @@ def preview_of(
         notes.append(f"{len(proposal.added)} lines are added to the CRUSH map; by them, {proposal.moved}")
     for configuration in configurations:
         notes += _ways(configuration, settings)
+    notes += filter(None, [restarts_note(count)])
     if any(plans.values()):
         notes.append("mon_allow_pool_delete is set to true while pools of cephfit are deleted")
     return Preview(

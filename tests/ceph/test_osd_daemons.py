@@ -86,7 +86,31 @@ def test_systemd_restarts_the_unit_on_the_osds_host() -> None:
     assert osds.why_not(3) == ""
     osds.restart(3)
     assert host.ran[-1] == ("systemctl", "restart", "ceph-osd@3.service")
+    assert host.ran[-2] == ("systemctl", "reset-failed", "ceph-osd@3.service")
     assert osds.why_not(4) == "host storage1 has no unit ceph-osd@4.service (not-found)"
+
+
+class LimitedHost(SomeHost):
+    """systemd with Ceph's unit: a fourth start in half an hour is refused, and the OSD is down."""
+
+    def __init__(self) -> None:
+        super().__init__({"ceph-osd@3.service": "loaded"})
+        self._n_starts = 0
+
+    def run(self, argv: Sequence[str], *, seconds: float = 30.0, stdin: str = "") -> Finished:
+        if argv[1] == "reset-failed":
+            self._n_starts = 0
+        if argv[1] == "restart":
+            self._n_starts += 1
+            if self._n_starts > 3:
+                return Finished(1, "", "Job for ceph-osd@3.service failed: start request repeated too quickly")
+        return super().run(argv, seconds=seconds, stdin=stdin)
+
+
+def test_a_sweep_restarts_an_osd_more_often_than_its_unit_allows() -> None:
+    osds = SystemdOsds(Scripted({"osd metadata": {"hostname": "storage1"}}), OneHost(LimitedHost()))
+    for _ in range(8):
+        osds.restart(3)
 
 
 def test_a_host_that_cannot_be_reached_and_a_unit_that_fails() -> None:

@@ -14,6 +14,7 @@ from cephfit.sweep.settings.catalogue import Catalogue
 from cephfit.sweep.settings.noout_flags import NooutFlags
 from cephfit.sweep.settings.osd_restarts import OneByOne
 from cephfit.sweep.surroundings import OsdsDownError, Surroundings
+from cephfit.sweep.targets.cluster_preview import count_restarts, restarts_note
 from cephfit.sweep.targets.whole_cluster import WholeCluster
 from cephfit.sweep.validity.ceph_health import CephHealth
 
@@ -160,3 +161,16 @@ def test_a_kill_between_is_gone_on_from(cluster: SmallCluster, journal: Journal,
     assert cluster.told[:2] == ["osd osd_op_num_shards gone", "restart osd.1"]
     assert cluster.flagged() == []
     again.finish()
+
+
+def test_how_often_each_osd_is_restarted_is_said_beforehand() -> None:
+    """Two rounds of A, few, all: into few's options, into all's, and back to none at the end."""
+    shards = {"osd_op_num_shards": "3"}
+    startup = {"few": {0: shards}, "all": {0: {"osd_op_num_shards": "9"}, **dict.fromkeys(range(1, 9), shards)}}
+    count = count_restarts(["A", "few", "all", "A", "few", "all"], startup)
+    assert count.total() == 3 + 3 + 8 * 4
+    assert restarts_note(count) == (
+        "restarted over the whole sweep and its undoing: osd.0 6 times; "
+        "osd.1, osd.2, osd.3, osd.4, osd.5, osd.6 and 2 more 4 times each"
+    )
+    assert restarts_note({}) == ""
