@@ -1,5 +1,6 @@
 """The answer in plain words, and what must be known beside it."""
 
+import math
 from itertools import pairwise
 
 from cephfit.assessment import Assessment, AssessmentRow
@@ -31,7 +32,7 @@ def answer_of(findings: Findings) -> Answer:
             "No workload was held against these figures yet: "
             f"`cephfit map PROFILE --baselines {findings.store or 'STORE'}` predicts for one."
         )
-        return Answer(_sweep_alone(findings), (nothing_yet,), warning)
+        return Answer(_sweep_alone(findings), (findings.renewed or nothing_yet,), warning)
     sentences = [
         *_what_to_set(findings, predictions),
         *_worst(findings, predictions),
@@ -46,7 +47,8 @@ def is_about(assessment: Assessment, predictions: PredictionSet) -> bool:
     """Whether these are the predictions that the runs were held against, not those of another map or profile."""
     relatives = {p.configuration: p.relative for p in predictions.predictions}
     return assessment.model == predictions.model and all(
-        relatives.get(row.configuration) == row.predicted_relative for row in assessment.rows
+        math.isclose(relatives.get(row.configuration, math.nan), row.predicted_relative, rel_tol=1e-9)
+        for row in assessment.rows
     )
 
 
@@ -64,6 +66,7 @@ def caveats_of(findings: Findings, troubles: int, controls: Controls | None) -> 
             "that disturb each other."
         )
         caveats += predictions.notes
+        caveats += [findings.renewed] if findings.renewed else []
     if controls is None and len({sample.key.configuration for sample in findings.samples}) > 1:
         caveats.append(
             "The default was not measured a second time under another name, so how much it differs from itself is "

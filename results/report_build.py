@@ -1,9 +1,13 @@
 """From what the store holds to what the report says."""
 
 import json
+import math
+from collections.abc import Callable, Sequence
 
 from cephfit import __version__
 from cephfit.assessment import Assessment
+from cephfit.baseline import Baselines
+from cephfit.errors import InputError
 from cephfit.prediction import PredictionSet
 from cephfit.profile import Profile
 from cephfit.results import figures, words
@@ -20,34 +24,56 @@ from cephfit.results.report_model import Findings, ReportModel
 from cephfit.results.scaling import curves_of
 from cephfit.results.scaling_figures import scaling_of
 from cephfit.results.store import Store, kind_of
-from cephfit.sample import OWN_LOAD, State
+from cephfit.sample import OWN_LOAD, Sample, State
+
+Predict = Callable[[Profile, Baselines, PredictionSet | None], PredictionSet]
+"""Predicts for a profile from baselines, as the given predictions were made, or with the defaults."""
 
 
-def read_findings(store: Store, run_id: str | None = None, load: str = OWN_LOAD) -> Findings:
+def read_findings(
+    store: Store,
+    run_id: str | None = None,
+    load: str = OWN_LOAD,
+    *,
+    predict: Predict | None = None,
+    profile: Profile | None = None,
+) -> Findings:
     """Everything that the store holds of a run (the newest if None), to report on one of its loads.
+
+    Args:
+        predict: makes the prediction anew from the samples as they are now, with the model and the confidence of
+            the one that was kept. Without it the kept one is taken, whatever was measured since.
+        profile: predict for this workload, and not for the one that was kept; needs ``predict``.
 
     Raises:
         StoreError: no such run.
-        InputError: a document in the store cannot be read, or nothing was measured under this load.
+        InputError: a document in the store cannot be read, nothing was measured under this load, or ``profile``
+            uses a cell that the default was not measured in.
     """
     run = store.run(run_id)
     samples = tuple(store.samples(run.run_id))
     of_load(samples, load)
     kinds = ("profile", "predictions", "verification")
     documents = {kind: store.document(run.run_id, kind_of(kind, load)) for kind in kinds}
-    profile, predictions, verification = documents.values()
+    kept_profile, kept, verification = documents.values()
     last_ok = next((s.key for s in reversed(samples) if s.state is State.OK and s.key.load == load), None)
     fio = store.fio_json(run.run_id, last_ok) if last_ok is not None else None
     where = f"{store.name}, run {run.run_id}"
+    told = None
+    if profile is None:
+        profile = None if kept_profile is None else Profile.from_json(kept_profile, where=f"{where}: profile")
+        told = None if kept is None else PredictionSet.from_json(kept, where=f"{where}: predictions")
+        predictions, renewed = _renewed(predict, profile, told, samples, where, load)
+    else:
+        assert predict is not None, "a profile alone predicts nothing"
+        predictions, renewed = predict(profile, baselines_of(samples, source=where, load=load), None), ""
     return Findings(
         run=run,
         samples=samples,
         applied=tuple(store.applied(run.run_id)),
         workload_samples=tuple(store.workload_samples(run.run_id)),
-        profile=None if profile is None else Profile.from_json(profile, where=f"{where}: profile"),
-        predictions=(
-            None if predictions is None else PredictionSet.from_json(predictions, where=f"{where}: predictions")
-        ),
+        profile=profile,
+        predictions=predictions,
         assessment=(
             None if verification is None else Assessment.from_json(verification, where=f"{where}: verification")
         ),
@@ -55,6 +81,50 @@ def read_findings(store: Store, run_id: str | None = None, load: str = OWN_LOAD)
         stopping=store.document(run.run_id, "stopping"),
         store=store.name,
         load=load,
+        renewed=renewed,
+    )
+
+
+def _renewed(
+    predict: Predict | None,
+    profile: Profile | None,
+    told: PredictionSet | None,
+    samples: Sequence[Sample],
+    where: str,
+    load: str,
+) -> tuple[PredictionSet | None, str]:
+    """The prediction from the samples as they are now, and what became of the one that was kept."""
+    if told is None or predict is None:
+        return told, ""
+    if profile is None:
+        return None, (
+            f"A prediction for {told.profile} is kept without the workload's profile, so that it cannot be made "
+            "from the samples as they are now, and is not shown: `cephfit map` makes it again."
+        )
+    try:
+        now = predict(profile, baselines_of(samples, source=where, load=load), told)
+    except InputError as error:
+        return None, (
+            f"The prediction for {told.profile} that `cephfit map` kept cannot be made from the samples as they "
+            f"are now, and is not shown: {error.what}."
+        )
+    if _says_the_same(told, now):
+        return now, ""
+    then = f"{told.best} at {words.relative(told.of(told.best).relative)}"
+    return now, (
+        "The prediction is made anew from the samples as they are now. What `cephfit map` had said "
+        f"(best: {then}) was of fewer samples, or of another version of cephfit."
+    )
+
+
+def _says_the_same(told: PredictionSet, now: PredictionSet) -> bool:
+    """Apart from the last digits, which another build of NumPy may give otherwise."""
+    if [p.configuration for p in told.predictions] != [p.configuration for p in now.predictions]:
+        return False
+    return all(
+        math.isclose(a, b, rel_tol=1e-9)
+        for then, p in zip(told.predictions, now.predictions, strict=True)
+        for a, b in ((then.relative, p.relative), (then.low, p.low), (then.high, p.high))
     )
 
 

@@ -24,6 +24,7 @@ class Findings:
         fio: fio's own JSON of one of the runs, parsed: it names the options.
         stopping: what was decided between the rounds, and the runs it saved; None where all repeats were taken.
         load: that the report is about; the samples are those of all loads.
+        renewed: what became of the prediction that was kept, where the samples of now give another one, or none.
     """
 
     run: Run
@@ -37,6 +38,7 @@ class Findings:
     stopping: Mapping[str, Any] | None = None
     store: str = ""
     load: str = OWN_LOAD
+    renewed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

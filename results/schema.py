@@ -1,7 +1,8 @@
 """The tables of the store, in SQL that SQLite and PostgreSQL both speak.
 
 Every table's name begins with ``cephfit_``, so that a database may hold other things too. Times are wall clock in
-ns since the epoch. Nothing derived is stored: statistics are computed from samples when they are asked for.
+ns since the epoch. Statistics are computed from samples when they are asked for. What is stored of conclusions
+(``documents``) says what people were told at that time; a report works out anew what it shows.
 """
 
 from sqlalchemy import (

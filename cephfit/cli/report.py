@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.output import json_option, print_json
-from cephfit.cli.written_files import write_whole
+from cephfit.cli.written_files import OUTPUT_FILE, write_whole
 from cephfit.errors import InputError
 
 if TYPE_CHECKING:
+    from cephfit.baseline import Baselines
+    from cephfit.prediction import PredictionSet
+    from cephfit.profile import Profile
     from cephfit.results.report_model import Findings
 
 _FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".csv": "csv"}
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("report", short_help="Write what was found as HTML, Markdown or CSV.")
@@ -26,7 +27,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUTPUT_FILE,
     required=True,
     help="File to write; - is stdout.",
 )
@@ -66,7 +67,7 @@ def command(
     from cephfit.results.store import Store
 
     with Store.open(store) as opened:
-        findings = read_findings(opened, run_id, load)
+        findings = read_findings(opened, run_id, load, predict=_predict)
         n_runs = len(opened.runs())
     report = report_of(findings, made_ns=time.time_ns())
     if style == "csv":
@@ -102,6 +103,14 @@ def command(
                 f"It is about run {run.run_id} on {run.target}, the newest of {n_runs}; --run names another, and "
                 "`cephfit compare` holds runs on several targets against each other"
             )
+
+
+def _predict(profile: "Profile", baselines: "Baselines", told: "PredictionSet | None") -> "PredictionSet":
+    """As `cephfit map` does, with the model and the confidence of the prediction that it kept."""
+    from cephfit.mapper import predictor
+
+    speaker = predictor() if told is None else predictor(told.model, confidence=told.confidence)
+    return speaker.predict(profile, baselines)
 
 
 def _csv(findings: "Findings", what: str) -> str:

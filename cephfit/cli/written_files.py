@@ -1,10 +1,34 @@
 """Files that a command writes: whole or not at all, so that what stood there before is not lost."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from cephfit.errors import CephfitError, HostError
+import click
+
+from cephfit.errors import CephfitError, HostError, InputError
+
+
+class _OutputFile(click.Path):
+    """A file to write, in a folder that is there: asked before the work, not after it. No folder is made, as a
+    misspelled one would be."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Raises: InputError: the folder is missing."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            raise InputError(
+                f"the folder {path.parent} is not there",
+                where=str(path),
+                remedy="make it first, or give another place with -o",
+            )
+        return path
+
+
+OUTPUT_FILE = _OutputFile(dir_okay=False, path_type=Path)
+"""Type of every ``-o`` that names a file."""
 
 
 @contextmanager
@@ -38,11 +62,10 @@ def written_whole(path: Path, *, what: str) -> Iterator[Path]:
 
 
 def write_whole(path: Path, text: str, *, what: str) -> None:
-    """Write a text; folders on the way are made.
+    """Write a text.
 
     Raises:
         HostError: it cannot be written; what was at this place is as it was.
     """
     with written_whole(path, what=what) as place:
-        path.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, encoding="utf-8")

@@ -1,0 +1,91 @@
+"""A report predicts from the samples as they are now: what `map` said of fewer samples is not shown as today's."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from example_run import RUN_ID, example_profile, example_run, example_samples
+
+from cephfit.baseline import Baselines
+from cephfit.cli.report import command
+from cephfit.errors import InputError
+from cephfit.mapper import predictor
+from cephfit.prediction import PredictionSet
+from cephfit.profile import Profile
+from cephfit.results import open_baselines
+from cephfit.results.report_build import read_findings, report_of
+from cephfit.results.store import Store
+
+GROUPS = example_samples()
+
+
+def mapped(place: Path, n_groups: int, *, model: str = "time", confidence: float = 0.95) -> PredictionSet:
+    """A store in which `map` spoke after so many fio runs."""
+    with Store.open(place, create=True) as store:
+        store.add_run(example_run())
+        for group in GROUPS[:n_groups]:
+            store.add_samples(RUN_ID, group, fio_json=None)
+        told = predictor(model, confidence=confidence).predict(example_profile(), open_baselines(place))
+        store.put_document(RUN_ID, "profile", example_profile().to_json())
+        store.put_document(RUN_ID, "predictions", told.to_json())
+    return told
+
+
+def measure_the_rest(place: Path, n_groups: int) -> None:
+    with Store.open(place) as store:
+        for group in GROUPS[n_groups:]:
+            store.add_samples(RUN_ID, group, fio_json=None)
+
+
+def anew(profile: Profile, baselines: Baselines, told: PredictionSet | None) -> PredictionSet:
+    assert told is not None
+    return predictor(told.model, confidence=told.confidence).predict(profile, baselines)
+
+
+@pytest.mark.parametrize(("model", "confidence"), [("time", 0.95), ("meyer", 0.99)])
+def test_samples_that_came_after_map_count(tmp_path: Path, model: str, confidence: float) -> None:
+    place, half = tmp_path / "r.sqlite", len(GROUPS) // 2 + 3
+    told = mapped(place, half, model=model, confidence=confidence)
+    measure_the_rest(place, half)
+    now = predictor(model, confidence=confidence).predict(example_profile(), open_baselines(place))
+    assert [p.relative for p in now.predictions] != [p.relative for p in told.predictions]
+
+    page = tmp_path / "report.md"
+    result = CliRunner().invoke(command, ["--store", str(place), "-o", str(page)], catch_exceptions=False)
+    best = now.of(now.best)
+    assert f"predicted {best.relative / 100:.2f} times the default" in result.output
+    assert f"{best.low / 100:.2f} to {best.high / 100:.2f}" in result.output
+    assert f"model `{model}`" in page.read_text()
+    assert "made anew from the samples as they are now" in page.read_text()
+
+
+def test_nothing_is_said_where_nothing_changed(tmp_path: Path) -> None:
+    told = mapped(tmp_path / "r.sqlite", len(GROUPS))
+    with Store.open(tmp_path / "r.sqlite") as store:
+        findings = read_findings(store, predict=anew)
+    assert findings.predictions == told
+    assert not any("anew" in caveat for caveat in report_of(findings, made_ns=0).caveats)
+
+
+def test_a_prediction_that_cannot_be_made_any_more_is_not_shown(tmp_path: Path) -> None:
+    mapped(tmp_path / "r.sqlite", len(GROUPS))
+
+    def refuse(profile: Profile, baselines: Baselines, told: PredictionSet | None) -> PredictionSet:
+        raise InputError("no baseline for 4K-read")
+
+    with Store.open(tmp_path / "r.sqlite") as store:
+        report = report_of(read_findings(store, predict=refuse), made_ns=0)
+    assert report.ranking is None
+    assert any("is not shown: no baseline for 4K-read" in sentence for sentence in report.answer.sentences)
+
+
+def test_a_prediction_without_its_profile_is_not_shown(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "r.sqlite", create=True) as store:
+        store.add_run(example_run())
+        for group in GROUPS:
+            store.add_samples(RUN_ID, group, fio_json=None)
+        told = predictor("time").predict(example_profile(), open_baselines(tmp_path / "r.sqlite"))
+        store.put_document(RUN_ID, "predictions", told.to_json())
+        report = report_of(read_findings(store, predict=anew), made_ns=0)
+    assert report.ranking is None
+    assert "is kept without the workload's profile" in report.answer.sentences[0]
