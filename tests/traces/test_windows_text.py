@@ -78,6 +78,35 @@ def test_a_separator_in_a_quoted_name_stays_in_it(tmp_path: Path, separator: str
     assert set(found.description["disks"]) == {name, "other"}
 
 
+def test_quoted_fields_between_blanks(tmp_path: Path) -> None:
+    """A disk with blanks in its name, an op and numbers in quotation marks, thousands, hexadecimal numbers."""
+    rows = [
+        '"my  disk" 0.5 "R" "4,096" 0x2000 1000',
+        'other\t1 w 12288 "65536" 2000 and more',
+        '"my  disk" 1.5 R 0 512 "1000"',
+        'a"b 2 R 0 512 1000',
+        '"he said ""no""" 2 R 0 512 1000',
+    ]
+    found = profiled(
+        tmp_path,
+        "disk time op offset length\n" + "".join(row + "\n" for row in rows),
+        options=ReadOptions(columns="disk,time:us,op,offset,length,latency,sep=space"),
+    )
+    assert (counts(found), nbytes(found)) == ((4, 1), (8192 + 3 * 512, 65536))
+    assert set(found.description["disks"]) == {"my  disk", "other", 'a"b', 'he said "no"'}
+
+
+@pytest.mark.parametrize(("separator", "name"), [(",", "comma"), (" ", "space"), (";", "semicolon")])
+@pytest.mark.parametrize("n", [1, 3, 5000])
+def test_numbers_within_a_quoted_field_are_not_taken_for_columns(
+    tmp_path: Path, separator: str, name: str, n: int
+) -> None:
+    """Without its quotation marks, each line would have 7 and 8 where place and length are."""
+    rows = separator.join(['"a', 'b"', "7", "8", "512", "0"]) + "\n"
+    found = profiled(tmp_path, rows * n, options=ReadOptions(columns=f"-,-,offset:lbn,length,op=read,sep={name}"))
+    assert (counts(found), nbytes(found)) == ((n, 0), (512 * n, 0))
+
+
 @pytest.mark.parametrize("time", ["1,500", "1.500,5", "0,5"])
 def test_a_comma_that_may_be_a_decimal_point_is_refused(tmp_path: Path, time: str) -> None:
     """Where semicolons separate fields, as in countries that write one and a half as 1,5."""

@@ -16,8 +16,9 @@ from cephfit.traces.lines.field_index import CHUNK_NBYTES, N_PLACES, Lines
 from cephfit.traces.lines.field_loops import KnownDisks, Names
 from cephfit.traces.lines.number_fields import Room, Scale
 
-TEXT, DIGITS, DECIMAL, DECIMAL_OR_NOTHING, OP, HEXADECIMAL, LEFT_OUT = range(7)
-"""What a field must be: anything but nothing; a whole number; a number that may have a fraction; ...; anything."""
+TEXT, DIGITS, DECIMAL, DECIMAL_OR_NOTHING, OP, HEXADECIMAL, LEFT_OUT, UNQUOTED = range(8)
+"""What a field must be: anything but nothing; a whole number; a number that may have a fraction; ...; anything;
+anything that does not begin with a quotation mark, within which a separator would separate nothing."""
 
 NOTHING, TIME, OFFSET, LENGTH, LATENCY = range(5)
 """What a number is kept as."""
@@ -110,6 +111,9 @@ def parse(
                 continue
             # What names a disk is looked up: a name is known from lines that were looked at whole.
             if kind == LEFT_OUT or (fields.disk == c).any():
+                continue
+            if kind == UNQUOTED:
+                n = field_loops.unquoted(lines, n, c, trim)
                 continue
             if kind in (TEXT, HEXADECIMAL):
                 n = field_loops.texts(lines, n, c, trim, kind == HEXADECIMAL)

@@ -19,6 +19,7 @@ KEY_WORDS = 64
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _32 = np.uint64(32)
+_QUOTE = 34
 _NO_WORD, _ONE = np.uint64(0), np.uint64(1)
 _N_SEEN, _TO_SEEN = 256, np.uint64(56)
 
@@ -107,6 +108,16 @@ def texts(lines: Lines, n: int, column: int, trim: int, hexadecimal: bool) -> in
                 letter = byte | 32
                 if not ((byte >= 48 and byte <= 57) or (letter >= 97 and letter <= 102)):
                     return line
+    return n
+
+
+@compiled
+def unquoted(lines: Lines, n: int, column: int, trim: int) -> int:
+    """Anything that does not begin with a quotation mark: looked at, and not kept."""
+    for line in range(n):
+        begin, end = field(lines, line, column, trim)
+        if begin < end and byte_at(begin) == _QUOTE:
+            return line
     return n
 
 

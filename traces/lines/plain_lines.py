@@ -32,7 +32,7 @@ class Field:
 
 
 TEXT, OP, HEXADECIMAL = Field(loop.TEXT), Field(loop.OP), Field(loop.HEXADECIMAL)
-LEFT_OUT = Field(loop.LEFT_OUT)
+LEFT_OUT, UNQUOTED = Field(loop.LEFT_OUT), Field(loop.UNQUOTED)
 DIGITS, DECIMAL = Field(loop.DIGITS), Field(loop.DECIMAL)
 DECIMAL_OR_WHOLE = Field(loop.DECIMAL_OR_NOTHING)
 DECIMAL_OR_NOTHING = Field(loop.DECIMAL_OR_NOTHING, least=0)

@@ -176,10 +176,9 @@ class _Lines(LineParser[_Stretch]):
             cut_off = block.cut_off and line is block.lines[-1]
             whole = self._whole(line)
             fields: list[bytes] = []
-            if layout.loose and layout.separator and (b'"' in line or not layout.row.match(whole)):
-                fields = self._plain_fields(line, layout.separator)
-                # In a quoted field a separator separates nothing.
-                whole = layout.separator.join(field.replace(layout.separator, b" ") for field in fields)
+            if layout.loose and (b'"' in line or not layout.row.match(whole)):
+                fields = self._plain_fields(line)
+                whole = _joined(fields, layout.separator)
             if not layout.row.match(whole):
                 if not line.strip() or line in self._headers:
                     continue
@@ -218,11 +217,11 @@ class _Lines(LineParser[_Stretch]):
         fields = line.rstrip().split(self._layout.separator, n)[:n]
         return (self._layout.separator or b" ").join([*fields, *self._layout.added])
 
-    def _plain_fields(self, line: bytes, separator: bytes) -> list[bytes]:
+    def _plain_fields(self, line: bytes) -> list[bytes]:
         """Those of a line as ``spreadsheet_rows`` says, with what is added to it."""
         layout = self._layout
         decimals = [layout.time] if layout.latency is None else [layout.time, layout.latency]
-        fields = plain_fields(line, separator, (layout.offset, layout.length), decimals)
+        fields = plain_fields(line, layout.separator, (layout.offset, layout.length), decimals)
         if not (layout.added and line.strip()):
             return fields
         n = len(layout.plain.fields) if layout.plain else 0
@@ -233,6 +232,13 @@ class _Lines(LineParser[_Stretch]):
         number = self.disks.setdefault(name, len(self.disks))
         self._known.add(fields, number)
         return number
+
+
+def _joined(fields: list[bytes], separator: bytes | None) -> bytes:
+    """A line of these fields: in a quoted one a separator separates nothing, so that it is another letter here."""
+    if separator is None:
+        return b" ".join(b"_".join(field.split()) or b"_" for field in fields)
+    return separator.join(field.replace(separator, b" ") for field in fields)
 
 
 def _unfit(op: bytes, nbytes: int, layout: DelimitedFormat) -> str:

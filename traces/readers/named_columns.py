@@ -12,9 +12,9 @@ from cephfit.traces.lines.plain_lines import (
     DECIMAL_OR_NOTHING,
     DECIMAL_OR_WHOLE,
     DIGITS,
-    LEFT_OUT,
     OP,
     OP_NBYTES,
+    UNQUOTED,
     Constants,
     PlainLine,
 )
@@ -116,8 +116,9 @@ def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
 
 
 def _plain(layout: DelimitedFormat, n: int) -> PlainLine:
-    """The lines that a compiled loop may read: all that have the ``n`` columns."""
-    fields = [LEFT_OUT] * n
+    """The lines that a compiled loop may read: all that have the ``n`` columns. In a quoted field, which only
+    ``spreadsheet_rows`` reads, there may be what looks like the columns behind it."""
+    fields = [UNQUOTED] * n
     for column, field in (
         (layout.time, DECIMAL_OR_WHOLE),
         (layout.op, OP),
