@@ -152,3 +152,37 @@ def test_too_many_disks_is_a_clear_error() -> None:
     rows = [(i, "r", 0, 4096) for i in range(MAX_DISKS + 1)]
     with pytest.raises(InputError, match="at most"):
         profile(partial(batch(rows, disk=list(range(MAX_DISKS + 1)))))
+
+
+def test_phases_follow_each_other_and_last_as_long_as_the_trace() -> None:
+    """Their first and last bins reach beyond it: a rate over those would be too low."""
+    rows = stream(1000, 0.3, 0.0005, "r", 4096, random=True)
+    rows += stream(1000, 0.23, 0.3, "w", 131072, random=False, seed=2)
+    phases = behaviour(batch(sorted(rows)))["phases"]
+    ends = [p["start_seconds"] + p["seconds"] for p in phases]
+    assert phases[0]["start_seconds"] == 0
+    assert [p["start_seconds"] for p in phases[1:]] == pytest.approx(ends[:-1])
+    assert ends[-1] == pytest.approx((max(rows)[0] - min(rows)[0]) / 1e9, abs=0.002)
+    for phase in phases:
+        n = sum(sum(counts.values()) for counts in phase["accesses"].values())
+        assert phase["iops"] == pytest.approx(n / phase["seconds"])
+
+
+def test_what_is_outstanding_on_average_is_so_until_the_last_completion() -> None:
+    """Two accesses within 4 ms, each of 1 s: two of them for nearly all of the time, and not 500."""
+    found = behaviour(
+        batch([(0, "r", 0, 4096), (4_000_000, "r", 800, 4096)], latency_ns=[1_000_000_000] * 2, outstanding=[0, 1])
+    )
+    (disk,) = found["disks"].values()
+    assert disk["mean_outstanding"] == pytest.approx(2 / 1.004)
+    assert disk["mean_latency_us"] == 1e6
+    assert disk["busy_share"] == found["busy_share"] == 1
+
+
+def test_of_a_disk_without_latencies_beside_another_one_it_is_not_told_how_busy_it_was() -> None:
+    rows = [(i * 10_000_000, "r", 800 * i, 4096) for i in range(20)]
+    latency_ns = [5_000_000 if i % 2 == 0 else -1 for i in range(20)]
+    accesses = batch(rows, disk=[i % 2 for i in range(20)], latency_ns=latency_ns, outstanding=[0] * 20)
+    first, second = behaviour(accesses)["disks"].values()
+    assert first["busy_share"] == pytest.approx(50 / 185)  # ten times 5 ms until 185 ms
+    assert (second["busy_share"], second["mean_outstanding"], second["mean_latency_us"]) == (None, None, None)

@@ -46,7 +46,7 @@ def behaviour_of(portraits: Mapping[str, Portrait], *, is_timed: bool) -> tuple[
         "burstiness": _burstiness(total.fine[: total.fine_time.n_used], total.fine_time) if is_timed else [],
         "footprint": _footprint(list(portraits.values())),
         "hot_spots": _hot_spots(list(portraits.values())),
-        "busy_share": portraits[busiest[0]].busy.share() if len(portraits) == 1 and is_timed else None,
+        "busy_share": _in_flight(total, is_timed=is_timed)["busy_share"] if len(portraits) == 1 else None,
         "over_time": _over_time(used, total.time, origin_ns) if is_timed else None,
         "phases": _phases(used, total.time, origin_ns) if is_timed else [],
         "disks": {name: _disk(portraits[name], origin_ns, is_timed=is_timed) for name in busiest},
@@ -195,7 +195,6 @@ def _over_time(series: NDArray[np.int64], grid: Grid, origin_ns: int) -> dict[st
 
 
 def _phases(series: NDArray[np.int64], grid: Grid, origin_ns: int) -> list[dict[str, Any]]:
-    width, start = (1 << grid.shift) / _UNITS_PER_SECOND, _start_seconds(grid, origin_ns)
     n_all = int(series[:, ACCESSES:JUDGED].sum())
     rows = []
     for first, after in phases_of(series):
@@ -204,10 +203,12 @@ def _phases(series: NDArray[np.int64], grid: Grid, origin_ns: int) -> list[dict[
         random, by_bin = _random_shares(
             counts[JUDGED : JUDGED + 10].reshape(2, 5), counts[RANDOM : RANDOM + 10].reshape(2, 5)
         )
-        seconds = (after - first) * width
+        # The first and the last bin reach beyond the trace.
+        begin = max((grid.origin + first) << grid.shift, grid.low)
+        seconds = (min((grid.origin + after) << grid.shift, grid.high + 1) - begin) / _UNITS_PER_SECOND
         rows.append(
             {
-                "start_seconds": max(start + first * width, 0.0),
+                "start_seconds": (begin * TIME_UNIT_NS - origin_ns) / NS_PER_S,
                 "seconds": seconds,
                 "share_of_accesses": float(accesses.sum() / n_all),
                 "iops": float(accesses.sum() / seconds),
@@ -223,16 +224,25 @@ def _phases(series: NDArray[np.int64], grid: Grid, origin_ns: int) -> list[dict[
     return rows
 
 
+def _in_flight(portrait: Portrait, *, is_timed: bool) -> dict[str, Any]:
+    """How much of the time accesses of a disk were in flight, how many, and how long; null where no access has a
+    latency."""
+    latency_ns = int(portrait.series[:, LATENCY_NS : LATENCY_NS + 2].sum())
+    n = int(portrait.series[:, N_TIMED : N_TIMED + 2].sum())
+    wall_ns = portrait.busy.wall_ns or (portrait.time.high - portrait.time.low + 1) * TIME_UNIT_NS
+    return {
+        "busy_share": portrait.busy.share() if n and is_timed else None,
+        "mean_outstanding": latency_ns / wall_ns if n and is_timed else None,
+        "mean_latency_us": latency_ns / n / NS_PER_US if n else None,
+    }
+
+
 def _disk(portrait: Portrait, origin_ns: int, *, is_timed: bool) -> dict[str, Any]:
     grid, place = portrait.map_time, portrait.place
-    latency_ns = int(portrait.series[:, LATENCY_NS : LATENCY_NS + 2].sum())
-    wall_ns = (portrait.time.high - portrait.time.low + 1) * TIME_UNIT_NS
-    has_latency = bool(portrait.series[:, N_TIMED : N_TIMED + 2].any())
     sample = portrait.scatter.rows[np.argsort(portrait.scatter.rows[:, 1], kind="stable")]
     return {
         "accesses": portrait.n,
-        "busy_share": portrait.busy.share() if is_timed else None,
-        "mean_outstanding": latency_ns / wall_ns if has_latency and is_timed else None,
+        **_in_flight(portrait, is_timed=is_timed),
         "footprint": _footprint([portrait]),
         "hot_spots": _hot_spots([portrait]),
         "heat_map": {

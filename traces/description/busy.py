@@ -69,11 +69,18 @@ class BusyTime:
         closed = self.closed_ns + max(end - self.start_ns, 0) + later.closed_ns
         return BusyTime(True, self.head_end_ns, closed, later.start_ns, later.end_ns, first_ns)
 
-    def share(self) -> float | None:
-        """Share of the time from the first issue to the last completion; None where it cannot be told."""
+    @property
+    def wall_ns(self) -> int | None:
+        """From the first issue to the last completion; None where it cannot be told."""
         if not self.is_known or self.first_ns is None:
+            return None
+        return max(self.head_end_ns, self.end_ns) - self.first_ns
+
+    def share(self) -> float | None:
+        """Share of that time; None where it cannot be told."""
+        wall = self.wall_ns
+        if wall is None or self.first_ns is None:
             return None
         head = max(self.head_end_ns - self.first_ns, 0) if self.head_end_ns != _NEVER else 0
         last = max(self.end_ns - self.start_ns, 0) if self.start_ns is not None else 0
-        wall = max(self.head_end_ns, self.end_ns) - self.first_ns
         return min((head + self.closed_ns + last) / wall, 1.0) if wall > 0 else None
