@@ -1,5 +1,5 @@
 """Trace files to accesses to workload profiles; capture."""
 
-from cephfit.traces.profiling import profile_files
+from cephfit.traces.profiling import profile_files, profiles_by_disk
 
-__all__ = ["profile_files"]
+__all__ = ["profile_files", "profiles_by_disk"]

@@ -19,13 +19,12 @@ from cephfit.traces.description.recording import disks_of_one_level
 from cephfit.traces.files import remote
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers.blktrace_following import UNNUMBERED
 from cephfit.traces.readers.block_layer import Action
 from cephfit.traces.readers.parquet import ParquetReader
 from cephfit.traces.readers.qemu_events import QemuEventsReader
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.recordings import Recording, recordings_of, total_nbytes
-from cephfit.traces.told import BLOCK_LAYER, lacks_of, told
+from cephfit.traces.told import BLOCK_LAYER, NO_EVENTS, lacks_of, told
 
 _DISKS_NAMED = 64
 
@@ -82,6 +81,7 @@ class AccessSource:
     Attributes:
         lacks: what the trace does not say, known once it was read.
         notes: what one must know of it, known then, too.
+        losses_known: whether it would show lost events, known then, too.
     """
 
     def __init__(
@@ -106,6 +106,7 @@ class AccessSource:
         """
         self.lacks: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
+        self.losses_known = False
         self._paths = paths
         self._format_name = format_name
         self._action = action
@@ -125,7 +126,8 @@ class AccessSource:
             seen: set[str] = set()
             levels: set[tuple[str, str]] = set()
             names: tuple[str, ...] = ()
-            lost = n_unnumbered = 0
+            lost = 0
+            about: Counter[str] = Counter()
             for batch in reader.read_together(streams):
                 names = batch.disks if reader.names_disks else (recording.name,) * len(batch.disks)
                 batch = self._wanted(replace(batch, disks=names))
@@ -133,12 +135,13 @@ class AccessSource:
                 levels.update(batch.stacked)
                 _refuse_two_levels(seen, levels, streams[0].name)
                 lost += batch.lost
-                n_unnumbered += batch.events.get(UNNUMBERED, 0)
-                yield batch
+                about.update({name: batch.events[name] for name in NO_EVENTS if name in batch.events})
+                yield replace(batch, events={k: n for k, n in batch.events.items() if k not in NO_EVENTS})
             if not seen:
                 raise self._none(names, streams[0].name)
-            its = told(recording, reader, n_unnumbered=n_unnumbered, notes=reader.notes)
+            its = told(recording, reader, events=about, notes=reader.notes)
             lost += its.lost
+            self.losses_known = its.losses_known
             self.lacks = lacks_of(reader, reader.lacks, losses_known=its.losses_known, lost=lost)
             self.notes = its.notes
             if its.lost:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from itertools import islice
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +13,18 @@ from cephfit.profile import Profile
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
 from cephfit.traces import formats
-from cephfit.traces.description.describe import profile_of
-from cephfit.traces.description.recording import Counting, PartialProfile
+from cephfit.traces.description.describe import disks_that_count, profile_of
+from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files import remote
-from cephfit.traces.files.ahead import read_ahead
-from cephfit.traces.files.part_stream import NotOnItsOwn
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
-from cephfit.traces.parts import scheduling
-from cephfit.traces.parts.blktrace_joining import count_in_parts
-from cephfit.traces.parts.in_flight_cuts import CountedSoFar
-from cephfit.traces.parts.shares import Counted, Share, parts_of
+from cephfit.traces.parts.counted_recordings import counted
+from cephfit.traces.parts.shares import Counted, Share
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers import vscsi_histogram
-from cephfit.traces.readers.blktrace import BlktraceReader
-from cephfit.traces.readers.blktrace_following import UNNUMBERED
 from cephfit.traces.readers.block_layer import Action
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.recordings import PER_CPU, Recording, recordings_of, total_nbytes
-from cephfit.traces.told import BLOCK_LAYER, lacks_of, told
+from cephfit.traces.told import BLOCK_LAYER, NO_EVENTS, lacks_of, told
 
 
 def profile_files(
@@ -67,35 +61,74 @@ def profile_files(
         InputError: naming the file and the place in it.
         HostError: a file is a URL, and what opens it is not installed.
     """
-    progress = progress or Silence()
+    asked = _Asked(format_name, action, name, tuple(disks), parts, full, threshold, options or ReadOptions())
+    return _profiles(paths, asked, scheduler, progress or Silence())[0]
+
+
+def profiles_by_disk(
+    paths: Sequence[Path],
+    *,
+    format_name: str | None = None,
+    action: Action = Action.QUEUE,
+    disks: Sequence[str] = (),
+    full: bool = False,
+    options: ReadOptions | None = None,
+    progress: Progress | None = None,
+) -> list[Profile]:
+    """A profile of each disk that ``profile_files`` would count, in the order of their names, each the one that it
+    gives if only this disk is asked for; the files are read once."""
     options = options or ReadOptions()
+    asked = _Asked(format_name, action, None, tuple(disks), False, full, RANDOM_THRESHOLD_LBN, options, each=True)
+    return _profiles(paths, asked, None, progress or Silence())
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """As the arguments of ``profile_files``; ``each``: a profile of each disk."""
+
+    format_name: str | None
+    action: Action
+    name: str | None
+    disks: tuple[str, ...]
+    parts: bool
+    full: bool
+    threshold: int
+    options: ReadOptions
+    each: bool = False
+
+
+def _profiles(paths: Sequence[Path], asked: _Asked, scheduler: str | None, progress: Progress) -> list[Profile]:
     recordings = recordings_of(paths)
     if not recordings:
         raise InputError("no trace was named", remedy="name one or more files")
-    name = name or ("workload" if recordings[0].files[0] == STANDARD_INPUT else recordings[0].name)
+    name = asked.name or ("workload" if recordings[0].files[0] == STANDARD_INPUT else recordings[0].name)
     with ExitStack() as stack:
         opened = [[stack.enter_context(TraceStream(f)) for f in r.files] for r in recordings]
-        format_name = _one_format([s for streams in opened for s in streams], options.format_name or format_name)
+        all_streams = [s for streams in opened for s in streams]
+        format_name = _one_format(all_streams, asked.options.format_name or asked.format_name)
         if format_name == formats.HISTOGRAM:
-            histograms = [s for streams in opened for s in streams]
-            return vscsi_histogram.profile_of_histograms(histograms, name=name, disks=disks)
-        full = full or threshold != RANDOM_THRESHOLD_LBN
-        reader = next(r for r in formats.readers(action, options) if r.name == format_name)
-        beside = len(recordings) > 1 and not parts
+            return vscsi_histogram.profiles_of_histograms(
+                all_streams, name=name, disks=asked.disks, each=asked.each
+            )
+        asked = replace(asked, name=name, full=asked.full or asked.threshold != RANDOM_THRESHOLD_LBN)
+        reader = next(r for r in formats.readers(asked.action, asked.options) if r.name == format_name)
+        beside = len(recordings) > 1 and not asked.parts
         shares = [
             Share(
                 tuple(_absolute(f) for f in r.files),
                 reader.name,
-                action,
-                options,
-                threshold if full else None,
-                tuple(d.removeprefix(f"{r.name}/" if beside else "") for d in disks) if reader.names_disks else (),
+                asked.action,
+                asked.options,
+                asked.threshold if asked.full else None,
+                tuple(d.removeprefix(f"{r.name}/" if beside else "") for d in asked.disks)
+                if reader.names_disks
+                else (),
             )
             for r in recordings
         ]
         progress.start("reading the trace", total_nbytes(recordings))
-        counted = _counted(shares, opened, reader, scheduler, progress)
-        found = _from_accesses(recordings, counted, reader, action, name, disks, parts, full)
+        counts = counted(shares, opened, reader, scheduler, progress)
+        found = _from_accesses(recordings, counts, reader, asked)
         progress.done()
         return found
 
@@ -131,117 +164,62 @@ def _one_format(streams: Sequence[TraceStream], asked: str | None) -> str:
 
 
 def _from_accesses(
-    recordings: Sequence[Recording],
-    counts: Iterator[Counted],
-    reader: StreamReader,
-    action: Action,
-    name: str,
-    disks: Sequence[str],
-    parts: bool,
-    full: bool,
-) -> Profile:
+    recordings: Sequence[Recording], counts: Iterator[Counted], reader: StreamReader, asked: _Asked
+) -> list[Profile]:
     total = PartialProfile()
     sources: list[dict[str, Any]] = []
     notes: dict[str, None] = {}
     lacks: dict[str, None] = {}
     durations: list[int] = []
     losses_known = True
-    for recording, counted in zip(recordings, counts, strict=True):
-        partial = counted.partial
-        lacks.update(dict.fromkeys(counted.lacks))
-        n_unnumbered = partial.events.pop(UNNUMBERED, 0)
-        its = told(recording, reader, n_unnumbered=n_unnumbered, notes=counted.notes)
+    for recording, gave in zip(recordings, counts, strict=True):
+        its_counts = gave.partial
+        lacks.update(dict.fromkeys(gave.lacks))
+        its = told(recording, reader, events=its_counts.events, notes=gave.notes)
+        for name in NO_EVENTS:
+            its_counts.events.pop(name, None)
         notes.update(dict.fromkeys(its.notes))
         losses_known &= its.losses_known
-        partial = replace(partial, lost=partial.lost + its.lost)
-        durations.append(partial.duration_ns)
+        its_counts = replace(its_counts, lost=its_counts.lost + its.lost)
+        durations.append(its_counts.duration_ns)
         sources.append(
             {
                 "files": [str(f) for f in recording.files],
                 "format": reader.name,
-                "accesses": partial.n_accesses,
-                "duration_seconds": partial.duration_ns / 1e9,
+                "accesses": its_counts.n_accesses,
+                "duration_seconds": its_counts.duration_ns / 1e9,
             }
             | ({"captured_by": its.captured_by} if its.captured_by else {})
         )
         if not reader.names_disks:
-            partial = _renamed(partial, recordings[0].name if parts else recording.name)
-            total = total.followed_by(partial)
-        elif parts or len(recordings) == 1:
-            total = total.followed_by(partial)
+            its_counts = _renamed(its_counts, recordings[0].name if asked.parts else recording.name)
+            total = total.followed_by(its_counts)
+        elif asked.parts or len(recordings) == 1:
+            total = total.followed_by(its_counts)
         else:
-            total = total.beside(partial, prefix=f"{recording.name}/")
+            total = total.beside(its_counts, prefix=f"{recording.name}/")
     if total.lost:
         notes[f"the tracer lost {total.lost} events: all counts are too low"] = None
-    return profile_of(
+    keep_upper = asked.action is Action.QUEUE
+    profile = partial(
+        profile_of,
         total,
-        name=name,
-        action=action.value if isinstance(reader, BLOCK_LAYER) else "",
+        name=asked.name or "",
+        action=asked.action.value if isinstance(reader, BLOCK_LAYER) else "",
         sources=sources,
-        duration_ns=sum(durations) if parts else max(durations),
-        keep_upper=action is Action.QUEUE,
-        disks=disks,
+        duration_ns=sum(durations) if asked.parts else max(durations),
+        keep_upper=keep_upper,
         losses_known=losses_known,
         lacks=lacks_of(reader, tuple(lacks), losses_known=losses_known, lost=total.lost),
         notes=list(notes),
-        with_behaviour=full,
+        with_behaviour=asked.full,
     )
-
-
-def _counted(
-    shares: Sequence[Share],
-    opened: Sequence[Sequence[TraceStream]],
-    reader: StreamReader,
-    scheduler: str | None,
-    progress: Progress,
-) -> Iterator[Counted]:
-    """The counts of each recording.
-
-    Raises:
-        InputError: also where standard input is to be read elsewhere.
-    """
-    cut = [parts_of(share, reader, streams[0]) for share, streams in zip(shares, opened, strict=True)]
-    if scheduler is None and all(len(parts) == 1 for parts in cut):
-        for share, streams in zip(shares, opened, strict=True):
-            yield _read_here(share, streams, reader, progress)
-        return
-    if scheduler is not None and any(STANDARD_INPUT in share.files for share in shares):
-        raise InputError(
-            "standard input cannot be read by other processes",
-            where=f"--scheduler {scheduler}",
-            remedy="write it into a file first, or leave --scheduler out",
-        )
-    results = scheduling.counted([part for parts in cut for part in parts], scheduler)
-    for i, (share, streams, parts) in enumerate(zip(shares, opened, cut, strict=True)):
-        so_far, lacks, notes = CountedSoFar(), reader.lacks, reader.notes
-        try:
-            for result in islice(results, len(parts)):
-                so_far = so_far.followed_by(result.partial, result.flight)
-                lacks, notes = result.lacks, result.notes
-                progress.advance(sum(f.stat().st_size for f in share.files if f.is_file()) / len(parts))
-        except (InputError, NotOnItsOwn):
-            if len(parts) == 1:
-                raise
-            # What a part is must be told from the whole file; the place of an error counts from its beginning.
-            results.close()
-            yield _read_here(share, streams, reader, progress)
-            results = scheduling.counted([part for parts in cut[i + 1 :] for part in parts], scheduler)
-            continue
-        yield Counted(so_far.partial, lacks, notes)
-
-
-def _read_here(share: Share, streams: Sequence[TraceStream], reader: StreamReader, progress: Progress) -> Counted:
-    if isinstance(reader, BlktraceReader) and share.threshold is None:
-        partial = count_in_parts(streams, reader, progress.advance)
-        if partial is not None:
-            return Counted(partial, reader.lacks, reader.notes)
-    counting, shown = Counting(share.threshold, share.described), 0
-    for batch in read_ahead(reader.read_together(streams)):
-        counting.add(batch)
-        consumed = sum(s.consumed() for s in streams)
-        progress.advance(consumed - shown)
-        shown = consumed
-    return Counted(counting.partial(), reader.lacks, reader.notes)
+    if asked.each:
+        where = str(recordings[0].files[0])
+        each, _ = disks_that_count(total, asked.disks, keep_upper=keep_upper, where=where)
+        if len(each) > 1:
+            return [profile(disks=(disk,)) for disk in each]
+    return [profile(disks=asked.disks)]
 
 
 def _absolute(file: Path) -> Path:

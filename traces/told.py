@@ -1,19 +1,23 @@
 """What a recording tells beside its accesses, for a profile of it and for another file made of it: what it lacks,
 which events were lost, and what a reader must know."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cephfit.traces.capturing import capture_record
 from cephfit.traces.readers.blkparse_format import BlkparseFormatReader
 from cephfit.traces.readers.blkparse_text import BlkparseTextReader
 from cephfit.traces.readers.blktrace import BlktraceReader
+from cephfit.traces.readers.blktrace_following import UNNUMBERED
 from cephfit.traces.readers.block_events_text import BlockEventsTextReader
-from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.reader import LOSSES_TOLD, StreamReader
 from cephfit.traces.recordings import Recording, siblings_left_out
 
 BLOCK_LAYER = (BlktraceReader, BlkparseTextReader, BlkparseFormatReader, BlockEventsTextReader)
 """Readers of formats in which an access is several events, of which one counts."""
+
+NO_EVENTS = (UNNUMBERED, LOSSES_TOLD)
+"""What readers count among the events to tell of losses, and a profile does not."""
 
 _LOSSES_UNKNOWN = "lost events: whether the tracer lost some"
 
@@ -35,13 +39,13 @@ class Told:
     notes: tuple[str, ...]
 
 
-def told(recording: Recording, reader: StreamReader, *, n_unnumbered: int, notes: Sequence[str]) -> Told:
+def told(recording: Recording, reader: StreamReader, *, events: Mapping[str, int], notes: Sequence[str]) -> Told:
     """What is told of a recording after it was read.
 
     Args:
         recording: its files.
         reader: of its format.
-        n_unnumbered: events without the numbers that show losses.
+        events: as in AccessBatch, of the whole recording.
         notes: that the files hold.
 
     Raises:
@@ -51,7 +55,9 @@ def told(recording: Recording, reader: StreamReader, *, n_unnumbered: int, notes
     return Told(
         captured.method if captured else "",
         captured.lost if captured else 0,
-        reader.tells_losses and (captured is not None or not n_unnumbered),
+        captured is not None
+        or bool(events.get(LOSSES_TOLD))
+        or (reader.tells_losses and not events.get(UNNUMBERED)),
         tuple(filter(None, (reader.note, *notes, *siblings_left_out(recording)))),
     )
 

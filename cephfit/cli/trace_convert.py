@@ -9,7 +9,7 @@ import click
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, trace_options
 from cephfit.cli.trace_summary import print_disks_left_out
-from cephfit.cli.written_files import written_whole
+from cephfit.cli.written_files import OUTPUT_FILE, written_whole
 
 
 @click.command("convert", short_help="Write a trace as Parquet or as fio's I/O log.")
@@ -18,7 +18,7 @@ from cephfit.cli.written_files import written_whole
     "-o",
     "--output",
     required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OUTPUT_FILE,
     help="Where to; its ending says what: .parquet or .iolog.",
 )
 @click.option(
@@ -62,7 +62,13 @@ def command(
         source, left_out = trace.accesses(files, disk=disk, progress=progress)
     with written_whole(output, what="the trace") as place:
         if output.suffix == ".parquet":
-            n = write_parquet(source, place, lacks=lambda: source.lacks, notes=lambda: source.notes)
+            n = write_parquet(
+                source,
+                place,
+                lacks=lambda: source.lacks,
+                notes=lambda: source.notes,
+                losses_known=lambda: source.losses_known,
+            )
         else:
             with open_output(place) as log:
                 n = write_iolog(source, log, version=int(iolog_version))

@@ -45,15 +45,10 @@ class TraceInput:
         Raises:
             InputError: it is neither, or damaged, or a profile of other disks than were asked for.
         """
-        from cephfit.cli.map import read_profile
         from cephfit.traces import profile_files
         from cephfit.traces.readers.block_layer import Action
 
-        if self.format_name is None and self.options.format_name is None and _looks_like_a_profile(path):
-            found = read_profile(path)
-            self._refuse_other_disks(found, path)
-            return found
-        return profile_files(
+        return self._profile_file(path) or profile_files(
             [path],
             format_name=self.format_name,
             action=Action(self.action),
@@ -62,6 +57,37 @@ class TraceInput:
             options=self.options,
             progress=progress,
         )
+
+    def profiles_by_disk(self, path: Path, progress: Progress) -> list[Profile]:
+        """A profile file's profile, of however many disks it is, or that of each disk of a trace.
+
+        Raises:
+            InputError: as ``profile``.
+        """
+        from cephfit.traces import profiles_by_disk
+        from cephfit.traces.readers.block_layer import Action
+
+        found = self._profile_file(path)
+        if found is not None:
+            return [found]
+        return profiles_by_disk(
+            [path],
+            format_name=self.format_name,
+            action=Action(self.action),
+            disks=self.disks,
+            full=self.describe == "full",
+            options=self.options,
+            progress=progress,
+        )
+
+    def _profile_file(self, path: Path) -> Profile | None:
+        from cephfit.cli.map import read_profile
+
+        if self.format_name is not None or self.options.format_name is not None or not _looks_like_a_profile(path):
+            return None
+        found = read_profile(path)
+        self._refuse_other_disks(found, path)
+        return found
 
     def _refuse_other_disks(self, found: Profile, path: Path) -> None:
         from cephfit.errors import InputError

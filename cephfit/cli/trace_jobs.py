@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, description_option, trace_options
-from cephfit.cli.written_files import write_whole
+from cephfit.cli.written_files import OUTPUT_FILE, write_whole
+
+if TYPE_CHECKING:
+    from cephfit.traces.replay.fio_job_file import Section
 
 
 @click.command("jobs", short_help="Write a fio job that does what a profile says.")
 @click.argument("path", metavar="PROFILE_OR_TRACE", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The job file [default: print]."
-)
+@click.option("-o", "--output", type=OUTPUT_FILE, help="The job file [default: print].")
 @click.option(
     "--file",
     "file",
     type=click.Path(path_type=Path),
     default=Path("cephfit-fio.data"),
     show_default=True,
-    help="File or device that the job works on. It WRITES to it.",
+    help="File or device that the job works on. It WRITES to it. Of several disks each gets a file of its own "
+    "beside it, with the disk's name in its name.",
 )
-@click.option("--size", "size", metavar="SIZE", help="Of the file [default: the workload's footprint].")
+@click.option(
+    "--disk-file",
+    "disk_files",
+    metavar="DISK FILE",
+    type=(str, click.Path(path_type=Path)),
+    multiple=True,
+    help="File or device for one of several disks (several: give it again).",
+)
+@click.option("--size", "size", metavar="SIZE", help="Of each file [default: its disk's footprint].")
 @click.option(
     "--seconds", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="How long it runs."
 )
@@ -42,6 +53,7 @@ def command(
     path: Path,
     output: Path | None,
     file: Path,
+    disk_files: tuple[tuple[str, Path], ...],
     size: str | None,
     seconds: float,
     pace: str,
@@ -50,23 +62,66 @@ def command(
 ) -> None:
     """Write a fio job with the profile's sizes, mix, randomness, depth and pace.
 
+    Of a trace of several disks (--disk takes some of them) each one is a section of the file, which reproduces its
+    own profile; fio runs all sections at once, each on its own file. A profile file is one job.
+
     fio takes whole percents, and one share of random accesses for all reads and one for all writes. Best from a
-    profile made with --describe full, which knows exact sizes and the footprint.
+    trace, or a profile made with --describe full, which knows exact sizes and the footprint.
     """
     from cephfit.traces.replay.fio_job import job_of
+    from cephfit.traces.replay.fio_job_file import DiskJob, job_file, sections_of, shared_notes
     from cephfit.units import parse_nbytes
 
+    nbytes = parse_nbytes(size, where="--size") if size else None
     with progress_display() as progress:
-        found = trace.profile(path, progress)
-    job = job_of(found, paced=pace == "recorded", nbytes=parse_nbytes(size, where="--size") if size else None)
-    text = job.text(file, seconds=seconds)
+        profiles = trace.profiles_by_disk(path, progress)
+    jobs = []
+    for found in profiles:
+        disks = list(found.description.get("disks", {}))
+        job = job_of(found, paced=pace == "recorded", nbytes=nbytes, seconds=seconds)
+        jobs.append(DiskJob(disks[0] if len(disks) == 1 else None, found.n_accesses, job))
+    sections = sections_of(jobs, file=file, files=dict(disk_files))
+    text = job_file(sections, title=profiles[0].name, seconds=seconds)
     if output is not None:
         write_whole(output, text, what="the job")
     if as_json:
-        print_json({"file": str(output) if output else None, "job": text, "notes": list(job.notes)})
+        print_json(
+            {
+                "file": str(output) if output else None,
+                "job": text,
+                "notes": shared_notes(sections),
+                "sections": [_as_json(section) for section in sections],
+            }
+        )
     elif output is None:
         click.echo(text, nl=False)
     else:
-        click.echo(f"{output}: fio {output} does it on {file} (which it overwrites)")
-        for note in job.notes:
-            click.echo(f"note: {note}")
+        _say(output, sections, shared_notes(sections))
+
+
+def _as_json(section: Section) -> dict[str, Any]:
+    job = section.of.job
+    return {
+        "name": section.name,
+        "disk": section.of.disk,
+        "accesses": section.of.n_accesses,
+        "file": str(section.file),
+        "nbytes": job.nbytes,
+        "iodepth": job.iodepth,
+        "notes": list(job.notes),
+    }
+
+
+def _say(output: Path, sections: list[Section], shared: list[str]) -> None:
+    if len(sections) == 1:
+        click.echo(f"{output}: fio {output} does it on {sections[0].file} (which it overwrites)")
+    else:
+        click.echo(f"{output}: fio {output} does what {len(sections)} disks did, at once (and overwrites):")
+    for section in sections if len(sections) > 1 else []:
+        click.echo(f"  {section.file}: disk {section.of.disk}, section {section.name}")
+    for note in shared:
+        click.echo(f"note: {note}")
+    for section in sections:
+        for note in section.of.job.notes:
+            if note not in shared:
+                click.echo(f"note: disk {section.of.disk}: {note}")

@@ -10,6 +10,7 @@ import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, description_option, trace_options
+from cephfit.cli.written_files import OUTPUT_FILE, written_whole
 
 if TYPE_CHECKING:
     from cephfit.profile import Profile
@@ -33,7 +34,7 @@ figure{{margin:0}} svg{{width:100%;height:auto}}</style></head>
     "-o",
     "--output",
     required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OUTPUT_FILE,
     help="Where to; its ending says what: .png, .svg, .pdf, or .html with one picture below the other.",
 )
 @click.option("--only", "only", multiple=True, help="Draw this picture (several: give it again) [default: all].")
@@ -78,20 +79,12 @@ def command(
             )
     names = list(only) or known
     style: Any = {"svg.hashsalt": "cephfit", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
-    with matplotlib.rc_context(style):
-        try:
-            if kind == "html":
-                output.write_text(_page(found, names), encoding="utf-8")
-            else:
-                figure_of(found, names).savefig(
-                    output, dpi=120, metadata={"Date": None} if kind == "svg" else None
-                )
-        except OSError as error:
-            raise InputError(
-                f"the pictures cannot be written: {error.strerror}",
-                where=str(output),
-                remedy="choose another place",
-            ) from None
+    with matplotlib.rc_context(style), written_whole(output, what="the pictures") as place:
+        if kind == "html":
+            place.write_text(_page(found, names), encoding="utf-8")
+        else:
+            metadata = {"Date": None} if kind == "svg" else None
+            figure_of(found, names).savefig(place, format=kind, dpi=120, metadata=metadata)
     if as_json:
         print_json({"file": str(output), "pictures": names})
     else:

@@ -7,7 +7,7 @@ import click
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_reading import disks_option, read_options, reading_options
 from cephfit.cli.trace_summary import print_summary
-from cephfit.cli.written_files import write_whole
+from cephfit.cli.written_files import OUTPUT_FILE, write_whole
 
 
 @click.command("profile", short_help="What a workload does, from its trace.")
@@ -49,7 +49,7 @@ from cephfit.cli.written_files import write_whole
     "`processes`: one for each core. The profile is the same.",
 )
 @click.option("--name", help="Name of the profile [default: from the first file].")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the profile here.")
+@click.option("-o", "--output", type=OUTPUT_FILE, help="Write the profile here.")
 @json_option
 def command(
     files: tuple[Path, ...],

@@ -174,6 +174,28 @@ def test_what_cannot_be_written_whole_leaves_what_was_there(
     assert profile.read_text() == "old"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("trace", "profile", "{trace}", "-o", "{there}/p.json"),
+        ("trace", "jobs", "{trace}", "-o", "{there}/p.fio"),
+        ("trace", "plot", "{trace}", "-o", "{there}/p.svg"),
+        ("trace", "convert", "{trace}", "-o", "{there}/p.parquet"),
+        ("trace", "convert", "{trace}", "-o", "{there}/p.iolog"),
+        ("report", "--store", "{trace}.none", "-o", "{there}/r.html"),
+    ],
+)
+def test_a_folder_that_is_not_there_is_said_before_anything_is_read_or_made(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """A misspelled one that is made silently is found by nobody."""
+    trace, there = tmp_path / "not read", tmp_path / "mis" / "spelled"
+    words = [word.format(trace=trace, there=there) for word in arguments]
+    with pytest.raises(InputError, match=f"the folder {there} is not there"):
+        CliRunner().invoke(cephfit, words, catch_exceptions=False)
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_pipe_is_written_and_not_replaced(tmp_path: Path) -> None:
     write_whole(Path("/dev/null"), "report", what="the report")
     assert Path("/dev/null").is_char_device()

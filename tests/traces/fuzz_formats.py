@@ -232,7 +232,7 @@ class Target:
             if self._n % 8 == 0:
                 name = formats.format_of(stream)
             if name == formats.HISTOGRAM:
-                vscsi_histogram.profile_of_histograms([stream], name="fuzzed")
+                vscsi_histogram.profiles_of_histograms([stream], name="fuzzed")
                 return
             reader = next(r for r in formats.readers(action, self.family.options) if r.name == name)
             total = PartialProfile()

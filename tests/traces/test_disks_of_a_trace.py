@@ -152,14 +152,6 @@ def test_several_disks_are_not_replayed_onto_one_target(three_disks: Path, tmp_p
     assert "20 of 20 accesses replayed" in one.stdout
 
 
-def test_a_job_of_several_disks_says_so(three_disks: Path) -> None:
-    said = json.loads(run("jobs", three_disks, "--json").stdout)
-    assert any(note.startswith("the accesses of 3 disks are one job on one file") for note in said["notes"])
-    assert "# the accesses of 3 disks" in said["job"]
-    one = json.loads(run("jobs", three_disks, "--disk", "h/2", "--json").stdout)
-    assert not any("disks" in note for note in one["notes"])
-
-
 @pytest.mark.parametrize("command", ["show", "compare", "jobs", "plot"])
 def test_disks_are_chosen_and_more_than_32_are_described_so(
     tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]

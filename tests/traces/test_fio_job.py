@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_trace_views import counts_profile, needs_fio
+from test_trace_views import counts_profile, needs_fio, text_of
 
 from cephfit.profile import Profile
 from cephfit.traces.replay.fio_job import job_of
@@ -26,7 +26,7 @@ def workload(reads: int, writes: int, *, iops: float, depth: int | None = None) 
 @pytest.mark.parametrize(("iops", "think_us"), [(0.1, 10_000_000), (9.0, 111_111), (0.0001, 4_000_000_000)])
 def test_a_slow_pace_is_kept_by_thinking(iops: float, think_us: int) -> None:
     """fio's rates are whole accesses in a second: as rates, 0.1 would be 1 read and 1 write, 20 times as much."""
-    lines = job_of(workload(196, 4, iops=iops)).text(Path("x"), seconds=1).splitlines()
+    lines = text_of(workload(196, 4, iops=iops), Path("x")).splitlines()
     assert f"thinktime={think_us}us" in lines
     assert "rwmixread=98" in lines
     assert not any(line.startswith("rate_iops") for line in lines)
@@ -58,8 +58,8 @@ def test_why_rates_keep_the_pace_is_true_of_the_job(depth: int | None, why: str)
 @needs_fio
 def test_fio_keeps_a_slow_pace_and_its_mix(tmp_path: Path) -> None:
     """10 accesses in a second, of which 30 % are writes, for 6 seconds."""
-    job = job_of(workload(70, 30, iops=10), nbytes=64 << 20)
-    (tmp_path / "job.fio").write_text(job.text(tmp_path / "data", seconds=6))
+    text = text_of(workload(70, 30, iops=10), tmp_path / "data", seconds=6, nbytes=64 << 20)
+    (tmp_path / "job.fio").write_text(text)
     done = subprocess.run(
         ["fio", "--output-format=json", "job.fio"],
         check=True,

@@ -17,7 +17,8 @@ BLKPARSE_F = ("--blkparse-format", "%d %S %n\\n")
 LACKS = {
     "blktrace": (),
     "blktrace-8": (),
-    "blkparse": ("lost events",),
+    "blkparse": (),
+    "blkparse-2": ("lost events",),
     "blkparse-f": ("time", "device", "action", "lost events", "latency"),
     "block-events": ("lost events", "latency: of 1 of the 2 accesses"),
     "biosnoop": ("order",),
@@ -51,6 +52,7 @@ LACKS = {
 VERSION_2 = "fio version 2 iolog\nf add\nf open\nf read 0 4096\n{}f write 8192 4096\nf read 65536 4096\nf close\n"
 CONTENT = {
     **WHOLE,
+    "blkparse-2": b"".join(line for line in WHOLE["blkparse"].splitlines(True) if not line.startswith(b"Skips")),
     "vscsi-binary": b"".join(record_1(0x28, 8 * i, time_us=i) for i in range(20)),
     "vscsi-binary-2": b"".join(record_2(0x28, 8 * i, time_us=i) for i in range(20)),
     "qemu-2": b"".join(line.partition(b":")[2] for line in WHOLE["qemu"].splitlines(keepends=True)),

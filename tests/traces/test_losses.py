@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from test_more_formats import GOLDEN, profiled
+from test_trace_views import run
 
 from cephfit.cli.trace import command
 from cephfit.traces import profile_files
+from cephfit.traces.capturing.guest_events import file_of, keep
 from cephfit.traces.readers.block_layer import Action
 
 TRACEPOINT = "  fio-9  [000]  1.5: block_bio_queue: 8,0 R 8 + 8 [fio]\n"
@@ -28,17 +30,48 @@ LOSSES = [
     (BIOSNOOP + "lost 31 events on CPU #1\n" + BIOSNOOP, 31),
     (BLKPARSE + "Events (8,0): 1 entries\nSkips: 3 forward (4,321 - 99.9%)\n", 4321),
     (BLKPARSE + "Events (8,0): 1 entries\nSkips: 3 forward (4321 -   0.1%)\n", 4321),
-    (BLKPARSE + "Events (8,0): 1 entries\nSkips: 0 forward (0 -   0.0%)\n", None),
+    (BLKPARSE + "Events (8,0): 1 entries\nSkips: 0 forward (0 -   0.0%)\n", 0),
 ]
+NOT_TOLD = [(BLKPARSE, None), (BIOSNOOP, None), (TRACEPOINT, None)]
 
 
-@pytest.mark.parametrize(("text", "lost"), LOSSES)
+@pytest.mark.parametrize(("text", "lost"), [*LOSSES, *NOT_TOLD])
 def test_losses_that_a_text_tells(tmp_path: Path, text: str, lost: int | None) -> None:
     found = profiled(tmp_path, text)
     assert found.description["lost_events"] == lost
     shown = CliRunner().invoke(command, ["profile", str(tmp_path / "t")])
-    assert (f"the tracer lost {lost} events" in shown.output) == (lost is not None)
+    assert (f"the tracer lost {lost} events" in shown.output) == bool(lost)
+    if text.startswith(BLKPARSE):
+        assert ("lost events: whether" in " ".join(found.description["lacks"])) == (lost is None)
+    assert not any("statements" in name for name in found.description["events"])
+
+
+@pytest.mark.parametrize(("text", "lost"), [*LOSSES, *NOT_TOLD])
+def test_none_lost_and_not_known_stay_apart_in_parquet(tmp_path: Path, text: str, lost: int | None) -> None:
+    """In a row of two: what one file says of another one is passed on by the next."""
+    pytest.importorskip("pyarrow")
+    (tmp_path / "t").write_text(text)
+    run("convert", tmp_path / "t", "-o", tmp_path / "t.parquet")
+    run("convert", tmp_path / "t.parquet", "-o", tmp_path / "again.parquet")
+    original, once, twice = (
+        profile_files([tmp_path / name]).description for name in ("t", "t.parquet", "again.parquet")
+    )
+    for found in (once, twice):
+        assert found["lost_events"] == lost
+        assert (found["lacks"], found["events"]) == (original["lacks"], original["events"])
 
 
 def test_a_buffer_that_was_large_enough_lost_nothing() -> None:
     assert profile_files([GOLDEN / "ftrace.txt"], action=Action.ISSUE).description["lost_events"] is None
+
+
+@pytest.mark.parametrize("lost", [0, 3])
+def test_what_a_guest_lost_is_told_with_the_trace_that_it_took(tmp_path: Path, lost: int) -> None:
+    """Its text has no word of it: what lies beside it has."""
+    file = file_of(tmp_path, "c0")
+    keep(TRACEPOINT, lost, file, volume="/dev/vdb", seconds=1.0)
+    found = profile_files([file]).description
+    assert found["lost_events"] == lost
+    assert not any(said.startswith("lost events") for said in found["lacks"])
+    assert any("lost 3 events" in note for note in found["notes"]) == bool(lost)
+    assert found["sources"][0]["captured_by"] == "tracepoints in the guest"

@@ -76,9 +76,7 @@ def test_what_the_trace_did_not_say_goes_with_it(tmp_path: Path) -> None:
     assert found[0].startswith("op: every access is counted as a read")
 
 
-@pytest.mark.parametrize(
-    "name", ["blkparse", "block-events", "biosnoop", "xperf", "qemu", "strace", "vscsi-binary"]
-)
+@pytest.mark.parametrize("name", ["block-events", "biosnoop", "xperf", "qemu", "strace", "vscsi-binary"])
 def test_lacks_and_notes_of_the_trace_go_with_it(tmp_path: Path, name: str) -> None:
     """In a row of two: what one file says of another one is passed on by the next."""
     (tmp_path / "t").write_bytes(WHOLE[name])

@@ -19,6 +19,7 @@ from cephfit.cli.main import main
 from cephfit.profile import Profile
 from cephfit.traces.description.comparison import compared, kolmogorov_smirnov, total_variation
 from cephfit.traces.replay.fio_job import job_of
+from cephfit.traces.replay.fio_job_file import DiskJob, job_file, sections_of
 
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 
@@ -148,7 +149,7 @@ def test_both_distances_are_metrics_between_0_and_1(a: list[int], b: list[int], 
 
 def without_sources(document: dict[str, object]) -> dict[str, object]:
     about = dict(document["description"])  # type: ignore[call-overload]
-    for name in ("sources", "action", "lost_events"):
+    for name in ("sources", "action"):
         about.pop(name)
     return document | {"description": about}
 
@@ -239,12 +240,17 @@ def test_fio_keeps_the_pace(trace: Path, tmp_path: Path) -> None:
     assert n / seconds == pytest.approx(1 / (think_us / 1e6 + took), rel=0.25)
 
 
+def text_of(profile: Profile, file: Path, *, seconds: float = 1, nbytes: int | None = None) -> str:
+    """The job file of one disk."""
+    job = DiskJob(None, profile.n_accesses, job_of(profile, nbytes=nbytes))
+    return job_file(sections_of([job], file=file, files={}), title=profile.name, seconds=seconds)
+
+
 def test_a_job_of_a_deep_workload_keeps_its_rate_and_depth() -> None:
     profile = counts_profile(600, 400, random=0.5)
     outstanding = {"limits": [1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 64], "counts": [0] * 4 + [96, 4] + [0] * 7}
     about = {"iops": 1000.0, "histograms": {"outstanding": {"all": outstanding}}}
-    job = job_of(Profile(profile.name, profile.accesses, profile.random, None, about))
-    text = job.text(Path("x:y"), seconds=1)
+    text = text_of(Profile(profile.name, profile.accesses, profile.random, None, about), Path("x:y"))
     for line in ("iodepth=8", "rate_iops=600,400", "rwmixread=60", "bssplit=4096/100,1048576/100"):
         assert line in text.splitlines()
     assert "percentage_random=50,0" in text
@@ -322,3 +328,15 @@ def test_a_delimited_trace_of_ones_own_is_shown_compared_and_converted(tmp_path:
     converted = tmp_path / "own.parquet"
     run("convert", trace, *columns, "-o", converted)
     assert Profile.loads(run("show", converted, "--json").stdout, where="show").n_accesses == 3
+
+
+def test_a_disk_whose_latencies_are_not_known_is_shown_beside_one_whose_are(tmp_path: Path) -> None:
+    """Of MSR's traces a response time of 0 is not known."""
+    rows = [
+        f"{128166372000000000 + 100_000 * i},h,{i % 2},Read,{4096 * i},4096,{(500, 0)[i % 2]}" for i in range(40)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
+    shown = run("show", tmp_path / "t.csv").stdout
+    assert "disk h/0: accesses outstanding" in shown
+    assert "disk h/1: accesses outstanding" not in shown
+    assert "accesses outstanding" not in run("show", tmp_path / "t.csv", "--disk", "h/1").stdout

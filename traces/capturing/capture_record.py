@@ -12,13 +12,17 @@ SCHEMA_VERSION = 1
 SUFFIX = ".capture.json"
 
 
+EVENTS_SUFFIX = ".events.gz"
+"""Of the file that a guest's events are kept in."""
+
+
 @dataclass(slots=True)
 class CaptureReport:
     """A capture, filled in when it ends.
 
     Attributes:
         device: block device that was traced.
-        method: ``blktrace`` or ``tracefs`` (the kernel's own blk tracer).
+        method: ``blktrace``, ``tracefs`` (the kernel's own blk tracer), or how a guest recorded itself.
         why_method: why blktrace was not used; empty if it was.
         seconds: how long events were recorded.
         files: of the trace, one for each CPU that saw events.
@@ -57,9 +61,10 @@ def of_files(files: Sequence[Path]) -> Captured | None:
     Raises:
         InputError: the file beside them is damaged.
     """
-    stem = files[0].name.partition(".blktrace.")[0]
+    name = files[0].name
+    stem = name.partition(".blktrace.")[0].removesuffix(EVENTS_SUFFIX)
     path = record_path(files[0].parent, stem)
-    if stem == files[0].name or not path.is_file():
+    if stem == name or not path.is_file():
         return None
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

@@ -5,9 +5,7 @@ import json
 from pathlib import Path
 
 from cephfit.errors import InputError
-from cephfit.traces.capturing.capture_record import CaptureReport, record_path
-
-_SUFFIX = ".events.gz"
+from cephfit.traces.capturing.capture_record import EVENTS_SUFFIX, CaptureReport, record_path
 
 
 def file_of(output: Path, client: str) -> Path:
@@ -16,7 +14,9 @@ def file_of(output: Path, client: str) -> Path:
     Raises:
         InputError: there is one already, or the folder is not there.
     """
-    file = output / f"{client}{_SUFFIX}" if output.is_dir() else output.with_name(output.name + _SUFFIX)
+    file = (
+        output / f"{client}{EVENTS_SUFFIX}" if output.is_dir() else output.with_name(output.name + EVENTS_SUFFIX)
+    )
     if not file.parent.is_dir():
         raise InputError("there is no such folder", where=str(file.parent), remedy="make it first")
     if file.exists():
@@ -43,6 +43,6 @@ def keep(text: str, lost_events: int, file: Path, *, volume: str, seconds: float
         nbytes=file.stat().st_size,
         lost_events=lost_events,
     )
-    place = record_path(file.parent, file.name.removesuffix(_SUFFIX))
+    place = record_path(file.parent, file.name.removesuffix(EVENTS_SUFFIX))
     place.write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
     return report

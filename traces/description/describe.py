@@ -73,11 +73,7 @@ def profile_of(
     Raises:
         InputError: no access was counted, or there is no such disk.
     """
-    kept, left_out = disks_of_one_level(partial.disks, partial.stacked, keep_upper=keep_upper)
-    kept.sort()  # the order in which disks were met depends on how the trace was cut into parts
-    if disks:
-        kept = disks_asked_for(disks, list(partial.disks), where=str(sources[0]["files"][0]))
-        left_out = dict.fromkeys(set(partial.disks) - set(kept), NOT_ASKED_FOR)
+    kept, left_out = disks_that_count(partial, disks, keep_upper=keep_upper, where=str(sources[0]["files"][0]))
     total = Tally()
     for disk in kept:
         total = total.beside(partial.disks[disk])
@@ -105,6 +101,28 @@ def profile_of(
     if with_behaviour:
         random, by_bin = _with_behaviour(partial, kept, description, is_timed=_are_timed(total))
     return Profile(name, accesses, random, by_bin, description)
+
+
+def disks_that_count(
+    partial: PartialProfile, asked: Sequence[str], *, keep_upper: bool, where: str
+) -> tuple[list[str], dict[str, str]]:
+    """The disks whose accesses a profile counts, sorted, and why each other one is left out.
+
+    Args:
+        partial: the whole trace.
+        asked: for these; empty: all of one level.
+        keep_upper: which of two stacked disks counts.
+        where: the trace is.
+
+    Raises:
+        InputError: there is no such disk.
+    """
+    if asked:
+        kept = disks_asked_for(asked, list(partial.disks), where=where)
+        return kept, dict.fromkeys(set(partial.disks) - set(kept), NOT_ASKED_FOR)
+    kept, left_out = disks_of_one_level(partial.disks, partial.stacked, keep_upper=keep_upper)
+    # The order in which disks were met depends on how the trace was cut into parts.
+    return sorted(kept), left_out
 
 
 def _with_behaviour(

@@ -87,7 +87,7 @@ class BlkparseFormatReader(StreamReader):
             match = self._line.match(line) if len(line) <= _LINE_MAX else None
             if match is None:
                 if SUMMARY.match(line):
-                    lost += lost_of(line)
+                    lost += lost_of(line, events)
                     continue
                 cut_off = block.cut_off and line is block.lines[-1]
                 raise bad_line(stream, number, line, "a line of that blkparse format", cut_off=cut_off)

@@ -20,6 +20,7 @@ from cephfit.traces.readers import blkparse_loop
 from cephfit.traces.readers.block_layer import Action, BlockEvents, device_number, is_write, no_data_of, unfit_of
 from cephfit.traces.readers.event_rows import accesses_of_lines, accesses_of_part_of_lines, events_of, room_for
 from cephfit.traces.readers.part_reader import PartReader
+from cephfit.traces.readers.reader import LOSSES_TOLD
 from cephfit.units import LBN_NBYTES, NS_PER_S
 
 _EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
@@ -99,7 +100,7 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
         words = line.split(None, 11)
         if len(words) < 6 or b"," not in words[0] or not _EVENT.match(line):
             if SUMMARY.match(line):
-                lost += lost_of(line)
+                lost += lost_of(line, events)
                 continue
             raise bad_line(stream, number, line, _EXPECTED, cut_off=block.cut_off and line is block.lines[-1])
         what = words[5]
@@ -132,10 +133,13 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
     return BlockEvents.of_rows(rows, skipped=skipped, events=events, stacked=frozenset(stacked), lost=lost)
 
 
-def lost_of(line: bytes) -> int:
-    """The records that blkparse missed, where the line of its summary says so."""
+def lost_of(line: bytes, events: dict[str, int]) -> int:
+    """The records that blkparse missed, where the line of its summary says so, which counts among the events."""
     skips = _SKIPS.match(line)
-    return int(re.sub(rb"\D", b"", skips[1])[:18] or b"0") if skips else 0
+    if skips is None:
+        return 0
+    events[LOSSES_TOLD] = events.get(LOSSES_TOLD, 0) + 1
+    return int(re.sub(rb"\D", b"", skips[1])[:18] or b"0")
 
 
 def _unfit(words: list[bytes]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from cephfit.access import UNKNOWN, AccessBatch
 from cephfit.errors import HostError, InputError
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.reader import LOSSES_TOLD, StreamReader
 
 _MAGIC = b"PAR1"
 _ASIDE = "cephfit.trace"
@@ -40,6 +40,7 @@ def write_parquet(
     *,
     lacks: Callable[[], Sequence[str]] = tuple,
     notes: Callable[[], Sequence[str]] = tuple,
+    losses_known: Callable[[], bool] = bool,
 ) -> int:
     """Write accesses, a row group for each 262,144 of them; return how many.
 
@@ -48,6 +49,7 @@ def write_parquet(
         path: to write to.
         lacks: what the trace does not say; asked after its last batch.
         notes: what one must know of it; asked then, too.
+        losses_known: whether it would show lost events; asked then, too.
 
     Raises:
         InputError: the file cannot be written.
@@ -86,6 +88,7 @@ def write_parquet(
                 "events": dict(sorted(events.items())),
                 "stacked": sorted(stacked),
                 "lost": lost,
+                "losses_known": losses_known(),
                 "lacks": list(lacks()),
                 "notes": list(notes()),
             }
@@ -151,6 +154,8 @@ class ParquetReader(StreamReader):
                 aside = json.loads((file.metadata.metadata or {}).get(_ASIDE.encode(), b"{}"))
                 self.lacks = tuple(aside.get("lacks", ()))
                 self.notes = tuple(aside.get("notes", ()))
+                if aside.get("losses_known"):
+                    aside["events"] = dict(aside.get("events", {})) | {LOSSES_TOLD: 1}
                 yield from _batches(pa, file, columns, stream.name, aside)
         except (pa.ArrowException, OSError) as error:
             raise InputError(

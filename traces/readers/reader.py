@@ -7,6 +7,10 @@ from pathlib import Path
 from cephfit.access import AccessBatch
 from cephfit.traces.files.stream import TraceStream
 
+LOSSES_TOLD = "statements of what was lost"
+"""Counted among the events: the file says how many events were lost, be it none. Without it, and where the format
+cannot show losses, a count of none means that nobody knows."""
+
 
 class StreamReader(ABC):
     """A ``protocols.TraceReader`` that reads streams, so that compressed files and pipes work everywhere."""

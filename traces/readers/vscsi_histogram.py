@@ -73,13 +73,16 @@ def sniff(head: bytes) -> bool:
     return _HEADER.match(head.lstrip()) is not None
 
 
-def profile_of_histograms(streams: list[TraceStream], *, name: str, disks: Sequence[str] = ()) -> Profile:
+def profiles_of_histograms(
+    streams: list[TraceStream], *, name: str, disks: Sequence[str] = (), each: bool = False
+) -> list[Profile]:
     """Read histogram files, the disks and repeated samples of all of them, as one profile.
 
     Args:
         streams: of the files.
         name: of the profile.
         disks: count only these; empty: all.
+        each: one profile for each disk that has accesses.
 
     Raises:
         InputError: naming the file and the line; or there is no such disk.
@@ -92,7 +95,22 @@ def profile_of_histograms(streams: list[TraceStream], *, name: str, disks: Seque
             samples.setdefault(disk, []).append(sample)
     found = {disk: accumulated(taken) for disk, taken in samples.items()}
     wanted = disks_asked_for(disks, list(found), where=", ".join(files)) or list(found)
-    per_disk = {disk: found[disk] for disk in wanted}
+    used = [disk for disk in wanted if _n_accesses(found[disk])] if each else []
+    groups = [[disk] for disk in used] or [wanted]
+    return [_profile(name, files, found, {d: len(samples[d]) for d in group}) for group in groups]
+
+
+def _n_accesses(sample: Sample) -> int:
+    return int(sample["size", "read"].counts.sum() + sample["size", "write"].counts.sum())
+
+
+def _profile(name: str, files: Sequence[str], found: dict[str, Sample], n_samples: dict[str, int]) -> Profile:
+    """The profile of those disks of which ``n_samples`` says how often they were printed.
+
+    Raises:
+        InputError: they have no accesses.
+    """
+    per_disk = {disk: found[disk] for disk in n_samples}
     total: Sample = {}
     for disk_total in per_disk.values():
         total = summed(total, disk_total) if total else disk_total
@@ -105,7 +123,7 @@ def profile_of_histograms(streams: list[TraceStream], *, name: str, disks: Seque
         )
     n_reads, n_writes = (sum(accesses[op].values()) for op in Op)
     description: dict[str, Any] = {
-        "sources": [{"files": files, "format": NAME}],
+        "sources": [{"files": list(files), "format": NAME}],
         "action": "",
         "random_threshold_lbn": RANDOM_THRESHOLD_LBN,
         "duration_seconds": None,
@@ -114,11 +132,10 @@ def profile_of_histograms(streams: list[TraceStream], *, name: str, disks: Seque
             op.value: int(total["size", op.value].mean) * int(total["size", op.value].counts.sum()) for op in Op
         },
         "histograms": _as_json(total),
-        "disks": {disk: _disk_as_json(sample, len(samples[disk])) for disk, sample in per_disk.items()},
+        "disks": {disk: _disk_as_json(sample, n_samples[disk]) for disk, sample in per_disk.items()},
         "n_disks": len(per_disk),
         "left_out": {
-            disk: {"accesses": int(sample["size", "read"].counts.sum() + sample["size", "write"].counts.sum())}
-            | {"why": NOT_ASKED_FOR}
+            disk: {"accesses": _n_accesses(sample), "why": NOT_ASKED_FOR}
             for disk, sample in sorted(found.items())
             if disk not in per_disk
         },

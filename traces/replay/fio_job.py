@@ -4,9 +4,10 @@ What fio can be told is in whole percents: sizes by op (``bssplit``), reads (``r
 (``percentage_random``). A share of random accesses by size cannot be told to one job: it is that of the op.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,9 @@ SHORT_THINK_US = 20_000
 LONGEST_THINK_US = 4_000_000_000
 """fio holds it in 32 bits."""
 
+USED_SHARE = 0.9
+"""Of the recording: it is said of a disk whose accesses came within less of it."""
+
 SMALLEST_FILE_NBYTES = 64 * MIB
 """So that a random place is hardly ever within 128 LBN of the one before."""
 
@@ -40,7 +44,6 @@ class FioJob:
     """What the job is made of.
 
     Attributes:
-        name: of the job.
         sizes: by op, (bytes, whole percents that sum up to 100), largest share first.
         read_percent, random_percent: whole percents; the latter by op.
         iodepth: accesses in flight at most.
@@ -51,7 +54,6 @@ class FioJob:
         notes: what the job does not reproduce.
     """
 
-    name: str
     sizes: dict[Op, list[tuple[int, int]]]
     read_percent: int
     random_percent: dict[Op, int]
@@ -61,13 +63,11 @@ class FioJob:
     nbytes: int
     notes: tuple[str, ...]
 
-    def text(self, file: Path, *, seconds: float) -> str:
-        """The job file."""
+    def options(self, file: Path) -> list[str]:
+        """The lines of the job's own section, of which each job file has one at least (``fio_job_file``)."""
         reads, writes = (self.sizes[op] for op in Op)
         both = bool(reads) and bool(writes)
-        lines = [f"# The workload {self.name} as cephfit profiled it.", *(f"# {note}" for note in self.notes)]
-        lines += ["[global]", "ioengine=libaio", "direct=1", f"filename={_escaped(file)}", f"size={self.nbytes}"]
-        lines += [f"runtime={seconds:g}s", "time_based=1", "group_reporting=1", "", "[workload]"]
+        lines = [f"filename={_escaped(file)}", f"size={self.nbytes}"]
         lines.append(f"rw={'randrw' if both else 'randread' if reads else 'randwrite'}")
         if both:
             lines.append(f"rwmixread={self.read_percent}")
@@ -79,16 +79,19 @@ class FioJob:
         if self.rates is not None:
             lines.append(f"rate_iops={self.rates[Op.READ]},{self.rates[Op.WRITE]}")
             lines.append("rate_process=poisson")
-        return "\n".join(lines) + "\n"
+        return lines
 
 
-def job_of(profile: Profile, *, paced: bool = True, nbytes: int | None = None) -> FioJob:
+def job_of(
+    profile: Profile, *, paced: bool = True, nbytes: int | None = None, seconds: float | None = None
+) -> FioJob:
     """The job that reproduces a profile.
 
     Args:
         profile: any; with exact sizes, depths and times where its description has them.
         paced: keep the pace of the workload, else go as fast as the device lets it.
         nbytes: size of the file; None: the workload's footprint, where it is known.
+        seconds: that it is to run; None: however long.
 
     Raises:
         InputError: no accesses, or the pace is not known.
@@ -96,7 +99,7 @@ def job_of(profile: Profile, *, paced: bool = True, nbytes: int | None = None) -
     if not profile.n_accesses:
         raise InputError("the profile has no accesses", where=profile.name)
     about = profile.description
-    notes = _folded(profile)
+    notes = _folded(profile) + (_spread(profile) if paced else [])
     for op in Op:
         if any(profile.accesses[op].values()) and profile.random_share(op) is None:
             notes.append(f"whether {op.value}s are random the trace does not tell: they are sequential")
@@ -107,6 +110,9 @@ def job_of(profile: Profile, *, paced: bool = True, nbytes: int | None = None) -
         depth = 1
         notes.append("the trace does not tell how many accesses were outstanding: iodepth is 1")
     think_us, rates = _pace(profile, depth, notes) if paced else (None, None)
+    if think_us and seconds and think_us > 1e6 * seconds:
+        think_us = round(1e6 * seconds)  # fio ends no pause before its time is over
+        notes.append(f"the workload has less than one access in {seconds:g} s; the job begins with one")
     read_percent = round(100 * n_reads / profile.n_accesses)
     if 0 < n_reads < profile.n_accesses and rates is not None:
         read_percent = min(max(read_percent, 1), 99)  # the rates make the mix; of an op with 0 % fio does none
@@ -121,7 +127,6 @@ def job_of(profile: Profile, *, paced: bool = True, nbytes: int | None = None) -
         wanted = max(footprint or 1024 * MIB, SMALLEST_FILE_NBYTES, 16 * largest)
         nbytes = -(-wanted // MIB) * MIB
     return FioJob(
-        profile.name,
         sizes,
         read_percent,
         {op: round(100 * profile.random[op]) for op in Op},
@@ -178,7 +183,9 @@ def _depth(histogram: dict[str, list[int]] | None) -> int | None:
 
 def _pace(profile: Profile, depth: int, notes: list[str]) -> tuple[int | None, dict[Op, int] | None]:
     about = profile.description
-    iops = about.get("iops")
+    seconds = about.get("duration_seconds")
+    # A disk may have had all its accesses at one moment of a recording; the rate over all of it is known.
+    iops = about.get("iops") or (profile.n_accesses / seconds if seconds else None)
     if not iops:
         raise InputError(
             "the profile does not tell how fast the workload was",
@@ -220,20 +227,35 @@ def _folded(profile: Profile) -> list[str]:
     n_disks = profile.description.get("n_disks", 1)
     if n_disks < 2:
         return []
-    named = next(iter(profile.description.get("disks", {})), "DISK")
     return [
-        f"the accesses of {n_disks} disks are one job on one file, at the rate of all and with the depth of one; "
-        f"for a job of one disk, of the trace: --disk {named}"
+        f"the accesses of {n_disks} disks are one job on one file, at the rate of all and with the depth of one: "
+        "this is their profile; of the trace itself each disk becomes a section of its own"
     ]
 
 
+def _spread(profile: Profile) -> list[str]:
+    """What to know of a disk that was used for a part of the recording only."""
+    seconds, own = profile.description.get("duration_seconds"), _only_disk(profile).get("duration_seconds")
+    if not seconds or own is None or own >= USED_SHARE * seconds:
+        return []
+    return [
+        f"the accesses came within {own:.3g} s of the {seconds:.3g} s that were recorded; the job does them at "
+        "their mean rate over the whole recording"
+    ]
+
+
+def _only_disk(profile: Profile) -> Mapping[str, Any]:
+    """What the description says of the disk, where there is but one."""
+    disks = profile.description.get("disks", {})
+    return next(iter(disks.values())) if len(disks) == 1 else {}
+
+
 def _mean_latency_us(profile: Profile) -> float | None:
-    """By Little's law from what is outstanding on average, else the median."""
+    """Of one disk where the full description has it, else the median."""
     disks = profile.description.get("behaviour", {}).get("disks", {}).values()
-    means = [disk["mean_outstanding"] for disk in disks]
-    iops = profile.description.get("iops")
-    if len(means) == 1 and means[0] is not None and iops:
-        return float(1e6 * means[0] / iops)
+    means = [disk.get("mean_latency_us") for disk in disks]
+    if len(means) == 1 and means[0] is not None:
+        return float(means[0])
     median = profile.description.get("percentiles", {}).get("latency_us", {}).get("all", {}).get("p50")
     return float(median) if median is not None else None
 
@@ -243,7 +265,16 @@ def _split(sizes: Sequence[tuple[int, int]]) -> str:
 
 
 def _escaped(file: Path) -> str:
-    """fio takes a colon in a file name as the end of the name."""
-    if "\n" in str(file):
-        raise InputError("a file name for fio has no line ends", where=str(file))
-    return str(file).replace(":", "\\:")
+    """fio takes a colon in a file name as the end of the name, and has no way to write what begins a comment.
+
+    Raises:
+        InputError: the name cannot stand in a job file; cut short it would be another file's.
+    """
+    name = str(file)
+    if name != name.strip() or any(letter in name for letter in "\n;#"):
+        raise InputError(
+            "a file name in a fio job has no line ends, no ; and no #, and no blanks around it",
+            where=name,
+            remedy="name another file, or a link to it",
+        )
+    return name.replace(":", "\\:")

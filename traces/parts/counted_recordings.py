@@ -1,0 +1,80 @@
+"""Recordings counted: here, one after the other, or in parts side by side; the counts are the same."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from cephfit.errors import InputError
+from cephfit.protocols import Progress
+from cephfit.traces.description.recording import Counting
+from cephfit.traces.files.ahead import read_ahead
+from cephfit.traces.files.part_stream import NotOnItsOwn
+from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
+from cephfit.traces.parts import scheduling
+from cephfit.traces.parts.blktrace_joining import count_in_parts
+from cephfit.traces.parts.in_flight_cuts import CountedSoFar
+from cephfit.traces.parts.shares import Counted, Share, parts_of
+from cephfit.traces.readers.blktrace import BlktraceReader
+from cephfit.traces.readers.reader import StreamReader
+
+
+def counted(
+    shares: Sequence[Share],
+    opened: Sequence[Sequence[TraceStream]],
+    reader: StreamReader,
+    scheduler: str | None,
+    progress: Progress,
+) -> Iterator[Counted]:
+    """The counts of each recording, in order.
+
+    Args:
+        shares: one for each.
+        opened: the open files of each.
+        reader: of their format.
+        scheduler: as ``scheduling.counted`` takes it; None also reads one file with all cores where it can be cut.
+        progress: told how many bytes were read.
+
+    Raises:
+        InputError: also where standard input is to be read elsewhere.
+    """
+    cut = [parts_of(share, reader, streams[0]) for share, streams in zip(shares, opened, strict=True)]
+    if scheduler is None and all(len(parts) == 1 for parts in cut):
+        for share, streams in zip(shares, opened, strict=True):
+            yield _read_here(share, streams, reader, progress)
+        return
+    if scheduler is not None and any(STANDARD_INPUT in share.files for share in shares):
+        raise InputError(
+            "standard input cannot be read by other processes",
+            where=f"--scheduler {scheduler}",
+            remedy="write it into a file first, or leave --scheduler out",
+        )
+    results = scheduling.counted([part for parts in cut for part in parts], scheduler)
+    for i, (share, streams, parts) in enumerate(zip(shares, opened, cut, strict=True)):
+        so_far, lacks, notes = CountedSoFar(), reader.lacks, reader.notes
+        try:
+            for result in islice(results, len(parts)):
+                so_far = so_far.followed_by(result.partial, result.flight)
+                lacks, notes = result.lacks, result.notes
+                progress.advance(sum(f.stat().st_size for f in share.files if f.is_file()) / len(parts))
+        except (InputError, NotOnItsOwn):
+            if len(parts) == 1:
+                raise
+            # What a part is must be told from the whole file; the place of an error counts from its beginning.
+            results.close()
+            yield _read_here(share, streams, reader, progress)
+            results = scheduling.counted([part for parts in cut[i + 1 :] for part in parts], scheduler)
+            continue
+        yield Counted(so_far.partial, lacks, notes)
+
+
+def _read_here(share: Share, streams: Sequence[TraceStream], reader: StreamReader, progress: Progress) -> Counted:
+    if isinstance(reader, BlktraceReader) and share.threshold is None:
+        partial = count_in_parts(streams, reader, progress.advance)
+        if partial is not None:
+            return Counted(partial, reader.lacks, reader.notes)
+    counting, shown = Counting(share.threshold, share.described), 0
+    for batch in read_ahead(reader.read_together(streams)):
+        counting.add(batch)
+        consumed = sum(s.consumed() for s in streams)
+        progress.advance(consumed - shown)
+        shown = consumed
+    return Counted(counting.partial(), reader.lacks, reader.notes)
