@@ -154,6 +154,9 @@ class ClusterLock:
         said = self._admin.command("config-key dump", key=LOCK_PREFIX) or {}
         found = {}
         for key, text in said.items():
+            if not key.startswith(LOCK_PREFIX):
+                # Before Mimic the command knows no key and tells all there are, those of encrypted disks included.
+                continue
             try:
                 found[key] = Holder(**json.loads(text))
             except (ValueError, TypeError):

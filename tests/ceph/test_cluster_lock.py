@@ -21,12 +21,14 @@ class KeyStore:
 
     def __init__(self) -> None:
         self.content: dict[str, str] = {}
+        self.others: dict[str, str] = {}
+        """What Luminous tells besides: its `config-key dump` takes no key."""
         self.around_set: Callable[[], object] = lambda: None
 
     def command(self, prefix: str, /, **arguments: Any) -> Any:
         key = arguments["key"]
         if prefix == "config-key dump":
-            return {k: v for k, v in self.content.items() if k.startswith(key)}
+            return {k: v for k, v in self.content.items() if k.startswith(key)} | self.others
         if prefix == "config-key set":
             self.around_set()
             self.content[key] = arguments["val"]
@@ -183,3 +185,15 @@ def test_a_key_of_another_version_is_named(here: Machine) -> None:
     with pytest.raises(ClusterError, match="no lock of this version") as error:
         here.lock()
     assert "ceph config-key rm cephfit/lock/old" in error.value.remedy
+
+
+def test_keys_of_others_are_none_of_the_locks_business(here: Machine, there: Machine) -> None:
+    """MonCommands.h of 12.2: COMMAND("config-key dump", "dump keys and values", ...), without an argument."""
+    here.store.others = {"dm-crypt/osd/8d1c0c5e/luks": "c2VjcmV0", "mgr/dashboard/server_addr": "::"}
+    lock = here.lock()
+    with pytest.raises(ClusterError, match="another cephfit is at work"):
+        there.lock()
+    lock.renew(at_once=True)
+    lock.release()
+    there.lock().release()
+    assert here.store.content == {}
