@@ -11,6 +11,9 @@ from cephfit.errors import InputError
 
 PREDICTIONS_SCHEMA_VERSION = 1
 
+RATIOS_COMPARE = ("time",)
+"""Models in which the ratio of two configurations does not depend on the default: T_Y / T_X for any X and Y."""
+
 
 class Verdict(StrEnum):
     """What the interval allows to say against the default."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from cephfit.errors import InputError
+from cephfit.mapper.contrasts import Behind
 from cephfit.prediction import Prediction, PredictionSet
 
 
@@ -77,29 +79,41 @@ class PoolChoice:
 
 
 def choose_pool(
-    predictions: PredictionSet, costs: Mapping[str, float | None], *, at_least: float | None = None
+    predictions: PredictionSet,
+    costs: Mapping[str, float | None],
+    behind: Behind,
+    *,
+    at_least: float | None = None,
 ) -> PoolChoice:
     """Choose among the pools that have a cost entry.
 
-    Without a floor, pools compete whose intervals overlap that of the fastest: the samples do not tell them apart.
-    With one, those whose whole interval is at or above it. The cheapest of them is chosen; where prices are equal
-    or not known, the fastest. Intervals hold jointly at the predictions' confidence, so a pool that is left out as
-    slower is slower at that confidence.
+    Without a floor, those pools compete that are not told to be behind the fastest, held against it directly. With
+    one, those whose whole interval against the default is at or above it. The cheapest of them is chosen; where
+    prices are equal or not known, the fastest. All holds jointly at the predictions' confidence, so a pool that is
+    left out as slower is slower at that confidence.
 
     Args:
         predictions: of one workload for all configurations.
         costs: configuration to what the workload's data costs there; None where that is not known.
+        behind: who is told to be behind whom.
         at_least: wanted performance, default = 100.
 
     Raises:
-        ValueError: no configuration has a cost entry.
+        InputError: nothing was predicted for a configuration that has a cost entry.
     """
     rivals = sorted((p for p in predictions.predictions if p.configuration in costs), key=lambda p: -p.relative)
     if not rivals:
-        raise ValueError("there is no pool to choose")
+        raise InputError(
+            "nothing could be predicted for any of the pools",
+            where=f"workload {predictions.profile}",
+            remedy="`cephfit map` says of each configuration why it is left out",
+        )
     fastest = rivals[0]
-    floor = fastest.low if at_least is None else at_least
-    good = [p for p in rivals if (p.high >= floor if at_least is None else p.low >= floor)]
+    if at_least is None:
+        slower = behind(fastest.configuration)
+        good = [p for p in rivals if p.configuration not in slower]
+    else:
+        good = [p for p in rivals if p.low >= at_least]
     chosen = _cheapest(good, costs)
     candidates = tuple(
         Candidate(
@@ -115,7 +129,7 @@ def choose_pool(
     return PoolChoice(
         predictions.profile,
         chosen.configuration if chosen else "",
-        _why(chosen, fastest, good, costs, at_least),
+        _why(chosen, rivals, good, costs, at_least),
         candidates,
     )
 
@@ -143,11 +157,12 @@ def _standing(
 
 def _why(
     chosen: Prediction | None,
-    fastest: Prediction,
+    rivals: Sequence[Prediction],
     good: Sequence[Prediction],
     costs: Mapping[str, float | None],
     at_least: float | None,
 ) -> str:
+    fastest = rivals[0]
     if chosen is None:
         return (
             f"no pool reaches {at_least:g} for certain; {fastest.configuration} comes nearest with "
@@ -156,12 +171,12 @@ def _why(
     what = f"cannot be told from {fastest.configuration}"
     if at_least is not None:
         what = f"reach {at_least:g} for certain"
+    if len(good) == 1 and at_least is not None:
+        return "the only one that is for certain fast enough"
+    if len(rivals) == 1:
+        return "the only one to choose from"
     if len(good) == 1:
-        return (
-            "the only one that is for certain fast enough"
-            if at_least is not None
-            else "faster than every other one"
-        )
+        return "faster than every other one"
     if any(costs[p.configuration] is None for p in good):
         return f"the fastest of {len(good)} that {what}; not all prices are known"
     return f"the cheapest of {len(good)} that {what}"

@@ -72,8 +72,8 @@ def per_cent(share: float | None) -> str:
 
 
 def level(confidence: float) -> str:
-    """``95 %``."""
-    return f"{100 * confidence:.3g} %"
+    """``95 %``; never rounded up to certainty."""
+    return f"{100 * confidence:.10g} %"
 
 
 def moment(ns: int) -> str:

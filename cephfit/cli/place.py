@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from cephfit.cli.model_options import confidence_option, model_option
+from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from cephfit.mapper.pool_choice import PoolChoice
-    from cephfit.profile import Profile
+    from cephfit.prediction import PredictionSet
     from cephfit.sweep.pools.pool_space import Space
 
 
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 @click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
 @model_option
 @confidence_option
-@click.option("--at-least", type=float, metavar="PERCENT", help="Wanted performance, the default pool = 100.")
+@click.option(
+    "--at-least", type=Finite(min=0), metavar="PERCENT", help="Wanted performance, the default pool = 100."
+)
 @click.option("--price", "prices", multiple=True, metavar="CLASS=N", help="Price of a byte on a device class.")
 @click.option(
     "--lies",
@@ -55,8 +59,10 @@ def command(
     from cephfit.cli.map import read_profile
     from cephfit.cli.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.mapper import predictor
+    from cephfit.mapper.contrasts import told_behind
     from cephfit.mapper.pool_choice import choose_pool
     from cephfit.results import open_baselines
+    from cephfit.results.words import level
     from cephfit.sweep.pools.pool_space import cost_of
 
     speaker = predictor(model, confidence=confidence)
@@ -64,14 +70,15 @@ def command(
     spaces = _spaces(location, run_id, lying)
     by_class = _prices(prices, spaces)
     measured = run_document(location, run_id)
-    choices: list[tuple[Profile, PoolChoice]] = []
+    choices: list[tuple[PredictionSet, PoolChoice]] = []
     for path in profiles:
         profile = read_profile(path)
         with may_be_unfinished(measured):
             predictions = speaker.predict(profile, baselines)
         rivals = spaces or {p.configuration: None for p in predictions.predictions}
         costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
-        choices.append((profile, choose_pool(predictions, costs, at_least=at_least)))
+        behind = told_behind(speaker, profile, baselines, predictions)
+        choices.append((predictions, choose_pool(predictions, costs, behind, at_least=at_least)))
     if as_json:
         print_json(
             {
@@ -80,15 +87,21 @@ def command(
                 "at_least": at_least,
                 "prices": by_class,
                 "measured": measured,
-                "placements": [{**choice.to_json(), **_space_json(choice, spaces)} for _, choice in choices],
+                "placements": [
+                    {**choice.to_json(), **_space_json(choice, spaces), "notes": list(predictions.notes)}
+                    for predictions, choice in choices
+                ],
             }
         )
         return
     for warning in run_notes(measured):
         click.echo(warning)
-    for _, choice in choices:
-        _print(choice, spaces, priced=bool(prices))
-    click.echo(f"{confidence:.0%} intervals, joint over all configurations; the default pool = 100; model {model}")
+    for predictions, choice in choices:
+        _print(choice, spaces, predictions.notes, priced=bool(prices))
+    click.echo(
+        f"{level(confidence)} intervals, joint over all configurations: what is faster, or fast enough, is so at "
+        f"that level; the default pool = 100; model {model}"
+    )
 
 
 def _spaces(location: str, run_id: str | None, lying: tuple[str, ...]) -> dict[str, Space | None]:
@@ -97,13 +110,12 @@ def _spaces(location: str, run_id: str | None, lying: tuple[str, ...]) -> dict[s
 
     if not is_store(location):
         return {}
+    from cephfit.cli.sweep_stopping import known_of
     from cephfit.results.store import Store
-    from cephfit.sweep.declaration.file import parse_sweep
     from cephfit.sweep.pools.pool_space import only_pool_settings, same_pool, space_of
 
     with Store.open(location) as store:
-        run = store.run(run_id)
-    sweep = parse_sweep(run.sweep_text, file=run.sweep_name)
+        sweep = known_of(store, store.run(run_id)).sweep
     first = same_pool(sweep.configurations)
     rivals = [c for c in sweep.configurations if only_pool_settings(c) and first[c.name] == c.name]
     said = dict(_lying(text, {c.name for c in rivals}) for text in lying)
@@ -165,7 +177,7 @@ def _space_json(choice: PoolChoice, spaces: dict[str, Space | None]) -> dict[str
     return {"bytes_on_disks_per_byte": dict(space) if space else None}
 
 
-def _print(choice: PoolChoice, spaces: dict[str, Space | None], *, priced: bool) -> None:
+def _print(choice: PoolChoice, spaces: dict[str, Space | None], notes: Sequence[str], *, priced: bool) -> None:
     click.echo(f"{choice.profile}: {choice.chosen or 'no pool'}, {choice.why}")
     rows = []
     for c in choice.candidates:
@@ -184,6 +196,8 @@ def _print(choice: PoolChoice, spaces: dict[str, Space | None], *, priced: bool)
     what = "price of a byte" if priced else "bytes on disks"
     indented = [(f"  {row[0]}", *row[1:]) for row in rows]
     print_table(("  pool", "relative", "interval", "takes", what, ""), indented, right=(1, 2, 4))
+    for note in notes:
+        click.echo(f"  Note: {note}")
     click.echo()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.goal_choice import goal_of, profile_options
+from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _LABEL = 16
     "--store", default="results.sqlite", show_default=True, help="SQLite file or SQLAlchemy URL of the results."
 )
 @click.option("--run", "run_id", help="Which run; the newest unless given.")
-@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True)
+@click.option("--confidence", type=Finite(0.5, 0.9999), default=0.95, show_default=True)
 @profile_options("Show the effects on this workload too, as predicted for it (`cephfit trace profile`).")
 @json_option
 def command(

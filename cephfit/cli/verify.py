@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.cluster_options import ClusterOptions, cluster_options
-from cephfit.cli.model_options import model_option
+from cephfit.cli.model_options import mapped_confidence_option, mapped_model_option
+from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.cli.workload_choice import WORKLOADS
 
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="The workload's profile.  [default: the one that `cephfit map` kept in the store]",
 )
-@model_option
+@mapped_model_option
+@mapped_confidence_option
 @click.option(
     "--configurations",
     metavar="A,B,...",
@@ -58,9 +60,7 @@ if TYPE_CHECKING:
 @click.option(
     "--repeats", type=click.IntRange(min=1), default=3, show_default=True, help="Runs per configuration."
 )
-@click.option(
-    "--seconds", type=click.FloatRange(min=1), default=30.0, show_default=True, help="Measured time of each run."
-)
+@click.option("--seconds", type=Finite(min=1), default=30.0, show_default=True, help="Measured time of each run.")
 @click.option("--keep", is_flag=True, help="Leave the target as it is at the end: volumes, last configuration.")
 @click.option("--apply", is_flag=True, help="Do it, on a cluster that cephfit did not make.")
 @cluster_options
@@ -71,7 +71,8 @@ def command(
     run_id: str | None,
     target_text: str,
     profile_file: Path | None,
-    model: str,
+    model: str | None,
+    confidence: float | None,
     configurations: str | None,
     workload: str,
     scale: int | None,
@@ -90,6 +91,7 @@ def command(
     costs against the best configuration that was run. On a cluster that cephfit did not make, it needs
     `--apply`; `cephfit sweep plan --target` shows what that changes.
     """
+    from cephfit.cli.sweep_stopping import known_of
     from cephfit.cli.target_choice import open_target
     from cephfit.cli.workload_choice import trial_of
     from cephfit.mapper.accuracy import assess
@@ -97,13 +99,15 @@ def command(
     from cephfit.results.store import Store
     from cephfit.sweep.declaration.file import find_sweep, read_sweep
     from cephfit.sweep.identity import CLUSTER, is_another_cluster
+    from cephfit.sweep.optimising.trials import with_trials
     from cephfit.sweep.verification import verify
 
     sweep = read_sweep(find_sweep(sweep_text))
     with Store.open(location) as store, progress_display() as progress:
         run = _run_of(store, sweep, run_id)
-        predictions = _predict(store, run, location, profile_file, model)
-        chosen, note = _choose(sweep, predictions, configurations)
+        predictions, kept = _predict(store, run, location, profile_file, model, confidence)
+        chosen, fewer = _choose(with_trials(sweep, known_of(store, run).trials), predictions, configurations)
+        note = "; ".join(filter(None, (kept, fewer)))
         if note:
             progress.note(note)
         target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
@@ -153,17 +157,26 @@ def _run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
     )
 
 
-def _predict(store: Store, run: Run, location: str, profile_file: Path | None, model: str) -> PredictionSet:
+def _predict(
+    store: Store, run: Run, location: str, profile_file: Path | None, model: str | None, confidence: float | None
+) -> tuple[PredictionSet, str]:
+    """The prediction that is put to the test, made anew from all samples, and what to know of it.
+
+    Model and confidence are those of the run's stored prediction, and the fresh one takes its place; one of
+    another model, confidence or profile stays what `cephfit map` made it.
+    """
     from cephfit.cli.map import read_profile
     from cephfit.errors import InputError
-    from cephfit.mapper import predictor
+    from cephfit.mapper import MODELS, predictor
+    from cephfit.prediction import PredictionSet
     from cephfit.profile import Profile
     from cephfit.results import open_baselines
+    from cephfit.results.words import level
 
+    document = store.document(run.run_id, "profile")
     if profile_file is not None:
         profile = read_profile(profile_file)
     else:
-        document = store.document(run.run_id, "profile")
         if document is None:
             raise InputError(
                 "no profile of the workload is known",
@@ -171,10 +184,22 @@ def _predict(store: Store, run: Run, location: str, profile_file: Path | None, m
                 remedy="give one with --profile, or map one first with `cephfit map`",
             )
         profile = Profile.from_json(document, where=f"profile of run {run.run_id}")
-    predictions = predictor(model).predict(profile, open_baselines(location, run.run_id))
-    store.put_document(run.run_id, "profile", profile.to_json())
-    store.put_document(run.run_id, "predictions", predictions.to_json())
-    return predictions
+    mapped = store.document(run.run_id, "predictions")
+    stored = (
+        None if mapped is None else PredictionSet.from_json(mapped, where=f"run {run.run_id}: stored predictions")
+    )
+    model = model or (stored.model if stored else MODELS[0])
+    confidence = confidence or (stored.confidence if stored else 0.95)
+    predictions = predictor(model, confidence=confidence).predict(profile, open_baselines(location, run.run_id))
+    if stored is None or (stored.model, stored.confidence, document) == (model, confidence, profile.to_json()):
+        store.put_document(run.run_id, "profile", profile.to_json())
+        store.put_document(run.run_id, "predictions", predictions.to_json())
+        return predictions, ""
+    return predictions, (
+        f"what is judged is the prediction for {profile.name} by model {model} at {level(confidence)}; the one "
+        f"that is stored, for {stored.profile} by {stored.model} at {level(stored.confidence)}, stays what "
+        "`cephfit report` shows"
+    )
 
 
 def _choose(sweep: Sweep, predictions: PredictionSet, named: str | None) -> tuple[Sequence[Configuration], str]:

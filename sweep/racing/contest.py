@@ -11,15 +11,13 @@ from scipy.special import ndtr, ndtri
 
 from cephfit.baseline import Baselines
 from cephfit.errors import InputError
-from cephfit.prediction import Prediction, PredictionSet
+from cephfit.prediction import RATIOS_COMPARE, Prediction, PredictionSet
 from cephfit.profile import Profile
 from cephfit.sweep.goal import Goal
 from cephfit.sweep.stopping import Decide, Stopping
 
 FUTILE = 0.02
 """A configuration is given up when all repeats would find it ahead with less than this probability."""
-_RATIOS_COMPARE = ("time",)
-"""Models in which the ratio of two configurations does not depend on the default: T_Y / T_X for any X and Y."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +190,7 @@ class _Held:
         look: Look,
     ) -> None:
         self._leader, self._sign, self._look = leader, sign, look
-        self._compares = goal.model in _RATIOS_COMPARE
+        self._compares = goal.model in RATIOS_COMPARE
         confidence = look.stopping.confidence
         if self._compares and leader != baselines.default:
             relative = replace(baselines, default=leader)

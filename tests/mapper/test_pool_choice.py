@@ -1,9 +1,18 @@
-"""Which pool a workload should have: by intervals first, by price where they leave a choice."""
+"""Which pool a workload should have: by what can be told first, by price where that leaves a choice."""
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from synthetic_sweeps import TYPICAL_IOPS, profiles
 
-from cephfit.mapper.pool_choice import PoolChoice, Standing, choose_pool
+from cephfit.baseline import Baseline, Baselines
+from cephfit.cells import CELLS
+from cephfit.errors import InputError
+from cephfit.mapper import predictor
+from cephfit.mapper.contrasts import told_behind
+from cephfit.mapper.pool_choice import PoolChoice, Standing
+from cephfit.mapper.pool_choice import choose_pool as choose
 from cephfit.prediction import Prediction, PredictionSet, Verdict
 
 
@@ -11,6 +20,18 @@ def predicted(**pools: tuple[float, float, float]) -> PredictionSet:
     rows = [Prediction(name, mid, low, high, Verdict.BETTER) for name, (low, mid, high) in pools.items()]
     rows.sort(key=lambda p: -p.relative)
     return PredictionSet("time", "mail", "store", tuple(rows), rows[0].configuration, "hdd", 0.95, 5.0)
+
+
+def choose_pool(
+    predictions: PredictionSet, costs: dict[str, float | None], *, at_least: float | None = None
+) -> PoolChoice:
+    """Behind another is here whose interval lies below the other's."""
+
+    def behind(name: str) -> frozenset[str]:
+        low = predictions.of(name).low
+        return frozenset(p.configuration for p in predictions.predictions if p.high < low)
+
+    return choose(predictions, costs, behind, at_least=at_least)
 
 
 def standings(choice: PoolChoice) -> dict[str, Standing]:
@@ -30,6 +51,38 @@ def test_of_pools_that_cannot_be_told_apart_the_cheapest_is_chosen() -> None:
 def test_a_pool_that_is_faster_for_certain_is_chosen_whatever_it_costs() -> None:
     choice = choose_pool(predicted(ssd=(280, 300, 320), hdd=(95, 100, 105)), {"ssd": 80.0, "hdd": 1.0})
     assert (choice.chosen, choice.why) == ("ssd", "faster than every other one")
+
+
+def test_a_single_pool_is_not_called_faster_than_others() -> None:
+    choice = choose_pool(predicted(hdd=(100, 100, 100)), {"hdd": 2.0})
+    assert (choice.chosen, choice.why) == ("hdd", "the only one to choose from")
+    assert choose_pool(predicted(ssd=(280, 300, 320)), {"ssd": 8.0}, at_least=200).why.startswith(
+        "the only one that"
+    )
+
+
+def test_pools_of_which_nothing_was_predicted_are_refused() -> None:
+    with pytest.raises(InputError, match="nothing could be predicted for any of the pools"):
+        choose_pool(predicted(ssd=(280, 300, 320)), {"coded": 8.0})
+
+
+@pytest.mark.parametrize(("model", "chosen"), [("time", "fast"), ("meyer", "slow")])
+def test_a_noisy_default_does_not_make_the_slower_pool_the_choice(model: str, chosen: str) -> None:
+    """The default's noise is in both intervals against it, so that they overlap; held against each other, fast is
+    told to be ahead of slow. Formula 2.1 has no such ratio, and stays careful."""
+    rng = np.random.default_rng(2)
+    figures = {
+        (name, cell): Baseline(name, cell, tuple(iops * speed * np.exp(rng.normal(0, scatter, 3))))
+        for name, speed, scatter in (("A", 1, 0.2), ("slow", 2.0, 0.03), ("fast", 2.3, 0.03))
+        for cell, iops in zip(CELLS, TYPICAL_IOPS, strict=True)
+    }
+    baselines, speaker, workload = Baselines(figures, "by hand"), predictor(model), profiles()[0]
+    predictions = speaker.predict(workload, baselines)
+    assert predictions.of("slow").high > predictions.of("fast").low, "the intervals overlap"
+    behind = told_behind(speaker, workload, baselines, predictions)
+    assert choose(predictions, {"A": 2.0, "slow": 3.0, "fast": 4.0}, behind).chosen == chosen
+    assert behind("A") == frozenset(), "both are better than the default"
+    assert behind("fast") == ({"A", "slow"} if model == "time" else {"A"})
 
 
 def test_with_a_floor_the_whole_interval_must_be_above_it() -> None:

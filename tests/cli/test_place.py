@@ -1,0 +1,109 @@
+"""`cephfit place` on runs whose configurations were found on the way, and with numbers that are none."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cephfit.cli import map as map_command
+from cephfit.cli import place, verify
+from cephfit.cli.sweep import command as sweep
+from cephfit.errors import InputError
+
+SEARCH = """
+schema_version: 1
+name: tune
+description: an optimiser that tries pools
+design:
+  kind: optimise
+  trials: 4
+  batch: 2
+  seed: 3
+  cell: 4K-randread
+  factors:
+    rule:
+      pool: {crush_rule: [default, ssd]}
+  settings:
+    image: {object_size: [1M, 4M, 8M]}
+measurement:
+  {sizes: [4K], patterns: [randread], clients: 1, volume_size: 16M, repeats: 2,
+   ramp_seconds: 0, run_seconds: 0.5, ioengine: libaio, iodepth: 1, direct: true, cache: warm, seed: 7}
+"""
+PROFILE = {
+    "schema_version": 1,
+    "name": "w",
+    "accesses": {"read": {"4K": 1000}, "write": {}},
+    "random": {"read": 1.0, "write": 0.0},
+}
+FIGURES = """configuration,size,pattern,client,run,iops
+A,4K,randread,c,0,100
+A,4K,randread,c,1,104
+B,4K,randread,c,0,300
+B,4K,randread,c,1,303
+"""
+
+
+def give(command: object, *arguments: str) -> Result:
+    return CliRunner().invoke(command, list(arguments))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> str:
+    path = tmp_path / "w.json"
+    path.write_text(json.dumps(PROFILE))
+    return str(path)
+
+
+@pytest.fixture
+def figures(tmp_path: Path) -> str:
+    path = tmp_path / "figures.csv"
+    path.write_text(FIGURES)
+    return str(path)
+
+
+@pytest.fixture
+def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The store of an optimiser's run on the simulated cluster."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "tune.yaml").write_text(SEARCH)
+    store = tmp_path / "results.sqlite"
+    result = give(sweep, "run", str(tmp_path / "tune.yaml"), "--target", "sim", "--store", str(store))
+    assert result.exit_code == 0, result.output
+    return store
+
+
+def test_an_optimisers_trials_compete_and_can_be_verified(searched: Path, profile: str) -> None:
+    mapped = json.loads(give(map_command.command, profile, "--baselines", str(searched), "--json").output)
+    assert mapped["best"].startswith("trial-"), "on the simulated cluster the SSD rule is six times as fast"
+    (placed,) = json.loads(give(place.command, profile, "--baselines", str(searched), "--json").output)[
+        "placements"
+    ]
+    assert len(placed["candidates"]) == 5
+    assert placed["pool"].startswith("trial-")
+
+    sweep_file = str(searched.with_name("tune.yaml"))
+    verified = give(verify.command, "--sweep", sweep_file, "--store", str(searched), "--target", "sim")
+    assert isinstance(verified.exception, InputError)
+    assert "a simulated cluster has no disks" in str(verified.exception), "the trial itself was found"
+
+
+@pytest.mark.parametrize(
+    "options", [("--at-least", "nan"), ("--at-least", "inf"), ("--confidence", "nan")], ids=" ".join
+)
+def test_numbers_that_are_none_are_refused(profile: str, figures: str, options: tuple[str, str]) -> None:
+    refused = give(place.command, profile, "--baselines", figures, *options, "--json")
+    assert refused.exit_code == 2
+    assert f"'{options[1]}' is no number" in refused.output
+
+
+def test_the_level_is_not_rounded_up_to_certainty(profile: str, figures: str) -> None:
+    said = give(place.command, profile, "--baselines", figures, "--confidence", "0.9999").output
+    assert said.splitlines()[-1].startswith("99.99 % intervals, joint over all configurations")
+
+
+def test_who_is_left_out_is_said(profile: str, figures: str) -> None:
+    with Path(figures).open("a") as file:
+        file.write("C,4K,read,c,0,1000\n")
+    said = give(place.command, profile, "--baselines", figures).output
+    assert "Note: configuration C is left out: no baseline for 4K-randread" in said

@@ -1,0 +1,114 @@
+"""Which prediction `cephfit verify` puts to the test, and what becomes of the one that `cephfit map` kept."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cephfit.cells import CELLS, Cell
+from cephfit.cli import map as map_command
+from cephfit.cli.verify import command as verify
+from cephfit.errors import InputError
+from cephfit.results.store import Store
+from cephfit.run import Run
+from cephfit.sample import Metrics, Sample, SampleKey, State
+from cephfit.sweep.declaration.file import parse_sweep
+
+SWEEP = """
+schema_version: 1
+name: tiny
+description: two configurations
+configurations:
+  A: {}
+  ssd: {pool: {crush_rule: ssd}}
+measurement:
+  {sizes: [4K], patterns: [read, write, randread, randwrite], clients: 1, volume_size: 16M, repeats: 2,
+   ramp_seconds: 0.1, run_seconds: 0.5, ioengine: libaio, iodepth: 1, direct: true, cache: warm, seed: 1}
+"""
+PROFILE = {
+    "schema_version": 1,
+    "name": "pgbench",
+    "accesses": {"read": {"4K": 100}, "write": {}},
+    "random": {"read": 0.5, "write": 0.0},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A sweep file, a profile, and a store of the sweep's finished run."""
+    (tmp_path / "tiny.yaml").write_text(SWEEP)
+    (tmp_path / "p.json").write_text(json.dumps(PROFILE))
+    digest = parse_sweep(SWEEP, file="tiny.yaml").digest
+    with Store.open(tmp_path / "results.sqlite", create=True) as store:
+        store.add_run(Run("r1", "tiny", SWEEP, digest, "sim", 1, 1))
+        for name, speed in {"A": 1.0, "ssd": 2.0}.items():
+            for cell in CELLS:
+                for repeat, wobble in enumerate((0.99, 1.01)):
+                    store.add_samples("r1", [_sample(name, cell, repeat, 100 * speed * wobble)], fio_json=None)
+    return tmp_path
+
+
+def _sample(configuration: str, cell: Cell, repeat: int, iops: float) -> Sample:
+    metrics = Metrics(iops, iops * cell.size.benchmark_nbytes, max(1, round(iops)), 10**9, 1e9 / iops)
+    return Sample(SampleKey(configuration, cell, "c0", repeat), State.OK, metrics, 0, 1)
+
+
+def mapped(folder: Path, *options: str) -> None:
+    arguments = [str(folder / "p.json"), "--baselines", str(folder / "results.sqlite"), *options]
+    assert CliRunner().invoke(map_command.command, arguments, catch_exceptions=False).exit_code == 0
+
+
+def verified(folder: Path, *options: str) -> str:
+    """What is said before the simulated target turns out to have no disks, at which point predictions are kept."""
+    arguments = [
+        "--sweep",
+        str(folder / "tiny.yaml"),
+        "--store",
+        str(folder / "results.sqlite"),
+        "--target",
+        "sim",
+    ]
+    result = CliRunner().invoke(verify, [*arguments, *options])
+    assert isinstance(result.exception, InputError), result.output
+    assert "a simulated cluster has no disks" in str(result.exception)
+    return result.output
+
+
+def stored(folder: Path) -> dict[str, Any]:
+    with Store.open(folder / "results.sqlite") as store:
+        document = store.document("r1", "predictions")
+    assert document is not None
+    return dict(document)
+
+
+def test_model_and_confidence_are_those_of_the_mapping(folder: Path) -> None:
+    mapped(folder, "--model", "meyer", "--confidence", "0.99")
+    assert "what is judged" not in verified(folder)
+    assert (stored(folder)["model"], stored(folder)["confidence"]) == ("meyer", 0.99)
+
+
+@pytest.mark.parametrize("options", [("--model", "time"), ("--confidence", "0.9")], ids=" ".join)
+def test_a_prediction_of_another_kind_is_judged_without_taking_the_mapped_ones_place(
+    folder: Path, options: tuple[str, str]
+) -> None:
+    mapped(folder, "--model", "meyer", "--confidence", "0.99")
+    before = stored(folder)
+    assert "the one that is stored, for pgbench by meyer at 99 %, stays" in verified(folder, *options)
+    assert stored(folder) == before
+
+
+def test_what_was_measured_since_the_mapping_counts(folder: Path) -> None:
+    mapped(folder)
+    before = stored(folder)
+    with Store.open(folder / "results.sqlite") as store:
+        for cell in CELLS:
+            store.add_samples("r1", [_sample("A", cell, 2, 100.0), _sample("ssd", cell, 2, 150.0)], fio_json=None)
+    verified(folder)
+    assert stored(folder)["predictions"] != before["predictions"]
+
+
+def test_unmapped_it_is_the_time_model_and_is_kept(folder: Path) -> None:
+    verified(folder, "--profile", str(folder / "p.json"))
+    assert (stored(folder)["model"], stored(folder)["confidence"]) == ("time", 0.95)
