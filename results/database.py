@@ -1,10 +1,12 @@
 """Opening the database behind a store: where it is, whether it is one of ours, and what its errors mean."""
 
 import json
+import math
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ def location_of(location: str | Path) -> URL:
     if isinstance(location, str) and "://" in location:
         try:
             return make_url(location)
-        except ArgumentError:
+        except (ArgumentError, ValueError):  # the latter: a port that is no number
             raise StoreError(
                 "the location of the store is no database URL",
                 remedy="give the path of a file, or a URL such as postgresql+psycopg://user@host/database",
@@ -48,10 +50,13 @@ def location_of(location: str | Path) -> URL:
 
 
 def name_of(url: URL) -> str:
-    """How people call the store: the file's path, or the URL without its password."""
+    """How people call the store: the file's path, or the URL with neither password nor options.
+
+    PostgreSQL's drivers take a password as an option, too (``?password=``, ``?sslpassword=``).
+    """
     if url.get_backend_name() == "sqlite" and url.database:
         return url.database
-    return url.render_as_string(hide_password=True)
+    return url.set(query={}).render_as_string(hide_password=True)
 
 
 def engine_for(url: URL, *, patience_seconds: float) -> Engine:
@@ -67,7 +72,10 @@ def engine_for(url: URL, *, patience_seconds: float) -> Engine:
     arguments: dict[str, Any] = {"timeout": patience_seconds} if url.get_backend_name() == "sqlite" else {}
     try:
         engine = create_engine(
-            url, connect_args=arguments, json_serializer=_strict_json, pool_pre_ping=not arguments
+            url,
+            connect_args=arguments,
+            json_serializer=partial(_strict_json, where=name_of(url)),
+            pool_pre_ping=not arguments,
         )
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         raise StoreError(
@@ -81,11 +89,28 @@ def engine_for(url: URL, *, patience_seconds: float) -> Engine:
     return engine
 
 
-def _strict_json(value: Any) -> str:
+def _strict_json(value: Any, *, where: str) -> str:
     try:
         return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise StoreError(f"a value cannot be stored: {error}") from error
+        found = next(_no_numbers(value), "")
+        raise StoreError(
+            f"a value cannot be stored: {found or error}",
+            where=where,
+            remedy="nothing was written; where a file brought it, such as a profile, put it right there",
+        ) from error
+
+
+def _no_numbers(value: Any, place: str = "") -> Iterator[str]:
+    """Where in a document NaN or an infinite number stands, which JSON has no words for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield f"{place or 'it'} is {value}"
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _no_numbers(inner, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list | tuple):
+        for i, inner in enumerate(value):
+            yield from _no_numbers(inner, f"{place}[{i}]")
 
 
 def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:

@@ -109,15 +109,18 @@ class Store:
         Raises:
             StoreError: there is none; the error names those there are.
         """
-        runs = self.runs()
-        for run in runs:
-            if run_id in (None, run.run_id):
-                return run
-        if run_id is None:
-            raise StoreError(
-                "the store has no runs yet", where=self.name, remedy="measure something: `cephfit sweep run`"
-            )
-        raise self._not_among(run_id, [run.run_id for run in runs])
+        query = select(schema.runs).order_by(schema.runs.c.created_ns.desc(), schema.runs.c.id.desc()).limit(1)
+        if run_id is not None:
+            query = select(schema.runs).where(schema.runs.c.run_id == run_id)
+        with self._reading() as connection:
+            found = connection.execute(query).mappings().one_or_none()
+            if found is not None:
+                return rows.run_of(found)
+            if run_id is not None:
+                raise self._unknown(connection, run_id)
+        raise StoreError(
+            "the store has no runs yet", where=self.name, remedy="measure something: `cephfit sweep run`"
+        )
 
     def unfinished_run(self, *, sweep_digest: str, target: str) -> Run | None:
         """The newest run of this sweep on this target that was not finished."""

@@ -1,6 +1,7 @@
 """`cephfit sweep`: list, plan, run, status, effects."""
 
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -236,7 +237,8 @@ def _run_side_by_side(request: "Request", target_texts: Sequence[str], *, as_jso
     from cephfit.sweep.declaration.file import find_sweep, read_sweep
 
     read_sweep(find_sweep(request.file))  # what is wrong with it is said once
-    Store.open(request.store, create=True).close()  # likewise, and made once
+    with Store.open(request.store, create=True) as opened:  # likewise, and made once
+        place = opened.name
     with progress_displays(target_texts) as shown:
         parts = measure_side_by_side(request, target_texts, shown)
     documents = [part.document for part in parts if part.document is not None]
@@ -249,7 +251,7 @@ def _run_side_by_side(request: "Request", target_texts: Sequence[str], *, as_jso
             click.echo()
         if len(documents) > 1 and not errors:
             runs = " ".join(f"--run {document['run']}" for document in documents)
-            click.echo(f"next: cephfit compare --store {request.store} {runs}")
+            click.echo(f"next: cephfit compare --store {shlex.quote(place)} {runs}")
     if any(part.interrupted for part in parts):
         raise KeyboardInterrupt
     for name, error in errors[1:]:

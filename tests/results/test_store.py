@@ -189,6 +189,39 @@ def test_a_password_reaches_no_message() -> None:
     with pytest.raises(StoreError) as caught:
         Store.open("post gres://me:hunter2@[")
     assert "hunter2" not in str(caught.value)
+    with pytest.raises(StoreError) as caught:
+        Store.open("postgresql+psycopg://me:hunter2@host:hunter2/db")  # the port is no number
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://me:hunter2@db.example/cluster",
+        "postgresql+psycopg://db.example/cluster?user=me&password=hunter2",
+        "postgresql+psycopg://me@db.example/cluster?sslpassword=hunter2&application_name=a",
+    ],
+)
+def test_a_store_is_called_by_no_password(url: str) -> None:
+    name = database.name_of(database.location_of(url))
+    assert "hunter2" not in name
+    assert "db.example/cluster" in name
+
+
+def test_a_number_that_is_none_is_named_with_its_place(store: Store) -> None:
+    with pytest.raises(StoreError, match=r"histograms\.size\.counts\[1\] is nan") as caught:
+        store.put_document(RUN_ID, "profile", {"histograms": {"size": {"counts": [1, float("nan")]}}})
+    assert caught.value.where.endswith("results.db") and "profile" in caught.value.remedy
+    assert store.document(RUN_ID, "profile") is None
+
+
+def test_a_run_is_found_among_many_without_reading_all(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.add_run(example_run(run_id="later", created_ns=2**62))
+    monkeypatch.setattr(Store, "runs", None)
+    assert (store.run().run_id, store.run(RUN_ID).run_id) == ("later", RUN_ID)
+    with pytest.raises(StoreError, match="there is no run 'x'") as caught:
+        store.run("x")
+    assert f"there are: later, {RUN_ID}" in caught.value.remedy
 
 
 def test_the_example_run_is_whole(finished_store: Path) -> None:
