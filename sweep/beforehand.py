@@ -11,6 +11,10 @@ from cephfit.sweep.model import CacheCondition, Sweep
 from cephfit.sweep.options.option_history import history_of
 from cephfit.sweep.preview import Previews
 from cephfit.sweep.settings.catalogue import WrongValueError, unknown_option
+from cephfit.sweep.waiting import still_amiss
+
+_SETTLING_SECONDS = 15.0
+"""The manager hears of PGs that changed every 5 s (mgr_stats_period), so what was done just now passes."""
 
 
 @runtime_checkable
@@ -87,6 +91,24 @@ def require_healthy(target: Target) -> None:
             f"the cluster is not healthy, so nothing is changed on it: {'; '.join(health.reasons)}",
             where=target.name,
             remedy="mend it first",
+        )
+
+
+def await_healthy(target: Target, *, seconds: float | None = None) -> None:
+    """Before pools are changed that stay: nothing may be wrong, also not what was done before by ourselves.
+
+    Raises:
+        ClusterError: it does not become healthy; says why.
+    """
+    if why := still_amiss(
+        lambda: "; ".join(target.health().reasons),
+        seconds=_SETTLING_SECONDS if seconds is None else seconds,
+        poll_seconds=1.0,
+    ):
+        raise ClusterError(
+            f"the cluster is not healthy, so nothing is changed on it: {why}",
+            where=target.name,
+            remedy="mend it first, or say --although-unhealthy if just this change mends it",
         )
 
 

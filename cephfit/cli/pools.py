@@ -28,6 +28,10 @@ _adopt = click.option(
     "--adopt", multiple=True, metavar="POOL", help="A pool that was there before may be changed. Repeatable."
 )
 
+_although_unhealthy = click.option(
+    "--although-unhealthy", is_flag=True, help="Also while the cluster is not healthy: this may be what mends it."
+)
+
 
 @click.group(cls=SentenceGroup)
 def command() -> None:
@@ -127,6 +131,7 @@ def plan(file: Path, target_text: str, adopt: tuple[str, ...], cluster: ClusterO
 @_target
 @_adopt
 @click.option("--apply", is_flag=True, help="Do it. Without it: the plan.")
+@_although_unhealthy
 @cluster_options
 @json_option
 @click.pass_context
@@ -136,13 +141,16 @@ def apply(
     target_text: str,
     adopt: tuple[str, ...],
     apply: bool,
+    although_unhealthy: bool,
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
     """Make the pools of FILE, or bring those made before to what it says now. With --apply only.
 
-    They stay: `cephfit restore` leaves them and their data alone, `cephfit pools remove` takes them away.
+    They stay: `cephfit restore` leaves them and their data alone, `cephfit pools remove` takes them away. Nothing
+    is begun while the cluster is not healthy; afterwards every value, code and place is read back.
     """
+    from cephfit.sweep.beforehand import await_healthy
     from cephfit.sweep.declaration.file_pools import read_pool_file
 
     if not apply:
@@ -153,6 +161,8 @@ def apply(
     declared = read_pool_file(file)
     target = _open(target_text, cluster, for_change=True)
     try:
+        if not although_unhealthy:
+            await_healthy(target)
         done = target.declared_pools().apply(declared.pools, adopt=frozenset(adopt))
     finally:
         target.close()
@@ -169,20 +179,30 @@ def apply(
 @_target
 @click.option("--with-data", is_flag=True, help="Also pools that hold data: it is gone then.")
 @click.option("--apply", is_flag=True, help="Do it. Without it: a list.")
+@_although_unhealthy
 @cluster_options
 @json_option
 def remove(
-    file: Path, target_text: str, with_data: bool, apply: bool, cluster: ClusterOptions, as_json: bool
+    file: Path,
+    target_text: str,
+    with_data: bool,
+    apply: bool,
+    although_unhealthy: bool,
+    cluster: ClusterOptions,
+    as_json: bool,
 ) -> None:
     """Delete the pools of FILE that `pools apply` made, with their rules; adopted ones get their values back.
 
     The CRUSH map is then what it was; if somebody else changed it meanwhile, only our parts go.
     """
+    from cephfit.sweep.beforehand import await_healthy
     from cephfit.sweep.declaration.file_pools import read_pool_file
 
     declared = read_pool_file(file)
     target = _open(target_text, cluster, for_change=apply)
     try:
+        if apply and not although_unhealthy:
+            await_healthy(target)
         pools = target.declared_pools()
         done = pools.remove(declared.pools, with_data=with_data) if apply else pools.to_remove(declared.pools)
     finally:

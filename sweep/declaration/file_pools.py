@@ -18,6 +18,7 @@ from cephfit.errors import InputError
 from cephfit.sweep.declaration.file_settings import NAME, USE, setting_places, value_of
 from cephfit.sweep.options.option_value import as_ceph_writes
 from cephfit.sweep.pools.pool_keys import POOL_KEYS
+from cephfit.sweep.pools.pool_names import POOL_PREFIX
 from cephfit.sweep.pools.pool_plan import plan_pools
 from cephfit.sweep.yaml_lines import Located, nearest, read_yaml
 
@@ -116,6 +117,13 @@ def read_pool_file(path: Path) -> PoolFile:
         )
     accepted = tuple(item.text() for item in entries["accept_risk"].items()) if "accept_risk" in entries else ()
     declared = read_pools(entries["pools"], accepted)
+    for name, body in entries["pools"].mapping().items():
+        if name.startswith(
+            POOL_PREFIX
+        ):  # such pools count as a sweep's: I/O on them may be stopped, and it is not told
+            body.refuse(
+                f"{name!r} cannot be the name of a pool that stays", f"{POOL_PREFIX}* are the pools of sweeps"
+            )
     if not declared:
         entries["pools"].refuse("the file declares no pool")
     return PoolFile(str(path), {name: as_texts(settings) for name, settings in declared.items()})

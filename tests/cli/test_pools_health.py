@@ -1,0 +1,77 @@
+"""`cephfit pools apply` and `remove` begin nothing on a cluster that is not healthy."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cephfit.cli import pools
+from cephfit.protocols import Health
+from cephfit.sweep import beforehand
+from cephfit.sweep.pools.pool_changes import PoolsPlan
+
+FILE = "schema_version: 1\npools:\n  gold: {size: 3}\n"
+ILL = Health(ok=False, reasons=("OSD_DOWN: 1 osds down", "3 PGs active+undersized"))
+WELL = Health(ok=True)
+
+
+class Cluster:
+    """A target whose health goes through some states, and its declared pools."""
+
+    name = "ceph"
+
+    def __init__(self, states: Sequence[Health]) -> None:
+        self._states = list(states)
+        self.done: list[str] = []
+
+    def health(self) -> Health:
+        return self._states.pop(0) if len(self._states) > 1 else self._states[0]
+
+    def declared_pools(self) -> "Cluster":
+        return self
+
+    def apply(self, *_: Any, **__: Any) -> PoolsPlan:
+        self.done.append("apply")
+        return PoolsPlan((), None, (), ())
+
+    def remove(self, *_: Any, **__: Any) -> tuple[str, ...]:
+        self.done.append("remove")
+        return ("pool gold is deleted",)
+
+    def to_remove(self, *_: Any, **__: Any) -> tuple[str, ...]:
+        return ("pool gold would be deleted",)
+
+    def close(self) -> None:
+        pass
+
+
+def typed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, file: Path, *words: str) -> Any:
+    file.write_text(FILE)
+    monkeypatch.setattr(pools, "_open", lambda *_, **__: cluster)
+    monkeypatch.setattr(beforehand, "_SETTLING_SECONDS", 0.0)
+    return CliRunner().invoke(pools.command, [words[0], str(file), "--target", "ceph", *words[1:]])
+
+
+@pytest.mark.parametrize("word", ["apply", "remove"])
+def test_nothing_is_begun_while_the_cluster_is_not_healthy(
+    word: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster = Cluster([ILL])
+    result = typed(cluster, monkeypatch, tmp_path / "f", word, "--apply")
+    assert "OSD_DOWN: 1 osds down; 3 PGs active+undersized" in str(result.exception)
+    assert cluster.done == []
+    assert typed(cluster, monkeypatch, tmp_path / "f", word, "--apply", "--although-unhealthy").exit_code == 0
+    assert cluster.done == [word]
+
+
+def test_a_list_of_what_would_go_is_given_in_any_health(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    result = typed(Cluster([ILL]), monkeypatch, tmp_path / "f", "remove")
+    assert "pool gold would be deleted" in result.output
+
+
+def test_what_passes_by_itself_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cluster = Cluster([ILL, WELL])
+    beforehand.await_healthy(cluster, seconds=30)  # type: ignore[arg-type]
+    assert typed(cluster, monkeypatch, tmp_path / "f", "apply", "--apply").exit_code == 0
