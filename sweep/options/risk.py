@@ -87,13 +87,57 @@ RISKS: tuple[Risk, ...] = (
     ),
     Risk(Partition.CEPH, "journal_ignore_corruption", "always", "a broken journal is replayed"),
     Risk(Partition.CEPH, "auth_*_required", "none", "the cluster stops asking who is there"),
+    Risk(
+        Partition.CEPH,
+        "osd_heartbeat_grace",
+        "below 20",
+        "OSDs that are merely busy are taken for dead, and data moves",
+    ),
+    *(
+        Risk(Partition.CEPH, key, "always", "OSDs that live are taken for dead, or dead ones for alive")
+        for key in (
+            "osd_heartbeat_interval",
+            "osd_heartbeat_min_*",
+            "osd_mon_heartbeat_*",
+            "osd_mon_report_*",
+            "mon_osd_report_timeout",
+            "mon_osd_min_down_*",
+            "mon_osd_reporter_subtree_level",
+            "mon_osd_adjust_heartbeat_grace",
+            "*_suicide_timeout",
+        )
+    ),
+    *(
+        Risk(
+            Partition.CEPH, key, "always", "decides when the data of OSDs that are down is moved, or whether it is"
+        )
+        for key in (
+            "mon_osd_down_out_*",
+            "mon_osd_adjust_down_out_interval",
+            "mon_osd_auto_mark_*",
+            "mon_osd_min_in_ratio",
+            "mon_osd_min_up_ratio",
+        )
+    ),
+    *(
+        Risk(Partition.CEPH, key, "always", "an OSD that is written to its brim does not start again")
+        for key in (
+            "osd_failsafe_*",
+            "osd_backfill_full_ratio",
+            "mon_osd_full_ratio",
+            "mon_osd_backfillfull_ratio",
+            "mon_osd_nearfull_ratio",
+        )
+    ),
     Risk(Partition.CEPH, "osd_max_object_size", "always", "objects already larger become unreadable"),
     *(
         Risk(Partition.GREATER, key, "always", "all traffic of the OSDs' hosts suffers it, not only Ceph's")
         for key in ("delay_ms", "jitter_ms", "loss_pct", "rate_mbit")
     ),
     Risk(Partition.GREATER, "mtu", "always", "a network that does not carry frames of this size stalls the OSDs"),
-    Risk(Partition.GREATER, "kernel.*", "always", "concerns the whole host, not only what it stores"),
+    Risk(Partition.GREATER, "kernel[./]*", "always", "concerns the whole host, not only what it stores"),
+    Risk(Partition.GREATER, "vm[./]panic_*", "always", "makes the whole host stop where it would go on"),
+    Risk(Partition.GREATER, "vm[./]overcommit_*", "always", "daemons may get no memory, or be killed for it"),
     Risk(Partition.CEPH, "mon_allow_pool_*", "always", "pools become easier to delete or to make unsafe"),
 )
 """What is known to risk data, first match first. From Ceph's option descriptions and operations manual."""
