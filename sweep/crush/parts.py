@@ -16,6 +16,7 @@ from cephfit.sweep.yaml_lines import nearest
 
 _MAX_SIZE = {False: 10, True: 20}
 """What rules of replicated and erasure-coded pools are written for, where a release's rules say sizes at all."""
+_OVERLAP = "; the pg_autoscaler leaves pools alone whose roots share OSDs, those that were there before included"
 _CHOOSE_TRIES = ("set_chooseleaf_tries 5", "set_choose_tries 100")
 """As Ceph's own rules for erasure coding have (ErasureCode.cc): every chunk must find its place."""
 
@@ -106,7 +107,26 @@ class _Writer:
             self._refuse(f"the map has the roots {', '.join(live.roots)}", "say which: `root: NAME`")
         elif name not in live.buckets:
             self._refuse(f"the map has no bucket {name!r}", nearest(name, live.buckets))
+        elif others := self._rules_over(name, devices):
+            self.warnings.append(f"{devices} shares OSDs with what rule {', '.join(others)} takes" + _OVERLAP)
         return f"{name} class {devices.device_class}" if devices.device_class else name
+
+    def _rules_over(self, name: str, devices: Devices) -> list[str]:
+        """Rules of the map that take some of these OSDs from another root; one class of a root is such a one."""
+        live = self._live
+        ours, wanted = f"{name}~{devices.device_class}" if devices.device_class else name, self.osds_of(devices)
+        found = []
+        for rule in live.document["rules"]:
+            for taken in (step["item_name"] for step in rule["steps"] if step["op"] == "take"):
+                bucket, _, of_class = taken.partition("~")
+                if taken == ours or bucket not in live.buckets:
+                    continue
+                osds = set(live.osds_under(bucket))
+                if of_class:
+                    osds &= {osd for osd, c in live.class_of.items() if c == of_class}
+                if osds & set(wanted):
+                    found.append(str(rule["rule_name"]))
+        return list(dict.fromkeys(found))
 
     def osds_of(self, devices: Devices) -> dict[int, int]:
         """The OSDs that may be taken, with their weight."""
@@ -149,6 +169,7 @@ class _Writer:
             if host not in live.buckets:
                 self._refuse(f"the map has no host {host!r}", nearest(host, live.buckets))
         items = [(host, sum(live.buckets[host].items.values())) for host in devices.hosts]
+        self.warnings.append("hosts stand under two roots now: `ceph osd tree` shows them twice" + _OVERLAP)
         return self._bucket(f"{self._name}{suffix}-devices", live.buckets[devices.hosts[0]].type, items, root=True)
 
     def _root_of_osds(self, devices: Devices, suffix: str) -> str:
@@ -167,10 +188,7 @@ class _Writer:
             inner = [(live.osd_names[osd], self._weight(osd)) for osd in osds]
             name = self._bucket(f"{self._name}{suffix}-{above}", group_type, inner)
             items.append((name, sum(weight for _, weight in inner)))
-        self.warnings.append(
-            "OSDs stand in two trees now: `ceph osd tree` shows them twice, and the pg_autoscaler leaves pools of "
-            "roots that overlap alone"
-        )
+        self.warnings.append("OSDs stand in two trees now: `ceph osd tree` shows them twice" + _OVERLAP)
         return self._bucket(f"{self._name}{suffix}-devices", group_type, items, root=True)
 
     def _bucket(self, name: str, type_below: str, items: Sequence[tuple[str, int]], *, root: bool = False) -> str:

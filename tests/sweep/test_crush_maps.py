@@ -99,7 +99,22 @@ def test_listed_osds_get_hosts_of_their_own() -> None:
     live = two_classes()
     changed, parts, _ = added(live, Placement(Devices(osds=(0, 3, 4))))
     assert changed.osds_under("fast-devices") == {o: live.osds_under("default")[o] for o in (0, 3, 4)}
-    assert any("two trees" in warning for warning in parts.warnings)
+    assert any("two trees" in warning and "pg_autoscaler" in warning for warning in parts.warnings)
+
+
+def test_roots_that_share_osds_are_told_since_the_autoscaler_leaves_their_pools_alone() -> None:
+    live = two_classes()
+    (of_hosts,) = render_parts(live, Placement(Devices(hosts=("a", "b"))), "near").warnings
+    assert "two roots" in of_hosts
+    assert "pg_autoscaler" in of_hosts
+    (of_class,) = render_parts(live, Placement(Devices(device_class="ssd")), "fast").warnings
+    assert "shares OSDs with what rule replicated_rule takes; the pg_autoscaler leaves" in of_class
+    assert not render_parts(live, Placement(), "whole").warnings, "the same root as the rule that is there"
+
+    by_class = LiveMap.from_text(live.text.replace("step take default", "step take default class hdd"))
+    assert not render_parts(by_class, Placement(Devices(device_class="ssd")), "fast").warnings
+    assert not render_parts(by_class, Placement(Devices(device_class="hdd")), "slow").warnings
+    assert render_parts(by_class, Placement(), "whole").warnings
 
 
 def test_primaries_on_one_class_and_replicas_on_another_share_hosts_unless_hosts_are_named() -> None:
