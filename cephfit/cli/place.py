@@ -66,10 +66,11 @@ def command(
     from cephfit.sweep.pools.pool_space import cost_of
 
     speaker = predictor(model, confidence=confidence)
+    measured = run_document(location, run_id)
+    run_id = measured["run"] or run_id  # the newest of now, whatever is begun meanwhile
     baselines = open_baselines(location, run_id, load)
     spaces = _spaces(location, run_id, lying)
     by_class = _prices(prices, spaces)
-    measured = run_document(location, run_id)
     choices: list[tuple[PredictionSet, PoolChoice]] = []
     for path in profiles:
         profile = read_profile(path)

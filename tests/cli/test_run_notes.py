@@ -121,3 +121,30 @@ def test_a_report_says_which_of_several_runs_it_is_about(store: Path, tmp_path: 
         opened.add_run(replace(opened.run(), run_id="later", created_ns=2**62, finished=False))
     assert "It is about run later on sim, the newest of 2" in give(report.command, *arguments).output
     assert "the newest of" not in give(report.command, *arguments, "--run", "later").output
+
+
+@pytest.mark.parametrize("command", [map_command.command, place.command], ids=["map", "place"])
+def test_a_run_that_is_begun_meanwhile_gets_nothing_of_another_one(
+    store: Path, profile: str, command: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a store that several people share, the newest run is another one a moment later."""
+    from cephfit.cli import run_notes as notes
+
+    with Store.open(str(store)) as opened:
+        mine = opened.run()
+    asked = notes.run_document
+
+    def asked_and_then_another_begins(location: str, run_id: str | None) -> dict[str, object]:
+        document = asked(location, run_id)
+        with Store.open(location) as opened:
+            opened.add_run(replace(mine, run_id="meanwhile", created_ns=2**62, finished=False))
+        return document
+
+    monkeypatch.setattr(notes, "run_document", asked_and_then_another_begins)
+    document = json.loads(give(command, profile, "--baselines", str(store), "--json").output)
+    assert document["measured"]["run"] == mine.run_id
+    with Store.open(str(store)) as opened:
+        assert opened.run().run_id == "meanwhile"
+        assert opened.document("meanwhile", "predictions") is None
+        if command is map_command.command:
+            assert opened.document(mine.run_id, "predictions") is not None
