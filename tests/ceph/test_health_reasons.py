@@ -63,10 +63,69 @@ def test_pgs_in_any_other_state_than_active_clean(state: str) -> None:
     assert reasons_against(status) == (f"2 PGs {state}",)
 
 
-def test_an_osd_that_is_out() -> None:
+def test_osds_that_are_out_and_down_from_the_beginning_are_no_reason_but_one_that_is_in_is() -> None:
+    """A dead disk that waits for somebody with a new one: Ceph says HEALTH_OK."""
     status = copy.deepcopy(CALM)
-    status["osdmap"]["num_in_osds"] = 3
-    assert reasons_against(status) == ("4 OSDs: 4 up, 3 in",)
+    status["osdmap"] |= {"num_in_osds": 3, "num_up_osds": 3}
+    assert reasons_against(status) == ()
+    status["osdmap"] |= {"num_up_osds": 2}
+    assert reasons_against(status) == ("4 OSDs: 2 up, 3 in",)
+
+
+@pytest.mark.parametrize(
+    "name", ["POOL_PG_NUM_NOT_POWER_OF_TWO", "LARGE_OMAP_OBJECTS", "CEPHADM_STRAY_DAEMON", "DEVICE_HEALTH"]
+)
+def test_everyday_checks_do_not_refuse_a_cluster(name: str) -> None:
+    assert reasons_against(with_check(name, "2 of something")) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_heard"),
+    [
+        ("MON_CLOCK_SKEW", False),
+        ("A_CHECK_OF_THE_FUTURE", False),
+        ("SLOW_OPS", True),
+        ("OSD_SLOW_PING_TIME_FRONT", True),
+        ("PG_DEGRADED", True),
+        ("OSD_DOWN", True),
+    ],
+)
+def test_what_people_muted_is_theirs_but_for_what_slows_the_cluster_down_now(name: str, is_heard: bool) -> None:
+    status = with_check(name, "something")
+    status["health"]["checks"][name]["muted"] = True
+    assert reasons_against(status) == ((f"{name}: something",) if is_heard else ())
+    observed = CephHealth(Told(status)).check().observed
+    assert observed["checks"] == {name: "something"}, "it is kept beside the figures"
+
+
+class Told:
+    """A cluster with one status after the other, the last for ever."""
+
+    def __init__(self, *statuses: dict[str, Any]) -> None:
+        self._statuses = list(statuses)
+
+    def command(self, prefix: str, /, **arguments: Any) -> Any:
+        assert (prefix, arguments) == ("status", {})
+        return self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0]
+
+    def tell(self, daemon: str, prefix: str, /, **arguments: Any) -> Any:
+        raise AssertionError("health asks the monitors only")
+
+    def exchange(self, prefix: str, payload: bytes = b"", /, **arguments: Any) -> bytes:
+        raise AssertionError("health asks the monitors only")
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_osd_that_goes_out_later_makes_it_another_cluster() -> None:
+    smaller = copy.deepcopy(CALM)
+    smaller["osdmap"] |= {"num_in_osds": 3, "num_up_osds": 3}
+    health = CephHealth(Told(CALM, smaller, smaller, CALM))
+    assert health.check().ok
+    for _ in range(2):
+        assert health.check().reasons == ("3 OSDs are in, and 4 were in the beginning",)
+    assert health.check().ok
 
 
 class Scripted:
