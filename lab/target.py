@@ -69,7 +69,7 @@ class LabTarget(CephTarget):
             access=ClientAccess("admin", str(lab.keyring)),
             folder=folder,
             journal=journal,
-            surroundings=_surroundings(lab, admin, journal, librbd=librbd, way=way),
+            surroundings=_surroundings(name, lab, admin, journal, librbd=librbd, way=way),
             for_change=for_change,
             progress=progress,
         )
@@ -88,7 +88,7 @@ class LabTarget(CephTarget):
 
 
 def _surroundings(
-    lab: Lab, admin: RadosAdmin, journal: Journal, *, librbd: bool, way: SettingsWay | None
+    name: str, lab: Lab, admin: RadosAdmin, journal: Journal, *, librbd: bool, way: SettingsWay | None
 ) -> Surroundings:
     hosts = Hosts(all_local=True)
     stores = LabStores(lab, admin, journal)
@@ -101,6 +101,7 @@ def _surroundings(
             client_disk_like=None if librbd else lambda: lab.osd_disk(0),
             stores=stores,
             interfaces=("lo",),
+            target=name,
         ),
         hosts=hosts,
         stores=stores,

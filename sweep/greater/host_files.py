@@ -27,6 +27,11 @@ class HostFile:
     path: str
 
     @property
+    def is_of_a_disk(self) -> bool:
+        """Whether it is of one disk, which belongs to one cluster; all others are the whole host's."""
+        return self.path.startswith("/sys/block/")
+
+    @property
     def place(self) -> str:
         return f"{self.host}:{self.path}"
 

@@ -11,6 +11,7 @@ from cephfit.protocols import Client
 from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.greater.emulation import Emulation, Emulations, emulation_of
 from cephfit.sweep.greater.host_files import HostFile, HostFiles, choices
+from cephfit.sweep.greater.kernel_locks import KernelLocks
 from cephfit.sweep.greater.osd_places import OsdPlace
 from cephfit.sweep.greater.scopes import (
     CLIENT_DISK,
@@ -46,6 +47,7 @@ class HostSettings:
             have no disks here (fio opens their images by itself).
         stores: who makes OSDs anew; None where nobody may.
         interfaces: network interfaces of a host where Ceph does not know them.
+        target: name of the target, for whoever finds the values of a host locked.
     """
 
     def __init__(
@@ -57,7 +59,9 @@ class HostSettings:
         client_disk_like: Callable[[], Path] | None = None,
         stores: RemakesOsds | None = None,
         interfaces: tuple[str, ...] = (),
+        target: str = "a target",
     ) -> None:
+        self._locks = KernelLocks(hosts, journal, target=target)
         self._files = HostFiles(hosts, journal)
         self._emulations = Emulations(hosts, journal)
         self._osds = osds
@@ -82,9 +86,12 @@ class HostSettings:
             return " ".join(str(error).split())
 
     def apply(self, configuration: Configuration, clients: Sequence[Client]) -> None:
-        wanted = list(self._wanted_files(configuration, clients))
-        self._files.apply({file: _as_shown(setting) for setting, file in wanted})
-        self._emulations.apply({at: emulation for at, (emulation, _) in self._wanted(configuration).items()})
+        files = {file: _as_shown(setting) for setting, file in self._wanted_files(configuration, clients)}
+        emulations = {at: emulation for at, (emulation, _) in self._wanted(configuration).items()}
+        shared = [file.host for file in files if not file.is_of_a_disk]
+        self._locks.take([*shared, *(host for host, _ in emulations)])
+        self._files.apply(files)
+        self._emulations.apply(emulations)
 
     def read_back(self, configuration: Configuration, clients: Sequence[Client]) -> ReadValues:
         values: dict[str, dict[str, Any]] = {}
@@ -114,10 +121,12 @@ class HostSettings:
                 self._files.restore(_queue_of(client.device))
 
     def restore(self) -> None:
+        self._locks.take(())  # a host that has booted since may be somebody else's now
         tried = Attempts()
         tried.make(self._emulations.restore)
         tried.make(self._files.restore)
         tried.end()
+        self._locks.give_up()
 
     # What a configuration wants, and where.
 

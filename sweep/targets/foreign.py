@@ -170,6 +170,7 @@ class ForeignTarget(CephTarget):
                     journal,
                     osds=places,
                     client_disk_like=None if devices is None else _some_disk_of_clients,
+                    target=name,
                 ),
                 drop_page_caches=lambda: drop_page_caches(places(), self._hosts),
                 why_page_caches_stay=lambda: why_page_caches_stay(places(), self._hosts),
