@@ -8,6 +8,7 @@ import click
 
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.cli.trace_input import TraceInput, description_option, trace_options
+from cephfit.cli.trace_summary import rate_text
 
 
 @click.command("compare", short_help="How two workloads differ, cell by cell.")
@@ -48,7 +49,7 @@ def command(a: Path, b: Path, trace: TraceInput, as_json: bool) -> None:
         click.echo(f"random {op}s: {shown[0]} in A, {shown[1]} in B")
     for name, (x, y) in found.rates.items():
         unit, scale = ("IOPS", 1.0) if name == "iops" else ("MiB/s", 1 / (1 << 20))
-        click.echo(f"{unit}: {x * scale:.1f} in A, {y * scale:.1f} in B ({y / x:.2f} times)")
+        click.echo(f"{unit}: {rate_text(x * scale)} in A, {rate_text(y * scale)} in B ({y / x:.2f} times)")
     if found.histograms:
         click.echo("\nHistograms: total variation, and largest difference of the cumulated shares\n")
         table = [

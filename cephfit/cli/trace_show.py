@@ -10,7 +10,7 @@ import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, description_option, trace_options
-from cephfit.cli.trace_summary import print_summary
+from cephfit.cli.trace_summary import print_summary, rate_text
 from cephfit.units import format_nbytes, format_seconds
 
 if TYPE_CHECKING:
@@ -104,14 +104,14 @@ def _print_over_time(console: Console, over: dict[str, Any]) -> None:
     console.print("\nOver time", style="bold")
     width = max(console.width - 34, 20)
     n_bins = len(over["reads"])
-    for label, series, scale, unit in (
-        ("read IOPS", over["reads"], 1.0, ""),
-        ("write IOPS", over["writes"], 1.0, ""),
-        ("read MiB/s", over["read_nbytes"], 1 / (1 << 20), ""),
-        ("write MiB/s", over["write_nbytes"], 1 / (1 << 20), ""),
+    for label, series, scale in (
+        ("read IOPS", over["reads"], 1.0),
+        ("write IOPS", over["writes"], 1.0),
+        ("read MiB/s", over["read_nbytes"], 1 / (1 << 20)),
+        ("write MiB/s", over["write_nbytes"], 1 / (1 << 20)),
     ):
         line, peak = _spark(series, width, over["bin_seconds"])
-        console.print(f"{label:>11} │{line}│ at most {peak * scale:,.0f}{unit}", markup=False, soft_wrap=True)
+        console.print(f"{label:>11} │{line}│ at most {rate_text(peak * scale)}", markup=False, soft_wrap=True)
     console.print(f"{'':>11}  {format_seconds(n_bins * over['bin_seconds'])} in all", markup=False)
 
 
@@ -133,8 +133,8 @@ def _print_phases(console: Console, phases: Sequence[dict[str, Any]]) -> None:
             f"{p['start_seconds']:.1f}",
             f"{p['seconds']:.1f}",
             f"{100 * p['share_of_accesses']:.1f}",
-            f"{p['iops']:,.0f}",
-            f"{p['bytes_per_second'] / (1 << 20):,.1f}",
+            rate_text(p["iops"]),
+            rate_text(p["bytes_per_second"] / (1 << 20)),
             f"{100 * n_reads / max(n_reads + n_writes, 1):.1f}",
             *(f"{100 * p['random'][op]:.1f}" if p["random_by_bin"][op] else "-" for op in ("read", "write")),
             "",

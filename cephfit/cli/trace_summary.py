@@ -60,10 +60,11 @@ def print_disks_left_out(disks: Mapping[str, Any]) -> None:
 
 def _print_thresholds(found: Profile) -> None:
     """How much hangs on the threshold: the random share at half, double ... of it."""
+    threshold = found.description.get("random_threshold_lbn", RANDOM_THRESHOLD_LBN)
     for op, table in found.description.get("random_by_threshold", {}).items():
-        near = {t: s for t, s in table.items() if 1 / 8 <= int(t) / RANDOM_THRESHOLD_LBN <= 8}
+        near = {t: s for t, s in table.items() if 1 / 8 <= int(t) / max(threshold, 1) <= 8}
         shown = ", ".join(f"{t}: {100 * share:.1f} %" for t, share in near.items())
-        click.echo(f"random {op}s by threshold in LBN ({RANDOM_THRESHOLD_LBN} counts): {shown}")
+        click.echo(f"random {op}s by threshold in LBN ({threshold} counts): {shown}")
 
 
 def _print_steps_back(found: Profile) -> None:
@@ -87,9 +88,14 @@ def _pace(found: Profile) -> str:
     text = f" on {n_disks} disks" if n_disks > 1 else ""
     seconds = about.get("duration_seconds")
     if seconds and "iops" in about:
-        text += f" in {format_seconds(seconds)}, {about['iops']:.0f} IOPS, "
-        text += f"{about['bytes_per_second'] / (1 << 20):.1f} MiB/s"
+        text += f" in {format_seconds(seconds)}, {rate_text(about['iops'])} IOPS, "
+        text += f"{rate_text(about['bytes_per_second'] / (1 << 20))} MiB/s"
     return text
+
+
+def rate_text(rate: float) -> str:
+    """Three digits at least: a quarter of an access in a second is not none."""
+    return f"{rate:,.0f}" if rate >= 999.5 else f"{rate:.3g}"
 
 
 def _time(microseconds: float) -> str:

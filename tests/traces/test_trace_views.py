@@ -340,3 +340,18 @@ def test_a_disk_whose_latencies_are_not_known_is_shown_beside_one_whose_are(tmp_
     assert "disk h/0: accesses outstanding" in shown
     assert "disk h/1: accesses outstanding" not in shown
     assert "accesses outstanding" not in run("show", tmp_path / "t.csv", "--disk", "h/1").stdout
+
+
+def test_the_threshold_that_counts_is_the_one_that_was_asked_for(trace: Path, tmp_path: Path) -> None:
+    run("profile", trace, "--threshold", "1024", "-o", tmp_path / "p.json")
+    shown = run("show", tmp_path / "p.json").stdout
+    assert "by threshold in LBN (1024 counts): 128: " in shown
+    assert "128 counts" not in shown
+
+
+def test_the_rate_of_a_slow_workload_is_not_none(tmp_path: Path) -> None:
+    """Four accesses of 4K in 15 s."""
+    (tmp_path / "t.csv").write_text("".join(f"{5 * i},R,{4096 * i},4096\n" for i in range(4)))
+    shown = run("show", tmp_path / "t.csv", "--columns", "time:s,op,offset,length").stdout
+    assert "0.267 IOPS, 0.00104 MiB/s" in shown
+    assert "│ at most 0\n" not in shown.partition("write IOPS")[0]

@@ -51,7 +51,9 @@ def drawings(profile: Profile) -> dict[str, Drawing]:
         if any(f"{op}_latency_us" in behaviour["over_time"] for op in Op):
             named["latency_over_time"] = lambda axes: _latency_over_time(axes, behaviour)
     if behaviour:
-        named["sensitivity"] = lambda axes: _sensitivity(axes, behaviour["sensitivity"])
+        named["sensitivity"] = lambda axes: _sensitivity(
+            axes, behaviour["sensitivity"], behaviour.get("random_threshold_lbn", RANDOM_THRESHOLD_LBN)
+        )
         for name, disk in list(behaviour["disks"].items())[:1]:
             named["lbn"] = _place_drawing(_scatter, disk["sample"], name)
             named["heat_map"] = _place_drawing(_heat_map, disk["heat_map"], name)
@@ -213,7 +215,7 @@ def _latency_over_time(axes: "Axes", behaviour: Mapping[str, Any]) -> None:
     _legend(axes)
 
 
-def _sensitivity(axes: "Axes", table: Mapping[str, Any]) -> None:
+def _sensitivity(axes: "Axes", table: Mapping[str, Any], threshold: int) -> None:
     for op, mark in ((Op.READ, "o"), (Op.WRITE, "s")):
         for measure, line, label in (
             ("previous", "-", "from the previous"),
@@ -230,7 +232,7 @@ def _sensitivity(axes: "Axes", table: Mapping[str, Any]) -> None:
                     color=_KINDS[op.value][0],
                     label=f"{op.value}s {label}",
                 )
-    axes.axvline(RANDOM_THRESHOLD_LBN, color="#999999", ls="--", linewidth=1)
+    axes.axvline(threshold, color="#999999", ls="--", linewidth=1)
     axes.set_xscale("log", base=2)
     axes.set_xticks(table["thresholds_lbn"], [str(t) for t in table["thresholds_lbn"]])
     axes.set_ylim(0, 101)
