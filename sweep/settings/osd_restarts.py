@@ -63,12 +63,27 @@ class OneByOne:
             self._progress.note(f"osd.{gone} is no more; it need not be restarted")
             done(gone)
         down = [osd for osd in osds if osd in there and not there[osd]["up"]]
-        if down:
-            self._restart(down, done)
+        dead = self._start(down, done) if down else None
         for osd in osds:
             if osd in there and osd not in down:
                 self._require_stoppable(osd)
                 self._restart([osd], done)
+        if dead is not None:
+            raise dead
+
+    def _start(self, osds: Sequence[int], done: Callable[[int], None]) -> OsdsDownError | None:
+        """Start those that are down. Returned: the error of such as stay down and hold no data, their disks broken.
+
+        Raises:
+            OsdsDownError: as long as they are down, no other one may stop.
+        """
+        try:
+            self._restart(osds, done)
+        except OsdsDownError as error:
+            if reasons_against(self._admin.command("status")):
+                raise
+            return error
+        return None
 
     def _restart(self, osds: Sequence[int], done: Callable[[int], None]) -> None:
         there = osds_of_map(self._admin)
@@ -102,7 +117,8 @@ class OneByOne:
             osds=osds,
             where=", ".join(f"osd.{osd}" for osd in osds),
             remedy="look at its log. While it is down it keeps the flag noout, so that no data moves "
-            "(`ceph osd rm-noout` takes it away); when it is up, the same command goes on",
+            "(`ceph osd rm-noout` takes it away); when it is up, or no more (`ceph osd purge`), the same command "
+            "goes on",
         )
 
     def _require_stoppable(self, osd: int) -> None:

@@ -58,18 +58,22 @@ class SmallCluster:
     def close(self) -> None:
         pass
 
+    def _missing(self) -> bool:
+        """Whether data lack a copy: an OSD that is out holds none."""
+        return any(o["in"] and not o["up"] for o in self.osds)
+
     # What is asked.
 
     def _version(self) -> Any:
         return {"version": "ceph version 16.2.15 (1) pacific (stable)"}
 
     def _status(self) -> Any:
-        n_up = sum(o["up"] for o in self.osds)
-        checks = {} if n_up == len(self.osds) else {"OSD_DOWN": {"summary": {"message": "1 osds down"}}}
+        n_up, n_in = sum(o["up"] for o in self.osds), sum(o["in"] for o in self.osds)
+        checks = {"OSD_DOWN": {"summary": {"message": "1 osds down"}}} if self._missing() else {}
         return {
             "health": {"status": "HEALTH_WARN" if checks else "HEALTH_OK", "checks": checks},
             "quorum_names": ["a"],
-            "osdmap": {"epoch": self.epoch, "num_osds": 3, "num_up_osds": n_up, "num_in_osds": len(self.osds)},
+            "osdmap": {"epoch": self.epoch, "num_osds": 3, "num_up_osds": n_up, "num_in_osds": n_in},
             "pgmap": {"pgs_by_state": [{"state_name": "active+clean", "count": 1}], "num_pgs": 1},
             "mgrmap": {"available": True},
         }
@@ -91,7 +95,7 @@ class SmallCluster:
         return {"pg_ready": True, "pg_stats": [{"pgid": "1.0", "acting": up, "reported_epoch": str(self.epoch)}]}
 
     def _osd_ok_to_stop(self, ids: list[str]) -> Any:
-        if any(not o["up"] for o in self.osds):
+        if self._missing():
             raise RefusedError("1 PGs are already too degraded", where="mgr", code=errno.EBUSY)
         self.told.append(f"may osd.{ids[0]} stop?")
         return {"ok_to_stop": True}

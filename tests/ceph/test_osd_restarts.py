@@ -78,6 +78,16 @@ def test_each_is_done_when_it_is_up_not_when_all_are(cluster: SmallCluster, jour
     assert "restart osd.2" not in cluster.told, "no second one while one is down"
 
 
+def test_one_whose_disk_is_dead_keeps_nobody_back_and_is_named(cluster: SmallCluster, journal: Journal) -> None:
+    """osd.2 is down and out, its data lie elsewhere: the others may be restarted."""
+    cluster.stop(2)
+    cluster.osds[2]["in"] = 0
+    done: list[int] = []
+    with pytest.raises(OsdsDownError, match=r"osd\.2 did not come up"):
+        one_by_one(cluster, journal, Daemons(cluster, lambda osd: osd != 2)).restart([0, 1, 2], done.append)
+    assert done == [0, 1]
+
+
 def test_one_that_is_no_more_keeps_nobody_back(cluster: SmallCluster, journal: Journal) -> None:
     done: list[int] = []
     one_by_one(cluster, journal, Daemons(cluster)).restart([0, 7], done.append)
