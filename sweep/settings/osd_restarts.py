@@ -72,7 +72,10 @@ class OneByOne:
             raise dead
 
     def _start(self, osds: Sequence[int], done: Callable[[int], None]) -> OsdsDownError | None:
-        """Start those that are down. Returned: the error of such as stay down and hold no data, their disks broken.
+        """Start those that are down.
+
+        Returns:
+            The error of such as stay down and hold no data, because their disks are broken.
 
         Raises:
             OsdsDownError: as long as they are down, no other one may stop.
