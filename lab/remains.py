@@ -2,7 +2,6 @@
 
 import shutil
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from cephfit.errors import CephfitError, HostError
@@ -46,42 +45,60 @@ def clear_forgotten(devices: list[Path], throttle: Throttle) -> None:
             throttle.clear(device_number(device))
 
 
+def what_is_left(folder: Path) -> list[str]:
+    """The processes, loop devices and mounts below ``folder``, and its network interfaces, in words."""
+    return [
+        *(f"process {pid}" for pid in processes.of_folder(folder)),
+        *(f"loop device {device}" for device in loops_of(folder)),
+        *(f"mount {m.point}" for m in mounts() if m.point == folder or folder in m.point.parents),
+        *(f"network interface {end}" for end in network.interfaces_there(folder)),
+    ]
+
+
 def anything_left(folder: Path) -> bool:
     """Whether a process, loop device or mount below ``folder``, or a network interface of it, exists."""
-    return bool(
-        processes.of_folder(folder)
-        or loops_of(folder)
-        or any(m.point == folder or folder in m.point.parents for m in mounts())
-        or network.is_there(folder)
-    )
+    return bool(what_is_left(folder))
 
 
-def _nothing_left_for_sure(folder: Path) -> bool:
+def _left_for_sure(folder: Path) -> list[str]:
     """Look twice: a process in the middle of exec(2) has for an instant neither arguments nor environment."""
-    if anything_left(folder):
-        return False
+    if left := what_is_left(folder):
+        return left
     time.sleep(0.05)
-    return not anything_left(folder)
+    return what_is_left(folder)
 
 
 def remove_all(folder: Path, throttle: Throttle | None) -> None:
     """End all processes, mounts and loop devices of a folder and delete it.
 
     Raises:
-        HostError: a device is held open by somebody else; all else is gone.
+        HostError: a device is held open by somebody else, a process cannot be ended or a mount not be taken off.
+            All else is gone; the folder stays, so that the lab can be found and removed later.
     """
-    stuck: list[str] = []
+    left: list[str] = []
+    refused: list[str] = []
     for _ in range(_PASSES):
         processes.kill(processes.of_folder(folder))
         network.remove(folder)
         stuck = _clear_devices(folder, throttle)
-        with suppress(HostError):
+        try:
             unmount_under(folder)
-        if _nothing_left_for_sure(folder):
+            refused = []
+        except HostError as error:
+            refused = [error.what]
+        left = _left_for_sure(folder)
+        if not left:
             break
         if stuck:
             raise HostError(f"not all of the lab could be removed: {'; '.join(stuck)}", where=str(folder))
         time.sleep(0.1)
+    else:
+        raise HostError(
+            f"not all of the lab could be removed: {'; '.join([*left, *refused])} is still there",
+            where=str(folder),
+            remedy="end what uses it, or wait (a process that waits for a disk, state D of ps, cannot be ended), then "
+            "take the lab down again",
+        )
     if throttle is not None:
         throttle.remove()
     shutil.rmtree(folder, ignore_errors=True)

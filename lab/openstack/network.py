@@ -95,9 +95,9 @@ def _links(*words: str) -> list[dict[str, Any]]:
     return []
 
 
-def is_there(lab_folder: Path) -> bool:
-    """Whether an interface of a lab still exists."""
-    return any((_SYS_NET / end).exists() for end in interface_names(lab_folder))
+def interfaces_there(lab_folder: Path) -> list[str]:
+    """The interfaces of a lab that still exist."""
+    return [end for end in interface_names(lab_folder) if (_SYS_NET / end).exists()]
 
 
 def remove(lab_folder: Path) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.lab import disks
+from cephfit.errors import HostError
+from cephfit.lab import disks, remains
 from cephfit.lab.mounts import is_mounted_elsewhere, mounts
 from cephfit.lab.osd_layout import filesystem_at, lay_out, take_off
 from cephfit.lab.remains import remove_all
@@ -64,3 +65,28 @@ def test_a_lab_goes_although_a_namespace_holds_its_disk(lab_folder: Path) -> Non
             break
         subprocess.run(["sleep", "0.1"], check=True)
     assert not is_backed_by(device, lab_folder), "the kernel lets go of it with the namespace"
+
+
+def test_a_lab_is_not_called_gone_while_something_of_it_is_there(
+    lab_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder is how the rest is found; a lab up of the same name would meet its mount."""
+    point = lab_folder / "exports"
+    point.mkdir()
+    subprocess.run(("mount", "-t", "tmpfs", "none", point), check=True)
+
+    def busy(folder: Path) -> None:
+        if folder == lab_folder:
+            raise HostError("failed with code 32: umount: target is busy.", where="umount")
+
+    monkeypatch.setattr(remains, "_PASSES", 2)
+    with monkeypatch.context() as refusing:
+        refusing.setattr(remains, "unmount_under", busy)
+        with pytest.raises(
+            HostError, match=f"mount {point}; failed with code 32: umount: target is busy. is still"
+        ):
+            remove_all(lab_folder, None)
+    assert point.is_dir()
+    remove_all(lab_folder, None)
+    assert not lab_folder.exists()
+    assert not any(lab_folder in m.point.parents for m in mounts())
