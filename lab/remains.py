@@ -96,7 +96,7 @@ def remove_all(folder: Path, throttle: Throttle | None) -> None:
         raise HostError(
             f"not all of the lab could be removed: {'; '.join([*left, *refused])} is still there",
             where=str(folder),
-            remedy="end what uses it, or wait (a process that waits for a disk, state D of ps, cannot be ended), then "
+            remedy="end what uses it, or wait (a process that waits for a disk, state D of ps, cannot end), then "
             "take the lab down again",
         )
     if throttle is not None:
