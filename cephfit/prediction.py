@@ -82,6 +82,8 @@ class PredictionSet:
         confidence: level of the intervals, jointly over all configurations.
         noise_floor: smallest difference from the default, in points, that the samples could have shown.
         notes: what a reader must know, such as cells without spread.
+        as_good: names of those that the samples cannot tell from ``best``, held against it directly; none where that
+            is the default.
     """
 
     model: str
@@ -93,6 +95,7 @@ class PredictionSet:
     confidence: float
     noise_floor: float
     notes: tuple[str, ...] = field(default_factory=tuple)
+    as_good: tuple[str, ...] = ()
 
     def of(self, configuration: str) -> Prediction:
         return next(p for p in self.predictions if p.configuration == configuration)
@@ -108,6 +111,7 @@ class PredictionSet:
             "noise_floor": _finite(self.noise_floor),
             "best": self.best,
             "worst": self.worst,
+            "as_good": list(self.as_good),
             "predictions": [
                 {
                     "configuration": p.configuration,
@@ -153,6 +157,7 @@ class PredictionSet:
                 confidence=float(document["confidence"]),
                 noise_floor=math.inf if noise_floor is None else float(noise_floor),
                 notes=tuple(str(note) for note in document.get("notes", ())),
+                as_good=tuple(str(name) for name in document.get("as_good", ())),
             )
         except KeyError as error:
             raise InputError(f"{error.args[0]!r} is missing", where=where) from None

@@ -1,5 +1,6 @@
 """Configurations held against one of them, where what is asked is not how they stand to the default."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -38,3 +39,41 @@ def told_behind(speaker: Predictor, profile: Profile, baselines: Baselines, pred
         return frozenset(p.configuration for p in held.predictions if p.verdict is Verdict.WORSE)
 
     return behind
+
+
+def ranked(speaker: Predictor, profile: Profile, baselines: Baselines) -> PredictionSet:
+    """What ``speaker`` predicts, who cannot be told from the best, and what chance may have added to that one.
+
+    Raises:
+        InputError: as ``Predictor.predict``.
+    """
+    predictions = speaker.predict(profile, baselines)
+    best = predictions.best
+    if best == baselines.default:
+        return predictions
+    slower = told_behind(speaker, profile, baselines, predictions)(best)
+    others = [p.configuration for p in predictions.predictions if p.configuration not in (best, baselines.default)]
+    as_good = tuple(name for name in others if name not in slower)
+    notes = (*predictions.notes, *_owed_to_chance(predictions, as_good))
+    return replace(predictions, as_good=as_good, notes=notes)
+
+
+def _owed_to_chance(predictions: PredictionSet, as_good: tuple[str, ...]) -> list[str]:
+    """The winner's curse: of several that are alike the highest is the luckiest.
+
+    What it amounts to at most is told by their common mean, weighted by the precision of each.
+    """
+    best = predictions.of(predictions.best)
+    weights, logs = [], []
+    for p in (best, *map(predictions.of, as_good)):
+        width = math.log(p.high / p.low) if p.low > 0 and math.isfinite(p.high) else math.inf
+        weights.append(1 / max(width, 1e-6) ** 2)
+        logs.append(math.log(p.relative))
+    common = math.exp(math.fsum(w * x for w, x in zip(weights, logs, strict=True)) / math.fsum(weights))
+    if not as_good or common >= best.relative:
+        return []
+    return [
+        f"{best.configuration} was chosen among {len(logs)} that these samples cannot tell from it, and may owe "
+        f"part of its lead to chance: were they all alike, each would be at {common:.1f}, and not at "
+        f"{best.relative:.1f}"
+    ]

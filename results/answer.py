@@ -35,6 +35,7 @@ def answer_of(findings: Findings) -> Answer:
         return Answer(_sweep_alone(findings), (findings.renewed or nothing_yet,), warning)
     sentences = [
         *_what_to_set(findings, predictions),
+        *_as_good(predictions),
         *_worst(findings, predictions),
         *_indistinguishable(predictions),
         _verified(findings, predictions),
@@ -127,6 +128,12 @@ def _what_to_set(findings: Findings, predictions: PredictionSet) -> list[str]:
     if predictions.of(predictions.best).verdict is Verdict.DEFAULT or not sets:
         return []
     return [f"Configuration {predictions.best} sets {sets}."]
+
+
+def _as_good(predictions: PredictionSet) -> list[str]:
+    if not predictions.as_good:
+        return []
+    return [f"Not told from {predictions.best}: {words.names(predictions.as_good)}; these may be as good."]
 
 
 def _worst(findings: Findings, predictions: PredictionSet) -> list[str]:

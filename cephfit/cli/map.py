@@ -53,6 +53,7 @@ def command(
     """
     from cephfit.cli.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.mapper import predictor
+    from cephfit.mapper.contrasts import ranked
     from cephfit.results import open_baselines
     from cephfit.results.sources import is_store
 
@@ -62,8 +63,9 @@ def command(
     if save and not stored:
         raise click.UsageError("--save needs a store; a CSV file cannot keep predictions")
     measured = run_document(location, run_id)
+    run_id = measured["run"] or run_id  # the newest of now, whatever is begun meanwhile
     with may_be_unfinished(measured):
-        predictions = speaker.predict(profile, open_baselines(location, run_id, load))
+        predictions = ranked(speaker, profile, open_baselines(location, run_id, load))
     if stored and save is not False:
         _save(location, run_id, load, profile, predictions)
     if as_json:
@@ -135,6 +137,7 @@ def _answer(predictions: PredictionSet) -> str:
         best
         if predictions.best != default
         else f"Best: {default}, the default: nothing is distinguishably better",
+        *_as_good(predictions),
         worst
         if predictions.worst != default
         else f"Worst: {default}, the default: nothing is distinguishably worse",
@@ -143,6 +146,12 @@ def _answer(predictions: PredictionSet) -> str:
     if math.isfinite(predictions.noise_floor):
         lines.append(f"Noise floor: this sweep cannot show differences below {predictions.noise_floor:.1f} points")
     return "\n".join(lines)
+
+
+def _as_good(predictions: PredictionSet) -> list[str]:
+    if not predictions.as_good:
+        return []
+    return [f"Not told from {predictions.best}, the best: {', '.join(predictions.as_good)}"]
 
 
 def _against(predictions: PredictionSet, name: str) -> str:

@@ -108,9 +108,10 @@ def command(
 def _predict(profile: "Profile", baselines: "Baselines", told: "PredictionSet | None") -> "PredictionSet":
     """As `cephfit map` does, with the model and the confidence of the prediction that it kept."""
     from cephfit.mapper import predictor
+    from cephfit.mapper.contrasts import ranked
 
     speaker = predictor() if told is None else predictor(told.model, confidence=told.confidence)
-    return speaker.predict(profile, baselines)
+    return ranked(speaker, profile, baselines)
 
 
 def _csv(findings: "Findings", what: str) -> str:

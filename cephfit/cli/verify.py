@@ -168,6 +168,7 @@ def _predict(
     from cephfit.cli.map import read_profile
     from cephfit.errors import InputError
     from cephfit.mapper import MODELS, predictor
+    from cephfit.mapper.contrasts import ranked
     from cephfit.prediction import PredictionSet
     from cephfit.profile import Profile
     from cephfit.results import open_baselines
@@ -190,7 +191,8 @@ def _predict(
     )
     model = model or (stored.model if stored else MODELS[0])
     confidence = confidence or (stored.confidence if stored else 0.95)
-    predictions = predictor(model, confidence=confidence).predict(profile, open_baselines(location, run.run_id))
+    speaker = predictor(model, confidence=confidence)
+    predictions = ranked(speaker, profile, open_baselines(location, run.run_id))
     if stored is None or (stored.model, stored.confidence, document) == (model, confidence, profile.to_json()):
         store.put_document(run.run_id, "profile", profile.to_json())
         store.put_document(run.run_id, "predictions", predictions.to_json())

@@ -1,0 +1,63 @@
+"""The best is held against those next to it: who cannot be told from it, and what it may owe to chance."""
+
+import re
+import statistics
+
+import numpy as np
+import pytest
+from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
+
+from cephfit.baseline import Baseline, Baselines
+from cephfit.cells import CELLS
+from cephfit.mapper import predictor
+from cephfit.mapper.contrasts import ranked
+from cephfit.prediction import PredictionSet
+
+
+def swept(*speeds: float, scatter: float = 0.01) -> Baselines:
+    """A and configurations C1, C2, ... of these speeds in every cell, three repeats."""
+    rng = np.random.default_rng(5)
+    return Baselines(
+        {
+            (name, cell): Baseline(name, cell, tuple(speed * iops * np.exp(rng.normal(0, scatter, 3))))
+            for name, speed in [("A", 1.0), *((f"C{i}", s) for i, s in enumerate(speeds, start=1))]
+            for cell, iops in zip(CELLS, TYPICAL_IOPS, strict=True)
+        },
+        "drawn",
+    )
+
+
+def test_who_cannot_be_told_from_the_best_is_named() -> None:
+    found = ranked(predictor(), profiles()[0], swept(1.5, 1.499, 1.3, 1.0))
+    assert found.best in ("C1", "C2")
+    assert {found.best, *found.as_good} == {"C1", "C2"}, "C3 is told from it, and C4 is no better than the default"
+    assert any(f"{found.best} was chosen among 2 that these samples cannot tell from it" in n for n in found.notes)
+    assert PredictionSet.from_json(found.to_json()) == found
+
+
+def test_the_best_that_is_told_from_all_has_nobody_beside_it() -> None:
+    found = ranked(predictor(), profiles()[0], swept(1.5, 1.3, 1.0))
+    assert (found.best, found.as_good) == ("C1", ())
+    assert not any("chance" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("speeds", [(1.0, 1.0), ()])
+def test_where_nothing_is_better_nobody_is_as_good(speeds: tuple[float, ...]) -> None:
+    found = ranked(predictor(), profiles()[0], swept(*speeds))
+    assert (found.best, found.as_good) == ("A", ())
+
+
+def test_what_the_best_of_equals_owes_to_chance_is_told() -> None:
+    """Twelve configurations that are all 10 % better: the one that comes out first says more, the mean does not."""
+    rng = np.random.default_rng(1)
+    truth = np.log(TYPICAL_IOPS) + np.vstack([np.zeros(20), np.full((12, 20), np.log(1.10))])
+    said, common = [], []
+    for _ in range(12):
+        measured = baselines_of(np.exp(draw(rng, truth, Noise(lowest=0.05, highest=0.05), 2)))
+        found = ranked(predictor(), profiles()[0], measured)
+        if found.best != "A":
+            (note,) = [note for note in found.notes if "lead to chance" in note]
+            said.append(found.of(found.best).relative)
+            common.append(float(re.search(r"each would be at ([\d.]+)", note)[1]))
+    assert statistics.mean(said) > 112
+    assert statistics.mean(common) == pytest.approx(110, abs=1)
