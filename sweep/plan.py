@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cephfit.cells import Cell
 from cephfit.sample import OWN_LOAD
-from cephfit.sweep.model import Measurement, Sweep
+from cephfit.sweep.model import CacheCondition, Measurement, Sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,9 @@ def _hash(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
+_ASSUMED_RATE = 100.0 * (1 << 20)
+
+
 @dataclass(frozen=True, slots=True)
 class StepTimes:
     """What the steps of a sweep take beyond fio's own ramp and run time.
@@ -87,19 +90,21 @@ class StepTimes:
         cell_seconds: around one fio run: health, caches, fio's own start and end.
         fill_nbytes_per_s: filling volumes, all clients together.
         source: where the figures come from, for people.
+        warm_nbytes_per_s: reading volumes through before a run with warm caches, all clients together.
     """
 
     apply_seconds: float
     cell_seconds: float
     fill_nbytes_per_s: float
     source: str
+    warm_nbytes_per_s: float = _ASSUMED_RATE
 
 
 ASSUMED_TIMES = StepTimes(
     apply_seconds=12.0,
     cell_seconds=1.0,
-    fill_nbytes_per_s=100 * (1 << 20),
-    source="assumed: 12 s to apply a configuration, 1 s around each fio run, volumes filled at 100 MiB/s",
+    fill_nbytes_per_s=_ASSUMED_RATE,
+    source="assumed: 12 s to apply a configuration, 1 s around each fio run, volumes filled and read at 100 MiB/s",
 )
 """Measured on a one-machine lab: an OSD restart until all PGs are active+clean takes 7 to 11 s, fio's start and
 end 0.8 s (its threads look for their end every 0.25 s), and its disks write 100 MiB/s."""
@@ -107,7 +112,14 @@ end 0.8 s (its threads look for their end every 0.25 s), and its disks write 100
 
 def run_seconds(measurement: Measurement, times: StepTimes) -> float:
     """Expected duration of one fio run with what is around it, in seconds."""
-    return measurement.ramp_seconds + measurement.run_seconds + times.cell_seconds
+    asked = measurement.ramp_seconds + measurement.run_seconds
+    return asked + times.cell_seconds + warmed_nbytes(measurement) / times.warm_nbytes_per_s
+
+
+def warmed_nbytes(measurement: Measurement) -> int:
+    """Bytes that are read before one run, so that caches are warm; none before runs with cold caches."""
+    is_warm = measurement.cache is CacheCondition.WARM
+    return measurement.n_clients * measurement.volume_nbytes if is_warm else 0
 
 
 def expected_seconds(
@@ -126,6 +138,6 @@ def expected_seconds(
     filled = len({step.configuration for step in steps}) * measurement.most_clients * measurement.volume_nbytes
     return (
         len({(step.repeat, step.configuration) for step in steps}) * times.apply_seconds
-        + sum(len(step.cells) for step in steps) * run_seconds(measurement, times)
+        + sum(len(step.cells) * run_seconds(measurement.under(step.load), times) for step in steps)
         + filled / times.fill_nbytes_per_s
     )

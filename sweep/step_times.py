@@ -6,7 +6,7 @@ from statistics import median
 from cephfit.results.store import Store
 from cephfit.sample import State
 from cephfit.sweep.declaration.file import parse_sweep
-from cephfit.sweep.plan import ASSUMED_TIMES, StepTimes
+from cephfit.sweep.plan import ASSUMED_TIMES, StepTimes, warmed_nbytes
 from cephfit.units import NS_PER_S
 
 
@@ -14,7 +14,7 @@ def times_of(store: Store, target: str) -> StepTimes | None:
     """Medians over the newest run on ``target`` that has samples; None where there is none.
 
     The time around a fio run is the median distance between the starts of two consecutive fio runs under one
-    configuration, less ramp and run time.
+    configuration, less ramp and run time. Where caches were warm, what is more than usual was the reading before.
     """
     for run in store.runs():
         if run.target != target:
@@ -32,10 +32,21 @@ def times_of(store: Store, target: str) -> StepTimes | None:
         ]
         if gaps and applied:
             asked = measurement.ramp_seconds + measurement.run_seconds
+            around = max(0.0, median(gaps) - asked)
+            read = warmed_nbytes(measurement)
+            reading = max(0.0, around - ASSUMED_TIMES.cell_seconds) if read else 0.0
             return StepTimes(
                 apply_seconds=median(applied),
-                cell_seconds=max(0.0, median(gaps) - asked),
+                cell_seconds=around - reading,
                 fill_nbytes_per_s=ASSUMED_TIMES.fill_nbytes_per_s,
                 source=f"as run {run.run_id} took on {target}",
+                warm_nbytes_per_s=_rate(read, reading),
             )
     return None
+
+
+def _rate(nbytes: int, seconds: float) -> float:
+    """Bytes per second of reading volumes through; as assumed where none were read."""
+    if not nbytes:
+        return ASSUMED_TIMES.warm_nbytes_per_s
+    return nbytes / seconds if seconds else float("inf")

@@ -3,12 +3,13 @@
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cephfit.cells import CELLS
 from cephfit.configuration import Configuration
-from cephfit.sweep.model import CacheCondition, Measurement, Sweep
+from cephfit.sweep.model import CacheCondition, Load, Measurement, Sweep
 from cephfit.sweep.plan import ASSUMED_TIMES, expected_seconds, io_seed, plan_of
 
 
@@ -77,3 +78,21 @@ def test_the_expected_time_adds_up() -> None:
     """2 x 3 times 12 s to apply, 2 x 3 x 4 runs of (0.5 + 2 + 1) s, and 2 x 2 volumes of 32M at 100 MiB/s."""
     sweep = a_sweep(2, 4, 3, 1)
     assert expected_seconds(sweep, plan_of(sweep), ASSUMED_TIMES) == 6 * 12 + 24 * 3.5 + 4 * 32 / 100
+
+
+def test_volumes_that_are_read_through_before_each_run_take_their_time() -> None:
+    """As above, and before each of 24 runs 2 volumes of 32M at 100 MiB/s."""
+    cold = a_sweep(2, 4, 3, 1)
+    warm = replace(cold, measurement=replace(cold.measurement, cache=CacheCondition.WARM))
+    more = expected_seconds(warm, plan_of(warm)) - expected_seconds(cold, plan_of(cold))
+    assert more == pytest.approx(24 * 2 * 32 / 100)
+
+
+def test_a_load_with_more_clients_reads_more_volumes() -> None:
+    cold = a_sweep(1, 1, 1, 1)
+    loads = (Load("many", n_clients=8),)
+    warm = replace(cold, measurement=replace(cold.measurement, cache=CacheCondition.WARM, loads=loads))
+    own = replace(warm, measurement=warm.measurement.under(""))
+    without_reading = 0.5 + 2 + 1 + 6 * 32 / 100  # one run more, and six volumes more to fill
+    more = expected_seconds(warm, plan_of(warm)) - expected_seconds(own, plan_of(own))
+    assert more == pytest.approx(without_reading + 8 * 32 / 100)

@@ -20,6 +20,7 @@ from cephfit.sample import SampleKey, State
 from cephfit.silence import Silence
 from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.model import Sweep
+from cephfit.sweep.plan import run_seconds
 from cephfit.sweep.runner import run_sweep
 from cephfit.sweep.standing import Standing
 from cephfit.sweep.step_times import times_of
@@ -280,3 +281,15 @@ def test_the_expected_time_is_learnt_from_the_store(small_sweep: Sweep, store: S
     assert times.cell_seconds == 0.0
     assert times.apply_seconds < 0.1
     assert times_of(store, "lab:default") is None
+
+
+def test_reading_volumes_through_is_learnt_apart_from_what_else_is_around_a_run(
+    small_text: str, store: Store
+) -> None:
+    """Nothing is read on a simulation, so that its reading takes no time, and another volume's none either."""
+    sweep = parse_sweep(small_text.rstrip() + "\n  cache: warm\n", file="f")
+    measure(sweep, simulated_target("sim:pace=0.05"), store)
+    times = times_of(store, "sim:pace=0.05")
+    assert times is not None
+    assert times.warm_nbytes_per_s == float("inf")
+    assert run_seconds(sweep.measurement, times) == pytest.approx(1.2)
