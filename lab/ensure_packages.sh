@@ -8,29 +8,49 @@ command -v dpkg-query >/dev/null || {
     echo "cephfit: this is no Debian; install the counterparts of the packages in $list: $wanted" >&2
     exit 2
 }
+as_root= may_install=yes
+if [ "$(id -u)" != 0 ]; then
+    as_root='sudo -n'
+    command -v sudo >/dev/null && sudo -n true 2>/dev/null || may_install=
+fi
+# While packages are installed, this file keeps their services from starting (where invoke-rc.d looks for it). One that
+# a kill -9 left would do so for good; its second line says whose it was.
+policy=${DPKG_ROOT:-}/usr/sbin/policy-rc.d
+owner=$(sed -n '2s/^# cephfit installs packages, process \([0-9]*\)$/\1/p' "$policy" 2>/dev/null || true)
+if [ -n "$owner" ] && [ ! -d "/proc/$owner" ]; then
+    if [ -n "$may_install" ]; then
+        $as_root rm -f "$policy"
+    else
+        echo "cephfit: a run that was killed left $policy: no package's service starts; as root, delete it" >&2
+    fi
+fi
 missing=
 for package in $wanted; do
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0
-if [ "$(id -u)" = 0 ]; then
-    as_root=
-elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
-    as_root='sudo -n'
-else
+if [ -z "$may_install" ]; then
     echo "cephfit: these Debian packages are missing and this is neither root nor can it use sudo." >&2
     echo "  run as root: apt-get install --no-install-recommends$missing" >&2
     exit 2
 fi
 echo "installing Debian packages:$missing"
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+ours=
+tidy() {
+    rm -f "$log"
+    [ -z "$ours" ] || $as_root rm -f "$policy"
+}
+# dash runs the trap on EXIT for no signal; whoever waits is to see that it was one.
+trap tidy EXIT
+trap 'trap - EXIT INT; tidy; kill -s INT $$' INT
+trap 'trap - EXIT TERM; tidy; kill -s TERM $$' TERM
+trap 'trap - EXIT HUP; tidy; kill -s HUP $$' HUP
 # Nothing that is installed starts by itself now: the lab runs its daemons by hand and on ports of its own.
-policy=/usr/sbin/policy-rc.d
-if [ ! -e $policy ]; then
-    trap 'rm -f "$log"; $as_root rm -f $policy' EXIT
-    printf '#!/bin/sh\nexit 101\n' | $as_root tee $policy >/dev/null
-    $as_root chmod 755 $policy
+if [ ! -e "$policy" ]; then
+    ours=yes
+    printf '#!/bin/sh\n# cephfit installs packages, process %s\nexit 101\n' $$ | $as_root tee "$policy" >/dev/null
+    $as_root chmod 755 "$policy"
 fi
 install="env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends -o Dpkg::Options::=--force-confold"
 # shellcheck disable=SC2086 # both are lists of words

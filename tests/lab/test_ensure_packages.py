@@ -1,0 +1,91 @@
+"""What keeps services from starting while packages are installed is taken away, however the installing ends."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "lab" / "ensure_packages.sh"
+
+APT_GET = """#!/bin/sh
+[ "$1" != update ] || exit 0
+cp "$DPKG_ROOT/usr/sbin/policy-rc.d" "$DPKG_ROOT/seen"
+{then}
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> tuple[Path, Mapping[str, str]]:
+    """(where the policy file goes, environment): a Debian with nothing installed, whose apt-get does little."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "usr" / "sbin").mkdir(parents=True)
+    (tmp_path / "list").write_text("fio  # the benchmark\n")
+    for name, text in (("id", "echo 0"), ("dpkg-query", "exit 1")):
+        program = tmp_path / "bin" / name
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "DPKG_ROOT": str(tmp_path)}
+    return tmp_path / "usr" / "sbin" / "policy-rc.d", environment
+
+
+def start(policy: Path, environment: Mapping[str, str], *, then: str) -> subprocess.Popen[bytes]:
+    """The script, with what apt-get does once it installs."""
+    root = policy.parents[2]
+    (root / "bin" / "apt-get").write_text(APT_GET.format(then=then))
+    (root / "bin" / "apt-get").chmod(0o755)
+    return subprocess.Popen(
+        ("/bin/sh", SCRIPT, root / "list"), env=environment, start_new_session=True, stderr=subprocess.DEVNULL
+    )
+
+
+def wait_for(file: Path) -> None:
+    until = time.monotonic() + 60
+    while not file.exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("then", "code"), [("exit 0", 0), ("exit 100", 2)])
+def test_it_is_there_while_packages_are_installed_and_gone_after(
+    machine: tuple[Path, Mapping[str, str]], then: str, code: int
+) -> None:
+    policy, environment = machine
+    assert start(policy, environment, then=then).wait(60) == code
+    assert (policy.parents[2] / "seen").read_text().endswith("exit 101\n")
+    assert not policy.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_no_machine_on_which_no_service_starts(
+    machine: tuple[Path, Mapping[str, str]], number: signal.Signals
+) -> None:
+    policy, environment = machine
+    installing = start(policy, environment, then="sleep 60 & echo $! >$DPKG_ROOT/pid; wait")
+    wait_for(policy.parents[2] / "pid")
+    os.killpg(installing.pid, number)  # as Ctrl-C does, and a terminal that is closed
+    subprocess.run(("kill", (policy.parents[2] / "pid").read_text().strip()), check=False, capture_output=True)
+    assert installing.wait(60) == -number
+    assert not policy.exists()
+
+
+def test_what_a_kill_left_is_taken_away_by_the_next_run_and_a_persons_own_is_not(
+    machine: tuple[Path, Mapping[str, str]],
+) -> None:
+    policy, environment = machine
+    installing = start(policy, environment, then="sleep 60 & echo $! >$DPKG_ROOT/pid; wait")
+    wait_for(policy.parents[2] / "pid")
+    os.killpg(installing.pid, signal.SIGKILL)
+    installing.wait(60)
+    assert policy.exists()
+    (policy.parents[2] / "list").write_text("")  # also where nothing is to be installed
+    assert start(policy, environment, then="exit 0").wait(60) == 0
+    assert not policy.exists()
+
+    policy.write_text("#!/bin/sh\n# put here by the people of this machine\nexit 101\n")
+    (policy.parents[2] / "list").write_text("fio\n")
+    assert start(policy, environment, then="exit 0").wait(60) == 0
+    assert policy.exists()
