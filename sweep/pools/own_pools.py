@@ -35,11 +35,20 @@ class Pools:
         journal: where what was made is written down.
         defaults: pool settings of the default configuration on this target, which every configuration has
             unless it says otherwise; may change only between clusters, since pools are named without them.
+        patience_seconds: how long the PGs of a pool may stay as they are before they are active+clean.
     """
 
-    def __init__(self, admin: CephAdmin, journal: Journal, defaults: Mapping[str, Value]) -> None:
+    def __init__(
+        self,
+        admin: CephAdmin,
+        journal: Journal,
+        defaults: Mapping[str, Value],
+        *,
+        patience_seconds: float = 600.0,
+    ) -> None:
         self._admin = admin
         self._journal = journal
+        self._patience_seconds = patience_seconds
         self._defaults = {key: as_ceph_writes(value) for key, value in defaults.items()}
         self.places = CrushChanges(admin, journal)
 
@@ -159,7 +168,7 @@ class Pools:
         for key, value in values.items():
             self._set(name, key, value)
         if is_new or is_moved:
-            await_placed(self._admin, name, placed_at)
+            await_placed(self._admin, name, placed_at, patience_seconds=self._patience_seconds)
         if plan.role is Role.CACHE:
             use_tier(self._admin, base=below, cache=name, mode=plan.mode)
 

@@ -7,6 +7,7 @@ from typing import Any
 from cephfit.configuration import Setting
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
+from cephfit.sweep.admin.older_releases import listed_pgs
 from cephfit.sweep.crush.programs import NOWHERE
 from cephfit.sweep.options.option_value import same_value
 from cephfit.sweep.pools.cache_tier import tier_faults
@@ -88,7 +89,7 @@ def _read_place(
     allowed: Sequence[Mapping[int, int]],
 ) -> list[str]:
     """Where the PGs lie, as the manager says, not as the map would have it."""
-    pgs = admin.command("pg ls-by-pool", poolstr=plan.name)["pg_stats"]
+    pgs = listed_pgs(admin.command("pg ls-by-pool", poolstr=plan.name)) or ()
     firsts = {pg["acting_primary"] for pg in pgs}
     others = {osd for pg in pgs for osd in pg["acting"] if osd not in (pg["acting_primary"], NOWHERE)}
     prefix = {Role.BASE: ("", "metadata."), Role.DATA: ("",), Role.CACHE: ("cache.",)}[plan.role]

@@ -8,6 +8,7 @@ from typing import Any
 from cephfit.errors import ClusterError, HostError
 from cephfit.protocols import CephAdmin, Progress
 from cephfit.sweep.admin.answers import RefusedError
+from cephfit.sweep.admin.older_releases import listed_pgs
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.pools.pool_names import POOL_PREFIX
 from cephfit.sweep.settings.noout_flags import NooutFlags, osds_of_map
@@ -156,12 +157,9 @@ class OneByOne:
             is_fine = not isinstance(said, dict) or said.get("ok_to_stop", True)
             return "" if is_fine else "the monitors say so"
 
-    def _pgs_of(self, osd: int) -> Sequence[dict[str, Any]] | None:
+    def _pgs_of(self, osd: int) -> Sequence[Mapping[str, Any]] | None:
         """None while the manager does not know: for some seconds after a change of the map."""
-        said = self._admin.command("pg ls-by-osd", osd=osd)
-        # Of an OSD without PGs, older releases leave the list out.
-        found: Sequence[dict[str, Any]] | None = said.get("pg_stats", ()) if said.get("pg_ready", True) else None
-        return found
+        return listed_pgs(self._admin.command("pg ls-by-osd", osd=osd))
 
     def _await_up(self, before: Mapping[int, int]) -> tuple[int, ...]:
         """Those that do not come up.
@@ -203,7 +201,7 @@ class OneByOne:
         return "; ".join(reasons_against(self._admin.command("status")))
 
 
-def pools_that_would_stop(pgs: Sequence[dict[str, Any]], pools: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+def pools_that_would_stop(pgs: Sequence[Mapping[str, Any]], pools: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Names of the pools with a PG that would have too few OSDs for I/O if one of its OSDs stopped.
 
     Args:

@@ -54,7 +54,9 @@ class WholeCluster:
             reach=surroundings.reach,
             progress=progress,
         )
-        self.pools = Pools(admin, journal, surroundings.pool_defaults)
+        self.pools = Pools(
+            admin, journal, surroundings.pool_defaults, patience_seconds=surroundings.patience_seconds
+        )
         self._admin = admin
         self._journal = journal
         self._catalogue = catalogue
