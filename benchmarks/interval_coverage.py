@@ -28,9 +28,9 @@ from lost_constructions import (
 
 from cephfit.cells import CELLS
 from cephfit.mapper.mix_predictor import MixPredictor
-from cephfit.mapper.spread import spread_of
 from cephfit.prediction import Verdict
 from cephfit.profile import Profile
+from cephfit.spread import spread_of
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "mapper"))

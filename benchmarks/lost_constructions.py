@@ -1,23 +1,20 @@
-"""Ways to tell how unsteady a sweep's measurements are that were tried and lost against ``mapper/spread.py``.
+"""Ways to tell how unsteady a sweep's measurements are that were tried and lost against ``cephfit/spread.py``.
 
 Each is a function that ``MixPredictor`` takes in place of ``spread_of``. They suppose a sweep in which every
 configuration was measured in every cell equally often, as the synthetic ones are. J configurations, C cells.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma, ndtr, polygamma, stdtrit
 from scipy.stats import chi2
 
-from cephfit.baseline import Baselines
-from cephfit.cells import CELLS
-from cephfit.mapper.spread import Spread, spread_of
+from cephfit.blocks import Floats, Table
+from cephfit.spread import Spread, spread_of
 
-Floats = NDArray[np.float64]
-Construction = Callable[[Baselines, Sequence[str]], Spread | None]
+Construction = Callable[[Table], Spread | None]
 
 _NONE, _ALL = 1e-9, 1e9
 """Prior degrees of freedom with which a cell keeps its own variance, or takes the pooled one. (Not 0 and infinity,
@@ -25,21 +22,21 @@ which would divide 0 by 0.)"""
 _LEAST_PRIOR, _MOST_PRIOR = 4.0, 30.0
 
 
-def own_variance(baselines: Baselines, names: Sequence[str]) -> Spread:
+def own_variance(table: Table) -> Spread:
     """Each cell's own variance under each configuration, and so Welch's interval."""
-    residuals = _residuals(baselines, names)
+    residuals = _residuals(table)
     return _spread(residuals, prior_df=_NONE)
 
 
-def pooled_only(baselines: Baselines, names: Sequence[str]) -> Spread:
+def pooled_only(table: Table) -> Spread:
     """Each cell's variance pooled over the configurations, the same for all of them."""
-    residuals = _residuals(baselines, names)
+    residuals = _residuals(table)
     return _spread(residuals, prior_df=_ALL)
 
 
-def moderated_with_tau2(baselines: Baselines, names: Sequence[str]) -> Spread:
+def moderated_with_tau2(table: Table) -> Spread:
     """Steps 2, 4 and 5: rounds are not taken out, and all configurations are held to be equally steady."""
-    residuals = _residuals(baselines, names)
+    residuals = _residuals(table)
     n_configurations, _, n_repeats = residuals.shape
     pooled = (residuals**2).sum(axis=(0, 2)) / (n_configurations * (n_repeats - 1))
     weights = (1 / pooled) / (1 / pooled).sum()
@@ -52,18 +49,18 @@ def moderated_with_tau2(baselines: Baselines, names: Sequence[str]) -> Spread:
     )
 
 
-def prior_of_8(baselines: Baselines, names: Sequence[str]) -> Spread | None:
+def prior_of_8(table: Table) -> Spread | None:
     """All five steps; the pooled variance counts for 8 degrees of freedom."""
-    return spread_of(baselines, names, prior_df=8.0)
+    return spread_of(table, prior_df=8.0)
 
 
-def prior_estimated(baselines: Baselines, names: Sequence[str]) -> Spread | None:
+def prior_estimated(table: Table) -> Spread | None:
     """All five steps; the prior degrees of freedom from the sweep itself, as Smyth (2004, section 6.2) does.
 
     The log of an own variance over what it is drawn towards varies by trigamma(d / 2) + trigamma(prior / 2), with
     d its degrees of freedom. The estimate is held between 4 and 30.
     """
-    first = spread_of(baselines, names)
+    first = spread_of(table)
     if first is None:
         return None
     df = np.maximum(first.n - 1, 1)
@@ -75,30 +72,28 @@ def prior_estimated(baselines: Baselines, names: Sequence[str]) -> Spread | None
         prior = _MOST_PRIOR
     else:
         prior = float(brentq(lambda d: polygamma(1, d / 2) - wanted, _LEAST_PRIOR, _MOST_PRIOR))
-    return spread_of(baselines, names, prior_df=prior)
+    return spread_of(table, prior_df=prior)
 
 
 class _IndependentParts(Spread):
     """The chosen spread, but Satterthwaite's formula forgets that an own variance is also a part of the pool."""
 
-    def variance_of(self, j: int, gradient: Floats, default_gradient: Floats) -> tuple[float, float]:
-        variance, degrees = super().variance_of(j, gradient, default_gradient)
+    def variance_of(self, weights: Floats) -> tuple[float, float]:
+        variance, degrees = super().variance_of(weights)
         df = np.maximum(self.n - 1, 1).astype(np.float64)
         drawn = self.prior_df / (self.prior_df + df)
-        through_pool, through_own = np.zeros(len(self.cells)), np.zeros_like(self.own)
-        for index, slope in ((j, gradient), (0, default_gradient)):
-            weight = slope**2 / self.n[index]
-            through_pool += drawn[index] * weight * self.unsteadiness[index]
-            through_own[index] += (1 - drawn[index]) * weight
+        weight = (weights**2).sum(axis=2)
+        through_pool = (drawn * weight * self.unsteadiness[:, None]).sum(axis=0)
+        through_own = (1 - drawn) * weight
         by_pool = through_pool * df / df.sum(axis=0)
         # ((a + b) m)^2 is what the chosen one adds up, (a m)^2 + (b m)^2 what it would if both were independent.
         forgotten = float((2 * by_pool * through_own * self.moderated**2 / df).sum())
         return variance, max(1.0, variance**2 / (variance**2 / degrees - forgotten))
 
 
-def parts_held_independent(baselines: Baselines, names: Sequence[str]) -> Spread | None:
+def parts_held_independent(table: Table) -> Spread | None:
     """All five steps, with the pooled and the own part of a variance taken as independent."""
-    chosen = spread_of(baselines, names)
+    chosen = spread_of(table)
     if chosen is None:
         return None
     return _IndependentParts(**{field: getattr(chosen, field) for field in Spread.__dataclass_fields__})
@@ -123,10 +118,9 @@ def bonferroni_over_max_t(n_compared: int, df: float) -> float:
     return bonferroni / float(brentq(lambda q: probability(q) - 0.95, 1.0, 2 * bonferroni))
 
 
-def _residuals(baselines: Baselines, names: Sequence[str]) -> Floats:
+def _residuals(table: Table) -> Floats:
     """Log IOPS less their mean over repeats, shape (J, C, repeats)."""
-    logs: Floats = np.log(np.array([[baselines.of(name, cell).iops for cell in CELLS] for name in names]))
-    residuals: Floats = logs - logs.mean(axis=2, keepdims=True)
+    residuals: Floats = table.logs - table.logs.mean(axis=2, keepdims=True)
     return residuals
 
 
@@ -139,7 +133,6 @@ def _spread(
     own = (residuals**2).sum(axis=2) / df
     target = np.broadcast_to(own.mean(axis=0), own.shape)
     return Spread(
-        cells=CELLS,
         n=np.full((n_configurations, n_cells), n_repeats),
         own=own,
         target=target,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from cephfit.cells import Cell
 from cephfit.configuration import DEFAULT_CONFIGURATION
@@ -18,16 +19,24 @@ class Baseline:
         iops: one value per repeat: the sum over the clients that ran together. Clients of the same run share
             its fate, so the repeat is the independent unit, not the client.
         n_clients: clients that ran together.
+        rounds: the number of each repeat, rising; counted from 0 unless given. What was measured in the same round
+            ran within the same pass over all configurations: what that hour did to all of them cancels where they
+            are compared within it.
     """
 
     configuration: str
     cell: Cell
     iops: tuple[float, ...]
     n_clients: int = 1
+    rounds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.iops or any(v <= 0 for v in self.iops):
             raise ValueError(f"{self.configuration} {self.cell}: baselines are positive, got {self.iops}")
+        if not self.rounds:
+            object.__setattr__(self, "rounds", tuple(range(len(self.iops))))
+        if len(self.rounds) != len(self.iops) or any(b <= a for a, b in pairwise(self.rounds)):
+            raise ValueError(f"{self.configuration} {self.cell}: {self.rounds} number no {len(self.iops)} repeats")
 
 
 @dataclass(frozen=True, slots=True)

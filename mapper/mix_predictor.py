@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from cephfit.baseline import Baselines
+from cephfit.blocks import Floats, Table
 from cephfit.cells import Cell, Op
 from cephfit.mapper.mixture import MIXERS, OF_ONE_KIND, Mixture, used_cells
-from cephfit.mapper.spread import Spread, spread_of
 from cephfit.prediction import CellReason, Prediction, PredictionSet, Verdict
 from cephfit.profile import Profile
+from cephfit.spread import Spread, spread_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +24,20 @@ class MixPredictor:
     Attributes:
         name: of the model; a key of ``mixture.MIXERS``.
         confidence: level of the intervals, jointly over the configurations compared with the default.
-        spread_of: how unsteady the measurements are, from the baselines and the configurations' names, the
-            default first; None where that cannot be told.
+        spread_of: how unsteady the measurements are; None where that cannot be told.
     """
 
     name: str
     confidence: float = 0.95
-    spread_of: Callable[[Baselines, Sequence[str]], Spread | None] = spread_of
+    spread_of: Callable[[Table], Spread | None] = spread_of
 
     def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
         """Rank every configuration that has all the cells the workload uses.
 
-        The rate of a cell is the mean IOPS over its repeats. A configuration that lacks a cell, or was measured
-        with another number of clients, is left out with a note that names it and says why. The intervals are
-        described in docs/method.md.
+        The rate of a cell is the mean IOPS over its repeats; where not all configurations have the same rounds, it
+        is the default's mean times the ratio to it within rounds. A configuration that lacks a cell, or was
+        measured with another number of clients, is left out with a note that names it and says why. The intervals
+        are described in docs/method.md.
 
         Raises:
             InputError: the profile has no accesses, or the default lacks a cell that it uses.
@@ -49,19 +50,22 @@ class MixPredictor:
         notes += _unjudged(profile, self.name)
         mix = MIXERS[self.name]
         equals = mix(weights, default, default)
-        mixtures = {name: mix(weights, default, _rates(baselines, name, cells)) for name in compared}
+        table = Table.of(baselines, (baselines.default, *compared))
+        used = np.array([table.cells.index(cell) for cell in cells])
+        spread = self.spread_of(table) if compared else None
+        notes += [_no_spread(bool(compared))] if spread is None else spread.notes
 
+        mixtures: dict[str, Mixture] = {}
         widths, floors = dict.fromkeys(compared, math.inf), [math.inf]
-        spread = self.spread_of(baselines, (baselines.default, *compared)) if compared else None
-        if spread is None:
-            notes.append(_no_spread(bool(compared)))
-        else:
-            notes += spread.notes
-            used = np.array([spread.cells.index(cell) for cell in cells])
-            for j, (name, mixture) in enumerate(mixtures.items(), start=1):
-                widths[name] = self._half_width(spread, j, used, mixture)
+        for j, name in enumerate(compared, start=1):
+            held = _Held.of(table, j, used, default, _rates(baselines, name, cells))
+            mixtures[name] = mix(weights, default, held.rates)
+            if held.apart:
+                notes.append(_in_no_common_round(name, baselines.default, held.apart))
+            elif spread is not None:
+                widths[name] = self._half_width(spread, held, mixtures[name])
                 # What the interval would be if the configuration were no better than the default.
-                floors.append(100 * -math.expm1(-self._half_width(spread, j, used, equals)))
+                floors.append(100 * -math.expm1(-self._half_width(spread, held, equals)))
 
         ranked = sorted(
             [
@@ -84,17 +88,76 @@ class MixPredictor:
             notes=tuple(notes),
         )
 
-    def _half_width(self, spread: Spread, j: int, used: NDArray[np.intp], mixture: Mixture) -> float:
-        """Half the interval of the log prediction of the spread's configuration ``j``.
+    def _half_width(self, spread: Spread, held: "_Held", mixture: Mixture) -> float:
+        """Half the interval of the log prediction of one configuration.
 
         Bonferroni's level makes the intervals of all configurations hold jointly.
         """
-        slopes = np.zeros((2, len(spread.cells)))
-        slopes[0, used], slopes[1, used] = mixture.gradient, mixture.default_gradient
-        variance, df = spread.variance_of(j, slopes[0], slopes[1])
+        variance, df = spread.variance_of(held.weights(mixture.gradient, mixture.default_gradient))
         n_compared = len(spread.unsteadiness) - 1
         quantile = float(stdtrit(df, 1 - (1 - self.confidence) / (2 * n_compared)))
         return quantile * math.sqrt(variance)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """One configuration held against the default, within rounds. U used cells.
+
+    Attributes:
+        rates: IOPS in each used cell, shape (U,).
+        contrasts: weights of the log measurements that make the log ratio in each used cell, shape (U, J, R).
+        default_means: those that make the default's mean, shape (U, J, R).
+        used: where the used cells are in the table.
+        n_cells: of the table.
+        apart: the cells in which no rounds connect the two; their means are set side by side as they are.
+    """
+
+    rates: Floats
+    contrasts: Floats
+    default_means: Floats
+    used: NDArray[np.intp]
+    n_cells: int
+    apart: tuple[Cell, ...]
+
+    @classmethod
+    def of(cls, table: Table, j: int, used: NDArray[np.intp], default: Floats, means: Floats) -> "_Held":
+        """Hold configuration ``j`` of the table, of these mean IOPS, against the default, of these."""
+        contrasts, default_means, apart = [], [], []
+        rates = means.copy()
+        for i, c in enumerate(used):
+            default_means.append(table.mean_of(0, c))
+            contrast = table.mean_of(j, c) - default_means[-1]
+            if not table.blocks[c].whole:
+                within = table.blocks[c].contrast(j, 0)
+                if within is None:
+                    apart.append(table.cells[c])
+                else:
+                    contrast = within
+                    rates[i] = default[i] * math.exp(float((within * table.logs[:, c]).sum()))
+            contrasts.append(contrast)
+        return cls(rates, np.array(contrasts), np.array(default_means), used, len(table.cells), tuple(apart))
+
+    def weights(self, gradient: Floats, default_gradient: Floats) -> Floats:
+        """The weights of all log measurements in a log prediction, to first order; shape (J, C, R).
+
+        Args:
+            gradient: derivatives by the configuration's log rates, shape (U,).
+            default_gradient: minus the derivatives by the default's.
+        """
+        _, j, r = self.contrasts.shape
+        weights = np.zeros((j, self.n_cells, r))
+        # A rate is the default's own mean times the ratio to it.
+        of_used = gradient[:, None, None] * self.contrasts
+        of_used += (gradient - default_gradient)[:, None, None] * self.default_means
+        weights[:, self.used] = np.swapaxes(of_used, 0, 1)
+        return weights
+
+
+def _in_no_common_round(name: str, default: str, cells: Sequence[Cell]) -> str:
+    return (
+        f"{name} was measured in no round (repeat) that {default} or one compared with it was, in "
+        f"{', '.join(map(str, cells))}: its prediction holds what the rounds did, too, and has no interval"
+    )
 
 
 def _unjudged(profile: Profile, model: str) -> list[str]:

@@ -84,6 +84,7 @@ def group(
             cell,
             tuple(sum(repeats[repeat].values()) for repeat in sorted(repeats)),
             n_clients=max(len(clients) for clients in repeats.values()),
+            rounds=tuple(sorted(repeats)),
         )
         for (configuration, cell), repeats in sums.items()
     }

@@ -1,7 +1,7 @@
 """Sweeps drawn from a known truth, to see how often the predictor's intervals hold."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,35 @@ from cephfit.profile import Profile
 TYPICAL_IOPS = np.array(
     [2000, 900, 1290, 140, 900, 400, 600, 120, 400, 150, 300, 90, 60, 26, 55, 20, 2, 1.2, 2, 1.0], dtype=np.float64
 )
+
+
+Kept = Callable[[int, int], Sequence[int]]
+"""The rounds that a sweep has of a configuration (0 is the default) in a cell, rising."""
+
+
+def lacking_a_round(j: int, c: int) -> Sequence[int]:
+    """Three rounds and six compared; one of these could not be applied in the last."""
+    return range(2 if j == 6 else 3)
+
+
+def default_in_other_rounds(j: int, c: int) -> Sequence[int]:
+    """As many repeats of all, the default's not of the same rounds."""
+    return range(1, 3) if j == 0 else range(2)
+
+
+def lacking_repeats_here_and_there(j: int, c: int) -> Sequence[int]:
+    """Three rounds; every compared configuration lacks one repeat of each cell, not the same everywhere."""
+    return [i for i in range(3) if j == 0 or i != (7 * j + 3 * c) % 3]
+
+
+def race(j: int, c: int) -> Sequence[int]:
+    """Nine rounds; all but the default and one are dropped after two, or four."""
+    return range(9 if j < 2 else 4 if j == 2 else 2)
+
+
+def search(j: int, c: int) -> Sequence[int]:
+    """Twelve rounds of the default; six trials, each in two of its own."""
+    return range(12) if j == 0 else range(2 * j - 2, 2 * j)
 
 
 @dataclass(frozen=True)
@@ -85,12 +114,14 @@ def simulate(
     effect: float,
     seed: int,
     workloads: Sequence[Profile] = (),
+    kept: Kept | None = None,
 ) -> Found:
     """Predict many synthetic sweeps.
 
     Args:
         effect: standard deviation of the true log differences per cell; 0 makes every configuration the default.
         workloads: which take turns; none: those of ``profiles``.
+        kept: which of the repeats there are; all unless given.
     """
     rng = np.random.default_rng(seed)
     mixes = tuple(workloads) or profiles()
@@ -101,7 +132,7 @@ def simulate(
         truth = np.log(TYPICAL_IOPS) + np.vstack(
             [np.zeros(len(CELLS)), rng.normal(0, effect, (n_compared, len(CELLS)))]
         )
-        measured = baselines_of(np.exp(draw(rng, truth, noise, repeats)))
+        measured = baselines_of(np.exp(draw(rng, truth, noise, repeats)), kept)
         true_relative = _true_relative(model, profile, np.exp(truth))
         others = [p for p in speaker.predict(profile, measured).predictions if p.verdict is not Verdict.DEFAULT]
         holds = [p.low <= true_relative[p.configuration] <= p.high for p in others]
@@ -142,13 +173,15 @@ def draw(rng: np.random.Generator, truth: NDArray[np.float64], noise: Noise, rep
     )
 
 
-def baselines_of(iops: NDArray[np.float64]) -> Baselines:
+def baselines_of(iops: NDArray[np.float64], kept: Kept | None = None) -> Baselines:
     """A sweep of the default A and of C1, C2, ... from IOPS of shape (configurations, cells, repeats)."""
+    every = range(iops.shape[2])
 
     def each() -> Iterator[tuple[tuple[str, Cell], Baseline]]:
         for j, row in enumerate(iops):
             name = "A" if j == 0 else f"C{j}"
-            for cell, values in zip(CELLS, row, strict=True):
-                yield (name, cell), Baseline(name, cell, tuple(float(v) for v in values))
+            for c, (cell, values) in enumerate(zip(CELLS, row, strict=True)):
+                rounds = tuple(kept(j, c) if kept else every)
+                yield (name, cell), Baseline(name, cell, tuple(float(values[i]) for i in rounds), rounds=rounds)
 
     return Baselines(dict(each()), "synthetic")
