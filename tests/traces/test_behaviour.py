@@ -186,3 +186,13 @@ def test_of_a_disk_without_latencies_beside_another_one_it_is_not_told_how_busy_
     first, second = behaviour(accesses)["disks"].values()
     assert first["busy_share"] == pytest.approx(50 / 185)  # ten times 5 ms until 185 ms
     assert (second["busy_share"], second["mean_outstanding"], second["mean_latency_us"]) == (None, None, None)
+
+
+def test_the_sizes_of_the_rarer_op_are_told_too() -> None:
+    """Twelve sizes of reads, each commoner than the only one of the writes."""
+    rows = [(1000 * i, "r", 8 * i, 4096 * (1 + i % 12)) for i in range(240)]
+    rows += [(300_000 + i, "w", 8 * i, 512) for i in range(3)]
+    found = behaviour(batch(rows))["sizes"]["dominant"]
+    assert [row["op"] for row in found] == ["read"] * 10 + ["write"]
+    assert found[-1] == {"op": "write", "nbytes": 512, "accesses": 3, "share": 3 / 243}
+    assert [row["accesses"] for row in found] == sorted((row["accesses"] for row in found), reverse=True)

@@ -91,6 +91,8 @@ def test_the_comments_say_how_the_sections_run(three: Path) -> None:
     text = run("jobs", three).stdout
     comments = " ".join(line[2:] for line in text.splitlines() if line.startswith("# "))
     assert "fio runs all sections at the same time, each on its own file" in comments
+    assert "and at its disk's own pace, as the disks were used." in comments
+    assert "and as fast as that lets it." in run("jobs", three, "--pace", "full-speed").stdout
     assert "fio --section=disk-h_0 THIS_FILE" in comments
     assert "Disk h/0: 66.4 % of the accesses" in comments  # 200 of 301
     assert "group_reporting" not in text  # it would sum up the disks

@@ -96,16 +96,16 @@ def _sensitivity(total: Portrait) -> dict[str, Any]:
 
 
 def _sizes(sizes: NDArray[np.int64]) -> dict[str, Any]:
-    """The commonest exact sizes."""
+    """The commonest exact sizes of each op, of the rarer one, too."""
     n = int(sizes.sum())
-    exact = sizes[:, 1:]
-    order = np.argsort(-exact, axis=None, kind="stable")[:SIZES_SHOWN]
-    rows = []
-    for op, place in zip(*np.unravel_index(order, exact.shape), strict=True):
-        count = int(exact[op, place])
-        if count:
-            nbytes = (int(place) + 1) * LBN_NBYTES
-            rows.append({"op": list(Op)[op].value, "nbytes": nbytes, "accesses": count, "share": count / n})
+    rows: list[dict[str, Any]] = []
+    for op, exact in zip(Op, sizes[:, 1:], strict=True):
+        for place in np.argsort(-exact, kind="stable")[:SIZES_SHOWN].tolist():
+            count = int(exact[place])
+            if count:
+                nbytes = (place + 1) * LBN_NBYTES
+                rows.append({"op": op.value, "nbytes": nbytes, "accesses": count, "share": count / n})
+    rows.sort(key=lambda row: -row["accesses"])
     return {"dominant": rows, "other_sizes": int(sizes[:, 0].sum())}
 
 

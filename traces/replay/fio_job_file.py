@@ -94,9 +94,11 @@ def job_file(sections: Sequence[Section], *, title: str, seconds: float) -> str:
     lines = [f"# The workload {_one_line(title)} as cephfit profiled it."]
     if len(sections) > 1:
         together = sum(section.of.job.nbytes for section in sections)
+        is_paced = any(section.of.job.think_us or section.of.job.rates for section in sections)
+        pace = "at its disk's own pace, as the disks were used" if is_paced else "as fast as that lets it"
         lines += [
             f"# Each of its {len(sections)} disks is a section. fio runs all sections at the same time, each on",
-            f"# its own file (together {together} bytes) and at its disk's own pace, as the disks were used.",
+            f"# its own file (together {together} bytes) and {pace}.",
             f"# One disk alone: fio --section={sections[0].name} THIS_FILE",
             "# One after the other: stonewall=1 in each section.",
         ]
