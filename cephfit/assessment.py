@@ -1,5 +1,6 @@
 """How good a prediction was: predicted beside measured, for the real workload."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +46,21 @@ class AssessmentRow:
         return None if self.measured_relative is None else self.predicted_relative - self.measured_relative
 
     @property
+    def error_interval(self) -> tuple[float, float] | None:
+        """The error's interval, from those of the two: (P - M) - √((P - lP)² + (uM - M)²) to the same upwards.
+
+        Prediction and runs are independent. Made so, the difference's interval has at least the lower of the two
+        levels (Zou and Donner 2008, Statistics in Medicine 27:1693). None for the default, to which both are
+        relative, and where an interval is not known.
+        """
+        p, m, error = self.predicted_relative, self.measured_relative, self.error_points
+        ends = (self.predicted_low, self.predicted_high, self.measured_low, self.measured_high)
+        if m is None or error is None or None in ends or self.predicted_low == self.predicted_high:
+            return None
+        p_low, p_high, m_low, m_high = (end for end in ends if end is not None)
+        return error - math.hypot(p - p_low, m_high - m), error + math.hypot(p_high - p, m - m_low)
+
+    @property
     def beside(self) -> str:
         """Where the measured interval lies of the predicted one: ``below``, ``above``, empty if they meet."""
         if self.predicted_low == self.predicted_high:
@@ -81,6 +97,11 @@ class Assessment:
             best could not be measured.
         confidence: level of the measured intervals.
         notes: what a reader must know.
+        regret_low_pct: lower end of the regret's interval, 0 where the runs tell none to be better than the
+            predicted best; None if the runs are too few for an interval.
+        regret_high_pct: its upper end; 0 where the runs tell the predicted best to be the best of those run.
+        ties: pairs of configurations, the one predicted to be better first, that the runs cannot tell apart; None
+            in documents of before they were kept.
     """
 
     workload: str
@@ -91,10 +112,25 @@ class Assessment:
     regret_pct: float | None
     confidence: float = 0.95
     notes: tuple[str, ...] = field(default_factory=tuple)
+    regret_low_pct: float | None = None
+    regret_high_pct: float | None = None
+    ties: tuple[tuple[str, str], ...] | None = None
 
     def of(self, configuration: str) -> AssessmentRow | None:
         """The row of ``configuration``; None if it was not run."""
         return next((row for row in self.rows if row.configuration == configuration), None)
+
+    def regret_said(self) -> str:
+        """The regret and how sure it is; empty where there is none."""
+        if self.regret_pct is None:
+            return ""
+        if self.regret_low_pct is None or self.regret_high_pct is None:
+            return f"{self.regret_pct:.1f} %, its interval not known"
+        if self.regret_high_pct <= 0:
+            return "0 %: the predicted best is told from all others that were run"
+        if self.regret_low_pct <= 0:
+            return f"not distinguishable from 0 (at most {self.regret_high_pct:.1f} %)"
+        return f"{self.regret_pct:.1f} % ({self.regret_low_pct:.1f} to {self.regret_high_pct:.1f})"
 
     def missed(self) -> tuple[str, ...]:
         """Sentences on configurations whose measured interval lies beside the predicted one."""
@@ -118,6 +154,9 @@ class Assessment:
             "confidence": self.confidence,
             "order_held": self.order_held,
             "regret_pct": self.regret_pct,
+            "regret_low_pct": self.regret_low_pct,
+            "regret_high_pct": self.regret_high_pct,
+            "ties": None if self.ties is None else [list(pair) for pair in self.ties],
             "rows": [
                 {
                     "configuration": row.configuration,
@@ -157,7 +196,7 @@ class Assessment:
                 remedy="verify again with `cephfit verify`",
             )
         try:
-            order_held = document["order_held"]
+            order_held, ties = document["order_held"], document.get("ties")
             return cls(
                 workload=str(document["workload"]),
                 metric=str(document["metric"]),
@@ -167,6 +206,9 @@ class Assessment:
                 regret_pct=_optional(document["regret_pct"]),
                 confidence=float(document["confidence"]),
                 notes=tuple(str(note) for note in document.get("notes", ())),
+                regret_low_pct=_optional(document.get("regret_low_pct")),
+                regret_high_pct=_optional(document.get("regret_high_pct")),
+                ties=None if ties is None else tuple((str(ahead), str(behind)) for ahead, behind in ties),
             )
         except KeyError as error:
             raise InputError(f"{error.args[0]!r} is missing", where=where) from None

@@ -50,13 +50,17 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
     model = _Blocks.of({p.configuration: values[p.configuration] for p in predicted if p.configuration in values})
     rows = tuple(_row(p, values, default, model, predictions.confidence) for p in predicted)
     held, ties = _order(predicted, model, predictions.confidence)
+    regret, regret_low, regret_high = _regret(rows, predictions.best, model, predictions.confidence)
     return Assessment(
         workload=workload,
         metric=metric,
         model=predictions.model,
         rows=rows,
         order_held=held,
-        regret_pct=_regret(rows, predictions.best),
+        regret_pct=regret,
+        regret_low_pct=regret_low,
+        regret_high_pct=regret_high,
+        ties=_ties(predicted, model, predictions.confidence),
         confidence=predictions.confidence,
         notes=(
             *_other_workload(predictions, workload),
@@ -193,12 +197,38 @@ def _order(
     return held, tuple(ties)
 
 
-def _regret(rows: Sequence[AssessmentRow], best: str) -> float | None:
+def _ties(predicted: Sequence[Prediction], model: _Blocks, confidence: float) -> tuple[tuple[str, str], ...]:
+    """Pairs that the runs cannot tell apart, by the interval of their own difference."""
+    run = [p.configuration for p in predicted if p.configuration in model.names]
+    return tuple(
+        (one, other)
+        for one, other in itertools.combinations(run, 2)
+        if (width := model.half_width(one, other, confidence)) is None
+        or abs(model.difference(one, other)) <= width
+    )
+
+
+def _regret(
+    rows: Sequence[AssessmentRow], best: str, model: _Blocks, confidence: float
+) -> tuple[float | None, float | None, float | None]:
+    """What following the prediction costs in percent of the best that was run, and its interval.
+
+    With d the log lead of another over the predicted best and w half its interval, jointly over all others, the
+    regret is 1 - exp(-max(0, d)) for the largest d, and lies between the same of the largest d - w and d + w. None
+    of it where there is nothing to compare; no interval where one of the leads has none.
+    """
     measured = {r.configuration: r.measured_relative for r in rows if r.measured_relative is not None}
-    if best not in measured:
-        return None
+    others = [name for name in measured if name != best]
+    if best not in measured or not others:
+        return None, None, None
     top = max(measured.values())
-    return 100 * (top - measured[best]) / top
+    regret = 100 * (top - measured[best]) / top
+    leads = [(model.difference(name, best), model.half_width(name, best, confidence)) for name in others]
+    known = [(lead, width) for lead, width in leads if width is not None and math.isfinite(width)]
+    if len(known) < len(leads):
+        return regret, None, None
+    low, high = (max(lead + sign * width for lead, width in known) for sign in (-1, 1))
+    return regret, -100 * math.expm1(-max(0.0, low)), -100 * math.expm1(-max(0.0, high))
 
 
 def _values(samples: Sequence[WorkloadSample]) -> dict[str, dict[int, float]]:
@@ -231,10 +261,15 @@ def _other_workload(predictions: PredictionSet, workload: str) -> list[str]:
 
 
 def _lost(samples: Sequence[WorkloadSample]) -> list[str]:
-    """Runs that no attempt brought to a value."""
+    """Runs that no attempt brought to a value, and those that ended well with a value of nothing."""
     good = {(s.configuration, s.repeat) for s in samples if s.state is State.OK}
     last = {(s.configuration, s.repeat): s for s in sorted(samples, key=lambda s: s.attempt)}
-    return [
+    nothing = [
+        f"{s.configuration}, repeat {s.repeat + 1} ended with {s.value:g} {s.metric}, which is not counted"
+        for s in samples
+        if s.state is State.OK and s.value is not None and s.value <= 0
+    ]
+    return nothing + [
         f"{name}, repeat {repeat + 1} has no value: {sample.state}: {sample.reason}"
         for (name, repeat), sample in sorted(last.items())
         if (name, repeat) not in good

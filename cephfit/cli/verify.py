@@ -245,7 +245,7 @@ def _print(assessment: Assessment, note: str) -> None:
     order = {True: "held", False: "did NOT hold", None: "cannot be told from these runs"}[assessment.order_held]
     click.echo(f"The predicted order {order} (model {assessment.model}, workload {assessment.workload})")
     if assessment.regret_pct is not None:
-        click.echo(f"Regret of following the prediction: {assessment.regret_pct:.1f} %")
+        click.echo(f"Regret of following the prediction: {assessment.regret_said()}")
     for sentence in assessment.missed():
         click.echo(sentence)
     for line in assessment.notes:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cephfit.assessment import Assessment
 from cephfit.errors import InputError
 from cephfit.mapper.accuracy import assess
 from cephfit.prediction import Prediction, PredictionSet, Verdict
@@ -44,6 +45,49 @@ def test_regret_is_what_following_the_prediction_costs() -> None:
     answer = assess(predicted(), runs(A=(100, 101), fast=(80, 81), slow=(50, 50.5)), "pgbench")
     assert answer.order_held is False
     assert answer.regret_pct == pytest.approx(100 * (1 - (80 * 81 / (100 * 101)) ** 0.5))
+    fast, low, high = answer.of("fast"), answer.regret_low_pct, answer.regret_high_pct
+    assert (low, high) == pytest.approx((100 - fast.measured_high, 100 - fast.measured_low)), "A is the best"
+    assert answer.regret_said() == f"{answer.regret_pct:.1f} % ({low:.1f} to {high:.1f})"
+
+
+def test_regret_that_the_runs_cannot_tell_from_none_is_called_so() -> None:
+    """The default is 3 % faster than the predicted best, by runs that scatter by 10 %."""
+    noisy = assess(predicted(), runs(A=(100, 120, 90), fast=(100, 97, 103), slow=(50, 51, 49)), "pgbench")
+    assert noisy.regret_pct > 2
+    assert noisy.regret_low_pct == 0
+    assert noisy.regret_said() == f"not distinguishable from 0 (at most {noisy.regret_high_pct:.1f} %)"
+    sure = assess(predicted(), runs(A=(100, 101), fast=(130, 131), slow=(50, 50.5)), "pgbench")
+    assert sure.regret_said().startswith("0 %: the predicted best is told from all others")
+    once = assess(predicted(), runs(A=(100,), fast=(90,), slow=(50,)), "pgbench")
+    assert once.regret_said() == "10.0 %, its interval not known"
+    assert Assessment.from_json(noisy.to_json()) == noisy
+
+
+def test_where_only_the_default_was_run_there_is_no_regret() -> None:
+    alone = assess(predicted(), runs(A=(100, 101)), "pgbench")
+    assert (alone.regret_pct, alone.regret_said()) == (None, "")
+
+
+def test_two_are_told_apart_by_their_own_difference_and_not_by_two_intervals_against_the_default() -> None:
+    """The default's noise is in both of these intervals, which overlap; it is not in the difference of the two."""
+    rows = (
+        Prediction("fast", 140.0, 130.0, 150.0, Verdict.BETTER),
+        Prediction("next", 115.0, 110.0, 120.0, Verdict.BETTER),
+        Prediction("A", 100.0, 100.0, 100.0, Verdict.DEFAULT),
+    )
+    claims = PredictionSet("time", "w", "by hand", rows, "fast", "A", 0.95, 4.0)
+    measured = [*runs(A=(100, 90, 110)), *(run("fast", r, 120.0 + 6 * r) for r in range(6))]
+    measured += [run("next", r, 110.0 + 5.6 * r + (-1) ** r * 0.6) for r in range(6)]
+    answer = assess(claims, measured, "w")
+    fast, following = answer.of("fast"), answer.of("next")
+    assert fast.measured_low < following.measured_high, "the intervals overlap"
+    assert answer.ties == ()
+
+
+def test_a_run_that_moved_nothing_is_named() -> None:
+    answer = assess(predicted(), runs(A=(100, 101), fast=(130, 131, 0.0), slow=(70, 71)), "pgbench")
+    assert answer.of("fast").n == 2
+    assert "fast, repeat 3 ended with 0 tps, which is not counted" in answer.notes
 
 
 def test_a_slow_round_hits_all_its_runs_and_cancels() -> None:

@@ -225,6 +225,9 @@ def example_assessment() -> Assessment:
         ),
         order_held=True,
         regret_pct=0.0,
+        regret_low_pct=0.0,
+        regret_high_pct=0.0,
+        ties=(),
         notes=("Each run lasted 30 s.",),
     )
 

@@ -174,9 +174,11 @@ def test_no_better_configuration_is_an_answer_too(findings: Findings) -> None:
 
 
 def test_a_prediction_that_failed_is_told_as_loudly(findings: Findings) -> None:
-    wrong = replace(example_assessment(), order_held=False, regret_pct=12.34)
+    regret = {"regret_pct": 12.34, "regret_low_pct": 9.87, "regret_high_pct": 14.0}
+    wrong = replace(example_assessment(), order_held=False, **regret)
     sentences = report_of(replace(findings, assessment=wrong), made_ns=0).answer.sentences
-    assert "NOT in the order predicted; following the prediction costs 12.3 %" in " ".join(sentences)
+    told = "what following the prediction costs against the best of those run is 12.3 % (9.9 to 14.0)"
+    assert f"NOT in the order predicted; {told}" in " ".join(sentences)
 
 
 def test_an_order_is_claimed_only_where_the_runs_show_it(findings: Findings) -> None:
@@ -189,8 +191,9 @@ def test_an_order_is_claimed_only_where_the_runs_show_it(findings: Findings) -> 
     tied = (best, default, replace(worst, measured_relative=101.0, measured_low=90.0, measured_high=113.0))
     assert "no order that contradicts the prediction" in told(rows=tied)
     near = (best, default, replace(worst, measured_relative=95.0, measured_low=80.0, measured_high=113.0))
-    assert "though these runs cannot tell all of them apart" in told(rows=near)
-    assert "cannot tell" not in told()
+    assert "though these runs cannot tell A from throttled" in told(rows=near, ties=(("A", "throttled"),))
+    assert "came out in the order predicted;" in told(rows=near), "held against each other they are told apart"
+    assert "as far as these runs can tell" in told(ties=None), "of a store of before ties were kept"
     assert "no order was predicted" in told(order_held=None)
     assert "too few values" not in told(order_held=None)
     assert "nothing to compare" in told(rows=(default,), order_held=None)
