@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from cephfit.baseline import Baseline, Baselines
+from cephfit.baseline import Baselines
 from cephfit.cells import CELLS, Cell, Pattern
 from cephfit.results import statistics, words
-from cephfit.results.report_model import BaselineRow, HeatCell, HeatMap
-from cephfit.results.statistics import Spread
+from cephfit.results.report_model import HeatCell, HeatMap
+from cephfit.results.statistics import Interval, Spread
 
 HEAT_CONFIDENCE = 0.99
 """Of each cell by itself: of a hundred cells without an effect about one is coloured by chance."""
@@ -53,21 +53,23 @@ def heat_map_of(baselines: Baselines, weights: dict[Cell, float], order: Sequenc
     )
 
 
-def baseline_rows_of(baselines: Baselines) -> tuple[BaselineRow, ...]:
-    """Every baseline in figures, the default first."""
-    rows = []
-    for name in baselines.configurations:
-        for cell in CELLS:
-            baseline = baselines.cells.get((name, cell))
-            if baseline is not None:
-                rows.append(_baseline_row(baselines, baseline))
-    return tuple(rows)
-
-
 def cell_spread(baselines: Baselines, cell: Cell) -> Spread | None:
     """The scatter of repeats in a cell, pooled over its configurations; where there is none, over all cells."""
     own = statistics.pooled_spread(b.iops for (_, c), b in baselines.cells.items() if c == cell)
     return own or statistics.pooled_spread(b.iops for b in baselines.cells.values())
+
+
+def against_default(baselines: Baselines, name: str, cell: Cell, spread: Spread | None) -> Interval | None:
+    """The interval of a configuration's rate in a cell over the default's, of this cell by itself at
+    ``HEAT_CONFIDENCE``; None where one of the two, or the scatter, is not known.
+
+    Args:
+        spread: ``cell_spread`` of the cell.
+    """
+    baseline, default = baselines.cells.get((name, cell)), baselines.cells.get((baselines.default, cell))
+    if baseline is None or default is None:
+        return None
+    return statistics.ratio_interval(baseline.iops, default.iops, spread, confidence=HEAT_CONFIDENCE)
 
 
 def colour_level(relative: float) -> int:
@@ -114,7 +116,7 @@ def _heat_cell(baselines: Baselines, name: str, cell: Cell, spread: Spread | Non
     if default is None:
         return HeatCell("–", 0, False, f"{heading}: {measured}; the default was not measured here")
     relative = 100 * statistics.ratio(baseline.iops, default.iops)
-    found = statistics.ratio_interval(baseline.iops, default.iops, spread, confidence=HEAT_CONFIDENCE)
+    found = against_default(baselines, name, cell, spread)
     ends = "no interval"
     if found is not None:
         ends = f"{words.level(HEAT_CONFIDENCE)} interval {words.interval(100 * found.low, 100 * found.high)}"
@@ -123,19 +125,3 @@ def _heat_cell(baselines: Baselines, name: str, cell: Cell, spread: Spread | Non
     if not differs:
         title += "; not distinguishable from the default"
     return HeatCell(words.relative(relative), colour_level(relative) if differs else 0, differs, title)
-
-
-def _baseline_row(baselines: Baselines, baseline: Baseline) -> BaselineRow:
-    default = baselines.cells.get((baselines.default, baseline.cell))
-    found = statistics.mean_interval(baseline.iops)
-    return BaselineRow(
-        configuration=baseline.configuration,
-        cell=str(baseline.cell),
-        n=len(baseline.iops),
-        mean=words.number(statistics.mean(baseline.iops)),
-        median=words.number(statistics.median(baseline.iops)),
-        variation=words.per_cent(statistics.coefficient_of_variation(baseline.iops)),
-        interval=f"{words.number(max(found.low, 0.0))} to {words.number(found.high)}" if found else "–",
-        relative=words.relative(100 * statistics.ratio(baseline.iops, default.iops)) if default else "–",
-        warning=statistics.stability_warning(baseline.iops) or "",
-    )

@@ -1,4 +1,4 @@
-"""How it was measured, for people who want to know or to do it again."""
+"""How it was measured, for people who want to know or to do it again. Rounds count from 1, as while measuring."""
 
 import statistics as stdlib
 from collections import Counter
@@ -13,16 +13,19 @@ from cephfit.results.report_model import AppliedRow, Findings, Method
 from cephfit.sample import Sample, State
 
 _SECRETS = ("keyring", "password", "token", "secret")
-_TROUBLES_SHOWN = 200
+TROUBLES_SHOWN = 200
+"""A report lists so many samples that did not count; the CSV of samples has all."""
 
 
 def method_of(findings: Findings, baselines: Baselines, controls: Controls | None) -> Method:
     """Everything that the reader needs to judge the figures or to measure them again."""
     states = Counter(sample.state for sample in findings.samples)
+    troubles = tuple(_troubles(findings))
     return Method(
         summary=(*_summary(findings, baselines), *_control(controls)),
         states=tuple((state.value, states[state]) for state in State if states[state]),
-        troubles=tuple(_troubles(findings))[:_TROUBLES_SHOWN],
+        troubles=troubles[:TROUBLES_SHOWN],
+        n_more_troubles=max(len(troubles) - TROUBLES_SHOWN, 0),
         applied=tuple(_applied_rows(findings)),
         order=tuple(_order(findings)),
         workload_runs=tuple(_workload_runs(findings)),
@@ -139,11 +142,11 @@ def _troubles(findings: Findings) -> Iterator[tuple[str, str, str]]:
         if sample.state is not State.OK:
             k = sample.key
             under = f" under {k.load}" if k.load else ""
-            name = f"{k.configuration} {k.cell}{under}, {k.client}, repeat {k.repeat}, attempt {k.attempt}"
+            name = f"{k.configuration} {k.cell}{under}, {k.client}, repeat {k.repeat + 1}, attempt {k.attempt + 1}"
             yield name, sample.state.value, sample.reason
     for workload, run in findings.workload_samples:
         if run.state is not State.OK:
-            name = f"{workload} on {run.configuration}, repeat {run.repeat}, attempt {run.attempt}"
+            name = f"{workload} on {run.configuration}, repeat {run.repeat + 1}, attempt {run.attempt + 1}"
             yield name, run.state.value, run.reason
 
 
@@ -175,13 +178,13 @@ def _order(findings: Findings) -> Iterator[tuple[str, str]]:
     for repeat, applied in findings.applied:
         rounds.setdefault(repeat, []).append(applied.configuration)
     for repeat, names in sorted(rounds.items()):
-        yield str(repeat), ", ".join(names)
+        yield str(repeat + 1), ", ".join(names)
 
 
 def _workload_runs(findings: Findings) -> Iterator[tuple[str, str, str, str]]:
     for _, run in findings.workload_samples:
         value = f"{words.number(run.value)} {run.metric}" if run.value is not None else "–"
-        yield run.configuration, str(run.repeat), run.state.value, value
+        yield run.configuration, str(run.repeat + 1), run.state.value, value
 
 
 def _fio_options(fio: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:

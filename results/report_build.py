@@ -14,9 +14,10 @@ from cephfit.results import figures, words
 from cephfit.results.answer import answer_of, caveats_of
 from cephfit.results.baselines import baselines_of
 from cephfit.results.bottlenecks import bottlenecks_of
+from cephfit.results.cell_figures import baseline_rows_of, cell_figures_of
 from cephfit.results.configuration_settings import settings_of
 from cephfit.results.controls import controls_of
-from cephfit.results.heat import baseline_rows_of, heat_map_of
+from cephfit.results.heat import heat_map_of
 from cephfit.results.histograms import histograms_of, workload_figure
 from cephfit.results.loads import names_of, of_load, title_of
 from cephfit.results.method_facts import method_of, n_troubles
@@ -158,7 +159,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
             weights,
             ranked,
         ),
-        baselines=baseline_rows_of(baselines),
+        baselines=baseline_rows_of(baselines, cell_figures_of(findings.samples, load=findings.load)),
         workload=workload_figure(profile) if profile else None,
         histograms=histograms_of(profile) if profile else (),
         caveats=caveats_of(findings, n_troubles(findings), controls),

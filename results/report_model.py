@@ -137,7 +137,7 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True)
 class BaselineRow:
-    """One baseline in figures."""
+    """One baseline in figures: IOPS, relative to the default, MiB/s, latency in ms; of all clients together."""
 
     configuration: str
     cell: str
@@ -147,6 +147,11 @@ class BaselineRow:
     variation: str
     interval: str
     relative: str
+    relative_interval: str
+    mib_per_s: str
+    latency_ms: str
+    latency_interval: str
+    p99_ms: str
     warning: str
 
 
@@ -207,7 +212,7 @@ class Method:
     summary: tuple[tuple[str, str], ...]
     states: tuple[tuple[str, int], ...]
     troubles: tuple[tuple[str, str, str], ...]
-    """(sample, state, reason) of all that is not ok."""
+    """(sample, state, reason) of all that is not ok, or of the first of them."""
     applied: tuple[AppliedRow, ...]
     order: tuple[tuple[str, str], ...]
     """(round, configurations in the order of applying)."""
@@ -216,6 +221,8 @@ class Method:
     fio_options: tuple[tuple[str, str], ...]
     facts: tuple[tuple[str, str], ...]
     sweep_text: str
+    n_more_troubles: int = 0
+    """Of which ``troubles`` tells nothing."""
 
 
 @dataclass(frozen=True, slots=True)

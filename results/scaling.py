@@ -9,12 +9,12 @@ from cephfit.configuration import DEFAULT_CONFIGURATION
 from cephfit.results import statistics
 from cephfit.results.baselines import whole_repeats
 from cephfit.results.loads import LoadShape, shapes_of
+from cephfit.results.repeat_metrics import mean_latency_ns, metrics_of, slowest_p99_ns
 from cephfit.results.statistics import CONFIDENCE, Interval
-from cephfit.sample import Metrics, Sample
+from cephfit.sample import Sample
 
 CLIENTS = "clients"
 IODEPTH = "iodepth"
-_P99 = 99.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,12 @@ def _families(shapes: Iterable[LoadShape]) -> list[tuple[str, str, list[LoadShap
 def _points(
     along: str, measured: Sequence[tuple[LoadShape, list[list[Sample]]]], confidence: float
 ) -> tuple[Point, ...]:
-    rates = [[math.fsum(m.iops for m in _metrics(repeat)) for repeat in repeats] for _, repeats in measured]
-    means = [[_mean_latency(_metrics(repeat)) for repeat in repeats] for _, repeats in measured]
-    tails = [[p for repeat in repeats if (p := _tail(_metrics(repeat))) is not None] for _, repeats in measured]
+    rates = [[math.fsum(m.iops for m in metrics_of(repeat)) for repeat in repeats] for _, repeats in measured]
+    means = [[mean_latency_ns(metrics_of(repeat)) for repeat in repeats] for _, repeats in measured]
+    tails = [
+        [p for repeat in repeats if (p := slowest_p99_ns(metrics_of(repeat))) is not None]
+        for _, repeats in measured
+    ]
     rate_spread = statistics.pooled_spread(rates)
     mean_spread = statistics.pooled_spread(means)
     tail_spread = statistics.pooled_spread(tails)
@@ -153,20 +156,3 @@ def _points(
 
 def _level(values: Sequence[float], spread: statistics.Spread | None, confidence: float) -> Level:
     return Level(statistics.mean(values), statistics.level_interval(values, spread, confidence=confidence))
-
-
-def _metrics(repeat: Iterable[Sample]) -> list[Metrics]:
-    return [sample.metrics for sample in repeat if sample.metrics is not None]
-
-
-def _mean_latency(clients: Sequence[Metrics]) -> float:
-    """Over all I/Os: each client's mean weighs as much as it did I/Os."""
-    n_ios = sum(m.n_ios for m in clients)
-    return math.fsum(m.latency_mean_ns * m.n_ios for m in clients) / n_ios
-
-
-def _tail(clients: Sequence[Metrics]) -> float | None:
-    """Percentiles of clients cannot be merged into one of all of them; that of the slowest bounds it."""
-    found = [m.latency_percentiles_ns.get(_P99) for m in clients]
-    known = [p for p in found if p]
-    return max(known) if len(known) == len(clients) and known else None

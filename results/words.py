@@ -8,20 +8,46 @@ from cephfit.units import NS_PER_S, format_seconds
 
 
 def relative(value: float | None) -> str:
-    """A figure relative to the default = 100: three significant digits are enough for any of them."""
+    """A figure relative to the default = 100: three significant digits, one decimal at most, are enough.
+
+    Only next to 100 are there more, so that what is better or worse does not read as equal: ``100.3``, ``99.96``.
+    """
     if value is None:
         return "–"
     if not math.isfinite(value):
         return "∞" if value > 0 else "0"
-    return f"{value:.0f}" if abs(value) >= 20 else f"{value:.1f}"
+    if abs(value - 100) < 0.5:
+        return _beside(value, 100, 2)
+    if abs(value) < 0.95:
+        return _significant(value, 1)
+    return f"{value:.0f}" if abs(value) >= 19.95 else f"{value:.1f}"
 
 
 def times(value: float) -> str:
-    """The same as a factor: 190 is ``1.90``."""
+    """The same as a factor: 190 is ``1.90``, 100.3 is ``1.003``."""
     factor = value / 100
-    if factor >= 10:
+    if abs(factor - 1) < 0.005:
+        return _beside(factor, 1, 4, least=2)
+    if factor >= 9.995:
         return f"{factor:.1f}"
-    return f"{factor:.2f}" if factor >= 0.1 else f"{factor:.3f}"
+    return f"{factor:.2f}" if factor >= 0.0995 else _significant(factor, 2)
+
+
+def _beside(value: float, mark: int, most: int, *, least: int = 0) -> str:
+    """With as few decimals as tell the value from ``mark``, ``most`` of them at most."""
+    for decimals in range(least, most + 1):
+        text = f"{value:.{decimals}f}"
+        if float(text) != mark:
+            return text
+    return f"{value:.{least}f}"
+
+
+def _significant(value: float, digits: int) -> str:
+    """So many significant digits, never with an exponent: ``0.0042``."""
+    if value == 0:
+        return "0"
+    first = math.floor(math.log10(float(f"{abs(value):.{digits - 1}e}")))
+    return f"{value:.{max(digits - 1 - first, 0)}f}"
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -46,21 +72,25 @@ def points(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """A rate, metric or count: thousands are grouped, a rate has four significant digits where it can."""
+    """A rate, metric or count: thousands are grouped, smaller ones have four significant digits, below 1 three."""
     if value is None:
         return "–"
-    if isinstance(value, int) or abs(value) >= 1000:
+    if isinstance(value, int) or abs(value) >= 999.95:
         return f"{value:,.0f}".replace(",", " ")
-    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
+    if abs(value) >= 99.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if abs(value) >= 0.9995 else _significant(value, 3)
 
 
 def compact(value: float) -> str:
-    """A rate in at most five characters, for narrow columns: ``12.3k``, ``493``, ``65.5``, ``2.39``."""
+    """A rate in about five characters, for narrow columns: ``12.3k``, ``493``, ``65.5``, ``2.39``, ``0.004``."""
     if value >= 99_950:
         return f"{value / 1000:.0f}k"
     if value >= 9_995:
         return f"{value / 1000:.1f}k"
-    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    if value >= 0.995:
+        return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    return f"{value:.2f}" if value >= 0.0995 else _significant(value, 1)
 
 
 def per_cent(share: float | None) -> str:

@@ -1,0 +1,120 @@
+"""Every configuration in every cell in absolute figures: throughput and latency of all clients. Pure."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cephfit.baseline import Baselines
+from cephfit.cells import CELLS, Cell
+from cephfit.results import statistics, words
+from cephfit.results.baselines import whole_repeats
+from cephfit.results.heat import against_default, cell_spread
+from cephfit.results.loads import of_load
+from cephfit.results.repeat_metrics import mean_latency_ns, metrics_of, slowest_p99_ns
+from cephfit.results.report_model import BaselineRow
+from cephfit.results.scaling import Level
+from cephfit.sample import OWN_LOAD, Sample
+from cephfit.units import MIB, NS_PER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class CellFigures:
+    """One configuration in one cell. Intervals are of the mean over repeats, from their own scatter.
+
+    Attributes:
+        n_repeats: that count.
+        n_clients: that ran together.
+        nbytes_per_s: of all clients together.
+        latency_ns: mean completion latency over all I/Os of all clients.
+        p99_ns: 99th percentile of the client that was slowest; None where there are no percentiles.
+    """
+
+    configuration: str
+    cell: Cell
+    n_repeats: int
+    n_clients: int
+    nbytes_per_s: Level
+    latency_ns: Level
+    p99_ns: Level | None
+
+
+def cell_figures_of(samples: Iterable[Sample], *, load: str = OWN_LOAD) -> dict[tuple[str, Cell], CellFigures]:
+    """The figures of every configuration and cell that has a repeat that counts, in the order of measuring.
+
+    Args:
+        samples: of one run.
+        load: which.
+
+    Raises:
+        InputError: the run has no load of this name.
+    """
+    places: dict[tuple[str, Cell], list[Sample]] = {}
+    for sample in of_load(samples, load):
+        places.setdefault((sample.key.configuration, sample.key.cell), []).append(sample)
+    figures = {}
+    for (name, cell), tried in places.items():
+        repeats = [metrics_of(repeat) for repeat in whole_repeats(tried)]
+        if not repeats:
+            continue
+        tails = [tail for clients in repeats if (tail := slowest_p99_ns(clients)) is not None]
+        figures[name, cell] = CellFigures(
+            configuration=name,
+            cell=cell,
+            n_repeats=len(repeats),
+            n_clients=len(repeats[0]),
+            nbytes_per_s=_level([math.fsum(m.nbytes_per_s for m in clients) for clients in repeats]),
+            latency_ns=_level([mean_latency_ns(clients) for clients in repeats]),
+            p99_ns=_level(tails) if len(tails) == len(repeats) else None,
+        )
+    return figures
+
+
+def baseline_rows_of(
+    baselines: Baselines, figures: dict[tuple[str, Cell], CellFigures]
+) -> tuple[BaselineRow, ...]:
+    """Every baseline in figures, the default first."""
+    spreads = {cell: cell_spread(baselines, cell) for cell in dict.fromkeys(cell for _, cell in baselines.cells)}
+    return tuple(
+        _row(baselines, name, cell, spreads[cell], figures.get((name, cell)))
+        for name in baselines.configurations
+        for cell in CELLS
+        if (name, cell) in baselines.cells
+    )
+
+
+def _row(
+    baselines: Baselines, name: str, cell: Cell, spread: statistics.Spread | None, figures: CellFigures | None
+) -> BaselineRow:
+    iops = baselines.cells[name, cell].iops
+    default = baselines.cells.get((baselines.default, cell))
+    against = None if name == baselines.default else against_default(baselines, name, cell, spread)
+    return BaselineRow(
+        configuration=name,
+        cell=str(cell),
+        n=len(iops),
+        mean=words.number(statistics.mean(iops)),
+        median=words.number(statistics.median(iops)),
+        variation=words.per_cent(statistics.coefficient_of_variation(iops)),
+        interval=_ends(statistics.mean_interval(iops), 1),
+        relative=words.relative(100 * statistics.ratio(iops, default.iops)) if default else "–",
+        relative_interval=words.interval(100 * against.low, 100 * against.high) if against else "–",
+        mib_per_s=_mean(figures and figures.nbytes_per_s, MIB),
+        latency_ms=_mean(figures and figures.latency_ns, NS_PER_MS),
+        latency_interval=_ends(figures and figures.latency_ns.interval, NS_PER_MS),
+        p99_ms=_mean(figures and figures.p99_ns, NS_PER_MS),
+        warning=statistics.stability_warning(iops) or "",
+    )
+
+
+def _mean(level: Level | None, unit: float) -> str:
+    return words.number(level.mean / unit) if level else "–"
+
+
+def _ends(interval: statistics.Interval | None, unit: float) -> str:
+    if interval is None:
+        return "–"
+    return f"{words.number(max(interval.low, 0.0) / unit)} to {words.number(interval.high / unit)}"
+
+
+def _level(values: Sequence[float]) -> Level:
+    return Level(statistics.mean(values), statistics.student_interval(values))

@@ -1,0 +1,81 @@
+"""Numbers as people read them: none that says something else than the value."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cephfit.results import words
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (100.0, "100"),
+        (100.3, "100.3"),
+        (99.96, "99.96"),
+        (100.001, "100"),
+        (188.4, "188"),
+        (4.26, "4.3"),
+        (0.02, "0.02"),
+    ],
+)
+def test_relative_figures(value: float, text: str) -> None:
+    assert words.relative(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (100.0, "1.00"),
+        (100.3, "1.003"),
+        (99.96, "0.9996"),
+        (190.0, "1.90"),
+        (4.2, "0.042"),
+        (0.04, "0.00040"),
+        (999.9, "10.0"),
+    ],
+)
+def test_factors(value: float, text: str) -> None:
+    assert words.times(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (999.96, "1 000"),
+        (1234.5, "1 234"),
+        (999.94, "999.9"),
+        (99.996, "100.0"),
+        (65.5, "65.50"),
+        (0.00004, "0.0000400"),
+        (0.5, "0.500"),
+        (3, "3"),
+        (0.0, "0"),
+    ],
+)
+def test_numbers(value: float, text: str) -> None:
+    assert words.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.004, "0.004"), (0.25, "0.25"), (2.39, "2.39"), (65.5, "65.5"), (493.0, "493"), (12345.0, "12.3k")],
+)
+def test_rates_in_narrow_columns(value: float, text: str) -> None:
+    assert words.compact(value) == text
+
+
+def test_a_level_below_one_is_not_a_hundred_per_cent() -> None:
+    assert [words.level(c) for c in (0.95, 0.996, 0.9973, 0.9999)] == ["95 %", "99.6 %", "99.73 %", "99.99 %"]
+
+
+@given(st.floats(min_value=1e-6, max_value=1e6).filter(lambda v: abs(v - 100) >= 0.0051))
+def test_what_is_better_never_reads_as_equal(value: float) -> None:
+    for text, mark in ((words.relative(value), 100), (words.times(value), 1)):
+        assert (float(text) > mark, float(text) < mark) == (value > 100, value < 100)
+
+
+@given(st.floats(min_value=1e-9, max_value=1e12))
+def test_no_number_loses_its_size(value: float) -> None:
+    assert float(words.number(value).replace(" ", "")) == pytest.approx(value, rel=5e-3)
+    assert "e" not in words.number(value)
