@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from test_trace_views import run
 
 from cephfit.cells import Op
 from cephfit.errors import InputError
@@ -82,3 +83,15 @@ def test_a_log_of_the_real_fio_has_its_own_totals(tmp_path: Path) -> None:
     for op in Op:
         assert sum(found.accesses[op].values()) == job[op.value]["total_ios"]
         assert found.description["nbytes"][op.value] == job[op.value]["io_bytes"]
+
+
+def test_disks_whose_names_differ_in_blanks_only_stay_apart(tmp_path: Path) -> None:
+    """In a log a blank ends a name: two of one name would be replayed onto each other's places."""
+    rows = [
+        f"{i},{disk},R,{4096 * i},{4096 * (1 + n)}\n" for i in range(4) for n, disk in enumerate(["a b", "a_b"])
+    ]
+    (tmp_path / "t.csv").write_text("".join(rows))
+    columns = ("--columns", "time:ms,disk,op,offset,length")
+    run("convert", tmp_path / "t.csv", *columns, "-o", tmp_path / "t.iolog")
+    disks = profile_files([tmp_path / "t.iolog"]).description["disks"]
+    assert {name: disk["nbytes"]["read"] for name, disk in disks.items()} == {"a_b": 4 * 4096, "a_b_2": 4 * 8192}

@@ -36,12 +36,13 @@ def write_iolog(
     """
     output.write(f"fio version {version} iolog\n")
     known: set[str] = set()
+    words = _Words()
     origin_ns: int | None = None
     now_us, written = 1, 0
     for batch in batches:
-        names = [file or _without_blanks(name) for name in batch.disks]
+        names = [file or words.of(name) for name in batch.disks]
         present = {batch.disks[d] for d in set(batch.disk.tolist())}
-        for name in sorted({file or _without_blanks(disk) for disk in present} - known):
+        for name in sorted({file or words.of(disk) for disk in present} - known):
             known.add(name)
             stamp = f"{now_us} " if version == 3 else ""
             output.write(f"{stamp}{name} add\n{stamp}{name} open\n")
@@ -69,8 +70,23 @@ def write_iolog(
     return written
 
 
-def _without_blanks(name: str) -> str:
-    return "_".join(name.split()) or "disk"
+class _Words:
+    """Names of disks without blanks, which end a word in the log; no two disks get the same one."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def of(self, disk: str) -> str:
+        """The same for a disk each time."""
+        if disk not in self._of:
+            number, word = 2, "_".join(disk.split()) or "disk"
+            found = word
+            while found in self._taken:
+                number, found = number + 1, f"{word}_{number}"
+            self._of[disk] = found
+            self._taken.add(found)
+        return self._of[disk]
 
 
 def open_output(path: Path) -> TextIO:
