@@ -1,18 +1,17 @@
 """Filling RBD images with incompressible data, so that reads find objects and compression finds nothing."""
 
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from cephfit.errors import ClusterError, HostError
+from cephfit.errors import ClusterError
+from cephfit.sweep.child_process import end, find_program, start
 from cephfit.sweep.volumes import Volume
 from cephfit.units import MIB
 
-_BLOCK_NBYTES = 4 * MIB
-"""RBD's default object size: whole objects are written at once."""
+_OBJECT_NBYTES = 4 * MIB
+"""RBD's default object size: volumes are written, and read through, in whole objects, so they hold whole ones."""
 _SLOWEST_NBYTES_PER_S = MIB
 """A fill slower than this is taken for stuck."""
 
@@ -20,45 +19,53 @@ _SLOWEST_NBYTES_PER_S = MIB
 def fill(volumes: Sequence[Volume], *, conf: Path, client_id: str = "admin") -> None:
     """Write every byte of the images once, through librbd, all images side by side.
 
+    Args:
+        volumes: their sizes are multiples of 4 MiB.
+        conf: ceph.conf of the client.
+        client_id: such as ``admin``.
+
     Raises:
-        HostError: there is no fio, or it has no rbd engine.
+        HostError: there is no fio.
         ClusterError: fio could not write everything.
     """
-    program = shutil.which("fio")
-    if program is None:
-        raise HostError("there is no `fio` program", remedy="install the package fio")
     argv = [
-        "setpriv", "--pdeathsig", "KILL", program, "--output-format=json", "--ioengine=rbd",
-        f"--clientname={client_id}", "--rw=write", f"--bs={_BLOCK_NBYTES}", "--iodepth=4", "--direct=1",
+        find_program("fio", package="fio"), "--output-format=json", "--ioengine=rbd",
+        f"--clientname={client_id}", "--rw=write", f"--bs={_OBJECT_NBYTES}", "--iodepth=4", "--direct=1",
         "--refill_buffers", "--buffer_compress_percentage=0", "--randrepeat=0", "--end_fsync=1",
         "--thread", "--group_reporting",
     ]  # fmt: skip
     for volume in volumes:
         argv += [f"--name={volume.image}", f"--pool={volume.pool}", f"--rbdname={volume.image}"]
         argv += [f"--size={volume.nbytes}"]
-    seconds = 60 + sum(v.nbytes for v in volumes) / _SLOWEST_NBYTES_PER_S
+    wanted = sum(v.nbytes for v in volumes)
+    seconds = 60 + wanted / _SLOWEST_NBYTES_PER_S
+    # fio's rbd engine takes no path of a configuration file; librados reads this variable.
+    process = start(argv, environment={"CEPH_CONF": str(conf.absolute())})
     try:
-        # fio's rbd engine takes no path of a configuration file; librados reads this variable.
-        done = subprocess.run(
-            argv, env={**os.environ, "CEPH_CONF": str(conf)}, capture_output=True, text=True, check=False,
-            timeout=seconds,
-        )  # fmt: skip
+        output, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         raise ClusterError(
             f"filling {len(volumes)} volumes did not end within {seconds:.0f} s", remedy="see the cluster's health"
         ) from None
-    if done.returncode != 0 or _written(done.stdout) < sum(v.nbytes for v in volumes):
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise ClusterError(
-            f"fio could not fill the volumes: {said[-1] if said else 'it said nothing'}",
-            where=", ".join(map(str, volumes)),
-        )
+    finally:
+        end(process, "fio")
+    written = _written(output)
+    if process.returncode == 0 and written >= wanted:
+        return
+    said = [line for line in (errors.strip() or output.strip()).splitlines() if line.strip("{} ")]
+    raise ClusterError(
+        f"fio could not fill the volumes: it wrote {written} of {wanted} bytes"
+        + (f" and said: {said[-1].strip()}" if said and (errors.strip() or process.returncode) else ""),
+        where=", ".join(map(str, volumes)),
+        remedy="see the cluster's health and the pool's room and quota; the same command fills them anew. If fio "
+        "says that it has no engine rbd, install one that was built with it (Debian's is)",
+    )
 
 
 def _written(text: str) -> int:
-    start = text.find("{")
+    begin = text.find("{")
     try:
-        jobs = json.loads(text[start:])["jobs"]
+        jobs = json.loads(text[begin:])["jobs"]
     except (ValueError, KeyError):
         return 0
     return sum(int(job["write"]["io_bytes"]) for job in jobs)

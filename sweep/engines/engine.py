@@ -9,6 +9,12 @@ from cephfit.protocols import Client
 from cephfit.sample import OWN_LOAD, Metrics
 from cephfit.sweep.model import Measurement
 
+LOOK_AT_STORAGE = (
+    "see the health of the cluster or disk behind it, and what the system's log says; the same command goes on "
+    "with the run"
+)
+"""The remedy where a volume cannot be read or written."""
+
 
 @dataclass(frozen=True, slots=True)
 class CellRun:

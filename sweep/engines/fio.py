@@ -11,7 +11,7 @@ from cephfit.protocols import Client
 from cephfit.sample import Metrics
 from cephfit.sweep.child_process import end, find_guard, find_program, start
 from cephfit.sweep.engines.device_counters import DeviceWatch, in_flight_nbytes, why_uncounted
-from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome
+from cephfit.sweep.engines.engine import LOOK_AT_STORAGE, CellOutcome, CellRun, ClientOutcome
 from cephfit.sweep.engines.fio_job import ceph_conf, render_job, render_warming
 from cephfit.sweep.engines.fio_output import (
     UnusableOutputError,
@@ -75,6 +75,7 @@ class FioEngine:
     def warm(self, run: CellRun) -> None:
         """See Engine."""
         _refuse_remote(run)
+        names = f"clients {', '.join(client.name for client in run.clients)}"
         nbytes = sum(client.nbytes for client in run.clients)
         timeout_seconds = self._grace_seconds + nbytes / _SLOWEST_NBYTES_PER_S
         output, errors = _run_fio(render_warming(run), conf=ceph_conf(run), timeout_seconds=timeout_seconds)
@@ -82,10 +83,16 @@ class FioEngine:
             jobs = jobs_by_client(read_output(output), [c.name for c in run.clients])
             read = sum(int(job["read"]["io_bytes"]) for job in jobs.values() if not error_of(job))
         except UnusableOutputError as error:
-            raise ClusterError(_with_fio_words(f"the volumes could not be read: {error}", errors)) from None
+            raise ClusterError(
+                _with_fio_words(f"the volumes could not be read: {error}", errors),
+                where=names,
+                remedy=LOOK_AT_STORAGE,
+            ) from None
         if read < nbytes:
             raise ClusterError(
-                _with_fio_words(f"only {read} of the volumes' {nbytes} bytes could be read", errors)
+                _with_fio_words(f"only {read} of the volumes' {nbytes} bytes could be read", errors),
+                where=names,
+                remedy=LOOK_AT_STORAGE,
             )
 
 

@@ -24,7 +24,7 @@ from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
 from cephfit.sweep.engines.bench_process import Ended, image_of, run_together, version_of
-from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome, IndependentCount
+from cephfit.sweep.engines.engine import LOOK_AT_STORAGE, CellOutcome, CellRun, ClientOutcome, IndependentCount
 from cephfit.sweep.engines.fio import GRACE_SECONDS
 from cephfit.sweep.engines.osd_watch import OsdCount, watch_osds
 from cephfit.sweep.model import RADOS_BENCH, Measurement
@@ -73,7 +73,9 @@ class RadosBenchEngine:
         }
         for name, ended in run_together(commands, timeout_seconds=seconds + self._grace_seconds).items():
             if ended.trouble:
-                raise ClusterError(f"the objects of client {name} could not be written: {ended.trouble}")
+                raise ClusterError(
+                    f"the objects of client {name} could not be written: {ended.trouble}", remedy=LOOK_AT_STORAGE
+                )
 
     def run(self, run: CellRun) -> CellOutcome:
         """See Engine."""
@@ -103,7 +105,9 @@ class RadosBenchEngine:
         commands = {c.name: _command(run, c, "seq", 3600, _PREPARING_IOS) for c in run.clients}
         for name, ended in run_together(commands, timeout_seconds=3600).items():
             if ended.trouble:
-                raise ClusterError(f"the objects of client {name} could not be read: {ended.trouble}")
+                raise ClusterError(
+                    f"the objects of client {name} could not be read: {ended.trouble}", remedy=LOOK_AT_STORAGE
+                )
 
     def _clean(self, run: CellRun) -> None:
         commands = {c.name: (*_access(c), "cleanup", "--run-name", _run_name(c)) for c in run.clients}

@@ -17,7 +17,7 @@ from cephfit.protocols import Client
 from cephfit.sample import Metrics
 from cephfit.sweep.engines.bench_process import Ended, image_of, run_together, version_of
 from cephfit.sweep.engines.device_counters import in_flight_nbytes
-from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome
+from cephfit.sweep.engines.engine import LOOK_AT_STORAGE, CellOutcome, CellRun, ClientOutcome
 from cephfit.sweep.engines.fio import GRACE_SECONDS
 from cephfit.sweep.engines.image_watch import ImageWatch
 from cephfit.sweep.engines.osd_watch import watch_osds
@@ -103,7 +103,9 @@ class RbdBenchEngine:
         nbytes = sum(client.nbytes for client in run.clients)
         for name, ended in run_together(commands, timeout_seconds=self._grace_seconds + nbytes / MIB).items():
             if ended.trouble:
-                raise ClusterError(f"the volume of client {name} could not be read: {ended.trouble}")
+                raise ClusterError(
+                    f"the volume of client {name} could not be read: {ended.trouble}", remedy=LOOK_AT_STORAGE
+                )
 
     def _outcome(self, run: CellRun, client: Client, ended: Ended, evidence: Mapping[str, Any]) -> ClientOutcome:
         try:

@@ -85,6 +85,9 @@ class SystemdOsds:
         return str(self._admin.command("osd metadata", id=osd)["hostname"])
 
 
+_BY_HAND = "run the program by hand, with the OSD's number and its host, to see why; then the same command again"
+
+
 class ProgramOsds:
     """Implements ``OsdDaemons`` by a program of the site's own, called as ``PROGRAM OSD HOST``.
 
@@ -106,12 +109,15 @@ class ProgramOsds:
         try:
             done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_RESTART_SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise HostError(f"the program did not restart osd.{osd}: {error}", where=str(self._program)) from None
+            raise HostError(
+                f"the program did not restart osd.{osd}: {error}", where=str(self._program), remedy=_BY_HAND
+            ) from None
         if done.returncode != 0:
             lines = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
             raise ClusterError(
                 f"the program did not restart osd.{osd} and ended with code {done.returncode}: {lines[-1]}",
                 where=str(self._program),
+                remedy=_BY_HAND,
             )
 
 

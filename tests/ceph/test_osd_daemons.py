@@ -130,6 +130,7 @@ def test_a_program_gets_osd_and_host_and_its_failure_is_told(tmp_path: Path) -> 
     osds.restart(5)
     assert (tmp_path / "called").read_text() == "5 storage1\n"
     program.write_text("#!/bin/sh\necho starting; echo no such unit >&2; exit 7\n")
-    with pytest.raises(ClusterError, match=r"did not restart osd\.5 and ended with code 7: no such unit"):
+    with pytest.raises(ClusterError, match=r"did not restart osd\.5 and ended with code 7: no such unit") as e:
         osds.restart(5)
+    assert "run the program by hand" in e.value.remedy
     assert "no program" in ProgramOsds(Scripted({}), tmp_path / "none").why_not(5)

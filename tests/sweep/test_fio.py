@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cephfit.cells import Cell
-from cephfit.errors import HostError, InputError
+from cephfit.errors import ClusterError, HostError, InputError
 from cephfit.protocols import Client
 from cephfit.sweep import child_process
 from cephfit.sweep.engines.engine import CellRun, disagreement
@@ -122,8 +122,10 @@ def test_without_fio_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch
 def test_warming_reads_every_volume_through(small_sweep: Sweep, tmp_path: Path) -> None:
     FioEngine().warm(a_run(small_sweep, "4K-read", files(tmp_path, 2)))
     missing = Client("c0", {"filename": "/dev/null/x"}, 4 * MIB)
-    with pytest.raises(Exception, match="could"):
+    with pytest.raises(ClusterError, match="could") as caught:
         FioEngine().warm(a_run(small_sweep, "4K-read", [missing]))
+    assert caught.value.where == "clients c0"
+    assert "see the health" in caught.value.remedy
 
 
 def test_a_run_that_does_not_end_is_killed(small_sweep: Sweep, tmp_path: Path) -> None:

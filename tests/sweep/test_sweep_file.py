@@ -77,6 +77,14 @@ accept_risk: [size]
     assert [str(c) for c in sweep.measurement.cells] == ["4K-read", "4K-write", "4K-randread", "4K-randwrite"]
 
 
+def test_volumes_hold_whole_objects_also_where_only_small_blocks_are_measured(small_text: str) -> None:
+    """fio fills and warms in blocks of 4M, and leaves out what is less than a block."""
+    text = small_text.replace("sizes: [4K, 1M]", "sizes: [4K]")
+    parse_sweep(text, file="small.yaml")
+    with pytest.raises(InputError, match="volume of 10M does not hold whole blocks of 4M"):
+        parse_sweep(text.replace("volume_size: 4M", "volume_size: 10M"), file="small.yaml")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "where", "what", "remedy"),
     [
@@ -85,7 +93,7 @@ accept_risk: [size]
         ("sizes: [4K, 1M]", "sizes: [4K, 1m]", "small.yaml:10", "1m", "'1M'"),
         ("patterns: [read, randwrite]", "patterns: [read, rndwrite]", "small.yaml:11", "rndwrite", "randwrite"),
         ("volume_size: 4M", "volume_size: 4X", "small.yaml:13", "4X", "512M"),
-        ("volume_size: 4M", "volume_size: 4100K", "small.yaml:13", "4100K", "multiple of 1M"),
+        ("volume_size: 4M", "volume_size: 4100K", "small.yaml:13", "4100K", "multiple of 4M"),
         ("clients: 2", "clients: two", "small.yaml:12", "'two'", ""),
         ("clients: 2", "clients: 0", "small.yaml:12", "at least 1", ""),
         ("repeats: 2", "repeats: true", "small.yaml:14", "truth value", ""),
