@@ -39,9 +39,11 @@ class PoolToMake:
         name: of the pool.
         values: its settings.
         configurations: whose images it holds; a cache tier or a data pool has those of its base.
-        n_pgs: placement groups, 0 if the cluster's default says it.
+        n_pgs: placement groups.
         nbytes: written into it in all.
         raw_nbytes: the same on the disks, all copies or chunks counted.
+        pgs_per_osd: placement groups on each OSD beneath it, all copies or chunks counted; 0 where it holds no
+            data of volumes, or its OSDs are not known.
     """
 
     name: str
@@ -50,6 +52,7 @@ class PoolToMake:
     n_pgs: int
     nbytes: int
     raw_nbytes: int
+    pgs_per_osd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from cephfit.errors import InputError
 from cephfit.protocols import Progress, Target
 from cephfit.results.store import Store
 from cephfit.run import Run
+from cephfit.sweep.cache_notes import IN_MEMORY, MEMORY_TARGET, fits_note
 from cephfit.sweep.engines.engine import BringsEngine, Engine, KeepsToImages
 from cephfit.sweep.engines.fio import FioEngine
 from cephfit.sweep.goal import GOAL
@@ -62,7 +63,7 @@ def begun(
         InputError: ``resume`` is of another sweep, target, cluster or goal.
     """
     if resume is None:
-        run = _new_run(sweep, target, facts)
+        run = _new_run(sweep, target, {**facts, **_about_caches(sweep, facts)})
         store.add_run(run)
         return run
     run = resume
@@ -101,6 +102,13 @@ def facts_of(target: Target, engine: Engine) -> dict[str, Any]:
         "engine": measured_by,
         "clocks": {"wall_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()},
     }
+
+
+def _about_caches(sweep: Sweep, facts: Mapping[str, Any]) -> dict[str, str]:
+    """A caveat for the report where all that is read lies in the OSDs' memory."""
+    targets = [int(osd[MEMORY_TARGET]) for osd in facts.get("osds", ()) if MEMORY_TARGET in osd]
+    note = fits_note(sweep.measurement, targets)
+    return {IN_MEMORY: note} if note else {}
 
 
 def _new_run(

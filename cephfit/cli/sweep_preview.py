@@ -44,12 +44,14 @@ def print_preview(document: Mapping[str, Any]) -> None:
                 pool["name"],
                 ", ".join(f"{k} = {v}" for k, v in pool["values"].items()) or "Ceph's defaults",
                 ", ".join(pool["configurations"]),
+                str(pool["n_pgs"]),
+                f"{pool['pgs_per_osd']:g}" if pool["pgs_per_osd"] else "-",
                 format_nbytes(pool["nbytes"]),
                 format_nbytes(pool["raw_nbytes"]),
             )
             for pool in document["pools"]
         ]
-        print_table(("pool", "values", "configurations", "written", "in all copies"), rows)
+        print_table(("pool", "values", "configurations", "PGs", "per OSD", "written", "in all copies"), rows)
     moved = document["moved_nbytes"]
     click.echo(f"Data of other pools that moves: {format_nbytes(moved) if moved else 'none'}")
     for note in document["notes"]:

@@ -10,7 +10,9 @@ from typing import Any
 from cephfit import __version__
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.daemons import running_daemons
+from cephfit.sweep.cache_notes import MEMORY_TARGET
 from cephfit.sweep.identity import CLUSTER
+from cephfit.sweep.targets.beneath import memory_targets
 
 _CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 _OSD_FACTS = (
@@ -25,6 +27,7 @@ _OSD_FACTS = (
 def facts_of(admin: CephAdmin) -> dict[str, Any]:
     """Versions, machine, layout and clocks. JSON values only; no keys."""
     classes = {d.id: d.device_class for d in running_daemons(admin) if d.kind == "osd"}
+    memory = memory_targets(admin, [int(osd) for osd in classes])
     return {
         "versions": {
             "cephfit": __version__,
@@ -43,6 +46,7 @@ def facts_of(admin: CephAdmin) -> dict[str, Any]:
         "osds": [
             {"id": osd["id"], "device_class": classes.get(str(osd["id"]), "")}
             | {key: osd[key] for key in _OSD_FACTS if key in osd}
+            | ({MEMORY_TARGET: memory[osd["id"]]} if osd["id"] in memory else {})
             for osd in admin.command("osd metadata")
         ],
         "crush_rules": admin.command("osd crush rule ls"),

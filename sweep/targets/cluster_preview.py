@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -9,7 +10,8 @@ from cephfit.configuration import Configuration, Partition
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.admin.daemons import Daemon, concerned, running_daemons, strongest
-from cephfit.sweep.model import Sweep
+from cephfit.sweep.cache_notes import drops_note, fits_note
+from cephfit.sweep.model import CacheCondition, Sweep
 from cephfit.sweep.options.option_value import as_ceph_writes
 from cephfit.sweep.plan import plan_of
 from cephfit.sweep.pools.own_pools import Pools
@@ -19,6 +21,7 @@ from cephfit.sweep.setting_ways import has_store
 from cephfit.sweep.settings.catalogue import Catalogue
 from cephfit.sweep.settings.ceph_settings import stored_settings
 from cephfit.sweep.settings.daemon_options import DaemonOptions
+from cephfit.sweep.targets.beneath import Beneath, few_pgs_notes, memory_targets
 from cephfit.sweep.volumes import image_settings
 
 RESTART_SECONDS = 30.0
@@ -26,6 +29,19 @@ RESTART_SECONDS = 30.0
 
 _NAMED = 6
 """OSDs that a note names; of more it says how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolDefaults:
+    """What a new pool gets where nothing is said of it.
+
+    Attributes:
+        size: copies.
+        pg_num: placement groups.
+    """
+
+    size: int
+    pg_num: int
 
 
 class Present:
@@ -79,7 +95,11 @@ def option_differences(configuration: Configuration, present: Present) -> list[D
 
 
 def pools_to_make(
-    plans: Mapping[str, Sequence[PoolPlan]], sweep: Sweep, existing: Iterable[str], default_size: int
+    plans: Mapping[str, Sequence[PoolPlan]],
+    sweep: Sweep,
+    existing: Iterable[str],
+    defaults: PoolDefaults,
+    beneath: Beneath,
 ) -> tuple[PoolToMake, ...]:
     """The pools of all configurations, each once.
 
@@ -87,7 +107,8 @@ def pools_to_make(
         plans: of each configuration that will be applied.
         sweep: whose volumes they hold.
         existing: names of pools that are there already.
-        default_size: copies in a pool that says nothing of it.
+        defaults: of a pool that says nothing of its copies or PGs.
+        beneath: knows the OSDs below a pool.
     """
     there = set(existing)
     volumes_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
@@ -102,15 +123,20 @@ def pools_to_make(
         if name in there:
             continue
         # A cache tier is written through or back: what passes it lies in the pool below in the end.
-        holds = len(users[name]) * volumes_nbytes if _holds_data(plan, plans[users[name][0]]) else 0
+        of_data = _holds_data(plan, plans[users[name][0]])
+        holds = len(users[name]) * volumes_nbytes if of_data else 0
+        n_pgs = int(plan.values.get("pg_num", defaults.pg_num))
+        n_copies = plan.size if plan.erasure else int(plan.values.get("size", defaults.size))
+        n_osds = len(beneath.plan(plan)) if of_data or plan.mode else 0
         found.append(
             PoolToMake(
                 name=name,
                 values={**plan.values, **({"crush_rule": plan.rule} if plan.rule else {})},
                 configurations=tuple(users[name]),
-                n_pgs=int(plan.values.get("pg_num", 0)),
+                n_pgs=n_pgs,
                 nbytes=holds,
-                raw_nbytes=round(holds * _copies(plan, default_size)),
+                raw_nbytes=round(holds * _copies(plan, defaults.size)),
+                pgs_per_osd=round(n_pgs * n_copies / n_osds, 1) if n_osds else 0.0,
             )
         )
     return tuple(found)
@@ -174,16 +200,43 @@ def preview_of(
     notes += filter(None, [restarts_note(count)])
     if any(plans.values()):
         notes.append("mon_allow_pool_delete is set to true while pools of cephfit are deleted")
+    beneath = Beneath(admin, present.daemons)
+    made = pools_to_make(plans, sweep, pools.existing(), pool_defaults(admin, present.daemons), beneath)
+    notes += few_pgs_notes(made)
+    notes += _about_caches(sweep, plans, admin=admin, daemons=present.daemons, beneath=beneath)
     return Preview(
         health=HEALTHY,
         differences=tuple(d for c in configurations for d in option_differences(c, present)),
         restarts={name: tuple(sorted(osds)) for name, osds in startup.items() if osds},
         n_restarts=n_restarts,
         restart_seconds=n_restarts * RESTART_SECONDS,
-        pools=pools_to_make(plans, sweep, pools.existing(), default_pool_size(admin, present.daemons)),
+        pools=made,
         moved_nbytes=(moved.nbytes or 0) if moved else 0,
         notes=tuple(notes),
     )
+
+
+def _about_caches(
+    sweep: Sweep,
+    plans: Mapping[str, Sequence[PoolPlan]],
+    *,
+    admin: CephAdmin,
+    daemons: Sequence[Daemon],
+    beneath: Beneath,
+) -> list[str]:
+    """What is done to the caches of OSDs, or what they do to the sweep."""
+    osds = [int(daemon.id) for daemon in daemons if daemon.kind == "osd"]
+    if sweep.measurement.cache is CacheCondition.COLD:
+        n_drops = sum(len(step.cells) for step in plan_of(sweep).steps if step.configuration in plans)
+        return list(filter(None, [drops_note(n_drops, len(osds))]))
+    targets = memory_targets(admin, osds)
+    holding = {p.name: p for group in plans.values() for p in group if _holds_data(p, group)}
+    below = {name: beneath.plan(plan) for name, plan in holding.items()}
+    notes = (
+        fits_note(sweep.measurement, [n for osd, n in targets.items() if osd in below[name]], pool=name)
+        for name in holding
+    )
+    return list(filter(None, notes))
 
 
 def _ways(configuration: Configuration, settings: DaemonOptions) -> list[str]:
@@ -231,11 +284,11 @@ def _holds_data(plan: PoolPlan, beside: Sequence[PoolPlan]) -> bool:
     return bool(plan.erasure) or not any(other.erasure for other in beside)
 
 
-def default_pool_size(admin: CephAdmin, daemons: Sequence[Daemon]) -> int:
-    """Copies that a new pool gets where nothing is said, as the monitors run it."""
+def pool_defaults(admin: CephAdmin, daemons: Sequence[Daemon]) -> PoolDefaults:
+    """As the monitors run; as Ceph has it since Octopus where they do not say."""
     monitor: Any = next(d for d in daemons if d.kind == "mon")
     try:
         shown = {e["name"]: e["value"] for e in admin.command("config show", who=monitor.name)}
     except RefusedError:  # before Mimic
         shown = {}
-    return int(shown.get("osd_pool_default_size", 3))
+    return PoolDefaults(int(shown.get("osd_pool_default_size", 3)), int(shown.get("osd_pool_default_pg_num", 32)))

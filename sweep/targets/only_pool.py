@@ -7,12 +7,16 @@ from typing import Any
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
 from cephfit.protocols import CephAdmin
+from cephfit.sweep.admin.daemons import running_daemons
 from cephfit.sweep.attempts import Attempts
+from cephfit.sweep.cache_notes import fits_note
 from cephfit.sweep.engines.rados_bench import refuse_among_images
 from cephfit.sweep.journal import Entry, Journal
-from cephfit.sweep.model import RADOS_BENCH, Sweep
+from cephfit.sweep.model import RADOS_BENCH, CacheCondition, Sweep
+from cephfit.sweep.pools.pool_readback import dumped_pool
 from cephfit.sweep.preview import HEALTHY, Difference, Preview, Undoing
 from cephfit.sweep.surroundings import ReadValues
+from cephfit.sweep.targets.beneath import Beneath, memory_targets
 from cephfit.sweep.targets.changes import Made
 from cephfit.sweep.volumes import Volume, Volumes
 from cephfit.units import format_nbytes
@@ -95,7 +99,15 @@ class OnlyPool:
             if s.partition is not Partition.GREATER
         )
         note = f"{format_nbytes(nbytes)} are written into pool {self._pool}, as images that are deleted at the end"
-        return Preview(HEALTHY, differences, {}, 0, 0.0, (), notes=(note,))
+        notes = filter(None, (note, self._fits_note(sweep)))
+        return Preview(HEALTHY, differences, {}, 0, 0.0, (), notes=tuple(notes))
+
+    def _fits_note(self, sweep: Sweep) -> str:
+        if sweep.measurement.cache is not CacheCondition.WARM:
+            return ""
+        rule = dumped_pool(self._admin, self._pool)["crush_rule"]
+        osds = Beneath(self._admin, running_daemons(self._admin)).rule(int(rule))
+        return fits_note(sweep.measurement, memory_targets(self._admin, osds).values(), pool=self._pool)
 
     def undoings(self) -> Sequence[Undoing]:
         return [Undoing(f"image {e.place}", "there", "deleted") for e in self._journal.entries(_IMAGE)]
