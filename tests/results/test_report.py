@@ -263,6 +263,13 @@ def test_settings_that_nothing_reads_are_told(findings: Findings) -> None:
     )
 
 
+def test_reads_that_came_from_memory_are_told(findings: Findings) -> None:
+    """What `sweep run` found out before the first read: caches warm, volumes smaller than these."""
+    facts = {**findings.run.facts, "in_memory": "caches are warm, and the volumes (1 GiB) fit into those of 3 OSDs"}
+    report = report_of(replace(findings, run=replace(findings.run, facts=facts)), made_ns=0)
+    assert "Caches are warm, and the volumes (1 GiB) fit into those of 3 OSDs." in report.caveats
+
+
 def test_markdown_tables_are_tables(findings: Findings) -> None:
     text = to_markdown(report_of(findings, made_ns=0))
     assert text.splitlines()[2].startswith("**For the workload pgbench, configuration hybrid is predicted")
