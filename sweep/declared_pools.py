@@ -11,6 +11,7 @@ from cephfit.configuration import Partition, Setting
 from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
+from cephfit.sweep.admin.older_releases import listed_pgs, stored_nbytes
 from cephfit.sweep.crush import programs
 from cephfit.sweep.crush.proposal import Proposal
 from cephfit.sweep.crush.trial import Movement, movement
@@ -224,7 +225,7 @@ class DeclaredPools:
         now = programs.map_pgs(self._admin.exchange("osd getmap"))
         before = {pg: osds for pg, osds in now.items() if pg in after}
         shares = int(plan.erasure["k"]) if plan.erasure else 1
-        stats = self._admin.command("pg ls-by-pool", poolstr=plan.name)["pg_stats"]
+        stats = listed_pgs(self._admin.command("pg ls-by-pool", poolstr=plan.name)) or ()
         nbytes = {pg["pgid"]: int(pg["stat_sum"]["num_bytes"]) // shares for pg in stats}
         return movement(before, after, nbytes, positional=frozenset(after) if plan.erasure else frozenset())
 
@@ -281,7 +282,7 @@ class DeclaredPools:
     def _stored_nbytes(self, pool: str) -> int:
         """Bytes of clients. Not objects: a manager module keeps empty ones of its own in every pool of images."""
         stats = {p["name"]: p["stats"] for p in self._admin.command("df")["pools"]}.get(pool, {})
-        return int(stats.get("stored", stats.get("bytes_used", 0)))
+        return stored_nbytes(stats)
 
     def _dumped(self, name: str) -> dict[str, Any] | None:
         return next((p for p in self._admin.command("osd dump")["pools"] if p["pool_name"] == name), None)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.errors import ClusterError, HostError
-from cephfit.sweep.admin.answers import DEFAULT_TIMEOUT_SECONDS, parse_answer, refusal, spelled
+from cephfit.sweep.admin.answers import DEFAULT_TIMEOUT_SECONDS, RefusedError, parse_answer, refusal, spelled
 
 _GLOBAL_WORDS = frozenset({"name", "key", "id", "user", "cluster", "conf", "host", "fsid", "keyring"})
 """Argument names that the program would take for its own options (``--key``: a secret, ``--name``: the client)."""
@@ -51,6 +51,13 @@ class BinaryAdmin:
         self._closed = False
 
     def command(self, prefix: str, /, **arguments: Any) -> Any:
+        try:
+            return self._run("mon", prefix.split(), prefix, arguments)
+        except RefusedError as error:
+            # The program asks the monitors what they know, and refuses what they do not.
+            if error.code != errno.EINVAL or "autoscale_mode" not in arguments:
+                raise
+            del arguments["autoscale_mode"]
         return self._run("mon", prefix.split(), prefix, arguments)
 
     def tell(self, daemon: str, prefix: str, /, **arguments: Any) -> Any:

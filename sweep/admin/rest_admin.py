@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 from cephfit.errors import ClusterError, HostError
 from cephfit.sweep.admin.answers import DEFAULT_TIMEOUT_SECONDS, refusal, spelled
+from cephfit.sweep.admin.older_releases import as_before_nautilus
 
 try:
     with warnings.catch_warnings():
@@ -27,11 +28,6 @@ _METHOD_NOT_ALLOWED = 405
 _ERROR = re.compile(r"Error: (.*) \((-?\d+)\)\s*$", re.DOTALL)
 _NO_JSON = "Error decoding JSON from "
 _UNKNOWN_ARGUMENT = "unused arguments"
-_OLD_FLAGS: Mapping[str, tuple[str, str]] = {
-    "yes_i_really_mean_it": ("force", "--yes-i-really-mean-it"),
-    "yes_i_really_really_mean_it": ("sure", "--yes-i-really-really-mean-it"),
-}
-"""Confirmations were choices of one word before Nautilus, under another name (MonCommands.h of Luminous)."""
 
 
 class RestAdmin:
@@ -88,7 +84,7 @@ class RestAdmin:
         except (ValueError, KeyError, TypeError):
             output, status = None, text
         if not response.ok:
-            if _UNKNOWN_ARGUMENT in status and (older := _as_before_nautilus(arguments)) != arguments:
+            if _UNKNOWN_ARGUMENT in status and (older := as_before_nautilus(prefix, arguments)) != arguments:
                 return self._ask(whom, path, prefix, older)
             raise self._refused(whom, prefix, arguments, response.status_code, status)
         # The server makes an empty list of an empty answer; of what changes something, that is no list.
@@ -135,7 +131,3 @@ def _spelled(value: Any) -> Any:
     if value is True:
         return "true"
     return [str(v) for v in value] if isinstance(value, (list, tuple)) else str(value)
-
-
-def _as_before_nautilus(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    return dict(_OLD_FLAGS[k] if k in _OLD_FLAGS and v is True else (k, v) for k, v in arguments.items())

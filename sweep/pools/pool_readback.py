@@ -20,11 +20,13 @@ Allowed = Mapping[str, Sequence[Mapping[int, int]]]
 
 
 def pool_value(admin: CephAdmin, pool: str, key: str) -> Any:
-    """A pool's value; None where it was never set."""
+    """A pool's value; None where it was never set, and where this release does not tell it."""
     try:
         said = admin.command("osd pool get", pool=pool, var=key)
     except RefusedError as error:
-        if error.code == errno.ENOENT:  # the answer for a value that was never set on an existing pool
+        # The answers for a value that was never set on an existing pool, and for one that cannot be asked: before
+        # Nautilus `allow_ec_overwrites`.
+        if error.code in (errno.ENOENT, errno.EINVAL):
             return None
         raise
     return said.get(key) if isinstance(said, dict) else None
@@ -76,7 +78,7 @@ def _read_code(
             faults.append(f"the erasure code of pool {plan.name} has {key} = {got}, not {wanted}")
     if int(dumped["size"]) != plan.size:
         faults.append(f"pool {plan.name} has {dumped['size']} chunks, not {plan.size}")
-    if not pool_value(admin, plan.name, "allow_ec_overwrites"):
+    if "ec_overwrites" not in str(dumped["flags_names"]).split(","):
         faults.append(f"pool {plan.name} does not allow overwrites, so images cannot lie in it")
     return faults
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cephfit.protocols import CephAdmin
+from cephfit.sweep.admin.older_releases import stored_nbytes
 from cephfit.sweep.crush import programs
 from cephfit.sweep.crush.live_map import LiveMap
 from cephfit.sweep.pools.erasure import profile_of
@@ -52,7 +53,7 @@ def survey(admin: CephAdmin) -> tuple[PoolPortrait, ...]:
     live = LiveMap(admin.exchange("osd getcrushmap"))
     osd_map = admin.exchange("osd getmap")
     pools = admin.command("osd dump")["pools"]
-    stored = {p["name"]: int(p["stats"]["stored"]) for p in admin.command("df")["pools"]}
+    stored = {p["name"]: stored_nbytes(p["stats"]) for p in admin.command("df")["pools"]}
     places = programs.map_pgs(osd_map)
     names = {p["pool"]: p["pool_name"] for p in pools}
     return tuple(_portrait(admin, pool, live, osd_map, places, names, stored) for pool in pools)

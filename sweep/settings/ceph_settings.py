@@ -163,8 +163,8 @@ class CephSettings:
         for section, key in gone:
             option = self._catalogue.option(key)
             for daemon in concerned(section, daemons):
-                if daemon.kind != "osd":
-                    continue
+                if daemon.kind != "osd" or not differences[daemon.name]:
+                    continue  # it does not tell where its values come from
                 takes = strongest([s for s, k in stored if k == key], daemon)
                 expected = None if takes is None else stored[takes, key]
                 runs = differences[daemon.name].get(key, {}).get("mon")

@@ -16,6 +16,7 @@ import rados
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError
 from cephfit.protocols import CephAdmin
+from cephfit.sweep.admin.older_releases import monitor_address
 from cephfit.sweep.options.option_value import as_ceph_writes, same_value
 from cephfit.sweep.settings.catalogue import Catalogue
 
@@ -54,10 +55,6 @@ def render_client_conf(
     cluster's may not ask the store.
     """
     dump = admin.command("mon dump")
-    addresses = [
-        "[" + ",".join(f"{a['type']}:{a['addr']}" for a in mon["public_addrs"]["addrvec"]) + "]"
-        for mon in dump["mons"]
-    ]
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False
     )
@@ -65,7 +62,7 @@ def render_client_conf(
     return template.render(
         configuration=configuration.name,
         fsid=dump["fsid"],
-        mon_host=" ".join(addresses),
+        mon_host=" ".join(monitor_address(mon) for mon in dump["mons"]),
         keyring=access.keyring,
         base=access.base,
         client_id=access.client_id,

@@ -103,7 +103,12 @@ class DaemonValues:
         """
         if not self._answers():
             return {}
-        found: Mapping[str, Mapping[str, Any]] = self._admin.tell(daemon.name, "config diff")["diff"]
+        try:
+            found: Mapping[str, Mapping[str, Any]] = self._admin.tell(daemon.name, "config diff")["diff"]
+        except RefusedError as error:
+            if error.code != errno.EINVAL:
+                raise
+            return {}  # before Octopus a daemon was told some commands only, of which this is none
         return found
 
     def why_not(self, daemons: Sequence[Daemon]) -> str:

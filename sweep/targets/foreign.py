@@ -11,6 +11,7 @@ from cephfit.protocols import Applied, CephAdmin, Health, Progress
 from cephfit.silence import Silence
 from cephfit.sweep import own_folders
 from cephfit.sweep.admin.binary_admin import BinaryAdmin
+from cephfit.sweep.admin.older_releases import require_luminous, why_no_cache_drop
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.cluster_lock import ClusterLock
 from cephfit.sweep.greater.host_settings import HostSettings
@@ -19,6 +20,7 @@ from cephfit.sweep.greater.page_cache import drop_page_caches, why_page_caches_s
 from cephfit.sweep.hosts.access import Hosts, SshAccess
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.setting_ways import Reach
+from cephfit.sweep.settings.catalogue import Catalogue
 from cephfit.sweep.settings.client_conf import ClientAccess
 from cephfit.sweep.settings.conf_text import without_block
 from cephfit.sweep.settings.osd_daemons import CephadmOsds, OsdDaemons, ProgramOsds, SystemdOsds
@@ -137,6 +139,7 @@ class ForeignTarget(CephTarget):
         for_change: bool,
         progress: Progress,
     ) -> None:
+        require_luminous(Catalogue(admin).version(), where=name)
         fsid = str(admin.command("status")["fsid"])
         _require_one_cluster(fsid, str(images.cluster.get_fsid()), choice)
         folder = state_folder(fsid)
@@ -173,7 +176,9 @@ class ForeignTarget(CephTarget):
                     target=name,
                 ),
                 drop_page_caches=lambda: drop_page_caches(places(), self._hosts),
-                why_page_caches_stay=lambda: why_page_caches_stay(places(), self._hosts),
+                why_page_caches_stay=lambda: (
+                    why_no_cache_drop(admin) or why_page_caches_stay(places(), self._hosts)
+                ),
                 restarts=_restarts(choice, admin, journal, self._hosts, progress),
                 devices=devices,
                 pool_defaults=choice.pool_defaults,

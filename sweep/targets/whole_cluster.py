@@ -7,6 +7,7 @@ from cephfit.configuration import Configuration
 from cephfit.errors import CephfitError, ClusterError, InputError
 from cephfit.protocols import CephAdmin, Progress
 from cephfit.sweep.admin.answers import RefusedError
+from cephfit.sweep.admin.older_releases import is_before_nautilus
 from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
@@ -75,7 +76,11 @@ class WholeCluster:
         if not against and (why := self._why_no_restart(configuration)):
             against = (why,)
         reasons += against
-        return (*reasons, *self.pools.why_not(configuration))
+        reasons += self.pools.why_not(configuration)
+        if not reasons and is_before_nautilus(self._catalogue.version()):
+            plans = self.pools.plans(configuration)
+            reasons += [f"before Nautilus pool {p.name} needs a pg_num" for p in plans if "pg_num" not in p.values]
+        return tuple(reasons)
 
     def clear_up(self) -> None:
         NooutFlags(self._admin, self._journal).take_back()
