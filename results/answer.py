@@ -8,6 +8,7 @@ from cephfit.prediction import Prediction, PredictionSet, Verdict
 from cephfit.results import words
 from cephfit.results.configuration_settings import settings_of
 from cephfit.results.controls import Controls
+from cephfit.results.method_facts import TROUBLES_SHOWN
 from cephfit.results.report_model import Answer, Findings
 
 _MODELS = {
@@ -108,7 +109,9 @@ def caveats_of(findings: Findings, troubles: int, controls: Controls | None) -> 
             "fewer of them and wider intervals, and no interval here knows of the looks in between."
         )
     if troubles:
-        caveats.append(f"{words.count(troubles, 'sample')} did not count; the list below says which and why.")
+        which = "" if troubles <= TROUBLES_SHOWN else f" of the first {TROUBLES_SHOWN}"
+        said = f"the list below says which and why{which}"
+        caveats.append(f"{words.count(troubles, 'sample')} did not count; {said}.")
     if not findings.run.finished:
         caveats.append("The sweep is not finished: what is missing may change the answer.")
     return tuple(dict.fromkeys(caveats))
@@ -189,10 +192,7 @@ def _verified(findings: Findings, predictions: PredictionSet) -> str:
     measured = [row.measured_relative for row in assessment.rows if row.measured_relative is not None]
     if assessment.regret_pct is None or len(measured) < 2:
         return f"{ran}, but gave too few values to judge the prediction."
-    if assessment.regret_pct <= 0:
-        cost = "the predicted best was the best of those run"
-    else:
-        cost = f"following the prediction costs {assessment.regret_pct:.1f} % against the best of those run"
+    cost = f"what following the prediction costs against the best of those run is {assessment.regret_said()}"
     return f"{ran}{_order(assessment, measured)}; {cost}."
 
 
@@ -208,17 +208,14 @@ def _order(assessment: Assessment, measured: list[float]) -> str:
     if not assessment.order_held:
         return " and came out NOT in the order predicted"
     if all(ahead > behind for ahead, behind in pairwise(measured)):
-        if all(_apart(ahead, behind) for ahead, behind in pairwise(assessment.rows)):
-            return " and came out in the order predicted"
-        return " and came out in the order predicted, though these runs cannot tell all of them apart"
-    return " and came out in no order that contradicts the prediction: where it differs, the intervals overlap"
-
-
-def _apart(ahead: AssessmentRow, behind: AssessmentRow) -> bool:
-    """Whether the measured intervals leave no doubt which of two is faster; the default's is a point."""
-    if ahead.measured_low is None or behind.measured_high is None:
-        return False
-    return ahead.measured_low > behind.measured_high
+        if assessment.ties is None:
+            return " and came out in the order predicted, as far as these runs can tell"
+        tied = "; ".join(f"{ahead} from {behind}" for ahead, behind in assessment.ties)
+        return " and came out in the order predicted" + (f", though these runs cannot tell {tied}" if tied else "")
+    return (
+        " and came out in no order that contradicts the prediction: where it differs, these runs cannot tell, or "
+        "the predicted intervals overlap"
+    )
 
 
 def _sweep_alone(findings: Findings) -> str:
