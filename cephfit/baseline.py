@@ -48,12 +48,15 @@ class Baselines:
         source: where they come from, for people.
         missing: why a (configuration, cell) has no baseline, where it was tried.
         default: name of the default configuration.
+        lost: why repeats of a (configuration, cell) gave no figure, one reason for each; not where all of them
+            gave one, nor where that is not known.
     """
 
     cells: Mapping[tuple[str, Cell], Baseline]
     source: str
     missing: Mapping[tuple[str, Cell], str] = field(default_factory=dict)
     default: str = DEFAULT_CONFIGURATION
+    lost: Mapping[tuple[str, Cell], tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def configurations(self) -> tuple[str, ...]:

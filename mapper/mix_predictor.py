@@ -11,10 +11,15 @@ from scipy.special import stdtrit
 from cephfit.baseline import Baselines
 from cephfit.blocks import Floats, Table
 from cephfit.cells import Cell, Op
+from cephfit.mapper.left_out import LeftOut, left_out_of
+from cephfit.mapper.lost_repeats import lost_repeats
 from cephfit.mapper.mixture import MIXERS, OF_ONE_KIND, Mixture, used_cells
 from cephfit.prediction import CellReason, Prediction, PredictionSet, Verdict
 from cephfit.profile import Profile
 from cephfit.spread import Spread, spread_of
+
+_LARGEST_LOG = 700.0
+"""Half widths above it are taken as infinite: e to their power is no number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +47,14 @@ class MixPredictor:
         Raises:
             InputError: the profile has no accesses, or the default lacks a cell that it uses.
         """
-        counts = used_cells(profile, self.name)
-        cells = tuple(counts)
-        weights = np.array(list(counts.values()), dtype=np.float64)
+        left_out = left_out_of(used_cells(profile, self.name), baselines, self.name)
+        cells = tuple(left_out.counts)
+        weights = np.array(list(left_out.counts.values()), dtype=np.float64)
         default = _rates(baselines, baselines.default, cells)
         compared, notes = _complete(baselines, cells)
         notes += _unjudged(profile, self.name)
+        notes += [left_out.note] if left_out.note else []
+        notes += lost_repeats(baselines, (baselines.default, *compared), cells)
         mix = MIXERS[self.name]
         equals = mix(weights, default, default)
         table = Table.of(baselines, (baselines.default, *compared))
@@ -70,7 +77,7 @@ class MixPredictor:
         ranked = sorted(
             [
                 Prediction(baselines.default, 100.0, 100.0, 100.0, Verdict.DEFAULT, _reasons(equals, cells)),
-                *(_judged(name, mixture, widths[name], cells) for name, mixture in mixtures.items()),
+                *(_judged(name, mixture, widths[name], cells, left_out) for name, mixture in mixtures.items()),
             ],
             key=lambda prediction: -prediction.relative,
         )
@@ -219,9 +226,10 @@ def _no_spread(anything_compared: bool) -> str:
     )
 
 
-def _judged(name: str, mixture: Mixture, width: float, cells: Sequence[Cell]) -> Prediction:
+def _judged(name: str, mixture: Mixture, width: float, cells: Sequence[Cell], left_out: LeftOut) -> Prediction:
     """The verdict from an interval of log half width ``width``; infinite where there is no spread."""
-    low, high = mixture.relative * math.exp(-width), mixture.relative * math.exp(width)
+    growth = math.exp(width) if width < _LARGEST_LOG else math.inf
+    low, high = left_out.widened(mixture.relative / growth, mixture.relative * growth)
     verdict = Verdict.BETTER if low > 100 else Verdict.WORSE if high < 100 else Verdict.INDISTINGUISHABLE
     return Prediction(name, mixture.relative, low, high, verdict, _reasons(mixture, cells))
 

@@ -18,6 +18,11 @@ _MODELS = {
     "time": "the service-time model: the mix adds up as time, so slow cells count for what they really cost.",
 }
 
+STOPPED_EARLY = (
+    "Repeats were taken only until the sweep's question was decided: configurations that left early have fewer of "
+    "them and wider intervals, and no interval here knows of the looks in between."
+)
+
 
 def answer_of(findings: Findings) -> Answer:
     """The first lines of the report."""
@@ -104,10 +109,7 @@ def caveats_of(findings: Findings, troubles: int, controls: Controls | None) -> 
     for name, sentences in findings.run.facts.get("left_out", {}).items():
         caveats.append(f"Configuration {name} was measured without options that are gone: {'; '.join(sentences)}.")
     if findings.stopping:
-        caveats.append(
-            "Repeats were taken only until the sweep's question was decided: configurations that left early have "
-            "fewer of them and wider intervals, and no interval here knows of the looks in between."
-        )
+        caveats.append(STOPPED_EARLY)
     if troubles:
         which = "" if troubles <= TROUBLES_SHOWN else f" of the first {TROUBLES_SHOWN}"
         said = f"the list below says which and why{which}"
@@ -203,6 +205,8 @@ def _missed(findings: Findings, predictions: PredictionSet) -> tuple[str, ...]:
 
 def _order(assessment: Assessment, measured: list[float]) -> str:
     """What the runs say of the order; ``measured`` is in the predicted one."""
+    if assessment.order_held is None and sum(row.measured_low is not None for row in assessment.rows) < 2:
+        return ", too seldom to tell their noise, and so no order"
     if assessment.order_held is None:
         return ", whose predicted intervals overlap, so that no order was predicted"
     if not assessment.order_held:

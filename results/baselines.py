@@ -1,7 +1,7 @@
 """Samples to baselines."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import CELLS, Cell
@@ -43,9 +43,11 @@ def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD
     Raises:
         InputError: the run has no load of this name.
     """
+    samples = list(samples)
     measured, missing = measured_of(samples, load=load, where=source)
+    lost = _lost(of_load(samples, load, where=source))
     source += f", load {load}" if load else ""
-    return group(measured, source=source, missing=missing)
+    return replace(group(measured, source=source, missing=missing), lost=lost)
 
 
 def measured_of(
@@ -66,8 +68,24 @@ def measured_of(
         rows = [_rate(sample) for repeat in whole_repeats(tried) for sample in repeat]
         measured += rows
         if not rows:
-            missing[place] = _why(tried)
+            missing[place] = _why(tried) or "no repeat has I/O from every client"
     return measured, missing
+
+
+def _lost(samples: Iterable[Sample]) -> dict[tuple[str, Cell], tuple[str, ...]]:
+    """Why repeats that were tried gave no figure, by (configuration, cell), in the order of repeats."""
+    by_cell: dict[tuple[str, Cell], list[Sample]] = {}
+    for sample in samples:
+        by_cell.setdefault((sample.key.configuration, sample.key.cell), []).append(sample)
+    lost: dict[tuple[str, Cell], tuple[str, ...]] = {}
+    for place, tried in by_cell.items():
+        whole = {repeat[0].key.repeat for repeat in whole_repeats(tried)}
+        if reasons := tuple(
+            _why([s for s in tried if s.key.repeat == repeat]) or "a client moved nothing"
+            for repeat in sorted({s.key.repeat for s in tried} - whole)
+        ):
+            lost[place] = reasons
+    return lost
 
 
 def group(
@@ -140,4 +158,4 @@ def _rate(sample: Sample) -> Measured:
 
 def _why(samples: list[Sample]) -> str:
     reasons = dict.fromkeys(f"{sample.state}: {sample.reason}" for sample in samples if sample.reason)
-    return "; ".join(reasons) or "no repeat has I/O from every client"
+    return "; ".join(reasons)

@@ -13,6 +13,8 @@ from cephfit.errors import InputError
 def run_document(location: str, run_id: str | None) -> dict[str, Any]:
     """Whose figures they are; None where a CSV file does not tell. Ours tell whether they are simulated.
 
+    ``stopping`` says that repeats were taken only until a question was decided.
+
     Args:
         location: of a store or a CSV file.
         run_id: of the run in the store; the newest if None.
@@ -22,10 +24,11 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
     from cephfit.results.store import Store
 
     if not is_store(location):
-        return {"run": None, "simulated": says_simulated(Path(location)), "finished": None}
+        return {"run": None, "simulated": says_simulated(Path(location)), "finished": None, "stopping": None}
     with Store.open(location) as store:
         run = store.run(run_id)
-    return {"run": run.run_id, "simulated": run.is_simulated, "finished": run.finished}
+        stopping = store.document(run.run_id, "stopping") is not None
+    return {"run": run.run_id, "simulated": run.is_simulated, "finished": run.finished, "stopping": stopping}
 
 
 def run_notes(document: dict[str, Any]) -> list[str]:
@@ -35,6 +38,10 @@ def run_notes(document: dict[str, Any]) -> list[str]:
         notes.append("SIMULATED: a model made these figures, no disk did")
     if document["finished"] is False:
         notes.append("UNFINISHED: the sweep is not measured to its end; what is missing may change the answer")
+    if document["stopping"]:
+        from cephfit.results.answer import STOPPED_EARLY
+
+        notes.append(f"STOPPED EARLY: {STOPPED_EARLY[0].lower()}{STOPPED_EARLY[1:]}")
     return notes
 
 

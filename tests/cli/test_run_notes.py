@@ -68,7 +68,15 @@ def test_a_csv_file_does_not_tell_whose_figures_it_has(profile: str, tmp_path: P
     rows = [f"{c},4K,{p},c0,{r},{10 + r}" for c in ("A", "B") for p in ("read", "randread") for r in (0, 1)]
     figures.write_text("configuration,size,pattern,client,run,iops\n" + "\n".join(rows) + "\n")
     said = give(map_command.command, profile, "--baselines", str(figures), "--json").output
-    assert json.loads(said)["measured"] == {"run": None, "simulated": None, "finished": None}
+    assert json.loads(said)["measured"] == {"run": None, "simulated": None, "finished": None, "stopping": None}
+
+
+@pytest.mark.parametrize("command", [map_command.command, place.command], ids=["map", "place"])
+def test_a_race_is_called_so(store: Path, profile: str, command: object) -> None:
+    assert "STOPPED EARLY" not in give(command, profile, "--baselines", str(store)).output
+    with Store.open(store) as opened:
+        opened.put_document(opened.run(None).run_id, "stopping", {"looks": 1, "stopped": [], "races": []})
+    assert "no interval here knows of the looks" in give(command, profile, "--baselines", str(store)).output
 
 
 def test_the_weights_of_the_heaviest_cells_fit_80_columns(store: Path, profile: str) -> None:
