@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from cephfit.assessment import Assessment, AssessmentRow
+from cephfit.blocks import Blocks, Floats
 from cephfit.configuration import DEFAULT_CONFIGURATION
 from cephfit.errors import InputError
 from cephfit.prediction import Prediction, PredictionSet, Verdict
@@ -27,7 +27,8 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
     round does to all its runs thus cancels, as in a comparison paired by round, while the noise is estimated
     from all configurations together: with three of them and three rounds that leaves 4 degrees of freedom for
     every comparison, where pairs would leave 2. What was measured is the ratio that this design gives (of the
-    geometric means, where no run is missing). The intervals hold jointly (Bonferroni).
+    geometric means, where no run is missing). The intervals hold jointly (Bonferroni): those against the default
+    over all configurations, what is said of the order and of ties over all pairs.
 
     Args:
         predictions: what was predicted, at least for the default and the configurations that were run.
@@ -47,7 +48,7 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
             remedy="run it again with `cephfit verify`; every figure is read against the default",
         )
     predicted = [p for p in predictions.predictions if any(s.configuration == p.configuration for s in samples)]
-    model = _Blocks.of({p.configuration: values[p.configuration] for p in predicted if p.configuration in values})
+    model = _Runs.of({p.configuration: values[p.configuration] for p in predicted if p.configuration in values})
     rows = tuple(_row(p, values, default, model, predictions.confidence) for p in predicted)
     held, ties = _order(predicted, model, predictions.confidence)
     regret, regret_low, regret_high = _regret(rows, predictions.best, model, predictions.confidence)
@@ -73,85 +74,81 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
 
 
 @dataclass(frozen=True, slots=True)
-class _Blocks:
+class _Runs:
     """Log value = configuration + round + noise.
 
     Attributes:
         names: configurations.
-        effects: of each configuration on the log value, shape (len(names),).
-        unscaled: covariance of the effects for a noise variance of 1.
+        logs: of the values, shape (configurations, rounds); 0 where there is none.
+        blocks: which there are.
         variance: of the noise; NaN where ``df`` is 0.
         df: degrees of freedom of the variance.
-        apart: pairs that no chain of common rounds connects.
-        means: of each configuration's log values.
     """
 
     names: tuple[str, ...]
-    effects: NDArray[np.float64]
-    unscaled: NDArray[np.float64]
+    logs: Floats
+    blocks: Blocks
     variance: float
     df: int
-    apart: frozenset[tuple[str, str]]
-    means: Mapping[str, float]
 
     @classmethod
-    def of(cls, values: _Values) -> "_Blocks":
-        names = tuple(values)
+    def of(cls, values: _Values) -> "_Runs":
         rounds = sorted({r for by_round in values.values() for r in by_round})
-        runs = [(names.index(name), rounds.index(r), v) for name in names for r, v in values[name].items()]
-        design = np.zeros((len(runs), len(names) + len(rounds)))
-        for line, (configuration, block, _) in enumerate(runs):
-            design[line, configuration] = design[line, len(names) + block] = 1
-        logs = np.log([v for _, _, v in runs])
-        inverse = np.linalg.pinv(design.T @ design).astype(np.float64)
-        solution = inverse @ design.T @ logs
-        residuals = logs - design @ solution
-        df = len(runs) - int(np.linalg.matrix_rank(design))
-        variance = float(residuals @ residuals) / df if df else math.nan
-        n = len(names)
-        estimable = inverse @ design.T @ design
-        apart = frozenset(
-            (one, other)
-            for i, one in enumerate(names)
-            for j, other in enumerate(names)
-            if not np.allclose(estimable[i] - estimable[j], _contrast(len(estimable), i, j))
-        )
-        means = {name: math.fsum(map(math.log, row.values())) / len(row) for name, row in values.items()}
-        return cls(names, solution[:n], inverse[:n, :n], variance, df, apart, means)
+        present = np.array([[r in by_round for r in rounds] for by_round in values.values()])
+        logs = np.log([[by_round.get(r, 1.0) for r in rounds] for by_round in values.values()])
+        blocks = Blocks.of(present)
+        residuals = blocks.residuals(logs)
+        df = blocks.df
+        return cls(tuple(values), logs, blocks, float((residuals**2).sum()) / df if df else math.nan, df)
 
     def difference(self, one: str, other: str) -> float:
         """Log of ``one`` over ``other``; of their means alone where no rounds connect them."""
-        if (one, other) in self.apart:
-            return self.means[one] - self.means[other]
-        return float(self.effects[self.names.index(one)] - self.effects[self.names.index(other)])
+        weights = self._contrast(one, other)
+        if weights is None:
+            return self._mean(one) - self._mean(other)
+        return float((weights * self.logs).sum())
 
-    def half_width(self, one: str, other: str, confidence: float) -> float | None:
-        """Half the interval of ``difference``, jointly for all configurations against one; None if unknown."""
-        if (one, other) in self.apart:
+    def half_width(self, one: str, other: str, confidence: float, *, n_pairs: int) -> float | None:
+        """Half the interval of ``difference``, jointly for ``n_pairs`` of them (Bonferroni); None if unknown."""
+        weights = self._contrast(one, other)
+        if weights is None:
             return math.inf
         if not self.df:
             return None
-        contrast = _contrast(len(self.names), self.names.index(one), self.names.index(other))
-        quantile = float(stdtrit(self.df, 1 - (1 - confidence) / (2 * max(1, len(self.names) - 1))))
-        return quantile * math.sqrt(max(0.0, float(contrast @ self.unscaled @ contrast)) * self.variance)
+        quantile = float(stdtrit(self.df, 1 - (1 - confidence) / (2 * max(1, n_pairs))))
+        return quantile * math.sqrt(float((weights**2).sum()) * self.variance)
+
+    @property
+    def n_against_one(self) -> int:
+        """Comparisons of all others with one configuration."""
+        return len(self.names) - 1
+
+    @property
+    def n_pairs(self) -> int:
+        """Comparisons of everyone with everyone."""
+        return math.comb(len(self.names), 2)
+
+    def connected(self, one: str, other: str) -> bool:
+        """Whether a chain of common rounds connects the two."""
+        return self._contrast(one, other) is not None
+
+    def _contrast(self, one: str, other: str) -> Floats | None:
+        return self.blocks.contrast(self.names.index(one), self.names.index(other))
+
+    def _mean(self, name: str) -> float:
+        row = self.names.index(name)
+        return float(self.logs[row, self.blocks.present[row]].mean())
 
 
-def _contrast(n: int, plus: int, minus: int) -> NDArray[np.float64]:
-    contrast = np.zeros(n)
-    contrast[plus] += 1
-    contrast[minus] -= 1
-    return contrast
-
-
-def _row(
-    prediction: Prediction, values: _Values, default: str, model: _Blocks, confidence: float
-) -> AssessmentRow:
+def _row(prediction: Prediction, values: _Values, default: str, model: _Runs, confidence: float) -> AssessmentRow:
     name = prediction.configuration
     own = tuple(v for _, v in sorted(values.get(name, {}).items()))
     relative = low = high = None
     if own:
         relative = 100 * math.exp(model.difference(name, default))
-        width = 0.0 if name == default else model.half_width(name, default, confidence)
+        width = (
+            0.0 if name == default else model.half_width(name, default, confidence, n_pairs=model.n_against_one)
+        )
         if width is not None and math.isfinite(width):
             low, high = relative * math.exp(-width), relative * math.exp(width)
     return AssessmentRow(
@@ -167,16 +164,19 @@ def _row(
 
 
 def _order(
-    predicted: Sequence[Prediction], model: _Blocks, confidence: float
+    predicted: Sequence[Prediction], model: _Runs, confidence: float
 ) -> tuple[bool | None, tuple[str, ...]]:
-    """Whether the measured order is the predicted one (None if none was predicted), and notes on ties.
+    """Whether the measured order is the predicted one (None if there is no telling), and notes on ties.
 
     Only pairs whose predicted intervals are apart were put in an order at all; only pairs whose measured
-    difference is larger than its interval can break it.
+    difference is larger than its interval, jointly over all pairs, can break it. Runs that have no spread put
+    nothing in order: the sign of a difference that may be all noise says nothing.
     """
     run = [p for p in predicted if p.configuration in model.names]
     if len(run) < 2:
         return None, ()
+    if not model.df:
+        return None, ("too few runs to tell their noise, and so no order: verify with at least two repeats",)
     held: bool | None = None
     ties: list[str] = []
     for ahead, behind in itertools.combinations(run, 2):
@@ -184,8 +184,8 @@ def _order(
             continue
         held = held is not False
         difference = model.difference(ahead.configuration, behind.configuration)
-        width = model.half_width(ahead.configuration, behind.configuration, confidence)
-        if width is not None and abs(difference) <= width:
+        width = model.half_width(ahead.configuration, behind.configuration, confidence, n_pairs=model.n_pairs)
+        if width is None or abs(difference) <= width:
             ties.append(
                 f"{ahead.configuration} was predicted ahead of {behind.configuration}; "
                 "the runs cannot tell the two apart"
@@ -197,19 +197,19 @@ def _order(
     return held, tuple(ties)
 
 
-def _ties(predicted: Sequence[Prediction], model: _Blocks, confidence: float) -> tuple[tuple[str, str], ...]:
-    """Pairs that the runs cannot tell apart, by the interval of their own difference."""
+def _ties(predicted: Sequence[Prediction], model: _Runs, confidence: float) -> tuple[tuple[str, str], ...]:
+    """Pairs that the runs cannot tell apart, by the interval of their own difference, jointly over all pairs."""
     run = [p.configuration for p in predicted if p.configuration in model.names]
     return tuple(
         (one, other)
         for one, other in itertools.combinations(run, 2)
-        if (width := model.half_width(one, other, confidence)) is None
+        if (width := model.half_width(one, other, confidence, n_pairs=model.n_pairs)) is None
         or abs(model.difference(one, other)) <= width
     )
 
 
 def _regret(
-    rows: Sequence[AssessmentRow], best: str, model: _Blocks, confidence: float
+    rows: Sequence[AssessmentRow], best: str, model: _Runs, confidence: float
 ) -> tuple[float | None, float | None, float | None]:
     """What following the prediction costs in percent of the best that was run, and its interval.
 
@@ -223,7 +223,13 @@ def _regret(
         return None, None, None
     top = max(measured.values())
     regret = 100 * (top - measured[best]) / top
-    leads = [(model.difference(name, best), model.half_width(name, best, confidence)) for name in others]
+    leads = [
+        (
+            model.difference(name, best),
+            model.half_width(name, best, confidence, n_pairs=model.n_against_one),
+        )
+        for name in others
+    ]
     known = [(lead, width) for lead, width in leads if width is not None and math.isfinite(width)]
     if len(known) < len(leads):
         return regret, None, None
@@ -276,12 +282,12 @@ def _lost(samples: Sequence[WorkloadSample]) -> list[str]:
     ]
 
 
-def _apart(model: _Blocks, default: str) -> list[str]:
+def _apart(model: _Runs, default: str) -> list[str]:
     return [
         f"{name} gave no value in any round that {default} or one compared with it did: what was measured holds "
         "what the rounds did, too, and has no interval"
         for name in model.names
-        if (name, default) in model.apart
+        if not model.connected(name, default)
     ]
 
 

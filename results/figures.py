@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from cephfit.assessment import Assessment
+from cephfit.assessment import Assessment, AssessmentRow
 from cephfit.cells import Cell
 from cephfit.prediction import Prediction, PredictionSet, Verdict
 from cephfit.results import words
@@ -76,14 +76,19 @@ def verification_of(assessment: Assessment) -> Verification | None:
         centres += [v for v in (row.predicted_relative, row.measured_relative) if v is not None and v > 0]
         bounds = (row.predicted_low, row.predicted_high, row.measured_low, row.measured_high)
         ends += [v for v in bounds if v is not None and math.isfinite(v)]
-    default_mean = _default_mean(assessment)
-    scale = "" if default_mean is None else f"{words.number(default_mean)} {assessment.metric}"
-    return Verification(relative_axis(centres, ends), assessment, default_mean, scale)
+    default = _default_of(assessment)
+    if default is None:
+        return Verification(relative_axis(centres, ends), assessment, None, "")
+    mean = math.exp(math.fsum(map(math.log, default.values)) / default.n)
+    runs = f", the geometric mean of its {words.count(default.n, 'run')}" if default.n > 1 else ""
+    return Verification(
+        relative_axis(centres, ends), assessment, mean, f"{words.number(mean)} {assessment.metric}{runs}"
+    )
 
 
-def _default_mean(assessment: Assessment) -> float | None:
-    """What 100 stands for: every row's mean over its relative figure."""
-    for row in assessment.rows:
-        if row.measured_relative and row.values:
-            return 100 * math.fsum(row.values) / row.n / row.measured_relative
-    return None
+def _default_of(assessment: Assessment) -> AssessmentRow | None:
+    """The row that all others are held against: it is 100 to itself, without an interval."""
+    hundred = (100.0, 100.0, 100.0)
+    return next(
+        (r for r in assessment.rows if (r.measured_relative, r.measured_low, r.measured_high) == hundred), None
+    )

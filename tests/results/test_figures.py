@@ -5,12 +5,14 @@ from example_run import CONFIGURATIONS, example_profile, example_samples, truth
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cephfit.assessment import Assessment, AssessmentRow
 from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import CELLS, Cell, Op
 from cephfit.profile import Profile
 from cephfit.results import words
 from cephfit.results.axis import relative_axis
 from cephfit.results.baselines import baselines_of
+from cephfit.results.figures import verification_of
 from cephfit.results.heat import colour_level, heat_map_of
 from cephfit.results.histograms import histograms_of, workload_figure
 
@@ -163,3 +165,15 @@ def test_numbers_are_written_for_people() -> None:
     ]
     assert [words.per_cent(v) for v in (0.0, 0.0001, 0.021, 0.53)] == ["0 %", "< 0.1 %", "2.1 %", "53 %"]
     assert words.names(["a"]) == "a" and words.names(["a", "b", "c"]) == "a, b and c"
+
+
+def test_what_100_stands_for_is_the_defaults_own_geometric_mean() -> None:
+    """Ratios are of geometric means with rounds taken out; no other row's runs may move what the default is."""
+    rows = (
+        AssessmentRow("B", 120.0, 110.0, 130.0, 141.4, 100.1, 199.8, (100.0, 200.0)),
+        AssessmentRow("A", 100.0, 100.0, 100.0, 100.0, 100.0, 100.0, (50.0, 200.0)),
+    )
+    shown = verification_of(Assessment("pgbench", "tps", "time", rows, None, 0.0))
+    assert shown is not None
+    assert shown.default_mean == pytest.approx(100)
+    assert shown.scale == "100.0 tps, the geometric mean of its 2 runs"
