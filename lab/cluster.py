@@ -145,7 +145,7 @@ class Lab:
         """
         require_root("a lab")
         with registry.working_on(self.folder):
-            parts, throttle = self._parts, find_throttle(self.name)
+            parts, throttle = self._parts, find_throttle(self.folder)
             require_aio(sum(parts.daemons.pid(osd_name(osd)) is None for osd in self.osd_ids()))
             parts.attach_disks(throttle)
             with parts.full_speed_if_free():
@@ -186,7 +186,7 @@ class Lab:
             with parts.full_speed_if_free():
                 parts.daemons.stop_all(names)
                 parts.daemons.start_all(names)
-                parts.place(find_throttle(self.name))
+                parts.place(find_throttle(self.folder))
                 parts.await_whole(admin, before)
 
     def osd_store(self, osd: int) -> OsdStore:
@@ -233,7 +233,7 @@ class Lab:
 
     def reassert_limits(self) -> None:
         """Set the limits again, unless a living process has lifted them."""
-        throttle = find_throttle(self.name)
+        throttle = find_throttle(self.folder)
         self._parts.disks.reassert_limits(throttle)
         self._parts.place(throttle)
 
@@ -264,7 +264,7 @@ class Lab:
             checks=checks,
             pgs=pgs,
             daemons=daemons,
-            osd_disks=parts.disks.states(find_throttle(self.name)),
+            osd_disks=parts.disks.states(find_throttle(self.folder)),
             openstack=cloud.status() if cloud else None,
             seconds=time.monotonic() - started,
         )

@@ -39,7 +39,7 @@ def make_lab(
     more = CLOUD_NEEDS if openstack else CloudNeeds()
     disks.require_loop()
     require_aio(len(spec.osds))
-    throttle = find_throttle(name)
+    throttle = find_throttle(folder or registry.labs_root() / name)
     require_free_disk(folder or registry.labs_root() / name, spec.free_nbytes + more.free_nbytes)
     place = registry.claim(name, folder)
     try:

@@ -25,7 +25,7 @@ def remake(parts: LabParts, stores: Mapping[int, OsdStore]) -> None:
     if not due:
         return
     parts.journal.change(stores={**record.stores, **stores}, unmade=due)
-    throttle = find_throttle(parts.name)
+    throttle = find_throttle(parts.folder)
     with parts.full_speed_if_free(), parts.connection() as admin:
         before = {o["osd"]: o["up_from"] for o in admin.command("osd dump")["osds"]}
         finish(parts, throttle)

@@ -71,7 +71,7 @@ class LabParts:
         Raises:
             HostError: another process is at it.
         """
-        return self.disks.full_speed(find_throttle(self.name))
+        return self.disks.full_speed(find_throttle(self.folder))
 
     @contextmanager
     def full_speed_if_free(self) -> Iterator[None]:

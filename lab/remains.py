@@ -1,5 +1,6 @@
 """Removing a lab, whatever state it is in: nothing here trusts that anything else still works."""
 
+import os
 import shutil
 import time
 from pathlib import Path
@@ -41,8 +42,18 @@ def _clear_devices(folder: Path, throttle: Throttle | None) -> list[str]:
 def clear_forgotten(devices: list[Path], throttle: Throttle) -> None:
     """Take limits off loop devices that the lab had once and that are nobody's now."""
     for device in devices:
-        if device.exists() and not is_attached(device):
-            throttle.clear(device_number(device))
+        if not device.exists() or is_attached(device):
+            continue
+        try:
+            # Held so, it gets no file from anybody: another lab might set its own limit before ours is taken off.
+            descriptor = os.open(device, os.O_RDONLY | os.O_EXCL)
+        except OSError:
+            continue
+        try:
+            if not is_attached(device):
+                throttle.clear(device_number(device))
+        finally:
+            os.close(descriptor)
 
 
 def what_is_left(folder: Path) -> list[str]:

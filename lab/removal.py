@@ -33,7 +33,7 @@ def remove_lab(name: str, folder: Path | None) -> None:
     elif folder is not None and not remains.anything_left(place):
         raise registry.no_such_lab(name)
     try:
-        throttle = find_throttle(name)
+        throttle = find_throttle(place)
     except HostError:
         throttle = None
     with ExitStack() as stack:

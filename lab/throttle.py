@@ -1,5 +1,7 @@
 """Making disks slow: the kernel's block I/O throttle."""
 
+import hashlib
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
@@ -10,6 +12,11 @@ from cephfit.lab.mounts import mounts
 from cephfit.lab.spec import DiskLimits
 
 GROUPS_PREFIX = "cephfit-"
+_LABS_PREFIX = f"{GROUPS_PREFIX}lab-"
+_SWITCH = f"{GROUPS_PREFIX}switched-io-on"
+"""An empty control group: the io controller was off for the root's children until a lab switched it on."""
+_REMOVE_SECONDS = 5.0
+"""A process that was killed leaves its group when it is waited for."""
 
 
 class Throttle(ABC):
@@ -98,15 +105,24 @@ class IoMaxThrottle(Throttle):
 
     Args:
         root: where the unified hierarchy is mounted.
-        group: name of the lab's group.
+        folder: of the lab; labs of the same name may lie under different homes.
     """
 
-    def __init__(self, root: Path, group: str) -> None:
+    def __init__(self, root: Path, folder: Path) -> None:
         self._root = root
-        self._group = root / group
+        place = folder.parent.resolve() / folder.name
+        self._group = root / f"{_LABS_PREFIX}{hashlib.sha256(str(place).encode()).hexdigest()[:16]}"
+
+    @property
+    def group(self) -> Path:
+        """The lab's control group; there once a limit was set."""
+        return self._group
 
     def _make(self) -> None:
-        (self._root / "cgroup.subtree_control").write_text("+io")
+        control = self._root / "cgroup.subtree_control"
+        if "io" not in control.read_text().split():
+            (self._root / _SWITCH).mkdir(exist_ok=True)
+            control.write_text("+io")
         self._group.mkdir(exist_ok=True)
 
     def _write(self, device: str, iops: int | str, nbytes_per_s: int | str) -> None:
@@ -140,8 +156,33 @@ class IoMaxThrottle(Throttle):
                 (self._group / "cgroup.procs").write_text(str(pid))
 
     def remove(self) -> None:
-        with suppress(FileNotFoundError):
-            self._group.rmdir()
+        """Also what was switched on for labs, with the last of them.
+
+        Raises:
+            HostError: a process is in the group still.
+        """
+        until = time.monotonic() + _REMOVE_SECONDS
+        while True:
+            try:
+                self._group.rmdir()
+            except FileNotFoundError:
+                break
+            except OSError as error:
+                if time.monotonic() < until:
+                    time.sleep(0.05)
+                    continue
+                inside = " ".join((self._group / "cgroup.procs").read_text().split())
+                raise HostError(
+                    f"the lab's control group cannot be removed: {error.strerror}",
+                    where=str(self._group),
+                    remedy=f"end its processes ({inside or 'in groups below it'}), then take the lab down again",
+                ) from None
+        switch = self._root / _SWITCH
+        if switch.is_dir() and not any(self._root.glob(f"{_LABS_PREFIX}*")):
+            with suppress(OSError):  # somebody else needs it by now
+                (self._root / "cgroup.subtree_control").write_text("-io")
+            with suppress(OSError):
+                switch.rmdir()
 
 
 def clear_forgotten_limit(device: str) -> None:
@@ -151,13 +192,13 @@ def clear_forgotten_limit(device: str) -> None:
         device: ``major:minor``, just attached, of nobody's lab.
     """
     with suppress(HostError):  # no throttle, no limit
-        throttle = find_throttle("")
+        throttle = find_throttle(Path("/"))
         if isinstance(throttle, BlkioThrottle):
             throttle.clear(device)
 
 
-def find_throttle(lab: str) -> Throttle:
-    """The throttle that this kernel has, for the lab of this name.
+def find_throttle(folder: Path) -> Throttle:
+    """The throttle that this kernel has, for the lab of this folder, which need not exist.
 
     Raises:
         HostError: it has none.
@@ -172,7 +213,7 @@ def find_throttle(lab: str) -> Throttle:
     for mount in mounts():
         controllers = mount.point / "cgroup.controllers"
         if mount.kind == "cgroup2" and controllers.exists() and "io" in controllers.read_text().split():
-            return IoMaxThrottle(mount.point, f"{GROUPS_PREFIX}{lab}")
+            return IoMaxThrottle(mount.point, folder)
     raise HostError(
         "no block I/O throttle: neither the blkio controller of control groups v1 is mounted nor io of v2",
         where="kernel",

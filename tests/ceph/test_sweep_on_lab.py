@@ -144,7 +144,7 @@ def test_a_client_whose_export_died_ends_the_sweep_and_the_next_start_goes_on(
 
 def test_a_volume_has_no_limit_that_another_lab_left_on_its_device_number(lab_cluster: Lab) -> None:
     """The kernel's limit belongs to the number: a lab whose disk somebody detached by hand leaves it there."""
-    throttle = find_throttle(lab_cluster.name)
+    throttle = find_throttle(lab_cluster.folder)
     target = LabTarget(lab_cluster)
     try:
         for _ in range(2):

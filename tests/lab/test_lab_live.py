@@ -252,7 +252,7 @@ def test_the_throttle_holds_a_disk_to_its_limits(tmp_path: Path) -> None:
     """A disk like an OSD's, 200 IOPS and 20 MiB/s; fio must find these within 15 %, and more without them."""
     disks.make_sparse(tmp_path / "disk.img", 256 << 20)
     device = disks.attach_loop(tmp_path / "disk.img")
-    throttle, number = find_throttle("throttle-test"), disks.device_number(device)
+    throttle, number = find_throttle(tmp_path), disks.device_number(device)
     try:
         throttle.set(number, DiskLimits(iops=200, nbytes_per_s=20 << 20))
         throttle.place([os.getpid()])
@@ -389,7 +389,7 @@ def test_a_second_lab_its_accidents_and_its_end(
     assert gone.returncode == 0, gone.stderr
     assert traces_of(folder) == []
     assert not any(m.point == tmp_path / "mnt" for m in mounts())
-    throttle = find_throttle("second")
+    throttle = find_throttle(folder)
     assert [throttle.limits(number) for number in numbers] == [None] * 4
     assert lab_cluster.status().health == "HEALTH_OK", "the other lab was not touched"
 

@@ -1,0 +1,69 @@
+"""A loop device that a lab had once may become another lab's at any instant."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cephfit.lab import remains
+from cephfit.lab.disks import device_number, is_attached, make_sparse
+from cephfit.lab.throttle import BlkioThrottle
+from cephfit.units import MIB
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture
+def free_device() -> Path:
+    """The last one: labs that run meanwhile take the first."""
+    devices = sorted(Path("/dev").glob("loop[0-9]*"), key=lambda device: int(device.name[4:]), reverse=True)
+    for device in devices:
+        if not is_attached(device):
+            return device
+    pytest.skip("no loop device is free")
+
+
+class Noting(BlkioThrottle):
+    """Notes what is cleared, after something else has happened."""
+
+    def __init__(self, root: Path, *, meanwhile: Callable[[], object] = lambda: None) -> None:
+        super().__init__(root)
+        self.cleared: list[str] = []
+        self._meanwhile = meanwhile
+
+    def clear(self, device: str) -> None:
+        self._meanwhile()
+        self.cleared.append(device)
+
+
+def test_a_free_devices_limit_is_taken_off_and_nobody_gets_the_device_meanwhile(
+    free_device: Path, tmp_path: Path
+) -> None:
+    make_sparse(tmp_path / "theirs.img", 16 * MIB)
+    tries: list[int] = []
+
+    def another_lab_comes() -> None:
+        attaching = ("losetup", str(free_device), str(tmp_path / "theirs.img"))
+        tries.append(subprocess.run(attaching, capture_output=True, check=False).returncode)
+
+    throttle = Noting(tmp_path, meanwhile=another_lab_comes)
+    try:
+        remains.clear_forgotten([free_device, Path("/dev/loop-that-is-gone")], throttle)
+        assert throttle.cleared == [device_number(free_device)]
+        assert tries != [0], "the limit that it sets would be taken off"
+    finally:
+        if tries == [0]:
+            subprocess.run(("losetup", "--detach", str(free_device)), check=True)
+
+
+def test_another_labs_device_keeps_its_limit(free_device: Path, tmp_path: Path) -> None:
+    make_sparse(tmp_path / "theirs.img", 16 * MIB)
+    subprocess.run(("losetup", str(free_device), str(tmp_path / "theirs.img")), check=True)
+    try:
+        assert is_attached(free_device)
+        throttle = Noting(tmp_path)
+        remains.clear_forgotten([free_device], throttle)
+        assert throttle.cleared == []
+    finally:
+        subprocess.run(("losetup", "--detach", str(free_device)), check=True)
