@@ -90,7 +90,7 @@ def require_healthy(target: Target) -> None:
         raise ClusterError(
             f"the cluster is not healthy, so nothing is changed on it: {'; '.join(health.reasons)}",
             where=target.name,
-            remedy="mend it first",
+            remedy="mend it first; what people know of and what changes no performance: `ceph health mute CODE`",
         )
 
 

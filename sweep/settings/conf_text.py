@@ -8,6 +8,7 @@ ours at the end of the file win over the same sections above them, and nothing a
 import re
 from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import Path
 
 import jinja2
 
@@ -39,6 +40,26 @@ def without_block(content: bytes) -> bytes:
     if any(line.startswith((_BEGIN, _END)) for line in rest.splitlines()):
         raise TornBlockError
     return rest
+
+
+def text_without_block(path: Path) -> str:
+    """A ceph.conf of this machine without the lines of cephfit, as text.
+
+    Raises:
+        InputError: it is no text, or lines of ours are in it and not whole.
+    """
+    try:
+        return without_block(path.read_bytes()).decode()
+    except TornBlockError:
+        raise InputError(
+            "somebody edited the lines of cephfit in it, and where they end cannot be told",
+            where=str(path),
+            remedy="take out the lines from `# >>> cephfit` to `# <<< cephfit`",
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"byte {error.start} is not UTF-8", where=str(path), remedy="save it as UTF-8, or plain ASCII"
+        ) from None
 
 
 def with_block(original: bytes, sections: Sections, *, configuration: str) -> bytes:

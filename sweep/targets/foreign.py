@@ -22,7 +22,7 @@ from cephfit.sweep.journal import Journal
 from cephfit.sweep.setting_ways import Reach
 from cephfit.sweep.settings.catalogue import Catalogue
 from cephfit.sweep.settings.client_conf import ClientAccess
-from cephfit.sweep.settings.conf_text import without_block
+from cephfit.sweep.settings.conf_text import text_without_block
 from cephfit.sweep.settings.osd_daemons import CephadmOsds, OsdDaemons, ProgramOsds, SystemdOsds
 from cephfit.sweep.settings.osd_restarts import OneByOne
 from cephfit.sweep.surroundings import ExportsDevices, RestartsOsds, Surroundings
@@ -240,7 +240,7 @@ def _some_disk_of_clients() -> Path:
 
 def _access(choice: ClusterChoice, images: RadosAdmin) -> ClientAccess:
     keyring = str(choice.keyring) if choice.keyring else str(images.cluster.conf_get("keyring"))
-    return ClientAccess(choice.client_id, keyring, base=without_block(choice.conf.read_bytes()).decode())
+    return ClientAccess(choice.client_id, keyring, base=text_without_block(choice.conf))
 
 
 def _restarts(

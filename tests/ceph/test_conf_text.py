@@ -18,6 +18,7 @@ from cephfit.sweep.settings.conf_text import (
     effective,
     merged,
     sections_of,
+    text_without_block,
     with_block,
     without_block,
 )
@@ -149,6 +150,17 @@ def test_the_sample_that_comes_with_ceph(tmp_path: Path) -> None:
 def test_what_could_break_the_file_is_refused(value: str) -> None:
     with pytest.raises(InputError, match=r"cannot safely stand in a ceph\.conf"):
         with_block(SITE, {"osd": {"log_file": value}}, configuration="B")
+
+
+def test_a_file_that_is_no_text_or_has_torn_lines_of_ours_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "ceph.conf"
+    file.write_bytes(b"[global]\n# Gr\xfc\xdfe\n")
+    with pytest.raises(InputError, match="byte 13 is not UTF-8") as error:
+        text_without_block(file)
+    assert error.value.where == str(file)
+    file.write_bytes(with_block(SITE, {"osd": {"osd_max_backfills": "3"}}, configuration="B")[:-20])
+    with pytest.raises(InputError, match="where they end cannot be told"):
+        text_without_block(file)
 
 
 def test_the_name_of_a_configuration_breaks_nothing_either() -> None:
