@@ -137,8 +137,8 @@ def _is_harmless(name: str, check: Mapping[str, Any]) -> bool:
 
 
 def _osds_of(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    osds: Mapping[str, Any] = status["osdmap"]
-    return osds.get("osdmap", osds)  # nested once before Octopus
+    osds: Mapping[str, Any] = status["osdmap"].get("osdmap", status["osdmap"])  # nested once before Octopus
+    return osds
 
 
 def _only_harmless_flags(message: str) -> bool:
