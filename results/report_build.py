@@ -21,11 +21,13 @@ from cephfit.results.heat import heat_map_of
 from cephfit.results.histograms import histograms_of, workload_figure
 from cephfit.results.loads import names_of, of_load, title_of
 from cephfit.results.method_facts import method_of, n_troubles
-from cephfit.results.report_model import Findings, ReportModel
+from cephfit.results.report_model import Findings, RateText, ReportModel
 from cephfit.results.scaling import curves_of
 from cephfit.results.scaling_figures import scaling_of
 from cephfit.results.store import Store, kind_of
+from cephfit.results.workload_rate import WorkloadRate, workload_rates
 from cephfit.sample import OWN_LOAD, Sample, State
+from cephfit.units import MIB
 
 Predict = Callable[[Profile, Baselines, PredictionSet | None], PredictionSet]
 """Predicts for a profile from baselines, as the given predictions were made, or with the defaults."""
@@ -167,4 +169,18 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         bottlenecks=bottlenecks_of(findings.samples, load=findings.load),
         scaling=scaling_of(curves_of(findings.samples), ranked, weights),
         load=title_of(findings.load) if len(names_of(findings.samples)) > 1 else "",
+        rates={name: _rate_text(rate) for name, rate in rates_of(findings, baselines).items()},
     )
+
+
+def rates_of(findings: Findings, baselines: Baselines) -> dict[str, WorkloadRate]:
+    """What each configuration serves of the workload that was predicted for; nothing where none was."""
+    if findings.profile is None or findings.predictions is None:
+        return {}
+    return workload_rates(findings.profile, baselines)
+
+
+def _rate_text(rate: WorkloadRate) -> RateText:
+    found = rate.accesses_per_s.interval
+    ends = f"{words.number(found.low)} to {words.number(found.high)}" if found else ""
+    return RateText(words.number(rate.accesses_per_s.mean), ends, words.number(rate.nbytes_per_s / MIB))

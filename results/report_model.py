@@ -1,7 +1,7 @@
 """What a report says, as frozen values: everything a template shows, nothing that it must work out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
@@ -81,6 +81,15 @@ class Ranking:
     noise_floor: float
     measured_floor: float | None = None
     """Points by which the default differed from itself under another name; None without such a control."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateText:
+    """How much of the workload a configuration serves, in words; of all clients together."""
+
+    accesses_per_s: str
+    interval: str
+    mib_per_s: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +198,7 @@ class Verification:
     axis: Axis
     assessment: Assessment
     default_mean: float | None
-    """The default's measured metric: what 100 is; None if it gave no value."""
+    """Geometric mean of the default's runs: what 100 is; None if it gave no value."""
     scale: str
     """The same in words."""
 
@@ -246,3 +255,5 @@ class ReportModel:
     bottlenecks: Bottlenecks | None = None
     load: str = ""
     """Under which load everything but ``scaling`` was measured, in words; empty where there is only one."""
+    rates: Mapping[str, RateText] = field(default_factory=dict)
+    """By configuration; none without a prediction."""

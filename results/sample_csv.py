@@ -2,17 +2,46 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cephfit.prediction import PredictionSet
+from cephfit.results import statistics
+from cephfit.results.baselines import baselines_of
+from cephfit.results.cell_figures import cell_figures_of
 from cephfit.results.csv_origin import ORIGIN_COLUMNS, origin_of
 from cephfit.results.method_facts import deviation_of
+from cephfit.results.report_model import Findings
+from cephfit.results.scaling import Level
+from cephfit.results.workload_rate import WorkloadRate
 from cephfit.run import Run
 from cephfit.sample import Sample
+from cephfit.units import MIB, NS_PER_MS
 
 _SAMPLE_COLUMNS = (
     *("configuration", "size", "pattern", "client", "run", "attempt", "load", "state", "reason"),
     *("iops", "nbytes_per_s", "n_ios", "runtime_ns", "latency_mean_ns"),
+)
+
+PREDICTION_COLUMNS = (
+    *("model", "profile", "configuration", "relative", "low", "high", "confidence", "verdict"),
+    *("accesses_per_s", "accesses_per_s_low", "accesses_per_s_high", "mib_per_s"),
+)
+
+CELL_COLUMNS = (
+    *(
+        "load",
+        "configuration",
+        "size",
+        "pattern",
+        "repeats",
+        "clients",
+        "iops",
+        "iops_low",
+        "iops_high",
+        "mib_per_s",
+    ),
+    *("latency_ms", "latency_ms_low", "latency_ms_high", "p99_ms", "p99_ms_low", "p99_ms_high"),
 )
 
 
@@ -25,24 +54,76 @@ def samples_csv(samples: Sequence[Sample], run: Run | None = None) -> str:
     percentiles = sorted({p for s in samples if s.metrics is not None for p in s.metrics.latency_percentiles_ns})
     tail = ("started_ns", "finished_ns", "cross_check_deviation", *ORIGIN_COLUMNS)
     origin = origin_of(run)
-    return _csv(
+    return csv_text(
         (*_SAMPLE_COLUMNS, *(f"latency_p{p:g}_ns" for p in percentiles), *tail),
         ((*_sample_row(sample, percentiles), *origin) for sample in samples),
     )
 
 
-def predictions_csv(predictions: PredictionSet, run: Run | None = None) -> str:
-    """One row per configuration, best first; relative figures have the default = 100."""
-    return _csv(
-        ("model", "profile", "configuration", "relative", "low", "high", "confidence", "verdict", *ORIGIN_COLUMNS),
-        (
-            (
-                *(predictions.model, predictions.profile, p.configuration),
-                *(p.relative, p.low, p.high, predictions.confidence, p.verdict.value, *origin_of(run)),
-            )
-            for p in predictions.predictions
-        ),
+def predictions_csv(
+    predictions: PredictionSet, run: Run | None = None, rates: Mapping[str, WorkloadRate] | None = None
+) -> str:
+    """One row per configuration, best first; relative figures have the default = 100.
+
+    An end of an interval that is not known is empty.
+
+    Args:
+        rates: what each configuration serves of the workload; empty cells where it does not say.
+    """
+    return csv_text(
+        (*PREDICTION_COLUMNS, *ORIGIN_COLUMNS),
+        ((*row, *origin_of(run)) for row in prediction_rows(predictions, rates or {})),
     )
+
+
+def prediction_rows(predictions: PredictionSet, rates: Mapping[str, WorkloadRate]) -> Iterator[tuple[object, ...]]:
+    """The cells of ``PREDICTION_COLUMNS``."""
+    for p in predictions.predictions:
+        ends = (end if math.isfinite(end) else "" for end in (p.low, p.high))
+        yield (
+            *(predictions.model, predictions.profile, p.configuration),
+            *(p.relative, *ends, predictions.confidence, p.verdict.value),
+            *_rate_cells(rates.get(p.configuration)),
+        )
+
+
+def _rate_cells(rate: WorkloadRate | None) -> tuple[object, ...]:
+    if rate is None:
+        return ("",) * 4
+    return (*_level_cells(rate.accesses_per_s, 1), rate.nbytes_per_s / MIB)
+
+
+def cells_csv(findings: Findings) -> str:
+    """One row per configuration and cell that has figures: rate, throughput and latency of all clients together.
+
+    Intervals are of 95 %, of the mean over the repeats, each by itself.
+    """
+    return csv_text(
+        (*CELL_COLUMNS, *ORIGIN_COLUMNS), ((*row, *origin_of(findings.run)) for row in cell_rows(findings))
+    )
+
+
+def cell_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
+    """The cells of ``CELL_COLUMNS``."""
+    baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
+    for (name, cell), f in cell_figures_of(findings.samples, load=findings.load).items():
+        iops = baselines.cells[name, cell].iops
+        rate = Level(statistics.mean(iops), statistics.mean_interval(iops))
+        yield (
+            *(findings.load, name, cell.size.name, cell.pattern.value, f.n_repeats, f.n_clients),
+            *_level_cells(rate, 1),
+            f.nbytes_per_s.mean / MIB,
+            *_level_cells(f.latency_ns, NS_PER_MS),
+            *_level_cells(f.p99_ns, NS_PER_MS),
+        )
+
+
+def _level_cells(level: Level | None, unit: float) -> tuple[object, ...]:
+    """Mean and both ends, in the unit."""
+    if level is None:
+        return ("",) * 3
+    ends = (level.interval.low / unit, level.interval.high / unit) if level.interval else ("", "")
+    return (level.mean / unit, *ends)
 
 
 def _sample_row(sample: Sample, percentiles: Sequence[float]) -> tuple[object, ...]:
@@ -62,7 +143,7 @@ def _sample_row(sample: Sample, percentiles: Sequence[float]) -> tuple[object, .
     )
 
 
-def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

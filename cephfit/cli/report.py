@@ -10,6 +10,8 @@ from cephfit.cli.written_files import OUTPUT_FILE, write_whole
 from cephfit.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cephfit.baseline import Baselines
     from cephfit.prediction import PredictionSet
     from cephfit.profile import Profile
@@ -22,52 +24,85 @@ _FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".c
 @click.option(
     "--store", default="results.sqlite", show_default=True, help="SQLite file or SQLAlchemy URL of the results."
 )
-@click.option("--run", "run_id", help="Which run; the newest unless given.")
-@click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
+@click.option("--run", "run_ids", multiple=True, help="Which run; the newest unless given.")
+@click.option("--load", help="Which load of the sweep file.  [default: the measurement's own]")
 @click.option(
-    "-o",
-    "--output",
-    type=OUTPUT_FILE,
-    required=True,
-    help="File to write; - is stdout.",
+    "--profile",
+    "profile_files",
+    multiple=True,
+    metavar="PROFILE",
+    type=click.Path(path_type=Path),
+    help="Predict for this workload (`cephfit trace profile`).  [default: the one last given to `cephfit map`]",
+)
+@click.option("-o", "--output", type=OUTPUT_FILE, help="File to write; - is stdout.")
+@click.option(
+    "--folder",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Instead of -o: pages of all runs, all loads and every --profile into this folder, an index, and tables "
+    "of all of them; --run (more than once) and --load choose.",
 )
 @click.option("--format", "style", type=click.Choice(["html", "md", "csv"]), help="Instead of by the file's name.")
 @click.option(
     "--what",
-    type=click.Choice(["samples", "baselines", "predictions"]),
+    type=click.Choice(["samples", "cells", "baselines", "predictions"]),
     help="CSV only: which table.  [default: samples]",
 )
 @json_option
 def command(
-    store: str, run_id: str | None, load: str, output: Path, style: str | None, what: str | None, as_json: bool
+    store: str,
+    run_ids: tuple[str, ...],
+    load: str | None,
+    profile_files: tuple[Path, ...],
+    output: Path | None,
+    folder: Path | None,
+    style: str | None,
+    what: str | None,
+    as_json: bool,
 ) -> None:
     """Write the report of a run under one load, and of how the run scales over its loads.
 
-    The page needs no network and no script: mail it, print it, put it beside the samples.
+    The prediction is made anew from the samples as they are now. The page needs no network and no script: mail it,
+    print it, put it beside the samples.
     """
-    to_stdout = str(output) == "-"
-    if to_stdout and as_json:
-        raise InputError("the report and --json cannot both go to standard output", where="-o -")
-    style = style or _FORMATS.get(output.suffix.lower())
-    if style is None:
-        raise InputError(
-            "the file's name does not tell the format",
-            where=str(output),
-            remedy="end it with .html, .md or .csv, or give --format",
-        )
-    if what is not None and style != "csv":
-        raise InputError(
-            f"--what {what} chooses a table of CSV, and this report is none",
-            where=str(output),
-            remedy="leave out --what, or let the file end with .csv",
-        )
+    if (output is None) == (folder is None):
+        raise click.UsageError("give either -o FILE or --folder FOLDER")
+    if folder is not None:
+        if style is not None or what is not None:
+            raise click.UsageError("--folder writes pages and all tables: leave out --format and --what")
+        _write_folder(store, folder, run_ids, load, profile_files, as_json=as_json)
+        return
+    assert output is not None, "one of the two is given"
+    for option, values in (("--run", run_ids), ("--profile", profile_files)):
+        if len(values) > 1:
+            raise click.UsageError(f"one page is of one {option}; --folder writes several")
+    _write_one(store, output, run_ids, load or "", profile_files, style, what, as_json=as_json)
+
+
+def _write_one(
+    store: str,
+    output: Path,
+    run_ids: "Sequence[str]",
+    load: str,
+    profile_files: "Sequence[Path]",
+    style: str | None,
+    what: str | None,
+    *,
+    as_json: bool,
+) -> None:
     import time
 
+    from cephfit.cli.map import read_profile
     from cephfit.results.report_build import read_findings, report_of
     from cephfit.results.store import Store
 
+    to_stdout = str(output) == "-"
+    if to_stdout and as_json:
+        raise InputError("the report and --json cannot both go to standard output", where="-o -")
+    style = _style(output, style, what)
+    profile = read_profile(profile_files[0]) if profile_files else None
     with Store.open(store) as opened:
-        findings = read_findings(opened, run_id, load, predict=_predict)
+        findings = read_findings(opened, run_ids[0] if run_ids else None, load, predict=_predict, profile=profile)
         n_runs = len(opened.runs())
     report = report_of(findings, made_ns=time.time_ns())
     if style == "csv":
@@ -92,17 +127,61 @@ def command(
                 "caveats": list(report.caveats),
             }
         )
-    else:
-        if report.answer.warning:
-            click.echo(report.answer.warning)
-        click.echo(report.answer.headline)
-        click.echo(f"Report: {output}")
-        if run_id is None and n_runs > 1:
-            run = findings.run
-            click.echo(
-                f"It is about run {run.run_id} on {run.target}, the newest of {n_runs}; --run names another, and "
-                "`cephfit compare` holds runs on several targets against each other"
-            )
+        return
+    if report.answer.warning:
+        click.echo(report.answer.warning)
+    click.echo(report.answer.headline)
+    click.echo(f"Report: {output}")
+    if not run_ids and n_runs > 1:
+        run = findings.run
+        click.echo(
+            f"It is about run {run.run_id} on {run.target}, the newest of {n_runs}; --run names another, --folder "
+            "writes all of them, and `cephfit compare` holds runs on several targets against each other"
+        )
+
+
+def _style(output: Path, style: str | None, what: str | None) -> str:
+    style = style or _FORMATS.get(output.suffix.lower())
+    if style is None:
+        raise InputError(
+            "the file's name does not tell the format",
+            where=str(output),
+            remedy="end it with .html, .md or .csv, or give --format",
+        )
+    if what is not None and style != "csv":
+        raise InputError(
+            f"--what {what} chooses a table of CSV, and this report is none",
+            where=str(output),
+            remedy="leave out --what, or let the file end with .csv",
+        )
+    return style
+
+
+def _write_folder(
+    store: str,
+    folder: Path,
+    run_ids: "Sequence[str]",
+    load: str | None,
+    profile_files: "Sequence[Path]",
+    *,
+    as_json: bool,
+) -> None:
+    from cephfit.cli.map import read_profile
+    from cephfit.cli.report_folder import write_folder
+    from cephfit.results.store import Store
+
+    profiles = [read_profile(path) for path in profile_files]
+    with Store.open(store) as opened:
+        document = write_folder(opened, folder, run_ids=run_ids, load=load, profiles=profiles, predict=_predict)
+    if as_json:
+        print_json(document)
+        return
+    for page in document["pages"]:
+        under = f", load {page['load']}" if page["load"] else ""
+        click.echo(f"{page['target']}{under}: {page['answer']}")
+    for what in document["lost"]:
+        click.echo(f"Left out: {what}")
+    click.echo(f"Index: {document['output']}")
 
 
 def _predict(profile: "Profile", baselines: "Baselines", told: "PredictionSet | None") -> "PredictionSet":
@@ -116,16 +195,20 @@ def _predict(profile: "Profile", baselines: "Baselines", told: "PredictionSet | 
 
 def _csv(findings: "Findings", what: str) -> str:
     from cephfit.results import baseline_csv, sample_csv
-    from cephfit.results.baselines import measured_of
+    from cephfit.results.baselines import baselines_of, measured_of
+    from cephfit.results.report_build import rates_of
 
     if what == "samples":
         return sample_csv.samples_csv(findings.samples, findings.run)
     if what == "baselines":
         return baseline_csv.dumps(measured_of(findings.samples, load=findings.load)[0], findings.run)
+    if what == "cells":
+        return sample_csv.cells_csv(findings)
     if findings.predictions is None:
         raise InputError(
             "this run has no predictions yet",
             where=findings.run.run_id,
             remedy="`cephfit map PROFILE --baselines STORE` makes them",
         )
-    return sample_csv.predictions_csv(findings.predictions, findings.run)
+    baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
+    return sample_csv.predictions_csv(findings.predictions, findings.run, rates_of(findings, baselines))

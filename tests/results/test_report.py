@@ -89,7 +89,7 @@ def test_the_answer_is_in_the_first_lines(findings: Findings) -> None:
     assert answer.sentences[0].startswith("Configuration hybrid sets "), "what to do, not only its name"
     assert answer.sentences[1].startswith("The worst is throttled: predicted 0.59 times the default")
     assert answer.sentences[2] == "Not distinguishable from the default: readahead and A-again."
-    assert "in the order predicted; the predicted best was the best of those run" in answer.sentences[3]
+    assert "in the order predicted; what following the prediction costs against the best" in answer.sentences[3]
     page = page_of(findings)
     assert page.text["h1"] == [answer.headline]
 
@@ -265,7 +265,10 @@ def test_settings_that_nothing_reads_are_told(findings: Findings) -> None:
 
 def test_reads_that_came_from_memory_are_told(findings: Findings) -> None:
     """What `sweep run` found out before the first read: caches warm, volumes smaller than these."""
-    facts = {**findings.run.facts, "in_memory": "caches are warm, and the volumes (1 GiB) fit into those of 3 OSDs"}
+    facts = {
+        **findings.run.facts,
+        "in_memory": "caches are warm, and the volumes (1 GiB) fit into those of 3 OSDs",
+    }
     report = report_of(replace(findings, run=replace(findings.run, facts=facts)), made_ns=0)
     assert "Caches are warm, and the volumes (1 GiB) fit into those of 3 OSDs." in report.caveats
 

@@ -1,0 +1,112 @@
+"""Several reports at a glance: which target serves which workload, how fast, and with what. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from cephfit.prediction import Prediction, Verdict
+from cephfit.results import words
+from cephfit.results.baselines import baselines_of
+from cephfit.results.csv_origin import ORIGIN_COLUMNS, origin_of
+from cephfit.results.report_build import rates_of
+from cephfit.results.report_model import Findings, RateText, ReportModel
+from cephfit.results.sample_csv import CELL_COLUMNS, PREDICTION_COLUMNS, cell_rows, csv_text, prediction_rows
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRow:
+    """One page.
+
+    Attributes:
+        page: its file's name.
+        workload: that was predicted for; empty without one.
+        load: its name; empty is the measurement's own.
+        warnings: what the figures are not, such as simulated.
+        default: what the default serves of the workload; None where it is not known.
+        best: name of the best configuration; the default's where none is better.
+        against: the best one's factor over the default's, with its interval; empty for the default itself.
+        serves: what the best one serves; None where it is not known, or the model's factors are not of rates.
+        headline: the page's answer.
+    """
+
+    page: str
+    workload: str
+    target: str
+    run_id: str
+    begun: str
+    load: str
+    warnings: tuple[str, ...]
+    default: RateText | None
+    best: str
+    against: str
+    serves: RateText | None
+    headline: str
+
+
+def index_row(findings: Findings, report: ReportModel, page: str) -> IndexRow:
+    """What the index says of a page."""
+    run, predictions = findings.run, findings.predictions
+    warnings = [word for word, so in (("simulated", run.is_simulated), ("unfinished", not run.finished)) if so]
+    best = predictions.of(predictions.best) if predictions else None
+    default = (
+        next((p for p in predictions.predictions if p.verdict is Verdict.DEFAULT), None) if predictions else None
+    )
+    return IndexRow(
+        page=page,
+        workload=predictions.profile if predictions else "",
+        target=run.target,
+        run_id=run.run_id,
+        begun=words.moment(run.created_ns),
+        load=findings.load,
+        warnings=tuple(warnings),
+        default=report.rates.get(default.configuration) if default else None,
+        best=best.configuration if best else "",
+        against=_against(best) if best and best is not default else "",
+        serves=report.rates.get(best.configuration)
+        if best and predictions and predictions.model == "time"
+        else None,
+        headline=report.answer.headline,
+    )
+
+
+def _against(best: Prediction) -> str:
+    return f"{words.times(best.relative)} ({words.times(best.low)} to {words.times(best.high)})"
+
+
+def sorted_rows(rows: Iterable[IndexRow]) -> list[IndexRow]:
+    """By workload, those without one last; then as they were given."""
+    rows = list(rows)
+    order = {name: i for i, name in enumerate(dict.fromkeys(row.workload for row in rows if row.workload))}
+    return sorted(rows, key=lambda row: order.get(row.workload, len(order)))
+
+
+def page_name(findings: Findings, taken: Sequence[str]) -> str:
+    """A file's name for a page, that no other page has."""
+    profile = findings.predictions.profile if findings.predictions else ""
+    parts = [part for part in (findings.run.run_id, findings.load, profile) if part]
+    stem = re.sub(r"[^\w.-]+", "-", "_".join(parts)).strip(".-") or "run"
+    names = (f"{stem}{f'_{n}' if n > 1 else ''}.html" for n in range(1, len(taken) + 2))
+    return next(name for name in names if name not in taken)
+
+
+def all_cells_csv(pages: Sequence[Findings]) -> str:
+    """One row per run, load, configuration and cell; each run and load once, however many workloads it has."""
+    once = {(f.run.run_id, f.load): f for f in pages}
+    return csv_text(
+        ("run", *CELL_COLUMNS, *ORIGIN_COLUMNS),
+        ((f.run.run_id, *row, *origin_of(f.run)) for f in once.values() for row in cell_rows(f)),
+    )
+
+
+def all_predictions_csv(pages: Sequence[Findings]) -> str:
+    """One row per run, load, workload and configuration, best first."""
+    return csv_text(("run", "load", "finished", *PREDICTION_COLUMNS, *ORIGIN_COLUMNS), _predictions(pages))
+
+
+def _predictions(pages: Sequence[Findings]) -> Iterator[tuple[object, ...]]:
+    for f in pages:
+        if f.predictions is None:
+            continue
+        baselines = baselines_of(f.samples, source=f.store, load=f.load)
+        for row in prediction_rows(f.predictions, rates_of(f, baselines)):
+            yield (f.run.run_id, f.load, str(f.run.finished).lower(), *row, *origin_of(f.run))
