@@ -60,18 +60,18 @@ class Blocks:
         wanted[one] += 1
         wanted[other] -= 1
         solved = self.inverse @ wanted
-        if not np.allclose(self.information @ solved, wanted, atol=1e-6):
+        if np.abs(self.information @ solved - wanted).max() > 1e-6:
             return None
-        return self._within(np.broadcast_to(solved[:, None], self.present.shape))
+        return self._within(solved[:, None])
 
     def residuals(self, logs: Floats) -> Floats:
         """What configurations and rounds do not explain of log values, shape (J, R); 0 where there is none."""
         within = self._within(logs)
         effects = self.inverse @ within.sum(axis=1)
-        return within - self._within(np.broadcast_to(effects[:, None], logs.shape))
+        return within - self._within(effects[:, None])
 
     def _within(self, values: Floats) -> Floats:
-        """Values less the mean of their round."""
+        """Values, shape (J, R) or (J, 1), less the mean of their round; 0 where there is none."""
         sums = np.where(self.present, values, 0.0).sum(axis=0)
         return np.where(self.present, values - sums / np.maximum(self.present.sum(axis=0), 1), 0.0)
 

@@ -129,20 +129,15 @@ class _Held:
     @classmethod
     def of(cls, table: Table, j: int, used: NDArray[np.intp], default: Floats, means: Floats) -> "_Held":
         """Hold configuration ``j`` of the table, of these mean IOPS, against the default, of these."""
-        contrasts, default_means, apart = [], [], []
+        like = {id(table.blocks[c]): c for c in used}  # most cells have the same rounds
+        ways = {block: _compared(table, j, c) for block, c in like.items()}
+        contrasts, default_means, within = zip(*(ways[id(table.blocks[c])] for c in used), strict=True)
         rates = means.copy()
         for i, c in enumerate(used):
-            default_means.append(table.mean_of(0, c))
-            contrast = table.mean_of(j, c) - default_means[-1]
-            if not table.blocks[c].whole:
-                within = table.blocks[c].contrast(j, 0)
-                if within is None:
-                    apart.append(table.cells[c])
-                else:
-                    contrast = within
-                    rates[i] = default[i] * math.exp(float((within * table.logs[:, c]).sum()))
-            contrasts.append(contrast)
-        return cls(rates, np.array(contrasts), np.array(default_means), used, len(table.cells), tuple(apart))
+            if within[i] and not table.blocks[c].whole:
+                rates[i] = default[i] * math.exp(float((contrasts[i] * table.logs[:, c]).sum()))
+        apart = tuple(table.cells[c] for i, c in enumerate(used) if not within[i])
+        return cls(rates, np.array(contrasts), np.array(default_means), used, len(table.cells), apart)
 
     def weights(self, gradient: Floats, default_gradient: Floats) -> Floats:
         """The weights of all log measurements in a log prediction, to first order; shape (J, C, R).
@@ -158,6 +153,16 @@ class _Held:
         of_used += (gradient - default_gradient)[:, None, None] * self.default_means
         weights[:, self.used] = np.swapaxes(of_used, 0, 1)
         return weights
+
+
+def _compared(table: Table, j: int, c: int) -> tuple[Floats, Floats, bool]:
+    """The weights, shape (J, R), of a cell's log ratio to the default and of the default's mean, and whether the
+    ratio is one within rounds."""
+    default_mean = table.mean_of(0, c)
+    contrast = table.blocks[c].contrast(j, 0)
+    if contrast is None:
+        return table.mean_of(j, c) - default_mean, default_mean, False
+    return contrast, default_mean, True
 
 
 def _in_no_common_round(name: str, default: str, cells: Sequence[Cell]) -> str:
