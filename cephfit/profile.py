@@ -11,6 +11,8 @@ from cephfit.errors import InputError
 PROFILE_SCHEMA_VERSION = 1
 
 _BIN_NAMES = tuple(b.name for b in SIZE_BINS)
+_MOST = 2**63 - 1
+"""Accesses of a cell: what a counter of 64 bits holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +121,19 @@ class Profile:
         """Raises:
         InputError: not JSON, or not a profile.
         """
+        remedy = "a profile is made with `cephfit trace profile TRACE -o profile.json`"
         try:
-            document = json.loads(text)
+            document = json.loads(text, parse_constant=_no_constant)
         except json.JSONDecodeError as error:
-            raise InputError(
-                f"not JSON: {error.msg}",
-                where=f"{where}:{error.lineno}",
-                remedy="a profile is made with `cephfit trace profile TRACE -o profile.json`",
-            ) from None
+            raise InputError(f"not JSON: {error.msg}", where=f"{where}:{error.lineno}", remedy=remedy) from None
+        except (ValueError, RecursionError) as error:  # NaN, numbers of thousands of digits, endless brackets
+            raise InputError(f"not JSON that can be read: {error}", where=where, remedy=remedy) from None
         return cls.from_json(document, where=where)
+
+
+def _no_constant(name: str) -> float:
+    """Python's JSON reads NaN and Infinity, which no other does and no store takes."""
+    raise ValueError(f"{name} is no number")
 
 
 def _part(document: Any, key: str, where: str) -> dict[str, Any]:
@@ -151,6 +157,12 @@ def _counts(document: Any, op: Op, where: str) -> dict[str, int]:
         n = row.get(name, 0)
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
             raise InputError(f"{n!r} is no count", where=f"{where}: accesses.{op}.{name}")
+        if n > _MOST:
+            raise InputError(
+                f"a number of {len(str(n))} digits is no count of accesses",
+                where=f"{where}: accesses.{op}.{name}",
+                remedy=f"counts go up to {_MOST}",
+            )
         counts[name] = n
     return counts
 

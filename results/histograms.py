@@ -21,6 +21,8 @@ _TITLES = {
 }
 _ALIASES = {"distance": "seek", "inter": "interarrival", "arrival": "interarrival", "length": "size"}
 _SERIES = ("read", "write")
+_COUNTABLE = 1e18
+"""Limits and counts are below it: more than any trace has, whatever the unit."""
 
 
 def workload_figure(profile: Profile) -> Histogram | None:
@@ -90,6 +92,8 @@ def _usable(one: Any) -> bool:
         and isinstance(counts, Sequence)
         and len(limits) > 0
         and len(counts) == len(limits) + 1
+        and all(isinstance(n, int | float) and abs(n) < _COUNTABLE for n in (*limits, *counts))
+        and min(counts) >= 0
     )
 
 

@@ -97,6 +97,12 @@ def test_numbers_that_are_none_are_refused(profile: str, figures: str, options: 
     assert f"'{options[1]}' is no number" in refused.output
 
 
+def test_effects_refuse_a_confidence_that_is_none() -> None:
+    refused = give(sweep, "effects", "--confidence", "nan")
+    assert refused.exit_code == 2
+    assert "'nan' is no number" in refused.output
+
+
 def test_the_level_is_not_rounded_up_to_certainty(profile: str, figures: str) -> None:
     said = give(place.command, profile, "--baselines", figures, "--confidence", "0.9999").output
     assert said.splitlines()[-1].startswith("99.99 % intervals, joint over all configurations")

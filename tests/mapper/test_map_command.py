@@ -107,7 +107,19 @@ def test_a_cell_without_baseline_is_named() -> None:
     assert "no baseline for 4K-read under configuration A" in str(answer.exception)
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"{", b"[]", b'{"schema_version": 99}'])
+COUNTED = (
+    b'{"schema_version": 1, "accesses": {"read": {"4K": %s}, "write": {}}, "random": {"read": 1, "write": 0}}'
+)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"\xff\xfe\x00", b"{", b"[]", b'{"schema_version": 99}', COUNTED % b"NaN", b"[" * 100_000),
+        *(COUNTED % (b"1" + digits * b"0") for digits in (19, 400, 5000)),
+    ],
+    ids=range(9),
+)
 def test_a_file_that_is_no_profile_is_refused_by_name(tmp_path: Path, content: bytes, store: Path) -> None:
     path = tmp_path / "trace.bin"
     path.write_bytes(content)

@@ -65,7 +65,7 @@ def test_next_to_nothing_in_a_cell_that_was_not_measured_is_left_out_and_said(mo
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_more_than_that_is_refused(workload: Profile, why: str) -> None:
-    with pytest.raises(InputError, match="no baseline for (32M|128K)-randread under configuration A"):
+    with pytest.raises(InputError, match=r"no baseline for (32M|128K)-randread under configuration A"):
         predictor().predict(workload, swept(A=100.0, fast=300.0))
 
 

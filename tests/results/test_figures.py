@@ -142,7 +142,12 @@ def test_empty_ends_are_cut_and_all_is_used_where_reads_and_writes_are_not_told_
 @pytest.mark.parametrize(
     "strange",
     [None, [], {"size": None}, {"size": {"read": {"limits": [1], "counts": [1]}}}, {"size": {"read": 3}},
-     {"size": {"all": {"limits": [1], "counts": [0, 0]}}}],
+     {"size": {"all": {"limits": [1], "counts": [0, 0]}}},
+     {"size": {"read": {"limits": [4096], "counts": ["a", 1]}}},
+     {"size": {"read": {"limits": ["x"], "counts": [1, 1]}}},
+     {"size": {"read": {"limits": [4096], "counts": [1, -1]}}},
+     {"size": {"read": {"limits": [1], "counts": [1, 10**400]}}},
+     {"size": {"read": {"limits": [float("nan")], "counts": [1, 1]}}}],
 )  # fmt: skip
 def test_histograms_that_cannot_be_read_are_left_out(strange: object) -> None:
     assert histograms_of(described(strange)) == ()
