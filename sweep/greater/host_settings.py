@@ -178,10 +178,11 @@ class HostSettings:
         elif base == NETWORK:
             paths = [f"/sys/class/net/{interface}/mtu" for interface in self._interfaces_of(osd)]
         elif key == CPU_GOVERNOR:
-            n_cpus = _last_cpu(self._content(HostFile(osd.host, f"{_CPUS}/present"))) + 1
-            paths = [f"{_CPUS}/cpu{cpu}/cpufreq/scaling_governor" for cpu in range(n_cpus)]
+            # One that is present and switched off has no frequency to govern.
+            online = cpus_of(self._content(HostFile(osd.host, f"{_CPUS}/online")))
+            paths = [f"{_CPUS}/cpu{cpu}/cpufreq/scaling_governor" for cpu in online]
         else:
-            paths = ["/proc/sys/" + key.replace(".", "/")]
+            paths = [f"/proc/sys/{sysctl_path(key)}"]
         return [HostFile(osd.host, path) for path in paths]
 
     # What speaks against a setting.
@@ -248,6 +249,17 @@ def _not_offered(setting: Setting, choices: Sequence[str]) -> str:
     return ""
 
 
-def _last_cpu(present: str) -> int:
-    """From /sys/devices/system/cpu/present, such as ``0-7`` or ``0``."""
-    return int(present.strip().replace(",", "-").rpartition("-")[2] or 0)
+def cpus_of(listed: str) -> list[int]:
+    """From /sys/devices/system/cpu/online, such as ``0-2,4``; the first alone where it is not there."""
+    ends = [part.partition("-") for part in listed.strip().split(",") if part]
+    return [cpu for first, _, last in ends for cpu in range(int(first), int(last or first) + 1)] or [0]
+
+
+def sysctl_path(key: str) -> str:
+    """Below /proc/sys. After a first dot, dots are slashes and slashes dots; after a first slash all is as written.
+
+    Source: sysctl.d(5). So an interface with a dot in its name can be written in either way:
+    ``net.ipv4.conf.eth0/100.forwarding``, ``net/ipv4/conf/eth0.100/forwarding``.
+    """
+    first = next((letter for letter in key if letter in "./"), "")
+    return key if first == "/" else key.translate(str.maketrans("./", "/."))

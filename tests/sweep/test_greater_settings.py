@@ -2,8 +2,10 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from greater_examples import greater, osd
@@ -195,6 +197,39 @@ def test_a_governor_is_refused_where_the_cpus_have_none(tmp_path: Path) -> None:
         assert "the kernel offers no cpu_governor no-such-governor" in why
     else:
         assert "no cpufreq" in why
+
+
+class Files(Hosts):
+    """Hosts whose files are given."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        super().__init__()
+        self._files = files
+
+    def named(self, name: str) -> Any:
+        def read_all(paths: Sequence[PurePosixPath]) -> Mapping[PurePosixPath, str]:
+            return {path: self._files[str(path)] for path in paths if str(path) in self._files}
+
+        return SimpleNamespace(name=name, read_all=read_all)
+
+
+def test_a_cpu_that_is_switched_off_has_no_governor_to_be_asked_for(tmp_path: Path) -> None:
+    cpus = "/sys/devices/system/cpu"
+    files = {f"{cpus}/present": "0-3\n", f"{cpus}/online": "0,2-3\n"}
+    for cpu in (0, 2, 3):
+        files[f"{cpus}/cpu{cpu}/cpufreq/scaling_governor"] = "schedutil\n"
+        files[f"{cpus}/cpu{cpu}/cpufreq/scaling_available_governors"] = "performance schedutil\n"
+    around = HostSettings(Files(files), Journal(tmp_path / "journal"), osds=lambda: [osd(0, "sda")])
+    assert around.why_not(Setting(Partition.GREATER, "osd_host", "cpu_governor", "performance")) == ""
+    values, _ = around.read_back(greater(osd_host={"cpu_governor": "performance"}), ())
+    assert len(values["greater/osd_host/cpu_governor = performance"]) == 3
+
+
+@pytest.mark.parametrize("key", ["net/ipv4/conf/eth0.100/rp_filter", "net.ipv4.conf.eth0/100.rp_filter"])
+def test_a_sysctl_key_may_have_a_part_with_a_dot(key: str, tmp_path: Path) -> None:
+    hosts = Files({"/proc/sys/net/ipv4/conf/eth0.100/rp_filter": "0\n"})
+    around = HostSettings(hosts, Journal(tmp_path / "journal"), osds=lambda: [osd(0, "sda")])
+    assert around.why_not(Setting(Partition.GREATER, "osd_host", key, 2)) == ""
 
 
 def test_hosts_can_be_asked_for_what_they_are_not(tmp_path: Path) -> None:
