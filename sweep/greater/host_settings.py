@@ -256,7 +256,7 @@ def cpus_of(listed: str) -> list[int]:
 
 
 def sysctl_path(key: str) -> str:
-    """Below /proc/sys. After a first dot, dots are slashes and slashes dots; after a first slash all is as written.
+    """Below /proc/sys. After a first dot, dots are slashes and slashes dots; after a first slash nothing changes.
 
     Source: sysctl.d(5). So an interface with a dot in its name can be written in either way:
     ``net.ipv4.conf.eth0/100.forwarding``, ``net/ipv4/conf/eth0.100/forwarding``.
