@@ -23,6 +23,7 @@ from cephfit.sweep.plan import ASSUMED_TIMES, Step, StepTimes, io_seed, run_seco
 from cephfit.sweep.run_begin import begun, engine_of, facts_of
 from cephfit.sweep.schedule import full_plan, rounds_of
 from cephfit.sweep.standing import TOOK_EFFECT, Standing
+from cephfit.sweep.telemetry.client_cpu import cpu_of_clients
 from cephfit.sweep.telemetry.witness import Witness
 from cephfit.sweep.validity.health_watch import wait_until_healthy
 from cephfit.sweep.validity.judgement import Circumstances, judge
@@ -239,7 +240,9 @@ class _Loop:
                 outcome = self.engine.run(run)
             ends = time.time_ns(), time.monotonic_ns()
             io_seconds = measurement.ramp_seconds + measurement.run_seconds
-            used = watch.used(io_seconds=io_seconds, clients=clients)
+            # A limited client may spin while it waits: that is no limit of its own.
+            cpu = {} if measurement.is_limited else cpu_of_clients(outcome.clients)
+            used = watch.used(io_seconds=io_seconds, clients=clients, cpu=cpu)
             around = Circumstances(wall, ends[0], (monotonic, ends[1]), watch.reasons, watch.n_looks, used)
             samples = judge(run, outcome, around)
             self.store.add_samples(self.run.run_id, samples, fio_json=outcome.fio_json)

@@ -22,6 +22,7 @@ from cephfit.sweep.engines.fio_output import (
     read_output,
 )
 from cephfit.sweep.engines.image_watch import ImageWatch, is_image
+from cephfit.sweep.telemetry.client_cpu import CPU, thread_cpu
 from cephfit.units import MIB
 
 GRACE_SECONDS = 120.0
@@ -173,6 +174,8 @@ def figures_of(job: Mapping[str, Any], run: CellRun) -> tuple[Metrics, dict[str,
             "latency_with_submission_mean_ns": by_fio.get("lat_ns", {}).get("mean"),
         }
     }
+    if cpu := thread_cpu(job):
+        evidence[CPU] = cpu
     if mixed:
         evidence["other_direction"] = other_direction_of(job, run.cell)
     return metrics, evidence

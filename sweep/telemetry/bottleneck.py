@@ -48,10 +48,22 @@ def _resources(used: Mapping[str, Any]) -> Iterator[tuple[float, str, str]]:
                 yield figure["busy"], f"disks of {kind}" if kind else "disks of OSDs", f"the disk of {disk}"
         for device, share in figures["links_busy"].items():
             yield share, "network", f"{device} of {host}"
+    for client, shares in used.get("clients", {}).items():
+        # A thread has all that it can use of a CPU or not: what waits at 70 % waits for somebody else.
+        if (share := min(1.0, sum(shares.values()))) >= AT_LIMIT:
+            yield share, "CPU of clients", _thread_of(client)
+
+
+def _thread_of(client: str) -> str:
+    return f"the one thread of client {client}"
 
 
 def _by(used: Mapping[str, Any], name: str) -> str:
-    """Which programs had a CPU: the cluster's own, or somebody else's."""
+    """Which programs had a CPU: the cluster's own, or somebody else's; of a client's thread, what it did."""
+    for client, shares in used.get("clients", {}).items():
+        if name == _thread_of(client):
+            said = ", ".join(f"{mode} {100 * share:.0f} %" for mode, share in shares.items())
+            return f" of one CPU ({said}); only more clients can use what the storage has left"
     for host, figures in used["hosts"].items():
         if name == f"the CPU of {host}" and figures.get("cpu_by_program"):
             return f" ({', '.join(f'{p} {100 * s:.0f} %' for p, s in figures['cpu_by_program'].items())})"

@@ -15,6 +15,8 @@ from cephfit.sweep.telemetry.kernel_counters import counters_of_host, link_nbyte
 from cephfit.sweep.telemetry.osd_counters import counters_of_osd
 from cephfit.sweep.telemetry.use import Look, Places, used_between
 
+ClientCpu = Mapping[str, Mapping[str, float]]
+"""Client to the shares of one CPU that its thread had, in ``user`` and ``system`` mode."""
 _AT_ONCE = 16
 """OSDs and hosts that are asked side by side."""
 
@@ -25,8 +27,18 @@ class Witness(Protocol):
     def look(self) -> Look:
         """All counters now; what cannot be seen is said in ``Look.missed``, and is no error."""
 
-    def used(self, before: Look, after: Look, *, io_seconds: float, clients: Iterable[Client]) -> dict[str, Any]:
-        """What was used between two looks, and what the run was bound by. JSON values only."""
+    def used(
+        self, before: Look, after: Look, *, io_seconds: float, clients: Iterable[Client], cpu: ClientCpu
+    ) -> dict[str, Any]:
+        """What was used between two looks, and what the run was bound by. JSON values only.
+
+        Args:
+            before: the run.
+            after: the run.
+            io_seconds: how long there was I/O in between.
+            clients: that ran.
+            cpu: see ``client_cpu.cpu_of_clients``; of those that could do I/O as fast as they went.
+        """
 
 
 @runtime_checkable
@@ -72,10 +84,14 @@ class ClusterWitness:
             missed=tuple(missed),
         )
 
-    def used(self, before: Look, after: Look, *, io_seconds: float, clients: Iterable[Client]) -> dict[str, Any]:
+    def used(
+        self, before: Look, after: Look, *, io_seconds: float, clients: Iterable[Client], cpu: ClientCpu
+    ) -> dict[str, Any]:
         """See Witness."""
         places = Places(self._disks(clients), self._links)
         used = used_between(before, after, places, io_seconds=io_seconds)
+        if cpu:
+            used["clients"] = {name: dict(shares) for name, shares in cpu.items()}
         bottleneck = bottleneck_of(used)
         return {**used, "bottleneck": {"what": bottleneck.what, "sentence": bottleneck.sentence}}
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 from cephfit.errors import ClusterError
 from cephfit.protocols import Client, Target
 from cephfit.sweep.telemetry.use import Look
-from cephfit.sweep.telemetry.witness import HasWitness, Witness
+from cephfit.sweep.telemetry.witness import ClientCpu, HasWitness, Witness
 from cephfit.sweep.validity.disturbances import Mark, TellsDisturbances
 from cephfit.sweep.validity.health_watch import HealthWatch
 
@@ -54,11 +54,13 @@ class Surveillance:
         """Why what ran cannot be trusted, each reason once; empty if nothing speaks against it."""
         return tuple(dict.fromkeys((*self._health.reasons, *self._disturbances)))
 
-    def used(self, *, io_seconds: float, clients: Iterable[Client]) -> dict[str, Any] | None:
-        """What hosts and daemons did, and what the run was bound by; None where nobody saw it."""
+    def used(
+        self, *, io_seconds: float, clients: Iterable[Client], cpu: ClientCpu | None = None
+    ) -> dict[str, Any] | None:
+        """What hosts and daemons did, and what the run was bound by; None where nobody saw it. See ``Witness``."""
         if self._witness is None or self._before is None or self._after is None:
             return None
-        return self._witness.used(self._before, self._after, io_seconds=io_seconds, clients=clients)
+        return self._witness.used(self._before, self._after, io_seconds=io_seconds, clients=clients, cpu=cpu or {})
 
     def __enter__(self) -> "Surveillance":
         if isinstance(self._target, VouchesForClients):

@@ -51,6 +51,8 @@ def test_every_client_has_figures_of_its_own(small_sweep: Sweep, tmp_path: Path,
         assert given.metrics.iops > 0
         assert given.metrics.runtime_ns >= 475_000_000
         assert "no block device" in given.uncounted
+        cpu = given.evidence["cpu"]
+        assert 0 < cpu["user"] + cpu["system"] < 1.1, "shares of one CPU, as the client is one thread"
     assert '"fio version"' in (outcome.fio_json or "")
 
 

@@ -1,8 +1,21 @@
 """What hosts and daemons did during a run, and what it was bound by."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cephfit.results.store import Store
+from cephfit.silence import Silence
+from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome
 from cephfit.sweep.hosts.local_host import LocalHost
+from cephfit.sweep.model import Sweep
+from cephfit.sweep.runner import run_sweep
+from cephfit.sweep.targets.simulated import SimulatedEngine, SimulatedTarget
 from cephfit.sweep.telemetry import kernel_counters, osd_counters
 from cephfit.sweep.telemetry.bottleneck import bottleneck_of
+from cephfit.sweep.telemetry.client_cpu import cpu_of_clients, thread_cpu
 from cephfit.sweep.telemetry.kernel_counters import DiskCounters, HostCounters
 from cephfit.sweep.telemetry.osd_counters import OsdCounters, Timed
 from cephfit.sweep.telemetry.use import Look, Places, used_between
@@ -70,6 +83,97 @@ def test_where_nothing_was_near_its_limit_the_time_of_an_io_is_taken_apart():
     assert found.sentence.startswith("of 5.00 ms of a write at the OSDs, the slowest disk took 4.00 ms")
     osd = OsdCounters(reads=Timed(1000, 5.0), disk_reads=Timed(1000, 1.0))
     assert bottleneck_of(used(host(), osd)).what == "latency"
+
+
+def test_a_client_whose_one_thread_has_a_whole_cpu_is_the_bottleneck():
+    """One of 32 CPUs is 3 % of the machine: the host's own counters show nothing of it."""
+    seen = used(host(n_cpus=32, busy=10.0, disk_busy=5.0))
+    assert bottleneck_of(seen).what != "CPU of clients"
+    found = bottleneck_of(
+        {**seen, "clients": {"c0": {"user": 0.3, "system": 0.2}, "c1": {"user": 0.6, "system": 0.35}}}
+    )
+    assert found.what == "CPU of clients"
+    assert found.sentence == (
+        "the one thread of client c1 was at its limit: busy 95 % of the time of one CPU (user 60 %, system 35 %); "
+        "only more clients can use what the storage has left"
+    )
+
+
+def test_a_client_below_its_limit_is_not_named():
+    seen = used(host(busy=4.0, disk_busy=8.0))
+    busy = {"c0": {"user": 0.6, "system": 0.29}}
+    assert bottleneck_of({**seen, "clients": busy}).what == "disks of hdd"
+
+
+def test_what_is_busier_than_a_client_is_named_before_it():
+    seen = used(host(busy=4.0, disk_busy=9.9))
+    assert bottleneck_of({**seen, "clients": {"c0": {"user": 0.9, "system": 0.05}}}).what == "disks of hdd"
+
+
+def test_a_job_of_fio_says_what_its_thread_had_of_a_cpu():
+    assert thread_cpu({"usr_cpu": 61.25, "sys_cpu": 30.5}) == {"user": 0.6125, "system": 0.305}
+    assert thread_cpu({"jobname": "c0"}) == {}, "an engine that does not say it"
+
+
+def test_clients_that_do_not_say_what_they_had_are_left_out():
+    outcomes = {
+        "c0": ClientOutcome(None, evidence={"cpu": {"user": 0.5, "system": 0.1}}),
+        "c1": ClientOutcome(None),
+    }
+    assert cpu_of_clients(outcomes) == {"c0": {"user": 0.5, "system": 0.1}}
+
+
+class Watcher:
+    """A witness that sees nothing itself; keeps what it was told of the clients."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Mapping[str, float]]] = []
+
+    def look(self) -> Look:
+        return Look({}, {})
+
+    def used(
+        self, before: Look, after: Look, *, cpu: Mapping[str, Mapping[str, float]], **_: Any
+    ) -> dict[str, Any]:
+        self.told.append(dict(cpu))
+        found = bottleneck_of({"hosts": {}, "osds": {}, "clients": cpu})
+        return {"bottleneck": {"what": found.what, "sentence": found.sentence}}
+
+
+class Watched(SimulatedTarget):
+    def __init__(self, watcher: Watcher) -> None:
+        super().__init__()
+        self._watcher = watcher
+
+    def witness(self) -> Watcher:
+        return self._watcher
+
+
+class Straining(SimulatedEngine):
+    """Its clients say that their threads had a whole CPU."""
+
+    def run(self, run: CellRun) -> CellOutcome:
+        outcome = super().run(run)
+        strained = {
+            name: replace(given, evidence={**given.evidence, "cpu": {"user": 0.7, "system": 0.3}})
+            for name, given in outcome.clients.items()
+        }
+        return replace(outcome, clients=strained)
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_sweep_names_clients_at_their_limit_unless_they_were_held_back(
+    small_sweep: Sweep, store: Store, limited: bool
+) -> None:
+    watcher = Watcher()
+    target = Watched(watcher)
+    measurement = replace(small_sweep.measurement, repeats=1, rate_iops=10 if limited else None)
+    sweep = replace(small_sweep, measurement=measurement, configurations=small_sweep.configurations[:1])
+    run = run_sweep(sweep, target, store, Silence(), resume=None, engine=Straining(target))
+    used = [s.evidence["used"] for s in store.samples(run.run_id) if s.key.client == "c0"]
+    causes = {said["bottleneck"]["what"] for said in used}
+    assert causes == ({"unknown"} if limited else {"CPU of clients"})
+    assert all(bool(told) is not limited for told in watcher.told)
 
 
 def test_queues_that_were_full_are_named():
