@@ -162,8 +162,8 @@ def _predict(
 ) -> tuple[PredictionSet, str]:
     """The prediction that is put to the test, made anew from all samples, and what to know of it.
 
-    Model and confidence are those of the run's stored prediction, and the fresh one takes its place; one of
-    another model, confidence or profile stays what `cephfit map` made it.
+    Model and confidence are those of the run's stored prediction, whose place the fresh one then takes; the one
+    that `cephfit map` made with another model or confidence stays.
     """
     from cephfit.cli.map import read_profile
     from cephfit.errors import InputError
@@ -193,7 +193,7 @@ def _predict(
     confidence = confidence or (stored.confidence if stored else 0.95)
     speaker = predictor(model, confidence=confidence)
     predictions = ranked(speaker, profile, open_baselines(location, run.run_id))
-    if stored is None or (stored.model, stored.confidence, document) == (model, confidence, profile.to_json()):
+    if stored is None or (stored.model, stored.confidence) == (model, confidence):
         store.put_document(run.run_id, "profile", profile.to_json())
         store.put_document(run.run_id, "predictions", predictions.to_json())
         return predictions, ""

@@ -109,6 +109,13 @@ def test_what_was_measured_since_the_mapping_counts(folder: Path) -> None:
     assert stored(folder)["predictions"] != before["predictions"]
 
 
+def test_another_workload_is_predicted_as_the_first_was_and_is_what_the_report_speaks_of(folder: Path) -> None:
+    mapped(folder, "--model", "meyer")
+    (folder / "other.json").write_text(json.dumps({**PROFILE, "name": "other"}))
+    verified(folder, "--profile", str(folder / "other.json"))
+    assert (stored(folder)["model"], stored(folder)["profile"]) == ("meyer", "other")
+
+
 def test_unmapped_it_is_the_time_model_and_is_kept(folder: Path) -> None:
     verified(folder, "--profile", str(folder / "p.json"))
     assert (stored(folder)["model"], stored(folder)["confidence"]) == ("time", 0.95)
