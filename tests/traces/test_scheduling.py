@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from trace_maker import mixed_workload, write
 
 from cephfit.errors import InputError
-from cephfit.traces import profile_files, profiling
+from cephfit.traces import profile_files
 from cephfit.traces.files import ahead
-from cephfit.traces.parts import in_flight_cuts, scheduling, shares
+from cephfit.traces.parts import counted_recordings, in_flight_cuts, scheduling, shares
 
 
 def alibaba(n: int, seed: int = 1) -> bytes:
@@ -89,7 +89,7 @@ def test_parts_with_latencies_join_without_reading_the_file_again(
     trace.write_bytes(msr([(i % 3, 10 * i, 75) for i in range(500)]))
     whole = profile_files([trace]).dumps()
     monkeypatch.setattr(shares, "PART_NBYTES", 2000)
-    monkeypatch.setattr(profiling, "_read_here", None)
+    monkeypatch.setattr(counted_recordings, "_read_here", None)
     assert profile_files([trace]).dumps() == whole
 
 
