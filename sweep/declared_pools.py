@@ -25,6 +25,7 @@ from cephfit.sweep.pools.pool_keys import VALUE_TYPES
 from cephfit.sweep.pools.pool_plan import PoolPlan, Role, own_rule, plan_pools
 from cephfit.sweep.pools.pool_readback import dumped_pool, pool_value, read_back_pools
 from cephfit.sweep.settings.ceph_settings import stored_settings
+from cephfit.sweep.targets.beneath import few_pgs_of
 
 _VALUE = "pool value"
 _ALLOWANCE = "allow deletion"
@@ -67,6 +68,8 @@ class DeclaredPools:
         faults += [fault for change in changes for fault in faults_of(change)]
         faults += [fault for pool in together for fault in faults_together(pool)]
         warnings = list(proposal.warnings) if proposal else []
+        if new := [pool for pool, found in zip(groups, together, strict=True) if found[0].state == "new"]:
+            warnings += few_pgs_of(self._admin, new)
         if any(plan.role is Role.CACHE for plan in plans):
             faults += filter(None, [why_no_tiers(self._admin)])
             warnings += filter(None, [release_note(self._release())])

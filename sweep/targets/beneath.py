@@ -2,15 +2,15 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.answers import RefusedError
-from cephfit.sweep.admin.daemons import Daemon
+from cephfit.sweep.admin.daemons import Daemon, running_daemons
 from cephfit.sweep.cache_notes import MEMORY_TARGET
 from cephfit.sweep.crush.placement import Devices, Placement
 from cephfit.sweep.pools.pool_plan import PoolPlan
-from cephfit.sweep.preview import PoolToMake
 from cephfit.units import GIB
 
 _CEPHS_MEMORY_TARGET_NBYTES = 4 * GIB
@@ -19,6 +19,36 @@ _AT_ONCE = 16
 _FEW_PGS = 30
 """PGs on an OSD below which Ceph warned of too few (mon_pg_warn_min_per_osd): OSDs are loaded unevenly then."""
 _REPLICATED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PoolDefaults:
+    """What a new pool gets where nothing is said of it.
+
+    Attributes:
+        size: copies.
+        pg_num: placement groups.
+    """
+
+    size: int
+    pg_num: int
+
+    def n_pgs(self, plan: PoolPlan) -> int:
+        return int(plan.values.get("pg_num", self.pg_num))
+
+    def n_copies(self, plan: PoolPlan) -> int:
+        """Copies or chunks of each object."""
+        return plan.size if plan.erasure else int(plan.values.get("size", self.size))
+
+
+def pool_defaults(admin: CephAdmin, daemons: Sequence[Daemon]) -> PoolDefaults:
+    """As the monitors run; as Ceph has it since Octopus where they do not say."""
+    monitor: Any = next(d for d in daemons if d.kind == "mon")
+    try:
+        shown = {e["name"]: e["value"] for e in admin.command("config show", who=monitor.name)}
+    except RefusedError:  # before Mimic
+        shown = {}
+    return PoolDefaults(int(shown.get("osd_pool_default_size", 3)), int(shown.get("osd_pool_default_pg_num", 32)))
 
 
 class Beneath:
@@ -55,6 +85,11 @@ class Beneath:
         groups = [place.devices, *([place.primary] if place.primary is not None else [])]
         return frozenset(int(o.id) for o in self._osds if any(_is_among(o, devices, place) for devices in groups))
 
+    def pgs_per_osd(self, plan: PoolPlan, defaults: PoolDefaults) -> float:
+        """PGs that a pool will have on each OSD, all copies or chunks counted; 0 where its OSDs are not known."""
+        n_osds = len(self.plan(plan))
+        return round(defaults.n_pgs(plan) * defaults.n_copies(plan) / n_osds, 1) if n_osds else 0.0
+
 
 def _is_among(osd: Daemon, devices: Devices, place: Placement) -> bool:
     buckets = set(osd.location.values())
@@ -85,18 +120,36 @@ def memory_targets(admin: CephAdmin, osds: Collection[int]) -> dict[int, int]:
     return {osd: nbytes for osd, nbytes in asked.items() if nbytes is not None}
 
 
-def few_pgs_notes(pools: Iterable[PoolToMake]) -> list[str]:
-    """Pools whose data lies on so few PGs that their OSDs are loaded unevenly."""
-    found = []
-    for pool in pools:
-        if not 0 < pool.pgs_per_osd < _FEW_PGS:
-            continue
-        wanted = 1
-        while wanted * pool.pgs_per_osd < _FEW_PGS * pool.n_pgs:
-            wanted *= 2
-        found.append(
-            f"pool {pool.name} has {pool.n_pgs} PGs, {pool.pgs_per_osd:g} on each OSD in all copies: below "
-            f"{_FEW_PGS} OSDs are loaded unevenly, which is slower than the OSDs can be; `pg_num: {wanted}` is "
-            "enough"
-        )
-    return found
+def holds_data(plan: PoolPlan, beside: Sequence[PoolPlan]) -> bool:
+    """Whether the data of images lies in a pool at last; beside it are the other pools of one declaration."""
+    if plan.mode:
+        return False
+    return bool(plan.erasure) or not any(other.erasure for other in beside)
+
+
+def few_pgs_note(pool: str, n_pgs: int, pgs_per_osd: float) -> str:
+    """That a pool's data lies on so few PGs that its OSDs are loaded unevenly; empty if it does not.
+
+    Args:
+        pool: its name.
+        n_pgs: that it has.
+        pgs_per_osd: see ``Beneath.pgs_per_osd``; 0 is not known.
+    """
+    if not 0 < pgs_per_osd < _FEW_PGS:
+        return ""
+    wanted = 1
+    while wanted * pgs_per_osd < _FEW_PGS * n_pgs:
+        wanted *= 2
+    return (
+        f"pool {pool} has {n_pgs} PGs, {pgs_per_osd:g} on each OSD in all copies: below {_FEW_PGS} OSDs are "
+        f"loaded unevenly, which is slower than the OSDs can be; `pg_num: {wanted}` is enough"
+    )
+
+
+def few_pgs_of(admin: CephAdmin, groups: Iterable[Sequence[PoolPlan]]) -> list[str]:
+    """``few_pgs_note`` of pools that are to be made; pools of one declaration stand together."""
+    daemons = running_daemons(admin)
+    beneath, defaults = Beneath(admin, daemons), pool_defaults(admin, daemons)
+    holding = [plan for group in groups for plan in group if plan.mode or holds_data(plan, group)]
+    notes = (few_pgs_note(p.name, defaults.n_pgs(p), beneath.pgs_per_osd(p, defaults)) for p in holding)
+    return list(filter(None, notes))

@@ -2,13 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 from cephfit.configuration import Configuration, Partition
 from cephfit.protocols import CephAdmin
-from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.admin.daemons import Daemon, concerned, running_daemons, strongest
 from cephfit.sweep.cache_notes import drops_note, fits_note
 from cephfit.sweep.model import CacheCondition, Sweep
@@ -21,7 +18,14 @@ from cephfit.sweep.setting_ways import has_store
 from cephfit.sweep.settings.catalogue import Catalogue
 from cephfit.sweep.settings.ceph_settings import stored_settings
 from cephfit.sweep.settings.daemon_options import DaemonOptions
-from cephfit.sweep.targets.beneath import Beneath, few_pgs_notes, memory_targets
+from cephfit.sweep.targets.beneath import (
+    Beneath,
+    PoolDefaults,
+    few_pgs_note,
+    holds_data,
+    memory_targets,
+    pool_defaults,
+)
 from cephfit.sweep.volumes import image_settings
 
 RESTART_SECONDS = 30.0
@@ -29,19 +33,6 @@ RESTART_SECONDS = 30.0
 
 _NAMED = 6
 """OSDs that a note names; of more it says how many."""
-
-
-@dataclass(frozen=True, slots=True)
-class PoolDefaults:
-    """What a new pool gets where nothing is said of it.
-
-    Attributes:
-        size: copies.
-        pg_num: placement groups.
-    """
-
-    size: int
-    pg_num: int
 
 
 class Present:
@@ -123,20 +114,17 @@ def pools_to_make(
         if name in there:
             continue
         # A cache tier is written through or back: what passes it lies in the pool below in the end.
-        of_data = _holds_data(plan, plans[users[name][0]])
+        of_data = holds_data(plan, plans[users[name][0]])
         holds = len(users[name]) * volumes_nbytes if of_data else 0
-        n_pgs = int(plan.values.get("pg_num", defaults.pg_num))
-        n_copies = plan.size if plan.erasure else int(plan.values.get("size", defaults.size))
-        n_osds = len(beneath.plan(plan)) if of_data or plan.mode else 0
         found.append(
             PoolToMake(
                 name=name,
                 values={**plan.values, **({"crush_rule": plan.rule} if plan.rule else {})},
                 configurations=tuple(users[name]),
-                n_pgs=n_pgs,
+                n_pgs=defaults.n_pgs(plan),
                 nbytes=holds,
                 raw_nbytes=round(holds * _copies(plan, defaults.size)),
-                pgs_per_osd=round(n_pgs * n_copies / n_osds, 1) if n_osds else 0.0,
+                pgs_per_osd=beneath.pgs_per_osd(plan, defaults) if of_data or plan.mode else 0.0,
             )
         )
     return tuple(found)
@@ -202,7 +190,7 @@ def preview_of(
         notes.append("mon_allow_pool_delete is set to true while pools of cephfit are deleted")
     beneath = Beneath(admin, present.daemons)
     made = pools_to_make(plans, sweep, pools.existing(), pool_defaults(admin, present.daemons), beneath)
-    notes += few_pgs_notes(made)
+    notes += filter(None, (few_pgs_note(pool.name, pool.n_pgs, pool.pgs_per_osd) for pool in made))
     notes += _about_caches(sweep, plans, admin=admin, daemons=present.daemons, beneath=beneath)
     return Preview(
         health=HEALTHY,
@@ -230,7 +218,7 @@ def _about_caches(
         n_drops = sum(len(step.cells) for step in plan_of(sweep).steps if step.configuration in plans)
         return list(filter(None, [drops_note(n_drops, len(osds))]))
     targets = memory_targets(admin, osds)
-    holding = {p.name: p for group in plans.values() for p in group if _holds_data(p, group)}
+    holding = {p.name: p for group in plans.values() for p in group if holds_data(p, group)}
     below = {name: beneath.plan(plan) for name, plan in holding.items()}
     notes = (
         fits_note(sweep.measurement, [n for osd, n in targets.items() if osd in below[name]], pool=name)
@@ -276,19 +264,3 @@ def _copies(plan: PoolPlan, default_size: int) -> float:
         k = int(plan.erasure["k"])
         return (k + int(plan.erasure["m"])) / k
     return int(plan.values.get("size", default_size))
-
-
-def _holds_data(plan: PoolPlan, beside: Sequence[PoolPlan]) -> bool:
-    if plan.mode:
-        return False
-    return bool(plan.erasure) or not any(other.erasure for other in beside)
-
-
-def pool_defaults(admin: CephAdmin, daemons: Sequence[Daemon]) -> PoolDefaults:
-    """As the monitors run; as Ceph has it since Octopus where they do not say."""
-    monitor: Any = next(d for d in daemons if d.kind == "mon")
-    try:
-        shown = {e["name"]: e["value"] for e in admin.command("config show", who=monitor.name)}
-    except RefusedError:  # before Mimic
-        shown = {}
-    return PoolDefaults(int(shown.get("osd_pool_default_size", 3)), int(shown.get("osd_pool_default_pg_num", 32)))

@@ -14,8 +14,8 @@ from cephfit.sweep.declaration.file import bundled_sweep, parse_sweep, read_swee
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.pools.pool_plan import plan_pools
 from cephfit.sweep.run_begin import begun
-from cephfit.sweep.targets.beneath import Beneath, few_pgs_notes, memory_targets
-from cephfit.sweep.targets.cluster_preview import PoolDefaults, pools_to_make
+from cephfit.sweep.targets.beneath import Beneath, PoolDefaults, few_pgs_note, few_pgs_of, memory_targets
+from cephfit.sweep.targets.cluster_preview import pools_to_make
 from cephfit.sweep.targets.simulated import simulated_target
 from cephfit.units import GIB
 
@@ -28,6 +28,8 @@ class Cluster:
 
     def command(self, prefix: str, /, **said: Any) -> Any:
         if prefix == "config show":
+            if said["who"] == "mon.a":
+                return [{"name": "osd_pool_default_size", "value": "3"}]
             number = int(said["who"].removeprefix("osd."))
             if number not in self._shown:
                 raise RefusedError("no such daemon")
@@ -135,7 +137,9 @@ def test_a_pools_pgs_are_told_per_osd_and_too_few_of_them(beneath: Beneath) -> N
     assert (made["p-fast"].n_pgs, made["p-fast"].pgs_per_osd) == (128, 96.0)
     assert made["p-coded-data"].pgs_per_osd == 24.0
     assert made["p-coded"].pgs_per_osd == 0.0, "it holds metadata only"
-    default, coded = few_pgs_notes(made.values())
+    notes = [few_pgs_note(p.name, p.n_pgs, p.pgs_per_osd) for p in made.values()]
+    default, coded = filter(None, notes)
+    assert few_pgs_of(Cluster(), plans.values()) == [default, coded], "pools of `cephfit pools` are told alike"
     assert "pool p-default has 32 PGs, 12 on each OSD in all copies" in default
     assert "`pg_num: 128` is enough" in default
     assert "`pg_num: 64` is enough" in coded

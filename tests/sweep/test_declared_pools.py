@@ -41,6 +41,27 @@ class Monitors:
     def _osd_dump(self) -> Any:
         return {"epoch": 5, "pool_max": len(self.pools), "osds": [], "pools": list(self.pools.values())}
 
+    def _osd_tree(self) -> Any:
+        root = {"id": -1, "name": "default", "type": "root", "type_id": 11, "children": list(range(10))}
+        osds = [{"id": n, "name": f"osd.{n}", "type": "osd", "type_id": 0, "status": "up"} for n in range(10)]
+        return {"nodes": [root, *osds]}
+
+    def _status(self) -> Any:
+        return {"quorum_names": ["a"]}
+
+    def _mgr_dump(self) -> Any:
+        return {}
+
+    def _config_show(self, who: str) -> Any:
+        assert who == "mon.a"
+        return [{"name": "osd_pool_default_pg_num", "value": "16"}]
+
+    def _osd_crush_rule_dump(self) -> Any:
+        return [
+            {"rule_id": n, "rule_name": name, "type": 1, "steps": [{"op": "take", "item_name": "default"}]}
+            for n, name in enumerate(("hdds", "ssds"))
+        ]
+
     def _osd_lspools(self) -> Any:
         return [{"poolname": name, "poolnum": pool["pool"]} for name, pool in self.pools.items()]
 
@@ -53,6 +74,7 @@ class Monitors:
         self.pools[pool] = {
             "pool": len(self.pools) + 1, "pool_name": pool, "crush_rule": 0, "tier_of": -1, "size": values["size"],
             "pg_num": n_pgs, "pg_placement_num": n_pgs, "erasure_code_profile": profile, "values": values,
+            "flags_names": "hashpspool",
         }  # fmt: skip
 
     def _osd_pool_get(self, pool: str, var: str) -> Any:
@@ -63,7 +85,9 @@ class Monitors:
 
     def _osd_pool_set(self, pool: str, var: str, val: str) -> None:
         if var != self.deaf_to:
-            self.pools[pool]["values"][var] = {"true": True}.get(val, val)
+            self.pools[pool]["values"][var] = val
+        if var == "allow_ec_overwrites":
+            self.pools[pool]["flags_names"] = "hashpspool,ec_overwrites"
 
     def _osd_pool_application_enable(self, pool: str, app: str) -> None:
         assert pool in self.pools
@@ -170,3 +194,14 @@ def test_pgs_that_are_still_being_split_count_as_what_they_are_split_to(
     monitors.pools["gold"] |= {"pg_num_target": 64, "pg_placement_num_target": 64}
     (change,) = pools.plan({"gold": {"pg_num": "64"}}, adopt=frozenset({"gold"})).changes
     assert dict(change.values) == {}
+
+
+def test_a_pool_that_would_stay_on_few_pgs_is_told_before_it_is_made(
+    monitors: Monitors, pools: DeclaredPools
+) -> None:
+    declared = {"gold": {"crush_rule": "ssds", "size": "3"}, "large": {"crush_rule": "hdds", "pg_num": "128"}}
+    (said,) = pools.plan(declared).warnings
+    assert said.startswith("pool gold has 16 PGs, 4.8 on each OSD in all copies")
+    assert "`pg_num: 128` is enough" in said
+    pools.apply(declared)
+    assert pools.plan(declared).warnings == ()
