@@ -10,6 +10,7 @@ import click
 from cephfit.cli.goal_choice import goal_of, profile_options
 from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, print_table
+from cephfit.cli.run_notes import run_notes
 
 if TYPE_CHECKING:
     from cephfit.sweep.effects import Effects
@@ -50,6 +51,7 @@ def command(
     document: dict[str, Any] = {
         "run": run.run_id,
         "simulated": run.is_simulated,
+        "finished": run.finished,
         "confidence": confidence,
         "factors": {f.name: [level.label for level in f.levels] for f in design.factors},
         "cells": [_json(effects) for effects in found],
@@ -80,8 +82,8 @@ def _json(effects: Effects) -> dict[str, Any]:
 
 def _print(document: dict[str, Any], *, asked_for_profile: bool) -> None:
     click.echo(f"run {document['run']}")
-    if document["simulated"]:
-        click.echo("SIMULATED: a model made these figures, no disk did")
+    for note in run_notes({**document, "stopping": False}):
+        click.echo(note)
     if not document["cells"]:
         click.echo(
             "too few of the screening's configurations have figures: finish the sweep, with 2 repeats or more"

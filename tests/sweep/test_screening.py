@@ -6,12 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from cephfit.cells import Cell
+from cephfit.cli.sweep import command as sweep_command
 from cephfit.configuration import Partition, Setting
 from cephfit.errors import InputError
 from cephfit.mapper import predictor
 from cephfit.results.store import Store
+from cephfit.run import Run
 from cephfit.sample import Metrics, Sample, SampleKey, State
 from cephfit.silence import Silence
 from cephfit.sweep.declaration.file import parse_sweep, read_sweep
@@ -97,6 +100,13 @@ def test_what_matters_for_a_workload_is_said_too(store: Store) -> None:
     assert set(told) == {"ssd", "journaling", "no-deferred"}, "its time goes to 4K, where blobs do nothing"
     assert told["ssd"] == pytest.approx(500, abs=60)
     assert told["journaling"] < 0
+
+
+def test_an_unfinished_screening_is_called_so(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.sqlite", create=True) as opened:
+        opened.add_run(Run("r1", "screening", SCREENING, "0" * 64, "bench", 7, 1))
+    said = CliRunner().invoke(sweep_command, ["effects", "--store", str(tmp_path / "s.sqlite")]).output
+    assert said.splitlines()[1].startswith("UNFINISHED")
 
 
 def test_a_screening_of_the_real_lab_finds_the_fast_disks_and_the_journal_and_nothing_inert() -> None:
