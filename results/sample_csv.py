@@ -90,7 +90,7 @@ def prediction_rows(predictions: PredictionSet, rates: Mapping[str, WorkloadRate
 def _rate_cells(rate: WorkloadRate | None) -> tuple[object, ...]:
     if rate is None:
         return ("",) * 4
-    return (*_level_cells(rate.accesses_per_s, 1), rate.nbytes_per_s / MIB)
+    return (*level_cells(rate.accesses_per_s, 1), rate.nbytes_per_s / MIB)
 
 
 def cells_csv(findings: Findings) -> str:
@@ -111,14 +111,14 @@ def cell_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
         rate = Level(statistics.mean(iops), statistics.mean_interval(iops))
         yield (
             *(findings.load, name, cell.size.name, cell.pattern.value, f.n_repeats, f.n_clients),
-            *_level_cells(rate, 1),
+            *level_cells(rate, 1),
             f.nbytes_per_s.mean / MIB,
-            *_level_cells(f.latency_ns, NS_PER_MS),
-            *_level_cells(f.p99_ns, NS_PER_MS),
+            *level_cells(f.latency_ns, NS_PER_MS),
+            *level_cells(f.p99_ns, NS_PER_MS),
         )
 
 
-def _level_cells(level: Level | None, unit: float) -> tuple[object, ...]:
+def level_cells(level: Level | None, unit: float) -> tuple[object, ...]:
     """Mean and both ends, in the unit."""
     if level is None:
         return ("",) * 3

@@ -1,14 +1,19 @@
 """The same configurations in the same cells on several targets, held against the first of them. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import CELLS, Cell
 from cephfit.results import statistics
+from cephfit.results.csv_origin import ORIGIN_COLUMNS, origin_of
 from cephfit.results.heat import cell_spread
+from cephfit.results.sample_csv import csv_text, level_cells
 from cephfit.results.scaling import Level
-from cephfit.results.statistics import CONFIDENCE
+from cephfit.results.statistics import CONFIDENCE, Spread
+from cephfit.run import Run
+from cephfit.sample import OWN_LOAD
+from cephfit.units import MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,42 +57,87 @@ def rows_of(targets: Sequence[Baselines], *, confidence: float = CONFIDENCE) -> 
         confidence: of each interval by itself.
     """
     places = {place for target in targets for place in (*target.cells, *target.missing)}
+    # Once for each cell: it is pooled over all configurations.
+    sides = [_Side(target, {cell: cell_spread(target, cell) for cell in CELLS}) for target in targets]
     names = dict.fromkeys(name for target in targets for name in target.configurations)
     names |= dict.fromkeys(name for name, _ in places)
     return tuple(
-        Row(name, cell, tuple(_there(targets, number, name, cell, confidence) for number in range(len(targets))))
+        Row(name, cell, tuple(_there(side, sides[0], name, cell, confidence) for side in sides))
         for name in names
         for cell in CELLS
         if (name, cell) in places
     )
 
 
-def _there(targets: Sequence[Baselines], number: int, name: str, cell: Cell, confidence: float) -> There:
-    target, first = targets[number], targets[0]
-    baseline = target.cells.get((name, cell))
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A target's baselines, and how their repeats scatter in each cell."""
+
+    baselines: Baselines
+    spreads: Mapping[Cell, Spread | None]
+
+
+def _there(side: _Side, first: _Side, name: str, cell: Cell, confidence: float) -> There:
+    baseline = side.baselines.cells.get((name, cell))
     if baseline is None:
-        return There(None, 0, None, target.missing.get((name, cell), "not measured there"))
+        return There(None, 0, None, side.baselines.missing.get((name, cell), "not measured there"))
     rate = Level(
         statistics.mean(baseline.iops),
-        statistics.level_interval(baseline.iops, cell_spread(target, cell), confidence=confidence),
+        statistics.level_interval(baseline.iops, side.spreads[cell], confidence=confidence),
     )
-    reference = first.cells.get((name, cell))
-    if number == 0 or reference is None:
+    reference = first.baselines.cells.get((name, cell))
+    if side is first or reference is None:
         return There(rate, len(baseline.iops), None)
-    return There(rate, len(baseline.iops), _ratio(target, first, baseline, reference, confidence))
+    return There(rate, len(baseline.iops), _ratio(side, first, baseline, reference, confidence))
 
 
-def _ratio(
-    target: Baselines, first: Baselines, baseline: Baseline, reference: Baseline, confidence: float
-) -> Level:
+def _ratio(side: _Side, first: _Side, baseline: Baseline, reference: Baseline, confidence: float) -> Level:
     cell = baseline.cell
     return Level(
         statistics.ratio(baseline.iops, reference.iops),
         statistics.welch_ratio_interval(
             baseline.iops,
             reference.iops,
-            cell_spread(target, cell),
-            cell_spread(first, cell),
+            side.spreads[cell],
+            first.spreads[cell],
             confidence=confidence,
         ),
     )
+
+
+def rows_csv(rows: Sequence[Row], runs: Sequence[Run], *, load: str = OWN_LOAD) -> str:
+    """One line for each configuration, cell and target; what is not known is empty.
+
+    Args:
+        runs: of the targets, in their order.
+        load: that the figures are of.
+    """
+    return csv_text(_COLUMNS, (line for row in rows for line in _lines(row, runs, load)))
+
+
+_COLUMNS = (
+    *(
+        "load",
+        "configuration",
+        "size",
+        "pattern",
+        "run",
+        *ORIGIN_COLUMNS,
+        "repeats",
+        "iops",
+        "iops_low",
+        "iops_high",
+    ),
+    *("mib_per_s", "ratio", "ratio_low", "ratio_high", "differs", "missing"),
+)
+
+
+def _lines(row: Row, runs: Sequence[Run], load: str) -> Iterator[tuple[object, ...]]:
+    for run, there in zip(runs, row.there, strict=True):
+        nbytes = row.cell.size.benchmark_nbytes
+        yield (
+            *(load, row.configuration, row.cell.size.name, row.cell.pattern.value, run.run_id, *origin_of(run)),
+            *(there.n_repeats, *level_cells(there.rate, 1), there.rate.mean * nbytes / MIB if there.rate else ""),
+            *level_cells(there.ratio, 1),
+            *("" if there.differs is None else str(there.differs).lower(), there.missing),
+        )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cephfit.cli.output import json_option, print_json, print_table
+from cephfit.cli.written_files import OUTPUT_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,20 +27,25 @@ if TYPE_CHECKING:
     "--run",
     "run_ids",
     multiple=True,
-    help="Which runs; the first is what the others are held against.  [default: the newest of each target]",
+    help="Which runs; the first is what the others are held against.  [default: the newest of each target of the "
+    "newest sweep, as the command that measured them side by side named them, else the first begun first]",
 )
 @click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
+@click.option("-o", "--output", type=OUTPUT_FILE, help="Write the table as CSV to this file; - is stdout.")
 @json_option
-def command(store: str, run_ids: tuple[str, ...], load: str, as_json: bool) -> None:
+def command(store: str, run_ids: tuple[str, ...], load: str, output: Path | None, as_json: bool) -> None:
     """Print every configuration in every cell on each target, and its rate against the first target's.
 
     Rates are those of all clients together. Intervals are of 95 %, each by itself: of a hundred cells that do not
-    differ about five seem to.
+    differ about five seem to. What each target serves of a workload, `cephfit report --folder --profile` says.
     """
+    from cephfit.errors import InputError
     from cephfit.results.baselines import baselines_of
     from cephfit.results.side_by_side import rows_of
     from cephfit.results.store import Store
 
+    if output is not None and as_json and str(output) == "-":
+        raise InputError("the table and --json cannot both go to standard output", where="-o -")
     with Store.open(store) as opened:
         runs = _runs(opened, run_ids)
         baselines = [
@@ -47,11 +54,14 @@ def command(store: str, run_ids: tuple[str, ...], load: str, as_json: bool) -> N
         ]
     rows = rows_of(baselines)
     notes = _notes(runs)
+    if output is not None and _write_csv(output, runs, rows, load):
+        return
     if as_json:
         print_json(_document(runs, rows, notes, load))
         return
     for number, run in enumerate(runs):
         click.echo(f"{number + 1}: {run.target}, run {run.run_id}")
+    click.echo(f"IOPS of all clients together. {_HOW_SURE}")
     click.echo()
     if len(runs) == 2:
         print_table(_SIDE_BY_SIDE, [_line(row) for row in rows])
@@ -61,8 +71,21 @@ def command(store: str, run_ids: tuple[str, ...], load: str, as_json: bool) -> N
         click.echo(f"Note: {note}")
 
 
+def _write_csv(output: Path, runs: Sequence[Run], rows: Sequence[Row], load: str) -> bool:
+    """Whether it went to standard output, and nothing else may."""
+    from cephfit.cli.written_files import write_whole
+    from cephfit.results.side_by_side import rows_csv
+
+    text = rows_csv(rows, runs, load=load)
+    if str(output) == "-":
+        click.echo(text, nl=False)
+        return True
+    write_whole(output, text, what="the table")
+    return False
+
+
 def _runs(store: Store, run_ids: Sequence[str]) -> list[Run]:
-    """The runs that were named, or the newest of each target of the newest sweep, the oldest of them first."""
+    """The runs that were named, or the newest of each target of the newest sweep."""
     from cephfit.errors import InputError
 
     if run_ids:
@@ -73,7 +96,7 @@ def _runs(store: Store, run_ids: Sequence[str]) -> list[Run]:
         for run in store.runs():
             if run.sweep_digest == newest.sweep_digest:
                 by_target.setdefault(run.target, run)
-        runs = sorted(by_target.values(), key=lambda run: run.created_ns)
+        runs = _in_order(store, list(by_target.values()))
     if len(runs) < 2:
         raise InputError(
             f"there is one run to compare: {runs[0].run_id} on {runs[0].target}",
@@ -81,6 +104,21 @@ def _runs(store: Store, run_ids: Sequence[str]) -> list[Run]:
             remedy="measure the sweep on another target too, or name runs with --run",
         )
     return runs
+
+
+def _in_order(store: Store, runs: list[Run]) -> list[Run]:
+    """As one command named their targets, where one command measured them all; else the first begun first.
+
+    Those that one command measures side by side begin at the same time, one or the other a moment earlier.
+    """
+    from cephfit.cli.sweep_run import BESIDE
+
+    documents = [store.document(run.run_id, BESIDE) for run in runs]
+    orders = [document for document in documents if document is not None]
+    if len(orders) == len(runs) and all(order["targets"] == orders[0]["targets"] for order in orders):
+        numbers = {run.run_id: order["number"] for run, order in zip(runs, orders, strict=True)}
+        return sorted(runs, key=lambda run: int(numbers[run.run_id]))
+    return sorted(runs, key=lambda run: run.created_ns)
 
 
 def _notes(runs: Sequence[Run]) -> list[str]:
@@ -93,6 +131,8 @@ def _notes(runs: Sequence[Run]) -> list[str]:
         notes.append(f"simulated, no disk made these figures: {', '.join(simulated)}")
     return notes
 
+
+_HOW_SURE = "Intervals are of 95 %, each by itself: of a hundred cells that do not differ about five seem to."
 
 _SIDE_BY_SIDE = ["configuration", "cell", "1: IOPS", "2: IOPS", "2 / 1"]
 """Targets by their numbers: their names may be as wide as the terminal."""
@@ -142,9 +182,13 @@ def _document(runs: Sequence[Run], rows: Sequence[Row], notes: Sequence[str], lo
         return {"mean": found.mean, "low": ends[0], "high": ends[1]}
 
     return {
-        "runs": [{"run": run.run_id, "target": run.target} for run in runs],
+        "runs": [
+            {"run": r.run_id, "target": r.target, "simulated": r.is_simulated, "finished": r.finished}
+            for r in runs
+        ],
         "load": load,
         "confidence": 0.95,
+        "joint": False,
         "rows": [
             {
                 "configuration": row.configuration,

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.cluster_options import ClusterOptions, cluster_options
-from cephfit.cli.goal_choice import goal_of, goal_options
+from cephfit.cli.goal_choice import goal_options
 from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, print_table, progress_display, progress_displays
 from cephfit.cli.sweep_effects import command as effects
@@ -77,68 +77,13 @@ def plan(
     With --target also what that target cannot do, every setting as it is now and as it would be, what restarts,
     and which pools and data are touched.
     """
-    _show_plan(file, target_text, store, cluster, profile_file, model, as_json=as_json)
+    from cephfit.cli.sweep_planned import planned, print_planned
 
-
-def _show_plan(
-    file: str,
-    target_text: str | None,
-    store: str | None,
-    cluster: ClusterOptions,
-    profile_file: Path | None,
-    model: str | None,
-    *,
-    as_json: bool,
-    last_words: str = "",
-) -> None:
-    from cephfit.cli.sweep_preview import preview_document, print_preview
-    from cephfit.cli.sweep_stopping import expected_stopping, print_left_out
-    from cephfit.cli.sweep_text import plan_document, print_plan
-    from cephfit.results.store import Store
-    from cephfit.sweep.beforehand import without_effect_by
-    from cephfit.sweep.declaration.file import find_sweep, read_sweep
-    from cephfit.sweep.leaving_out import fitted_to
-    from cephfit.sweep.plan import ASSUMED_TIMES
-    from cephfit.sweep.step_times import times_of
-
-    if target_text is None and cluster.given():
-        raise click.UsageError(f"{', '.join(cluster.given())}: which cluster is meant, --target says")
-    sweep = read_sweep(find_sweep(file))
-    unsupported = preview = times = None
-    left_out: Mapping[str, tuple[str, ...]] = {}
-    if target_text is not None:
-        from cephfit.cli.target_choice import open_target
-
-        target = open_target(target_text, for_change=False, ioengine=sweep.measurement.ioengine, cluster=cluster)
-        try:
-            fitted = fitted_to(target, sweep)
-            sweep, left_out, unsupported = fitted.sweep, fitted.left_out, fitted.unsupported
-            preview = preview_document(target, sweep)
-            warnings = without_effect_by(target, sweep)
-            name = target.name
-        finally:
-            target.close()
-        if store is not None:
-            with Store.open(store) as opened:
-                times = times_of(opened, name)
-    else:
-        warnings = {}
-    document = plan_document(sweep, times or ASSUMED_TIMES, unsupported=unsupported, without_effect=warnings)
-    document["stopping"] = expected_stopping(sweep, goal_of(profile_file, model), store)
-    document["left_out"] = {name: list(reasons) for name, reasons in left_out.items()}
-    document["on_the_cluster"] = preview
-    if preview is not None:
-        document["expected_seconds"] = round(document["expected_seconds"] + preview["osd_restart_seconds"], 1)
+    document = planned(file, target_text, store, cluster, profile_file, model)
     if as_json:
         print_json(document)
-        return
-    print_plan(document)
-    print_left_out(document)
-    if preview is not None:
-        print_preview(preview)
-    if last_words:
-        click.echo()
-        click.echo(last_words)
+    else:
+        print_planned(document)
 
 
 @command.command()
@@ -185,6 +130,7 @@ def run(
     On a cluster that cephfit did not make (`--target ceph`), nothing is changed without `--apply`: it only shows
     the plan, every setting as it is now and as it would be, what restarts, and which pools are made.
     """
+    from cephfit.cli.sweep_planned import planned, show_dry_run
     from cephfit.cli.sweep_run import Request, measure
     from cephfit.cli.sweep_text import print_status
     from cephfit.cli.target_choice import is_foreign
@@ -194,11 +140,11 @@ def run(
     _refuse_twins(target_texts, cluster)
     foreign = [text for text in target_texts if is_foreign(text)]
     if foreign and not apply:
-        words = "Nothing was changed. The same command with --apply does it."
-        for text in foreign:
-            _show_plan(file, text, None, cluster, profile_file, model, as_json=as_json, last_words=words)
+        plans = [(text, planned(file, text, None, cluster, profile_file, model)) for text in foreign]
+        show_dry_run(plans, [text for text in target_texts if text not in foreign], as_json=as_json)
         return
-    request = Request(file, store, cluster, apply, new, keep, health_limit, profile_file, model)
+    beside = target_texts if len(target_texts) > 1 else ()
+    request = Request(file, store, cluster, apply, new, keep, health_limit, profile_file, model, beside)
     with ExitStack() as stack:
         stack.push(_say_how_to_go_on(target_texts))
         if len(target_texts) > 1:

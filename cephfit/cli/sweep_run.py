@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from cephfit.protocols import Progress
 
 
+BESIDE = "beside"
+"""Kind of the document that says which of several targets of one command a run was made on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a person asked for. It goes to other processes: plain values only.
@@ -28,6 +32,7 @@ class Request:
         health_limit: seconds that an unhealthy target is waited for.
         profile_file: of the workload that configurations race for.
         model: that predicts it.
+        beside: all targets of the command, in its order, where they are several.
     """
 
     file: str
@@ -39,6 +44,7 @@ class Request:
     health_limit: float
     profile_file: Path | None
     model: str | None
+    beside: tuple[str, ...] = ()
 
 
 def measure(request: Request, target_text: str, progress: Progress) -> dict[str, Any]:
@@ -90,6 +96,9 @@ def measure(request: Request, target_text: str, progress: Progress) -> dict[str,
             health_limit_seconds=request.health_limit,
             goal=goal_of(request.profile_file, request.model, resume=resume),
         )
+        if request.beside:
+            order = {"number": request.beside.index(target_text), "targets": list(request.beside)}
+            results.put_document(finished.run_id, BESIDE, order)
         if not request.keep:
             target.reset()
         return status_document(results, finished)

@@ -1,5 +1,6 @@
 """One sweep on several targets side by side: runs of their own, failures of their own, and the comparison."""
 
+import csv
 import json
 import os
 import re
@@ -14,12 +15,16 @@ import pytest
 from click.testing import CliRunner
 
 from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import Cell
+from cephfit.cells import CELLS, Cell
 from cephfit.cli.compare import _lines, _number
 from cephfit.cli.compare import command as compare
 from cephfit.cli.folding import fold
+from cephfit.cli.sweep import command as sweep
+from cephfit.cli.sweep_run import BESIDE
 from cephfit.errors import InputError
+from cephfit.results import side_by_side
 from cephfit.results.side_by_side import rows_of
+from cephfit.results.statistics import Spread
 from cephfit.results.store import Store
 from cephfit.sample import State
 
@@ -168,6 +173,83 @@ def test_compare_holds_every_cell_against_the_first_target(measured: Path) -> No
         compared(measured, "--load", "shallow")
     with pytest.raises(InputError, match="one run to compare"):
         compared(measured, "--run", document["runs"][0]["run"])
+
+
+def test_compare_says_how_sure_it_is(measured: Path) -> None:
+    text = compared(measured)
+    assert (
+        "Intervals are of 95 %, each by itself: of a hundred cells that do not differ about five seem to" in text
+    )
+    document = json.loads(compared(measured, "--json"))
+    assert (document["confidence"], document["joint"]) == (0.95, False)
+    assert [(run["simulated"], run["finished"]) for run in document["runs"]] == [(True, True)] * 2
+
+
+@pytest.mark.parametrize("targets", [[CALM, NOISY], [NOISY, CALM]])
+def test_the_first_target_of_the_command_is_the_reference(
+    measured: Path, tmp_path: Path, targets: list[str]
+) -> None:
+    """Whichever began a moment earlier."""
+    store = tmp_path / "s.sqlite"
+    with Store.open(measured / "s.sqlite") as old, Store.open(store, create=True) as new:
+        for run in old.runs():
+            new.add_run(run)
+            for sample in old.samples(run.run_id):
+                new.add_samples(run.run_id, [sample], fio_json=None)
+            new.put_document(run.run_id, BESIDE, {"number": targets.index(run.target), "targets": targets})
+        assert old.document(old.run().run_id, BESIDE)["targets"] == [CALM, NOISY]  # type: ignore[index]
+    assert [run["target"] for run in json.loads(compared(tmp_path, "--json"))["runs"]] == targets
+
+
+def test_compare_as_a_table(measured: Path, tmp_path: Path) -> None:
+    document = json.loads(compared(measured, "-o", str(tmp_path / "c.csv"), "--json"))
+    with (tmp_path / "c.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 2 * len(document["rows"])
+    for row, (first, second) in zip(document["rows"], zip(lines[::2], lines[1::2], strict=True), strict=True):
+        assert f"{first['size']}-{first['pattern']}" == row["cell"]
+        assert (first["target"], second["target"], second["simulated"]) == (CALM, NOISY, "true")
+        assert float(second["ratio_low"]) == row["there"][1]["ratio"]["low"]
+        assert float(first["mib_per_s"]) == pytest.approx(row["there"][0]["iops"]["mean"] * 4 / 1024)
+        assert first["ratio"] == "" and second["differs"] == str(row["there"][1]["differs"]).lower()
+    assert compared(measured, "-o", "-").startswith("load,configuration,size,pattern,run,target")
+
+
+def test_a_cells_scatter_is_pooled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for every row: with a hundred configurations that took seven seconds."""
+    asked: list[Cell] = []
+    pooled = side_by_side.cell_spread
+
+    def counted(baselines: Baselines, cell: Cell) -> Spread | None:
+        asked.append(cell)
+        return pooled(baselines, cell)
+
+    monkeypatch.setattr(side_by_side, "cell_spread", counted)
+    many = baselines({f"C{i}": (100.0 + i, 102.0 + i) for i in range(50)})
+    assert len(rows_of([many, many])) == 50
+    assert len(asked) <= 2 * len(CELLS)
+
+
+@pytest.mark.parametrize("also", [(), ("lab",)])
+def test_a_dry_run_of_several_clusters_is_one_document(
+    also: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cephfit.cli import sweep_planned
+
+    monkeypatch.setattr(sweep_planned, "planned", lambda _file, text, *_: {"plan of": text})
+    targets = [word for text in ("ceph:a", "ceph:b", *also) for word in ("--target", text)]
+    done = CliRunner().invoke(sweep, ["run", "two.yaml", *targets, "--json"], catch_exceptions=False)
+    assert json.loads(done.output) == {
+        "plans": [{"target": text, "plan of": text} for text in ("ceph:a", "ceph:b")],
+        "not_measured": list(also),
+    }
+    one = CliRunner().invoke(sweep, ["run", "two.yaml", "--target", "ceph:a", "--json"], catch_exceptions=False)
+    assert json.loads(one.output) == {"plan of": "ceph:a"}
+    monkeypatch.setattr(sweep_planned, "print_planned", lambda document: print(document))
+    said = CliRunner().invoke(sweep, ["run", "two.yaml", *targets], catch_exceptions=False).output
+    assert "On ceph:b:" in said
+    assert said.count("Nothing was changed") == 1
+    assert ("nothing was measured on lab either" in said) == bool(also)
 
 
 def test_compare_fits_80_columns_and_writes_no_exponents(measured: Path) -> None:

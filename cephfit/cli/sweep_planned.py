@@ -1,0 +1,108 @@
+"""`cephfit sweep plan`, and what `sweep run` shows of targets that it was not told to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cephfit.cli.output import print_json
+
+if TYPE_CHECKING:
+    from cephfit.cli.cluster_options import ClusterOptions
+
+
+def planned(
+    file: str,
+    target_text: str | None,
+    store: str | None,
+    cluster: ClusterOptions,
+    profile_file: Path | None,
+    model: str | None,
+) -> dict[str, Any]:
+    """What a sweep would do, and how long it would take; changes nothing.
+
+    Args:
+        file: of the sweep, or the name of one.
+        target_text: also ask this target; None asks none.
+        store: take the expected time from earlier runs in it.
+        cluster: how to reach a cluster that cephfit did not make.
+        profile_file: of the workload that configurations race for.
+        model: that predicts it.
+    """
+    from cephfit.cli.goal_choice import goal_of
+    from cephfit.cli.sweep_preview import preview_document
+    from cephfit.cli.sweep_stopping import expected_stopping
+    from cephfit.cli.sweep_text import plan_document
+    from cephfit.results.store import Store
+    from cephfit.sweep.beforehand import without_effect_by
+    from cephfit.sweep.declaration.file import find_sweep, read_sweep
+    from cephfit.sweep.leaving_out import fitted_to
+    from cephfit.sweep.plan import ASSUMED_TIMES
+    from cephfit.sweep.step_times import times_of
+
+    if target_text is None and cluster.given():
+        raise click.UsageError(f"{', '.join(cluster.given())}: which cluster is meant, --target says")
+    sweep = read_sweep(find_sweep(file))
+    unsupported = preview = times = None
+    left_out: Mapping[str, tuple[str, ...]] = {}
+    if target_text is not None:
+        from cephfit.cli.target_choice import open_target
+
+        target = open_target(target_text, for_change=False, ioengine=sweep.measurement.ioengine, cluster=cluster)
+        try:
+            fitted = fitted_to(target, sweep)
+            sweep, left_out, unsupported = fitted.sweep, fitted.left_out, fitted.unsupported
+            preview = preview_document(target, sweep)
+            warnings = without_effect_by(target, sweep)
+            name = target.name
+        finally:
+            target.close()
+        if store is not None:
+            with Store.open(store) as opened:
+                times = times_of(opened, name)
+    else:
+        warnings = {}
+    document = plan_document(sweep, times or ASSUMED_TIMES, unsupported=unsupported, without_effect=warnings)
+    document["stopping"] = expected_stopping(sweep, goal_of(profile_file, model), store)
+    document["left_out"] = {name: list(reasons) for name, reasons in left_out.items()}
+    document["on_the_cluster"] = preview
+    if preview is not None:
+        document["expected_seconds"] = round(document["expected_seconds"] + preview["osd_restart_seconds"], 1)
+    return document
+
+
+def print_planned(document: Mapping[str, Any]) -> None:
+    """The same for people."""
+    from cephfit.cli.sweep_preview import print_preview
+    from cephfit.cli.sweep_stopping import print_left_out
+    from cephfit.cli.sweep_text import print_plan
+
+    print_plan(document)
+    print_left_out(document)
+    if document["on_the_cluster"] is not None:
+        print_preview(document["on_the_cluster"])
+
+
+def show_dry_run(plans: Sequence[tuple[str, Mapping[str, Any]]], others: Sequence[str], *, as_json: bool) -> None:
+    """What `sweep run` without `--apply` would do to clusters that cephfit did not make.
+
+    Args:
+        plans: of these, by target.
+        others: targets of the same command that need no `--apply`, and are not measured either.
+        as_json: one document, of the plan alone where there is one target.
+    """
+    if as_json:
+        documents = [{"target": text, **plan} for text, plan in plans]
+        alone = len(plans) == 1 and not others
+        print_json(dict(plans[0][1]) if alone else {"plans": documents, "not_measured": list(others)})
+        return
+    for text, plan in plans:
+        if len(plans) > 1:
+            click.echo(f"On {text}:")
+        print_planned(plan)
+        click.echo()
+    without = f", and nothing was measured on {' and '.join(others)} either" if others else ""
+    click.echo(f"Nothing was changed{without}. The same command with --apply does it.")
