@@ -63,8 +63,8 @@ def rank(section: str, daemon: Daemon) -> tuple[int, int, int] | None:
 
     The store's rule: a daemon's own name beats its type, and ``global`` is the weakest. Within a section, of the
     masks that fit the one with the smallest bucket of the CRUSH tree wins, a device class alone is weaker than any
-    bucket, and no mask is the weakest (``MaskedOption::get_precision`` in Ceph's ``mon/ConfigMap.cc``). Of two masks
-    with the same bucket the store takes either, by the option's name; here the one that names a class wins.
+    bucket, and no mask is the weakest (``MaskedOption::get_precision`` in Ceph's ``mon/ConfigMap.cc``). Of two
+    masks with the same bucket the store takes either, by the option's name; here the one that names a class wins.
 
     Args:
         section: such as ``global``, ``osd``, ``osd.3``, ``osd/class:hdd``, ``osd/host:host0/class:hdd``.
@@ -74,7 +74,7 @@ def rank(section: str, daemon: Daemon) -> tuple[int, int, int] | None:
     weight = {"global": 0, daemon.kind: 1, daemon.name: 2}.get(name)
     if weight is None:
         return None
-    smallest_last = list(reversed(daemon.location))
+    smallest_last = list(daemon.location)[::-1]
     bucket = device_class = 0
     for mask in masks:
         key, _, value = mask.partition(":")
