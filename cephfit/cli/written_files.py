@@ -1,6 +1,8 @@
 """Files that a command writes: whole or not at all, so that what stood there before is not lost."""
 
 import os
+import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,6 +37,8 @@ OUTPUT_FILE = _OutputFile(dir_okay=False, path_type=Path)
 def written_whole(path: Path, *, what: str) -> Iterator[Path]:
     """Gives a place beside the wanted one to write at; what is there at the end is moved to where it is wanted.
 
+    Several processes may write the same file: the last one to end wins, as a whole.
+
     Args:
         path: where it is wanted.
         what: is written, as in ``the report``.
@@ -42,12 +46,16 @@ def written_whole(path: Path, *, what: str) -> Iterator[Path]:
     Raises:
         HostError: it cannot be written; what was at this place is as it was.
     """
-    is_ours = path.is_file() or not path.exists()
-    place = path.with_name(f".{path.name}.part") if is_ours else path  # a pipe, /dev/stdout: nothing to replace
+    wanted = Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
+    is_ours = wanted.is_file() or not path.exists()
+    place = _place_beside(wanted) if is_ours else path  # a pipe, /dev/stdout: nothing to replace
     try:
         yield place
         if is_ours:
-            place.replace(path)
+            _to_disk(place)
+            place.replace(wanted)
+            with suppress(OSError):  # some file systems know no such thing for folders; the file is in its place
+                _to_disk(wanted.parent)
     except BaseException as error:
         if is_ours:
             with suppress(OSError):
@@ -59,6 +67,37 @@ def written_whole(path: Path, *, what: str) -> Iterator[Path]:
                 f"{what} cannot be written: {error.strerror}", where=str(path), remedy="give another place with -o"
             ) from None
         raise
+
+
+def _place_beside(wanted: Path) -> Path:
+    """One that no other process writes at; what killed ones left beside the same file is deleted."""
+    host = re.sub(r"[^\w-]", "-", socket.gethostname())[:40]
+    begin = f".{wanted.name[:120]}.{host}-"
+    with suppress(OSError):
+        for left in wanted.parent.iterdir():
+            pid = left.name.removeprefix(begin).removesuffix(".part")
+            if left.name == f"{begin}{pid}.part" and pid.isdecimal() and not _is_alive(int(pid)):
+                left.unlink(missing_ok=True)
+    return wanted.with_name(f"{begin}{os.getpid()}.part")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
+
+
+def _to_disk(place: Path) -> None:
+    """So that neither a file's content nor its name is lost with the power."""
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_whole(path: Path, text: str, *, what: str) -> None:
