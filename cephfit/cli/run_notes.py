@@ -36,6 +36,12 @@ def run_notes(document: dict[str, Any]) -> list[str]:
     notes = []
     if document["simulated"]:
         notes.append("SIMULATED: a model made these figures, no disk did")
+    if document["run"] is None and document["simulated"] is None:
+        notes.append(
+            "This file does not say how it was measured: rows of the same run are taken as one round in which all "
+            "configurations took turns. Where one was measured after the other, what the time between them did "
+            "counts as theirs"
+        )
     if document["finished"] is False:
         notes.append("UNFINISHED: the sweep is not measured to its end; what is missing may change the answer")
     if document["stopping"]:
