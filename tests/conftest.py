@@ -30,7 +30,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _KEPT_LAB = "CEPHFIT_TEST_OPENSTACK_LAB"
-_SHARED_STATE = pytest.StashKey[Path]()
+_FOLDER = pytest.StashKey[Path]()
+_FAILED = pytest.StashKey[bool]()
 _CEPH_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "qemu-storage-daemon", "losetup")
 
 
@@ -85,55 +86,69 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 # state folder, so that their labs know of each other and take different ports and networks.
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    n_processes = config.getoption("numprocesses", None) or 0
-    if n_processes > 1 and os.environ.get(_KEPT_LAB):
+    """All that tests write lies in one folder of this session.
+
+    pytest's own numbered folders are renamed and deleted by any later session as soon as this one is interrupted,
+    before its labs are taken down: nothing finds the loop devices of a lab whose folder has another name.
+    """
+    if hasattr(config, "workerinput"):
+        return
+    if (config.getoption("numprocesses", None) or 0) > 1 and os.environ.get(_KEPT_LAB):
         raise pytest.UsageError(f"one process alone can use the lab that {_KEPT_LAB} names: say -n 1")
-    if n_processes:
-        config.stash[_SHARED_STATE] = Path(tempfile.mkdtemp(prefix="cephfit-tests-"))
+    config.stash[_FOLDER] = folder = Path(tempfile.mkdtemp(prefix="cephfit-"))
+    if config.option.basetemp is None:
+        config.option.basetemp = folder / "tmp"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Called by xdist before it starts a process."""
-    node.workerinput["state"] = str(node.config.stash[_SHARED_STATE])
+    node.workerinput["state"] = str(node.config.stash[_FOLDER] / "state")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    session.config.stash[_FAILED] = exitstatus == pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """xdist gives its processes 10 s after an interrupt, and a lab takes longer: what is left goes here.
+    """What is left of this session goes: xdist gives its processes 10 s after an interrupt, a lab takes longer.
 
-    A second interrupt does not end this: it would leave devices behind.
+    A second interrupt does not end this: it would leave devices behind. What failed tests wrote is kept.
     """
-    folder = config.stash.get(_SHARED_STATE, None)
+    folder = config.stash.get(_FOLDER, None)
     if folder is None:
         return
     from cephfit.lab import registry
     from cephfit.lab.cluster import Lab
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    left = []
+    state, left = folder / "state", []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(folder))
+        patch.setenv("XDG_STATE_HOME", str(state))
         for name in registry.lab_names():
             try:
                 Lab.remove(name)
             except (CephfitError, OSError) as error:
-                left.append(f"{error}\n  XDG_STATE_HOME={folder} cephfit lab down --name {name}")
+                left.append(f"{error}\n  XDG_STATE_HOME={state} cephfit lab down --name {name}")
     if left:
         print("Labs of the tests that could not be removed:", *left, sep="\n", file=sys.stderr)
+    elif config.stash.get(_FAILED, False):
+        print(f"What the tests wrote is kept: {folder}", file=sys.stderr)
     else:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def state_home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The state folder of the tests: labs of the person who runs them are neither seen nor touched."""
-    own = tmp_path_factory.mktemp("state")
     shared = getattr(request.config, "workerinput", {}).get("state")
-    folder = Path(shared) if shared else own
+    folder = Path(shared) if shared else request.config.stash[_FOLDER] / "state"
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
-        patch.setenv("XDG_CACHE_HOME", str(own / "cache"))
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield folder
 
 
