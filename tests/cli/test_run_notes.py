@@ -69,6 +69,8 @@ def test_a_csv_file_does_not_tell_whose_figures_it_has(profile: str, tmp_path: P
     figures.write_text("configuration,size,pattern,client,run,iops\n" + "\n".join(rows) + "\n")
     said = give(map_command.command, profile, "--baselines", str(figures), "--json").output
     assert json.loads(said)["measured"] == {"run": None, "simulated": None, "finished": None, "stopping": None}
+    text = give(map_command.command, profile, "--baselines", str(figures)).output
+    assert "rows of the same run are taken as one round in which all configurations took turns" in text
 
 
 @pytest.mark.parametrize("command", [map_command.command, place.command], ids=["map", "place"])
@@ -98,7 +100,9 @@ def test_simulated_figures_are_called_so_also_out_of_our_csv(
     with figures.open() as file:
         rows = list(csv.DictReader(file))
     assert {(row["target"], row["simulated"]) for row in rows} == {("sim", "true")}
-    assert "SIMULATED" in give(map_command.command, profile, "--baselines", str(figures)).output
+    text = give(map_command.command, profile, "--baselines", str(figures)).output
+    assert "SIMULATED" in text
+    assert "does not say how it was measured" not in text
 
 
 def test_half_a_sweep_is_called_so_and_what_it_lacks_is_to_be_measured(store: Path, profile: str) -> None:
