@@ -64,7 +64,7 @@ from cephfit.traces.readers.vscsi_binary import VscsiBinaryReader
 
 NO_OPTIONS = ReadOptions()
 
-HANG_SECONDS = 20.0
+HANG_SECONDS = 60.0
 """Of the CPU's time: an input of some KB takes milliseconds, but a loop's first use compiles it for seconds."""
 
 LONG_NBYTES = 2000

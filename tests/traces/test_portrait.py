@@ -155,6 +155,14 @@ def test_an_access_within_one_region_touches_one() -> None:
     assert found.counts.sums.tolist() == [[3, 4096 + 4096 + 512], [0, 512]]
 
 
+def test_an_access_at_the_last_byte_that_can_be_told_has_its_region() -> None:
+    """An offset of 2^63 - 1 bytes; where the access ends does not fit into 64 bits."""
+    last = (2**63 - 1) >> 9
+    found = Regions.of(np.array([last, 8]), np.array([4096, 4096]))
+    assert found.counts.keys.tolist() == [0, last >> 11, (last >> 11) + 1]
+    assert found.counts.sums.tolist() == [[1, 4096], [1, 512], [0, 3584]]
+
+
 def test_hot_shares_take_the_largest_regions_first() -> None:
     assert hot_shares(np.array([90, 5, 3, 1, 1, 0, 0, 0, 0, 0]), (0.5, 0.9, 0.95)) == [0.1, 0.1, 0.2]
     assert hot_shares(np.array([1, 1, 1, 1]), (0.5, 1.0)) == [0.5, 1.0]

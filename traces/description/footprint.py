@@ -149,7 +149,7 @@ class Regions:
         found = cls.none()
         length = np.minimum(nbytes, MAX_SPAN_NBYTES)
         first = lbn >> REGION_SHIFT
-        n_regions = (((lbn << 9) + length - 1) >> (REGION_SHIFT + 9)) - first + 1
+        n_regions = ((lbn + ((length - 1) >> 9)) >> REGION_SHIFT) - first + 1
         for rows in _slices(n_regions):
             keys, weights = _shared_out(lbn[rows], length[rows], first[rows], n_regions[rows])
             found = found.joined(cls._merged(Counted.of(keys, weights), 0))
@@ -217,11 +217,12 @@ def _shared_out(
     keys, weights = np.empty(n, np.int64), np.zeros((n, 2), np.int64)
     place = 0
     for i in range(len(lbn)):
-        begin, end = lbn[i] << 9, (lbn[i] << 9) + nbytes[i]
+        # Bytes from the first region's beginning: those from the disk's may not fit into 64 bits.
+        begin = (lbn[i] - (first[i] << REGION_SHIFT)) << 9
+        end = begin + nbytes[i]
         for j in range(n_regions[i]):
-            region = first[i] + j
-            keys[place] = region
-            low, high = region << (REGION_SHIFT + 9), (region + 1) << (REGION_SHIFT + 9)
+            keys[place] = first[i] + j
+            low, high = j << (REGION_SHIFT + 9), (j + 1) << (REGION_SHIFT + 9)
             weights[place, 0] = j == 0
             weights[place, 1] = min(end, high) - max(begin, low)
             place += 1
