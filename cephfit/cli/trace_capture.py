@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_place import trace_place
 from cephfit.units import format_nbytes, format_seconds
@@ -11,7 +12,7 @@ from cephfit.units import format_nbytes, format_seconds
 
 @click.command("capture", short_help="Record what a block device is asked to do.")
 @click.argument("device", type=click.Path(path_type=Path, readable=False))
-@click.option("--seconds", type=click.FloatRange(min=0.1), required=True, help="How long to record.")
+@click.option("--seconds", type=Finite(min=0.1), required=True, help="How long to record.")
 @click.option(
     "-o",
     "--output",

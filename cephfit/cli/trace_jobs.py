@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, description_option, trace_options
 from cephfit.cli.written_files import OUTPUT_FILE, write_whole
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option("--size", "size", metavar="SIZE", help="Of each file [default: its disk's footprint].")
 @click.option(
-    "--seconds", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="How long it runs."
+    "--seconds", type=Finite(min=0.1), default=60.0, show_default=True, help="How long it runs."
 )
 @click.option(
     "--pace",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_place import trace_place
 from cephfit.cli.workload_choice import WORKLOADS
@@ -32,7 +33,7 @@ _CLIENT = "c0"
 )
 @click.option("--workload", type=click.Choice(WORKLOADS), default=WORKLOADS[0], show_default=True)
 @click.option("--scale", type=click.IntRange(min=1), help="Size of pgbench's database, in 15 MiB.")
-@click.option("--seconds", type=click.FloatRange(min=1), default=30.0, show_default=True, help="Measured time.")
+@click.option("--seconds", type=Finite(min=1), default=30.0, show_default=True, help="Measured time.")
 @click.option("--seed", type=int, default=2017, show_default=True, help="Kept with the run.")
 @click.option(
     "--cache",

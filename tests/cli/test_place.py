@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 from cephfit.cli import map as map_command
 from cephfit.cli import place, verify
+from cephfit.cli.main import cephfit
 from cephfit.cli.sweep import command as sweep
 from cephfit.errors import InputError
 
@@ -97,8 +98,12 @@ def test_numbers_that_are_none_are_refused(profile: str, figures: str, options: 
     assert f"'{options[1]}' is no number" in refused.output
 
 
-def test_effects_refuse_a_confidence_that_is_none() -> None:
-    refused = give(sweep, "effects", "--confidence", "nan")
+@pytest.mark.parametrize(
+    "command",
+    ["sweep effects --confidence", "trace jobs p.json --seconds", "trace capture /dev/null -o t --seconds"],
+)
+def test_other_commands_refuse_numbers_that_are_none(command: str) -> None:
+    refused = give(cephfit, *command.split(), "nan")
     assert refused.exit_code == 2
     assert "'nan' is no number" in refused.output
 

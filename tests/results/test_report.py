@@ -173,6 +173,13 @@ def test_no_better_configuration_is_an_answer_too(findings: Findings) -> None:
     assert "this is a prediction only" in answer.sentences[-1]
 
 
+def test_who_may_be_as_good_as_the_best_is_named(findings: Findings) -> None:
+    assert "may be as good" not in " ".join(report_of(findings, made_ns=0).answer.sentences)
+    tied = replace(example_predictions(), as_good=("ssd", "mixed"))
+    sentences = report_of(replace(findings, predictions=tied), made_ns=0).answer.sentences
+    assert f"Not told from {tied.best}: ssd and mixed; these may be as good." in sentences
+
+
 def test_a_prediction_that_failed_is_told_as_loudly(findings: Findings) -> None:
     regret = {"regret_pct": 12.34, "regret_low_pct": 9.87, "regret_high_pct": 14.0}
     wrong = replace(example_assessment(), order_held=False, **regret)
