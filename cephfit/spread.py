@@ -81,11 +81,13 @@ class Spread:
         return variance, max(1.0, variance**2 / uncertainty)
 
 
-def spread_of(table: Table, *, prior_df: float = _PRIOR_DF) -> Spread | None:
+def spread_of(table: Table, *, prior_df: float = _PRIOR_DF, with_shifts: bool = True) -> Spread | None:
     """The spread of a sweep's measurements; None if nothing was measured twice.
 
     Args:
         table: what was measured.
+        with_shifts: whether what all cells of a round share is taken out, and what all cells of an application
+            share is told; without, both stay in the variance of every cell.
         prior_df: degrees of freedom that a cell's pooled variance counts for beside a configuration's own.
     """
     n = table.present.sum(axis=2)
@@ -100,12 +102,12 @@ def spread_of(table: Table, *, prior_df: float = _PRIOR_DF) -> Spread | None:
     applied = applied_raw = 0.0
     applied_df = 0
     repeated = df.sum(axis=0) > 0
-    if np.count_nonzero(repeated) >= _MIN_CELLS_FOR_ROUNDS:
+    if with_shifts and np.count_nonzero(repeated) >= _MIN_CELLS_FOR_ROUNDS:
         shifts = _Shifts.of(residuals, table.present, 1 / pooled)
         residuals = shifts.without_rounds(residuals)
         pooled = _pooled((residuals**2).sum(axis=2), df)
         applied, applied_raw, applied_df = shifts.applied(pooled)
-    else:
+    elif with_shifts:
         notes.append(
             f"fewer than {_MIN_CELLS_FOR_ROUNDS} cells were measured more than once: a shift common to all cells "
             "of a round could not be told from noise"

@@ -8,7 +8,8 @@ from cephfit.baseline import Baselines
 from cephfit.cells import CELLS, Cell
 from cephfit.results import statistics, words
 from cephfit.results.baselines import whole_repeats
-from cephfit.results.heat import against_default, cell_spread
+from cephfit.results.cell_intervals import AgainstDefault
+from cephfit.results.heat import HEAT_CONFIDENCE
 from cephfit.results.loads import of_load
 from cephfit.results.repeat_metrics import mean_latency_ns, metrics_of, slowest_p99_ns
 from cephfit.results.report_model import BaselineRow
@@ -73,21 +74,20 @@ def baseline_rows_of(
     baselines: Baselines, figures: dict[tuple[str, Cell], CellFigures]
 ) -> tuple[BaselineRow, ...]:
     """Every baseline in figures, the default first."""
-    spreads = {cell: cell_spread(baselines, cell) for cell in dict.fromkeys(cell for _, cell in baselines.cells)}
+    against = AgainstDefault.of(baselines)
     return tuple(
-        _row(baselines, name, cell, spreads[cell], figures.get((name, cell)))
+        _row(against, name, cell, figures.get((name, cell)))
         for name in baselines.configurations
         for cell in CELLS
         if (name, cell) in baselines.cells
     )
 
 
-def _row(
-    baselines: Baselines, name: str, cell: Cell, spread: statistics.Spread | None, figures: CellFigures | None
-) -> BaselineRow:
+def _row(against: AgainstDefault, name: str, cell: Cell, figures: CellFigures | None) -> BaselineRow:
+    baselines = against.baselines
     iops = baselines.cells[name, cell].iops
-    default = baselines.cells.get((baselines.default, cell))
-    against = None if name == baselines.default else against_default(baselines, name, cell, spread)
+    ratio = against.ratio(name, cell)
+    found = None if name == baselines.default else against.interval(name, cell, HEAT_CONFIDENCE)
     return BaselineRow(
         configuration=name,
         cell=str(cell),
@@ -96,8 +96,8 @@ def _row(
         median=words.number(statistics.median(iops)),
         variation=words.per_cent(statistics.coefficient_of_variation(iops)),
         interval=_ends(statistics.mean_interval(iops), 1),
-        relative=words.relative(100 * statistics.ratio(iops, default.iops)) if default else "–",
-        relative_interval=words.interval(100 * against.low, 100 * against.high) if against else "–",
+        relative=words.relative(100 * ratio) if ratio is not None else "–",
+        relative_interval=words.interval(100 * found.low, 100 * found.high) if found else "–",
         mib_per_s=_mean(figures and figures.nbytes_per_s, MIB),
         latency_ms=_mean(figures and figures.latency_ns, NS_PER_MS),
         latency_interval=_ends(figures and figures.latency_ns.interval, NS_PER_MS),

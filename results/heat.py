@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from cephfit.baseline import Baselines
 from cephfit.cells import CELLS, Cell, Pattern
 from cephfit.results import statistics, words
+from cephfit.results.cell_intervals import AgainstDefault
 from cephfit.results.report_model import HeatCell, HeatMap
-from cephfit.results.statistics import Interval, Spread
 
 HEAT_CONFIDENCE = 0.99
-"""Of each cell by itself: of a hundred cells without an effect about one is coloured by chance."""
+"""Of each cell by itself: of a hundred cells without an effect about one, or fewer, is coloured by chance."""
 
 _STEPS = (1.05, 1.25, 1.75, 3.0)
 """Factors from which on a colour is one step stronger, up and down alike."""
@@ -36,7 +36,7 @@ def heat_map_of(baselines: Baselines, weights: dict[Cell, float], order: Sequenc
     others = [name for name in named if name != baselines.default]
     if not columns or not others:
         return None
-    spreads = {cell: cell_spread(baselines, cell) for cell in columns}
+    against = AgainstDefault.of(baselines)
     groups: dict[str, list[str]] = {}
     for cell in columns:
         groups.setdefault(_PATTERN_NAMES[cell.pattern], []).append(cell.size.name)
@@ -45,31 +45,10 @@ def heat_map_of(baselines: Baselines, weights: dict[Cell, float], order: Sequenc
         groups=tuple((pattern, tuple(sizes)) for pattern, sizes in groups.items()),
         weights=tuple(weights.get(cell, 0.0) for cell in columns) if weights else (),
         default_iops=tuple(_default_iops(baselines, cell) for cell in columns),
-        rows=tuple(
-            (name, tuple(_heat_cell(baselines, name, cell, spreads[cell]) for cell in columns)) for name in others
-        ),
+        rows=tuple((name, tuple(_heat_cell(against, name, cell) for cell in columns)) for name in others),
         confidence=HEAT_CONFIDENCE,
         spread_pct=100 * overall.log_deviation if overall else None,
     )
-
-
-def cell_spread(baselines: Baselines, cell: Cell) -> Spread | None:
-    """The scatter of repeats in a cell, pooled over its configurations; where there is none, over all cells."""
-    own = statistics.pooled_spread(b.iops for (_, c), b in baselines.cells.items() if c == cell)
-    return own or statistics.pooled_spread(b.iops for b in baselines.cells.values())
-
-
-def against_default(baselines: Baselines, name: str, cell: Cell, spread: Spread | None) -> Interval | None:
-    """The interval of a configuration's rate in a cell over the default's, of this cell by itself at
-    ``HEAT_CONFIDENCE``; None where one of the two, or the scatter, is not known.
-
-    Args:
-        spread: ``cell_spread`` of the cell.
-    """
-    baseline, default = baselines.cells.get((name, cell)), baselines.cells.get((baselines.default, cell))
-    if baseline is None or default is None:
-        return None
-    return statistics.ratio_interval(baseline.iops, default.iops, spread, confidence=HEAT_CONFIDENCE)
 
 
 def colour_level(relative: float) -> int:
@@ -101,9 +80,9 @@ def _default_iops(baselines: Baselines, cell: Cell) -> str:
     return words.compact(statistics.mean(baseline.iops)) if baseline else "–"
 
 
-def _heat_cell(baselines: Baselines, name: str, cell: Cell, spread: Spread | None) -> HeatCell:
+def _heat_cell(against: AgainstDefault, name: str, cell: Cell) -> HeatCell:
+    baselines = against.baselines
     baseline = baselines.cells.get((name, cell))
-    default = baselines.cells.get((baselines.default, cell))
     heading = f"{name}, {_PATTERN_NAMES[cell.pattern]} of {cell.size}"
     if baseline is None:
         why = baselines.missing.get((name, cell), "not measured")
@@ -113,10 +92,11 @@ def _heat_cell(baselines: Baselines, name: str, cell: Cell, spread: Spread | Non
     scatter = f"CV {words.per_cent(variation)}" if variation is not None else "no spread known"
     repeats = words.count(len(baseline.iops), "repeat")
     measured = f"{rate}, {scatter}, {repeats}"
-    if default is None:
+    ratio = against.ratio(name, cell)
+    if ratio is None:
         return HeatCell("–", 0, False, f"{heading}: {measured}; the default was not measured here")
-    relative = 100 * statistics.ratio(baseline.iops, default.iops)
-    found = against_default(baselines, name, cell, spread)
+    relative = 100 * ratio
+    found = against.interval(name, cell, HEAT_CONFIDENCE)
     ends = "no interval"
     if found is not None:
         ends = f"{words.level(HEAT_CONFIDENCE)} interval {words.interval(100 * found.low, 100 * found.high)}"

@@ -62,7 +62,7 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
         yield "Caches before each run", words.names(caches)
     spread = statistics.pooled_spread(b.iops for b in baselines.cells.values())
     if spread is not None:
-        degrees = words.count(spread.degrees, "degree")
+        degrees = words.count(round(spread.degrees), "degree")
         yield "Scatter of the repeats", f"{100 * spread.log_deviation:.1f} % ({degrees} of freedom)"
     if findings.predictions is not None:
         floor = findings.predictions.noise_floor

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import CELLS, Cell
 from cephfit.results import statistics
+from cephfit.results.cell_intervals import own_spreads
 from cephfit.results.csv_origin import ORIGIN_COLUMNS, origin_of
-from cephfit.results.heat import cell_spread
 from cephfit.results.sample_csv import csv_text, level_cells
 from cephfit.results.scaling import Level
 from cephfit.results.statistics import CONFIDENCE, Spread
@@ -57,8 +57,8 @@ def rows_of(targets: Sequence[Baselines], *, confidence: float = CONFIDENCE) -> 
         confidence: of each interval by itself.
     """
     places = {place for target in targets for place in (*target.cells, *target.missing)}
-    # Once for each cell: it is pooled over all configurations.
-    sides = [_Side(target, {cell: cell_spread(target, cell) for cell in CELLS}) for target in targets]
+    # Once for each target: it draws on all of its configurations.
+    sides = [_Side(target, own_spreads(target)) for target in targets]
     names = dict.fromkeys(name for target in targets for name in target.configurations)
     names |= dict.fromkeys(name for name, _ in places)
     return tuple(
@@ -71,10 +71,10 @@ def rows_of(targets: Sequence[Baselines], *, confidence: float = CONFIDENCE) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A target's baselines, and how their repeats scatter in each cell."""
+    """A target's baselines, and how the repeats of each scatter."""
 
     baselines: Baselines
-    spreads: Mapping[Cell, Spread | None]
+    spreads: Mapping[tuple[str, Cell], Spread]
 
 
 def _there(side: _Side, first: _Side, name: str, cell: Cell, confidence: float) -> There:
@@ -83,7 +83,7 @@ def _there(side: _Side, first: _Side, name: str, cell: Cell, confidence: float) 
         return There(None, 0, None, side.baselines.missing.get((name, cell), "not measured there"))
     rate = Level(
         statistics.mean(baseline.iops),
-        statistics.level_interval(baseline.iops, side.spreads[cell], confidence=confidence),
+        statistics.level_interval(baseline.iops, side.spreads.get((name, cell)), confidence=confidence),
     )
     reference = first.baselines.cells.get((name, cell))
     if side is first or reference is None:
@@ -92,14 +92,14 @@ def _there(side: _Side, first: _Side, name: str, cell: Cell, confidence: float) 
 
 
 def _ratio(side: _Side, first: _Side, baseline: Baseline, reference: Baseline, confidence: float) -> Level:
-    cell = baseline.cell
+    place = baseline.configuration, baseline.cell
     return Level(
         statistics.ratio(baseline.iops, reference.iops),
         statistics.welch_ratio_interval(
             baseline.iops,
             reference.iops,
-            side.spreads[cell],
-            first.spreads[cell],
+            side.spreads.get(place),
+            first.spreads.get(place),
             confidence=confidence,
         ),
     )

@@ -131,11 +131,11 @@ class Spread:
 
     Attributes:
         log_deviation: σ of the natural logarithm: about the coefficient of variation.
-        degrees: of freedom behind it, >= 1.
+        degrees: of freedom behind it, >= 1; no whole number where Satterthwaite's formula gave it.
     """
 
     log_deviation: float
-    degrees: int
+    degrees: float
 
 
 def pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:

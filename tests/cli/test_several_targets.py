@@ -8,14 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import CELLS, Cell
+from cephfit.cells import Cell
 from cephfit.cli.compare import _lines, _number
 from cephfit.cli.compare import command as compare
 from cephfit.cli.folding import fold
@@ -215,19 +215,19 @@ def test_compare_as_a_table(measured: Path, tmp_path: Path) -> None:
     assert compared(measured, "-o", "-").startswith("load,configuration,size,pattern,run,target")
 
 
-def test_a_cells_scatter_is_pooled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_targets_scatter_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not for every row: with a hundred configurations that took seven seconds."""
-    asked: list[Cell] = []
-    pooled = side_by_side.cell_spread
+    asked: list[Baselines] = []
+    worked_out = side_by_side.own_spreads
 
-    def counted(baselines: Baselines, cell: Cell) -> Spread | None:
-        asked.append(cell)
-        return pooled(baselines, cell)
+    def counted(of: Baselines) -> Mapping[tuple[str, Cell], Spread]:
+        asked.append(of)
+        return worked_out(of)
 
-    monkeypatch.setattr(side_by_side, "cell_spread", counted)
+    monkeypatch.setattr(side_by_side, "own_spreads", counted)
     many = baselines({f"C{i}": (100.0 + i, 102.0 + i) for i in range(50)})
     assert len(rows_of([many, many])) == 50
-    assert len(asked) <= 2 * len(CELLS)
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("also", [(), ("lab",)])
