@@ -83,6 +83,8 @@ class MixPredictor:
         )
         better = [p.configuration for p in ranked if p.verdict is Verdict.BETTER]
         worse = [p.configuration for p in ranked if p.verdict is Verdict.WORSE]
+        # One that moves other cells than the default's may be told by less.
+        floors += [abs(p.relative - 100) for p in ranked if p.configuration in (*better, *worse)]
         return PredictionSet(
             model=self.name,
             profile=profile.name,

@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from cephfit.baseline import Baseline, Baselines
@@ -72,6 +73,27 @@ def test_no_verdict_below_the_noise_floor() -> None:
     again = predictor("time").predict(workload(), sweep(B=below, C=above))
     assert again.of("B").verdict is Verdict.INDISTINGUISHABLE
     assert again.of("C").verdict is Verdict.BETTER
+
+
+def test_a_difference_that_shows_is_never_below_the_floor() -> None:
+    """Most of the default's time is in a cell that scatters; X is ten times faster there, and told by the other."""
+    rows = {"A": (100, 1000), "A2": (100, 1000), "A3": (100, 1000), "A4": (100, 1000), "X": (1000, 106)}
+    rng = np.random.default_rng(47)
+    table = {
+        name: {
+            cell: tuple(float(v * np.exp(rng.normal(0, cv))) for _ in range(3))
+            for cell, v, cv in zip((SMALL_READ, Cell.parse("1M-randread")), rates, (0.05, 0.004), strict=True)
+        }
+        for name, rates in rows.items()
+    }
+    counts = dict.fromkeys((b.name for b in SIZE_BINS), 0)
+    profile = Profile(
+        "w", {Op.READ: {**counts, "4K": 1000, "1M": 1000}, Op.WRITE: counts}, {Op.READ: 1, Op.WRITE: 0}
+    )
+    answer = predictor("time").predict(profile, baselines(table))
+    told = [p for p in answer.predictions if p.verdict in (Verdict.BETTER, Verdict.WORSE)]
+    assert told
+    assert all(abs(p.relative - 100) >= answer.noise_floor for p in told)
 
 
 def test_more_confidence_is_a_wider_interval() -> None:
