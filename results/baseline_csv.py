@@ -2,8 +2,9 @@
 
 Columns ``configuration,size,pattern,client,run,iops``, in any order and case; one row per client and repeat
 (``run``), the clients of a repeat having run together. Rows of the same ``run`` count as one round in which all
-configurations took turns: what that round did to all of them cancels where they are compared. A column ``load`` tells loads apart, of which one is read;
-other columns are ignored. Ours say in ``target`` and ``simulated`` what the figures were measured on.
+configurations took turns: what that round did to all of them cancels where they are compared. A column ``load``
+tells loads apart, of which one is read; other columns are ignored. Ours say in ``target`` and ``simulated`` what
+the figures were measured on.
 """
 
 import csv

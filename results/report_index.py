@@ -24,6 +24,7 @@ class IndexRow:
         warnings: what the figures are not, such as simulated.
         default: what the default serves of the workload; None where it is not known.
         best: name of the best configuration; the default's where none is better.
+        as_good: names that the samples cannot tell from the best.
         against: the best one's factor over the default's, with its interval; empty for the default itself.
         serves: what the best one serves; None where it is not known, or the model's factors are not of rates.
         headline: the page's answer.
@@ -38,6 +39,7 @@ class IndexRow:
     warnings: tuple[str, ...]
     default: RateText | None
     best: str
+    as_good: tuple[str, ...]
     against: str
     serves: RateText | None
     headline: str
@@ -61,6 +63,7 @@ def index_row(findings: Findings, report: ReportModel, page: str) -> IndexRow:
         warnings=tuple(warnings),
         default=report.rates.get(default.configuration) if default else None,
         best=best.configuration if best else "",
+        as_good=predictions.as_good if predictions else (),
         against=_against(best) if best and best is not default else "",
         serves=report.rates.get(best.configuration)
         if best and predictions and predictions.model == "time"

@@ -10,14 +10,14 @@ from cephfit.units import NS_PER_S, format_seconds
 def relative(value: float | None) -> str:
     """A figure relative to the default = 100: three significant digits, one decimal at most, are enough.
 
-    Only next to 100 are there more, so that what is better or worse does not read as equal: ``100.3``, ``99.96``.
+    Next to 100 there is a fourth one, so that what is better or worse does not read as equal: ``100.3``.
     """
     if value is None:
         return "–"
     if not math.isfinite(value):
         return "∞" if value > 0 else "0"
     if abs(value - 100) < 0.5:
-        return _beside(value, 100, 2)
+        return _beside(value, 100, 1)
     if abs(value) < 0.95:
         return _significant(value, 1)
     return f"{value:.0f}" if abs(value) >= 19.95 else f"{value:.1f}"
@@ -51,14 +51,18 @@ def _significant(value: float, digits: int) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """``182 to 199``; open ends in words."""
+    """``182 to 199``; open ends in words. A verdict hangs on which side of 100 an end lies: ``100.04``."""
     if low is None and high is None:
         return "–"
     if high is None or not math.isfinite(high):
-        return "unknown" if low is None or low <= 0 or not math.isfinite(low) else f"above {relative(low)}"
+        return "unknown" if low is None or low <= 0 or not math.isfinite(low) else f"above {_end(low)}"
     if low is None or not math.isfinite(low):
-        return f"below {relative(high)}"
-    return f"{relative(low)} to {relative(high)}"
+        return f"below {_end(high)}"
+    return f"{_end(low)} to {_end(high)}"
+
+
+def _end(value: float) -> str:
+    return _beside(value, 100, 2) if abs(value - 100) < 0.5 else relative(value)
 
 
 def points(value: float | None) -> str:
