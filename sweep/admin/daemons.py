@@ -38,9 +38,10 @@ def running_daemons(admin: CephAdmin) -> tuple[Daemon, ...]:
 
 
 def _osds(tree: Mapping[str, Any]) -> list[Daemon]:
-    # An OSD may hang in several trees (a root of its own for some rule) and is listed in each; the first counts.
+    # An OSD may hang in several trees (a root of its own for some rule) and is listed in each. The bucket that was
+    # made first counts, as for Ceph (CrushWrapper::get_immediate_parent goes through them from -1 on).
     parents: dict[int, Mapping[str, Any]] = {}
-    for node in tree["nodes"]:
+    for node in sorted(tree["nodes"], key=lambda node: -int(node["id"])):
         for child in node.get("children", ()):
             parents.setdefault(child, node)
     found: dict[str, Daemon] = {}

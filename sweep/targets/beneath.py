@@ -55,13 +55,16 @@ class Beneath:
     """Which OSDs that are up a pool lies on, by its rule or by what is planned for it; no CRUSH program is run.
 
     Args:
-        admin: of the cluster; asked for its rules once.
-        daemons: that run.
+        admin: of the cluster; asked for its rules and its tree once.
     """
 
-    def __init__(self, admin: CephAdmin, daemons: Sequence[Daemon]) -> None:
+    def __init__(self, admin: CephAdmin) -> None:
         self._rules: Sequence[Mapping[str, Any]] = admin.command("osd crush rule dump")
-        self._osds = [daemon for daemon in daemons if daemon.kind == "osd"]
+        nodes = {int(node["id"]): node for node in admin.command("osd tree")["nodes"]}
+        # An OSD may hang in several trees, so each bucket is followed down.
+        self._under = {node["name"]: _osds_under(node, nodes) for node in nodes.values() if node["type"] != "osd"}
+        up = {n: node for n, node in nodes.items() if node["type"] == "osd" and node.get("status") == "up"}
+        self._class_of = {n: str(node.get("device_class", "")) for n, node in up.items()}
 
     def rule(self, rule: str | int | None) -> frozenset[int]:
         """OSDs that a rule takes, by its name or id; by the first replicated one where none is said."""
@@ -71,10 +74,10 @@ class Beneath:
             found = min(replicated, key=lambda r: int(r["rule_id"]), default=None)
         taken = [s["item_name"].partition("~") for s in (found or {}).get("steps", ()) if s["op"] == "take"]
         return frozenset(
-            int(osd.id)
-            for osd in self._osds
+            osd
+            for osd, its_class in self._class_of.items()
             for bucket, _, of_class in taken
-            if bucket in osd.location.values() and of_class in ("", osd.device_class)
+            if osd in self._under.get(bucket, ()) and of_class in ("", its_class)
         )
 
     def plan(self, plan: PoolPlan) -> frozenset[int]:
@@ -83,7 +86,18 @@ class Beneath:
         if place is None:
             return self.rule(plan.values.get("crush_rule"))
         groups = [place.devices, *([place.primary] if place.primary is not None else [])]
-        return frozenset(int(o.id) for o in self._osds if any(_is_among(o, devices, place) for devices in groups))
+        return frozenset(o for o in self._class_of if any(self._is_among(o, devices, place) for devices in groups))
+
+    def _is_among(self, osd: int, devices: Devices, place: Placement) -> bool:
+        return (
+            (not devices.osds or osd in devices.osds)
+            and (not devices.hosts or any(osd in self._under.get(host, ()) for host in devices.hosts))
+            and (not devices.root or osd in self._under.get(devices.root, ()))
+            and (
+                devices.device_class in ("", self._class_of[osd])
+                or osd in place.classes.get(devices.device_class, ())
+            )
+        )
 
     def pgs_per_osd(self, plan: PoolPlan, defaults: PoolDefaults) -> float:
         """PGs that a pool will have on each OSD, all copies or chunks counted; 0 where its OSDs are not known."""
@@ -91,17 +105,17 @@ class Beneath:
         return round(defaults.n_pgs(plan) * defaults.n_copies(plan) / n_osds, 1) if n_osds else 0.0
 
 
-def _is_among(osd: Daemon, devices: Devices, place: Placement) -> bool:
-    buckets = set(osd.location.values())
-    return (
-        (not devices.osds or int(osd.id) in devices.osds)
-        and (not devices.hosts or bool(buckets & set(devices.hosts)))
-        and (not devices.root or devices.root in buckets)
-        and (
-            devices.device_class in ("", osd.device_class)
-            or int(osd.id) in place.classes.get(devices.device_class, ())
-        )
-    )
+def _osds_under(node: Mapping[str, Any], nodes: Mapping[int, Mapping[str, Any]]) -> frozenset[int]:
+    """OSDs in a bucket of ``osd tree`` at any depth."""
+    found: set[int] = set()
+    waiting = [node]
+    while waiting:
+        for child in waiting.pop().get("children", ()):
+            if child >= 0:
+                found.add(int(child))
+            elif child in nodes:
+                waiting.append(nodes[child])
+    return frozenset(found)
 
 
 def memory_targets(admin: CephAdmin, osds: Collection[int]) -> dict[int, int]:
@@ -149,7 +163,7 @@ def few_pgs_note(pool: str, n_pgs: int, pgs_per_osd: float) -> str:
 def few_pgs_of(admin: CephAdmin, groups: Iterable[Sequence[PoolPlan]]) -> list[str]:
     """``few_pgs_note`` of pools that are to be made; pools of one declaration stand together."""
     daemons = running_daemons(admin)
-    beneath, defaults = Beneath(admin, daemons), pool_defaults(admin, daemons)
+    beneath, defaults = Beneath(admin), pool_defaults(admin, daemons)
     holding = [plan for group in groups for plan in group if plan.mode or holds_data(plan, group)]
     notes = (few_pgs_note(p.name, defaults.n_pgs(p), beneath.pgs_per_osd(p, defaults)) for p in holding)
     return list(filter(None, notes))

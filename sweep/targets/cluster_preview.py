@@ -188,7 +188,7 @@ def preview_of(
     notes += filter(None, [restarts_note(count)])
     if any(plans.values()):
         notes.append("mon_allow_pool_delete is set to true while pools of cephfit are deleted")
-    beneath = Beneath(admin, present.daemons)
+    beneath = Beneath(admin)
     made = pools_to_make(plans, sweep, pools.existing(), pool_defaults(admin, present.daemons), beneath)
     notes += filter(None, (few_pgs_note(pool.name, pool.n_pgs, pool.pgs_per_osd) for pool in made))
     notes += _about_caches(sweep, plans, admin=admin, daemons=present.daemons, beneath=beneath)

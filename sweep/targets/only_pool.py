@@ -7,7 +7,6 @@ from typing import Any
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
 from cephfit.protocols import CephAdmin
-from cephfit.sweep.admin.daemons import running_daemons
 from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.cache_notes import fits_note
 from cephfit.sweep.engines.rados_bench import refuse_among_images
@@ -106,7 +105,7 @@ class OnlyPool:
         if sweep.measurement.cache is not CacheCondition.WARM:
             return ""
         rule = dumped_pool(self._admin, self._pool)["crush_rule"]
-        osds = Beneath(self._admin, running_daemons(self._admin)).rule(int(rule))
+        osds = Beneath(self._admin).rule(int(rule))
         return fits_note(sweep.measurement, memory_targets(self._admin, osds).values(), pool=self._pool)
 
     def undoings(self) -> Sequence[Undoing]:

@@ -62,8 +62,13 @@ def test_reading_suffices_for_a_preview(lab_cluster: Lab, tmp_path: Path) -> Non
         preview = target.preview(sweep)
         assert preview.health.ok
         assert preview.restarts == {"B": (0, 1, 2, 3)}
+        assert any("the caches of all 4 OSDs are dropped 2 times" in note for note in preview.notes)
+        assert all(pool.n_pgs > 0 and pool.pgs_per_osd > 0 for pool in preview.pools)
+        warm = target.preview(parse_sweep(SWEEP.replace("cold", "warm"), file="tiny"))
+        assert any("fit into those of the" in note for note in warm.notes), "16 MiB in what OSDs take at least"
         assert target.catalogue().all()
         assert target.facts()["fsid"] == lab_cluster.fsid
+        assert all(osd["osd_memory_target"] > 0 for osd in target.facts()["osds"])
     finally:
         target.close()
 
@@ -72,6 +77,8 @@ def test_the_pools_capabilities_suffice_for_only_pool(lab_cluster: Lab, tmp_path
     keyring = make_key(lab_cluster, "one", capabilities(Level.ONLY_POOL, pool="rbd"), tmp_path)
     target = open_foreign(lab_cluster, client_id="one", keyring=keyring, only_pool="rbd")
     try:
+        warm = parse_sweep(SWEEP.replace("cold", "warm"), file="tiny")
+        assert any("beneath pool rbd" in note for note in target.preview(warm).notes)
         applied = target.apply(IMAGES, n_clients=1, volume_nbytes=16 * MIB)
         assert applied.ok, applied.mismatches
         assert target.health().ok

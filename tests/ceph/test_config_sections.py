@@ -58,10 +58,11 @@ def test_all_of_several_masks_must_fit() -> None:
 
 
 class Tree:
-    """A cluster of one OSD under a host in a rack; the rest of what is asked is empty."""
+    """A cluster of one OSD under a host in a rack, and under a root made later; what else is asked is empty."""
 
     def command(self, prefix: str, /, **_: Any) -> Any:
         nodes = [
+            {"id": -99, "name": "few", "type": "root", "type_id": 11, "children": [2]},
             {"id": -1, "name": "default", "type": "root", "type_id": 11, "children": [-3]},
             {"id": -3, "name": "r1", "type": "rack", "type_id": 3, "children": [-2]},
             {"id": -2, "name": "host2", "type": "host", "type_id": 1, "children": [2]},
@@ -79,6 +80,7 @@ class Tree:
         pass
 
 
-def test_an_osds_place_is_told_from_the_smallest_bucket_on() -> None:
+def test_an_osds_place_is_told_from_the_smallest_bucket_on_in_the_tree_that_was_first() -> None:
+    """Not in the one that stands first in `osd tree`: masks speak of what Ceph takes for its place."""
     (daemon,) = running_daemons(Tree())
     assert list(daemon.location.items()) == [("host", "host2"), ("rack", "r1"), ("root", "default")]

@@ -8,7 +8,6 @@ import pytest
 from cephfit.results.store import Store
 from cephfit.silence import Silence
 from cephfit.sweep.admin.answers import RefusedError
-from cephfit.sweep.admin.daemons import running_daemons
 from cephfit.sweep.cache_notes import drops_note, fits_note
 from cephfit.sweep.declaration.file import bundled_sweep, parse_sweep, read_sweep
 from cephfit.sweep.model import Sweep
@@ -38,6 +37,7 @@ class Cluster:
             {"id": -1, "name": "default", "type": "root", "type_id": 11, "children": [-11, -12]},
             {"id": -11, "name": "r1", "type": "rack", "type_id": 3, "children": [-2, -3]},
             {"id": -12, "name": "r2", "type": "rack", "type_id": 3, "children": [-4, -5]},
+            {"id": -99, "name": "few", "type": "root", "type_id": 11, "children": [1, 0]},
         ]
         for n in range(4):
             osds = [2 * n, 2 * n + 1]
@@ -45,7 +45,12 @@ class Cluster:
             for osd, of_class in zip(osds, ("hdd", "ssd"), strict=True):
                 about = {"type": "osd", "type_id": 0, "status": "up", "device_class": of_class}
                 nodes.append({"id": osd, "name": f"osd.{osd}", **about})
-        rules = [("replicated_rule", "default", 1), ("fast", "default~ssd", 1), ("coded", "r1", 3)]
+        rules = [
+            ("replicated_rule", "default", 1),
+            ("fast", "default~ssd", 1),
+            ("coded", "r1", 3),
+            ("few", "few", 1),
+        ]
         return {
             "osd tree": {"nodes": nodes},
             "status": {"quorum_names": ["a"]},
@@ -71,13 +76,14 @@ SSDS, ALL = frozenset({1, 3, 5, 7}), frozenset(range(8))
 
 @pytest.fixture
 def beneath() -> Beneath:
-    return Beneath(Cluster(), running_daemons(Cluster()))
+    return Beneath(Cluster())
 
 
 def test_a_rule_tells_which_osds_are_beneath(beneath: Beneath) -> None:
     assert beneath.rule("fast") == beneath.rule(1) == SSDS
     assert beneath.rule(None) == beneath.rule(0) == ALL
     assert beneath.rule("coded") == {0, 1, 2, 3}
+    assert beneath.rule("few") == {0, 1}, "they hang in two trees"
     assert beneath.rule("gone") == frozenset()
 
 
