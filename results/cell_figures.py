@@ -88,6 +88,7 @@ def _row(against: AgainstDefault, name: str, cell: Cell, figures: CellFigures | 
     iops = baselines.cells[name, cell].iops
     ratio = against.ratio(name, cell)
     found = None if name == baselines.default else against.interval(name, cell, HEAT_CONFIDENCE)
+    latency, p99 = (figures.latency_ns, figures.p99_ns) if figures else (None, None)
     return BaselineRow(
         configuration=name,
         cell=str(cell),
@@ -98,10 +99,11 @@ def _row(against: AgainstDefault, name: str, cell: Cell, figures: CellFigures | 
         interval=_ends(statistics.mean_interval(iops), 1),
         relative=words.relative(100 * ratio) if ratio is not None else "–",
         relative_interval=words.interval(100 * found.low, 100 * found.high) if found else "–",
-        mib_per_s=_mean(figures and figures.nbytes_per_s, MIB),
-        latency_ms=_mean(figures and figures.latency_ns, NS_PER_MS),
-        latency_interval=_ends(figures and figures.latency_ns.interval, NS_PER_MS),
-        p99_ms=_mean(figures and figures.p99_ns, NS_PER_MS),
+        mib_per_s=_mean(figures.nbytes_per_s if figures else None, MIB),
+        latency_ms=_mean(latency, NS_PER_MS),
+        latency_interval=_ends(latency.interval if latency else None, NS_PER_MS),
+        p99_ms=_mean(p99, NS_PER_MS),
+        p99_interval=_ends(p99.interval if p99 else None, NS_PER_MS),
         warning=statistics.stability_warning(iops) or "",
     )
 

@@ -161,6 +161,7 @@ class BaselineRow:
     latency_ms: str
     latency_interval: str
     p99_ms: str
+    p99_interval: str
     warning: str
 
 

@@ -13,6 +13,7 @@ from cephfit.errors import HostError, InputError
 if TYPE_CHECKING:
     from cephfit.profile import Profile
     from cephfit.results.report_build import Predict
+    from cephfit.results.report_index import IndexRow
     from cephfit.results.report_model import Findings
     from cephfit.results.store import Store
 
@@ -61,7 +62,7 @@ def write_folder(
             where=str(folder),
             remedy="give another with --folder",
         ) from None
-    rows = []
+    rows: list[IndexRow] = []
     for findings in pages:
         report = report_of(findings, made_ns=now)
         row = index_row(findings, report, page_name(findings, [INDEX, *(row.page for row in rows)]))

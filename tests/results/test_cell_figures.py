@@ -51,7 +51,8 @@ def test_the_table_of_baselines_has_throughput_latency_and_intervals(finished_st
     both = [s.metrics for s in samples if s.key.configuration == "hybrid" and str(s.key.cell) == "1M-read"]
     rate = sum(m.nbytes_per_s for m in both if m is not None) / 2 / MIB
     assert len(both) == 2 * len(CLIENTS) and float(row.mib_per_s) == pytest.approx(rate, rel=1e-3)
-    assert " to " in row.latency_interval and float(row.p99_ms) > float(row.latency_ms)
+    assert " to " in row.latency_interval and " to " in row.p99_interval
+    assert float(row.p99_ms) > float(row.latency_ms)
     low, high = map(float, row.relative_interval.split(" to "))
     assert low < float(row.relative) < high
     assert rows["A", "1M-read"].relative_interval == "–"
