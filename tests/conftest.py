@@ -95,6 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if hasattr(config, "workerinput"):
         return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout`, and CI's end: labs are taken down
     if (config.getoption("numprocesses", None) or 0) > 1 and os.environ.get(_KEPT_LAB):
         raise pytest.UsageError(f"one process alone can use the lab that {_KEPT_LAB} names: say -n 1")
     config.stash[_FOLDER] = folder = Path(tempfile.mkdtemp(prefix="cephfit-"))
