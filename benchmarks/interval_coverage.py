@@ -25,6 +25,7 @@ from lost_constructions import (
     prior_estimated,
     prior_of_8,
 )
+from scipy.stats import binomtest
 
 from cephfit.cells import CELLS
 from cephfit.mapper.mix_predictor import MixPredictor
@@ -34,7 +35,21 @@ from cephfit.spread import spread_of
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "mapper"))
-from synthetic_sweeps import TYPICAL_IOPS, Found, Noise, baselines_of, draw, profiles, simulate  # noqa: E402
+from synthetic_sweeps import (  # noqa: E402
+    TYPICAL_IOPS,
+    Found,
+    Kept,
+    Noise,
+    baselines_of,
+    default_in_other_rounds,
+    draw,
+    lacking_a_round,
+    lacking_repeats_here_and_there,
+    profiles,
+    race,
+    search,
+    simulate,
+)
 
 UNEVEN, VERY_UNEVEN = Noise(uneven=math.log(1.5)), Noise(uneven=math.log(2))
 NOISES = {
@@ -47,6 +62,15 @@ NOISES = {
     "rounds drift by 3 %": Noise(drift=0.03),
     "outliers (t with 4 degrees of freedom)": Noise(heavy=True),
 }
+DESIGNS: dict[str, tuple[int, Kept | None]] = {
+    "nothing missing, 3 rounds": (3, None),
+    "one lacks a round of 3": (3, lacking_a_round),
+    "the default in rounds 2, 3, others in 1, 2": (3, default_in_other_rounds),
+    "each lacks one repeat of 3 in every cell": (3, lacking_repeats_here_and_there),
+    "race: 9, 9, 4, 2, 2, 2, 2 rounds": (9, race),
+    "search: default 12 rounds, six trials two of their own": (12, search),
+}
+"""Rounds, and which of them there are; six compared."""
 LOST_NOISES = {
     "equal noise": Noise(),
     "noise x or / 2 between configurations": VERY_UNEVEN,
@@ -54,6 +78,7 @@ LOST_NOISES = {
     "shift of 2 % per application": Noise(applied=0.02),
     "round drift 3 %": Noise(drift=0.03),
 }
+UNBALANCED_NOISES = tuple(reversed(tuple(LOST_NOISES)[1:]))
 CONSTRUCTIONS: dict[str, Construction] = {
     "each cell's own variance (Welch)": own_variance,
     "pooled over configurations only": pooled_only,
@@ -70,7 +95,8 @@ EFFECTS = (0.02, 0.05, 0.10, 0.20)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", choices=("says", "power", "lost"), required=True, help="which table to print")
+    tables = {"says": print_says, "unbalanced": print_unbalanced, "power": print_power, "lost": print_lost}
+    parser.add_argument("--table", choices=tuple(tables), required=True, help="which table to print")
     parser.add_argument(
         "--sweeps", type=int, default=2000, help="synthetic sweeps for every figure (default 2000)"
     )
@@ -80,7 +106,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.sweeps < 1:
         parser.error(f"--sweeps is {chosen.sweeps}: at least one is needed")
-    {"says": print_says, "power": print_power, "lost": print_lost}[chosen.table](chosen.sweeps, chosen.seed)
+    tables[chosen.table](chosen.sweeps, chosen.seed)
 
 
 def print_says(n_sweeps: int, first_seed: int) -> None:
@@ -145,6 +171,33 @@ def _print_by_workload(n_sweeps: int, seeds: Iterator[int]) -> None:
             for compared, repeats in columns
         ]
         _print_row(workload.name, *(_marked(f.any_false) for f in found))
+
+
+def print_unbalanced(n_sweeps: int, first_seed: int) -> None:
+    """Designs in which not all configurations have the same rounds: sweeps in which any copy was called different.
+
+    The workload of many cells, which shifts that all cells share deceive most; with Wilson's 95 % interval.
+    """
+    seeds = itertools.count(first_seed)
+    _print_row("noise", *DESIGNS)
+    _print_rule(1 + len(DESIGNS))
+    for name in UNBALANCED_NOISES:
+        texts = []
+        for repeats, kept in DESIGNS.values():
+            found = simulate(
+                "time",
+                LOST_NOISES[name],
+                n_sweeps=n_sweeps,
+                n_compared=6,
+                repeats=repeats,
+                effect=0.0,
+                seed=next(seeds),
+                workloads=profiles()[:1],
+                kept=kept,
+            )
+            ends = binomtest(round(found.any_false * n_sweeps), n_sweeps).proportion_ci(method="wilson")
+            texts.append(f"{_marked(found.any_false)} ({100 * ends.low:.1f} to {100 * ends.high:.1f})")
+        _print_row(name, *texts)
 
 
 def print_power(n_sweeps: int, first_seed: int) -> None:

@@ -76,7 +76,7 @@ def test_no_verdict_below_the_noise_floor() -> None:
 
 
 def test_a_difference_that_shows_is_never_below_the_floor() -> None:
-    """Most of the default's time is in a cell that scatters; X is ten times faster there, and told by the other."""
+    """Most of the default's time is in a cell that scatters; X is faster there, and told by the other cell."""
     rows = {"A": (100, 1000), "A2": (100, 1000), "A3": (100, 1000), "A4": (100, 1000), "X": (1000, 106)}
     rng = np.random.default_rng(47)
     table = {
