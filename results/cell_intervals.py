@@ -61,8 +61,8 @@ class AgainstDefault:
         return math.exp(float((contrast * self.table.logs[:, self.table.cells.index(cell)]).sum()))
 
     def interval(self, name: str, cell: Cell, confidence: float) -> Interval | None:
-        """Of the ratio, by itself; None where the ratio, the scatter or common rounds are lacking."""
-        ratio = self.ratio(name, cell)
+        """Of the ratio, by itself; None for the default, and where ratio, scatter or common rounds are lacking."""
+        ratio = None if name == self.baselines.default else self.ratio(name, cell)
         contrast = None if ratio is None else self._contrast(name, cell)
         if ratio is None or contrast is None or self.spread is None:
             return None

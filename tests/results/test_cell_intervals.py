@@ -71,6 +71,7 @@ def test_a_cell_is_held_against_the_default_of_the_same_rounds() -> None:
         assert against.ratio(name, CELL) == pytest.approx(1, abs=0.01)
         assert 1.0 in against.interval(name, CELL, 0.99)
     assert against.ratio("A", CELL) == 1
+    assert against.interval("A", CELL, 0.99) is None
 
 
 def test_what_was_measured_once_has_a_ratio_and_no_interval() -> None:
