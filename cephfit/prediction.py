@@ -82,8 +82,8 @@ class PredictionSet:
         confidence: level of the intervals, jointly over all configurations.
         noise_floor: smallest difference from the default, in points, that the samples could have shown.
         notes: what a reader must know, such as cells without spread.
-        as_good: names of those that the samples cannot tell from ``best``, held against it directly; none where that
-            is the default.
+        as_good: names of those that the samples cannot tell from ``best``, held against it directly; none where
+            that is the default.
     """
 
     model: str

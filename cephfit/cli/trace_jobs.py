@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     help="File or device for one of several disks (several: give it again).",
 )
 @click.option("--size", "size", metavar="SIZE", help="Of each file [default: its disk's footprint].")
-@click.option(
-    "--seconds", type=Finite(min=0.1), default=60.0, show_default=True, help="How long it runs."
-)
+@click.option("--seconds", type=Finite(min=0.1), default=60.0, show_default=True, help="How long it runs.")
 @click.option(
     "--pace",
     type=click.Choice(["recorded", "full-speed"]),

@@ -48,7 +48,7 @@ def test_where_nothing_is_better_nobody_is_as_good(speeds: tuple[float, ...]) ->
 
 
 def test_what_the_best_of_equals_owes_to_chance_is_told() -> None:
-    """Twelve configurations that are all 10 % better: the one that comes out first says more, the mean does not."""
+    """Twelve configurations, all 10 % better: the one that comes out first says more, the mean does not."""
     rng = np.random.default_rng(1)
     truth = np.log(TYPICAL_IOPS) + np.vstack([np.zeros(20), np.full((12, 20), np.log(1.10))])
     said, common = [], []
