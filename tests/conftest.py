@@ -6,6 +6,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,11 +122,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     folder = config.stash.get(_FOLDER, None)
     if folder is None:
         return
-    from cephfit.lab import registry
+    from cephfit.lab import processes, registry
     from cephfit.lab.cluster import Lab
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     state, left = folder / "state", []
+    if not os.environ.get(_KEPT_LAB):  # some of that lab's services may have been started anew by a test
+        processes.kill(_started_under(state))  # such as a `lab up` whose test is no more
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(state))
         for name in registry.lab_names():
@@ -139,6 +142,18 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         print(f"What the tests wrote is kept: {folder}", file=sys.stderr)
     else:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _started_under(state: Path) -> list[int]:
+    """Processes that inherited this state folder."""
+    found = []
+    for process in Path("/proc").iterdir():
+        with suppress(OSError):
+            if process.name.isdigit() and f"XDG_STATE_HOME={state}".encode() in (
+                (process / "environ").read_bytes().split(b"\0")
+            ):
+                found.append(int(process.name))
+    return [pid for pid in found if pid != os.getpid()]
 
 
 @pytest.fixture(scope="session", autouse=True)
