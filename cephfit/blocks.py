@@ -41,8 +41,9 @@ class Blocks:
 
     @property
     def whole(self) -> bool:
-        """Whether every configuration has a value in every round in which any has one."""
-        return bool(self.present[:, self.present.any(axis=0)].all())
+        """Whether all configurations that have values have them in the same rounds."""
+        held = self.present[self.present.any(axis=1)]
+        return bool(held[:, held.any(axis=0)].all())
 
     @property
     def df(self) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cephfit.baseline import Baselines
+from cephfit.errors import InputError
 from cephfit.prediction import RATIOS_COMPARE, PredictionSet, Verdict
 from cephfit.profile import Profile
 from cephfit.protocols import Predictor
@@ -29,14 +30,21 @@ def told_behind(speaker: Predictor, profile: Profile, baselines: Baselines, pred
     """
 
     def behind(reference: str) -> frozenset[str]:
-        if reference == baselines.default:
-            held = predictions
-        elif predictions.model in RATIOS_COMPARE:
-            held = speaker.predict(profile, replace(baselines, default=reference))
-        else:
+        held = predictions if reference == baselines.default else _against(reference)
+        if held is None:
             low = predictions.of(reference).low
             return frozenset(p.configuration for p in predictions.predictions if p.high < low)
         return frozenset(p.configuration for p in held.predictions if p.verdict is Verdict.WORSE)
+
+    def _against(reference: str) -> PredictionSet | None:
+        """In the default's cells, as the predictions are; None where what is left out weighs too much."""
+        if predictions.model not in RATIOS_COMPARE:
+            return None
+        cells = {p: b for p, b in baselines.cells.items() if (baselines.default, p[1]) in baselines.cells}
+        try:
+            return speaker.predict(profile, replace(baselines, cells=cells, default=reference))
+        except InputError:
+            return None
 
     return behind
 
@@ -73,7 +81,7 @@ def _owed_to_chance(predictions: PredictionSet, as_good: tuple[str, ...]) -> lis
     if not as_good or common >= best.relative:
         return []
     return [
-        f"{best.configuration} was chosen among {len(logs)} that these samples cannot tell from it, and may owe "
+        f"{best.configuration} is one of {len(logs)} that these samples cannot tell apart, and may owe "
         f"part of its lead to chance: were they all alike, each would be at {common:.1f}, and not at "
         f"{best.relative:.1f}"
     ]

@@ -88,8 +88,8 @@ def caveats_of(findings: Findings, troubles: int, controls: Controls | None) -> 
     if assessment is not None:
         if predictions is not None and not is_about(assessment, predictions):
             caveats.append(
-                "The real workload was held against an earlier prediction than the one above; the figures of "
-                "predicted beside measured are of that one. `cephfit verify` judges this one."
+                "The real workload was held against an earlier prediction than the one above, or one of another "
+                "model or workload; the figures of predicted beside measured are of that one."
             )
         fewest = min((row.n for row in assessment.rows), default=0)
         if fewest < 3:
@@ -188,7 +188,7 @@ def _verified(findings: Findings, predictions: PredictionSet) -> str:
         return "The real workload was not run on these configurations yet: this is a prediction only."
     ran = f"{assessment.workload} was run on {words.count(len(assessment.rows), 'configuration')}"
     if not is_about(assessment, predictions):
-        return f"{ran} to judge an earlier prediction; this one has not been verified yet."
+        return f"{ran} to judge another prediction; this one has not been verified yet."
     if len(assessment.rows) < 2:
         return f"{ran} only: there was nothing to compare."
     measured = [row.measured_relative for row in assessment.rows if row.measured_relative is not None]

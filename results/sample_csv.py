@@ -5,7 +5,7 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cephfit.prediction import PredictionSet
+from cephfit.prediction import PredictionSet, Verdict
 from cephfit.results import statistics
 from cephfit.results.baselines import baselines_of
 from cephfit.results.cell_figures import cell_figures_of
@@ -77,13 +77,14 @@ def predictions_csv(
 
 
 def prediction_rows(predictions: PredictionSet, rates: Mapping[str, WorkloadRate]) -> Iterator[tuple[object, ...]]:
-    """The cells of ``PREDICTION_COLUMNS``."""
+    """The cells of ``PREDICTION_COLUMNS``; rates of others only where the model's factors are of rates."""
+    in_time = predictions.model == "time"
     for p in predictions.predictions:
         ends = (end if math.isfinite(end) else "" for end in (p.low, p.high))
         yield (
             *(predictions.model, predictions.profile, p.configuration),
             *(p.relative, *ends, predictions.confidence, p.verdict.value),
-            *_rate_cells(rates.get(p.configuration)),
+            *_rate_cells(rates.get(p.configuration) if in_time or p.verdict is Verdict.DEFAULT else None),
         )
 
 
@@ -122,7 +123,7 @@ def level_cells(level: Level | None, unit: float) -> tuple[object, ...]:
     """Mean and both ends, in the unit."""
     if level is None:
         return ("",) * 3
-    ends = (level.interval.low / unit, level.interval.high / unit) if level.interval else ("", "")
+    ends = (max(level.interval.low, 0.0) / unit, level.interval.high / unit) if level.interval else ("", "")
     return (level.mean / unit, *ends)
 
 

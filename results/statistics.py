@@ -28,7 +28,7 @@ class Interval:
         low: lower end.
         high: upper end, >= low.
         confidence: 0 to 1.
-        method: ``bootstrap``, ``t`` or ``pooled``.
+        method: ``bootstrap``, ``t``, ``pooled`` or ``moderated``.
     """
 
     low: float

@@ -8,6 +8,7 @@ from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import Cell
 from cephfit.profile import Profile
 from cephfit.results import statistics
+from cephfit.results.cell_intervals import AgainstDefault
 from cephfit.results.scaling import Level
 from cephfit.results.statistics import CONFIDENCE
 
@@ -35,8 +36,9 @@ def workload_rates(
     """The rate of every configuration that was measured in all cells that the workload uses.
 
     The mix adds up as time: n accesses, n_c of them in cell c with the rate r_c, take Σ n_c / r_c seconds; r_c is
-    the mean over the repeats. The interval is from the rates of the single rounds, which carry what a round does
-    to all of its cells; their scatter is pooled over the configurations (``statistics.level_interval``).
+    the mean over the repeats, and where configurations have different rounds, the default's mean times the ratio
+    within the rounds that both have. The interval is from the rates of the single rounds, which carry what a round
+    does to all of its cells; their scatter is pooled over the configurations (``statistics.level_interval``).
 
     Args:
         confidence: of each interval by itself.
@@ -51,15 +53,24 @@ def workload_rates(
     spread = statistics.pooled_spread(by_round.values())
     total = math.fsum(counts.values())
     nbytes = math.fsum(n * cell.size.benchmark_nbytes for cell, n in counts.items())
+    against = AgainstDefault.of(baselines)
     rates = {}
     for name, cells in complete.items():
-        mean = _rate(counts, {cell: statistics.mean(baseline.iops) for cell, baseline in cells.items()})
+        mean = _rate(counts, {cell: _iops(against, name, cell) for cell in cells})
         n_rounds = len(by_round[name])
         interval = (
             statistics.level_interval((mean,) * n_rounds, spread, confidence=confidence) if n_rounds else None
         )
         rates[name] = WorkloadRate(Level(mean, interval), nbytes / total)
     return rates
+
+
+def _iops(against: AgainstDefault, name: str, cell: Cell) -> float:
+    baselines = against.baselines
+    default, ratio = baselines.cells.get((baselines.default, cell)), against.ratio(name, cell)
+    if default is None or ratio is None:
+        return statistics.mean(baselines.cells[name, cell].iops)
+    return statistics.mean(default.iops) * ratio
 
 
 def _rate(counts: Mapping[Cell, float], iops: Mapping[Cell, float]) -> float:

@@ -19,7 +19,7 @@ def times_of(store: Store, target: str) -> StepTimes | None:
     for run in store.runs():
         if run.target != target:
             continue
-        measurement = parse_sweep(run.sweep_text, file=run.run_id).measurement
+        measurement = parse_sweep(run.sweep_text, file=run.run_id, stored=True).measurement
         starts: dict[int, tuple[str, int]] = {}
         for sample in store.samples(run.run_id):
             if sample.state is State.OK:

@@ -71,6 +71,8 @@ def write_folder(
     write_whole(folder / "cells.csv", all_cells_csv(pages), what="the table of cells")
     if any(findings.predictions for findings in pages):
         write_whole(folder / "workloads.csv", all_predictions_csv(pages), what="the table of predictions")
+    else:
+        (folder / "workloads.csv").unlink(missing_ok=True)
     index = to_index_html(rows, store=store.name, made_ns=now, lost=lost)
     write_whole(folder / INDEX, index, what="the index")
     return {

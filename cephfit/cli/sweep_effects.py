@@ -42,7 +42,7 @@ def command(
     with Store.open(store) as opened:
         run = opened.run(run_id)
         samples = opened.samples(run.run_id)
-    sweep = parse_sweep(run.sweep_text, file=run.run_id)
+    sweep = parse_sweep(run.sweep_text, file=run.run_id, stored=True)
     design = screening_of(sweep.designs, f"run {run.run_id}")
     found = effects_on_cells(design, samples, sweep.measurement.cells, confidence=confidence)
     on_profile = None

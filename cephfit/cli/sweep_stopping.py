@@ -75,7 +75,7 @@ class Known:
 
 def known_of(store: Store, run: Run) -> Known:
     """Everything that the store knows of a run's plan."""
-    sweep = parse_sweep(run.sweep_text, file=run.run_id)
+    sweep = parse_sweep(run.sweep_text, file=run.run_id, stored=True)
     trials = trials_from_json(store.document(run.run_id, TRIALS_DOCUMENT))
     decisions = store.document(run.run_id, STOPPING_DOCUMENT)
     return Known(

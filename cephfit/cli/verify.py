@@ -139,7 +139,7 @@ def _run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
 
     if run_id is not None:
         run = store.run(run_id)
-        measured = parse_sweep(run.sweep_text, file=f"run {run_id}").configurations
+        measured = parse_sweep(run.sweep_text, file=f"run {run_id}", stored=True).configurations
         if {c.name: c.settings for c in measured} != {c.name: c.settings for c in sweep.configurations}:
             raise InputError(
                 f"the configurations of sweep {sweep.name} are not those that run {run_id} measured",

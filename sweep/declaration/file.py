@@ -93,12 +93,13 @@ def read_sweep(path: Path) -> Sweep:
     return parse_sweep(text, file=str(path))
 
 
-def parse_sweep(text: str, *, file: str) -> Sweep:
+def parse_sweep(text: str, *, file: str, stored: bool = False) -> Sweep:
     """Read the text of a sweep file.
 
     Args:
         text: YAML.
         file: its name, for messages.
+        stored: kept with a run that was measured, maybe under fewer rules than today's.
 
     Raises:
         InputError: names file and line.
@@ -120,7 +121,7 @@ def parse_sweep(text: str, *, file: str) -> Sweep:
         if fault := fault_of_configuration(configuration):  # of a design: those that were written are looked at
             entries["design"].refuse(f"{configuration.name}: {fault}")
     configurations = expand_uses(configurations, read_pools(entries.get("pools"), accepted), file=file)
-    measurement = read_measurement(entries["measurement"])
+    measurement = read_measurement(entries["measurement"], stored=stored)
     stopping = read_stopping(entries.get("stopping"), measurement.repeats)
     if search is not None and any(
         setting.key == USE

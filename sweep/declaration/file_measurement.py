@@ -20,8 +20,11 @@ _IOENGINES = ("libaio", "io_uring", "posixaio", _LIBRBD, *_SYNCHRONOUS)
 _ENGINES = (FIO, RADOS_BENCH, RBD_BENCH)
 
 
-def read_measurement(entry: Located) -> Measurement:
+def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
     """The section ``measurement``.
+
+    Args:
+        stored: of a run that was measured already, whose volumes may have had any size.
 
     Raises:
         InputError: names file and line.
@@ -32,7 +35,7 @@ def read_measurement(entry: Located) -> Measurement:
     shape = read_shape(parts)
     volume_nbytes = parts["volume_size"].nbytes()
     # Filling and warming write and read whole objects of RBD's default size, whatever the cells' sizes.
-    block = max(_OBJECT_NBYTES, *(c.size.benchmark_nbytes for c in cells))
+    block = max([0 if stored else _OBJECT_NBYTES, *(c.size.benchmark_nbytes for c in cells)])
     if volume_nbytes < block or volume_nbytes % block:
         parts["volume_size"].refuse(
             f"a volume of {parts['volume_size'].value} does not hold whole blocks of {format_nbytes(block)}",

@@ -118,9 +118,8 @@ def read_pool_file(path: Path) -> PoolFile:
     accepted = tuple(item.text() for item in entries["accept_risk"].items()) if "accept_risk" in entries else ()
     declared = read_pools(entries["pools"], accepted)
     for name, body in entries["pools"].mapping().items():
-        if name.startswith(
-            POOL_PREFIX
-        ):  # such pools count as a sweep's: I/O on them may be stopped, and it is not told
+        # Such pools count as a sweep's: I/O on them may be stopped, and nobody is told.
+        if name.startswith(POOL_PREFIX):
             body.refuse(
                 f"{name!r} cannot be the name of a pool that stays", f"{POOL_PREFIX}* are the pools of sweeps"
             )

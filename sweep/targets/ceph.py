@@ -260,8 +260,9 @@ class CephTarget:
         is_free = tried.make(self._clients.detach)
         tried.make(self._around.greater.restore)
         tried.make(self._clear_up)
-        if tried.make(partial(self._changes.take_back, pools=is_free)) and self._around.stores is not None:
-            tried.make(self._around.stores.restore)  # what lay on the OSDs is gone
+        are_back = tried.make(partial(self._changes.take_back, pools=is_free))
+        if is_free and are_back and self._around.stores is not None:  # pools that stay need their OSDs
+            tried.make(self._around.stores.restore)
             self._health.expect_new_pools()
         tried.end()
         self._clients.remove_conf()

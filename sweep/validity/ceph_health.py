@@ -93,9 +93,9 @@ class CephHealth:
             reasons = (*reasons, f"the number of PGs changed from {self._num_pgs} to {num_pgs}")
         self._num_pgs = num_pgs
         num_in = int(_osds_of(status)["num_in_osds"])
-        if self._num_in is None:
+        if self._num_in is None and not reasons:  # an OSD may come back while one waits for health
             self._num_in = num_in
-        if num_in != self._num_in:
+        if self._num_in is not None and num_in != self._num_in:
             reasons = (*reasons, f"{num_in} OSDs are in, and {self._num_in} were in the beginning")
         return Health(ok=not reasons, reasons=reasons, observed=_observed(status))
 

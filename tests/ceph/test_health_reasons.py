@@ -128,6 +128,14 @@ def test_an_osd_that_goes_out_later_makes_it_another_cluster() -> None:
     assert health.check().ok
 
 
+def test_an_osd_that_comes_back_while_one_waits_for_health_is_no_change() -> None:
+    ill = copy.deepcopy(CALM)
+    ill["osdmap"] |= {"num_in_osds": 3, "num_up_osds": 2}
+    health = CephHealth(Told(ill, CALM))
+    assert not health.check().ok
+    assert health.check().ok
+
+
 class Scripted:
     """A cluster that says what the test wants next."""
 

@@ -8,10 +8,11 @@ import pytest
 from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
 
 from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import CELLS
+from cephfit.cells import CELLS, SIZE_BINS, Cell, Op
 from cephfit.mapper import predictor
 from cephfit.mapper.contrasts import ranked
 from cephfit.prediction import PredictionSet
+from cephfit.profile import Profile
 
 
 def swept(*speeds: float, scatter: float = 0.01) -> Baselines:
@@ -31,7 +32,7 @@ def test_who_cannot_be_told_from_the_best_is_named() -> None:
     found = ranked(predictor(), profiles()[0], swept(1.5, 1.499, 1.3, 1.0))
     assert found.best in ("C1", "C2")
     assert {found.best, *found.as_good} == {"C1", "C2"}, "C3 is told from it, and C4 is no better than the default"
-    assert any(f"{found.best} was chosen among 2 that these samples cannot tell from it" in n for n in found.notes)
+    assert any(f"{found.best} is one of 2 that these samples cannot tell apart" in n for n in found.notes)
     assert PredictionSet.from_json(found.to_json()) == found
 
 
@@ -61,3 +62,14 @@ def test_what_the_best_of_equals_owes_to_chance_is_told() -> None:
             common.append(float(re.search(r"each would be at ([\d.]+)", note)[1]))
     assert statistics.mean(said) > 112
     assert statistics.mean(common) == pytest.approx(110, abs=1)
+
+
+def test_next_to_nothing_in_a_cell_that_the_default_lacks_is_left_out_beside_the_best_too() -> None:
+    """Else those that lack it like the default would be as good as the best, however slow they are."""
+    whole, lacking = swept(1.5, 1.3, 0.8), Cell.parse("4K-write")
+    cells = {place: b for place, b in whole.cells.items() if place not in (("A", lacking), ("C3", lacking))}
+    none = {size.name: 0 for size in SIZE_BINS}
+    reads = {Op.READ: {**none, "4K": 1_000_000}, Op.WRITE: {**none, "4K": 100}}
+    profile = Profile("reads", reads, {Op.READ: 0.0, Op.WRITE: 0.0})
+    found = ranked(predictor(), profile, Baselines(cells, "drawn"))
+    assert (found.best, found.as_good) == ("C1", ())

@@ -45,6 +45,7 @@ def test_where_nothing_is_missing_means_are_compared() -> None:
     )
     assert blocks("xxx", "xxx").whole
     assert not blocks("xxx", "xx.").whole
+    assert blocks("xxx", "...", "xxx").whole, "who was not measured there says nothing of the others' rounds"
 
 
 def test_a_trial_is_compared_in_the_rounds_that_it_has() -> None:

@@ -177,3 +177,15 @@ def test_only_whole_rounds_tell_of_the_scatter() -> None:
     assert whole.mean == apart.mean
     assert whole.interval is not None and whole.interval.low < whole.mean
     assert apart.interval is None, "no round has both cells"
+
+
+def test_where_rounds_differ_rates_stand_to_each_other_as_within_the_rounds_of_both() -> None:
+    """The cluster was twice as fast in the second round, in which alone B was measured."""
+    writes = Profile("w", {Op.READ: NONE, Op.WRITE: {**NONE, "4K": 10}}, {Op.READ: 0.0, Op.WRITE: 1.0})
+    cells = {
+        ("A", WRITE): Baseline("A", WRITE, (300.0, 600.0), rounds=(0, 1)),
+        ("B", WRITE): Baseline("B", WRITE, (660.0,), rounds=(1,)),
+    }
+    rates = workload_rates(writes, Baselines(cells, "test"))
+    assert rates["A"].accesses_per_s.mean == pytest.approx(450.0)
+    assert rates["B"].accesses_per_s.mean == pytest.approx(450.0 * 1.1)

@@ -83,6 +83,8 @@ def test_volumes_hold_whole_objects_also_where_only_small_blocks_are_measured(sm
     parse_sweep(text, file="small.yaml")
     with pytest.raises(InputError, match="volume of 10M does not hold whole blocks of 4M"):
         parse_sweep(text.replace("volume_size: 4M", "volume_size: 10M"), file="small.yaml")
+    stored = parse_sweep(text.replace("volume_size: 4M", "volume_size: 10M"), file="run r1", stored=True)
+    assert stored.measurement.volume_nbytes == 10 * MIB, "what was measured under fewer rules stays readable"
 
 
 @pytest.mark.parametrize(
