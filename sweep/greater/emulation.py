@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -152,11 +152,20 @@ class Emulations:
                 self._take_off(host, interface)
             checked(reached, ["tc", "qdisc", "replace", *at, emulation.kind, *emulation.arguments()])
 
-    def restore(self) -> None:
-        """Nothing of ours is left on any interface; a host that cannot be reached does not keep others back."""
+    def hosts(self) -> set[str]:
+        """Those with something of ours, by the journal."""
+        return {_host(entry) for entry in self._journal.entries(_QDISC)}
+
+    def restore(self, *, without: Collection[str] = ()) -> None:
+        """Nothing of ours is left on any interface; a host that cannot be reached does not keep others back.
+
+        Args:
+            without: hosts that are left as they are, and in the journal.
+        """
         tried = Attempts()
         for entry in reversed(self._journal.entries(_QDISC)):
-            tried.make(partial(self._forget, entry))
+            if _host(entry) not in without:
+                tried.make(partial(self._forget, entry))
         tried.end()
 
     def now(self, host: str, interface: str) -> Emulation:
@@ -185,3 +194,7 @@ class Emulations:
         """Whether the kernel put it there by itself: then it has no handle, and comes back by itself."""
         shown = json.loads(self._show(host, interface) or "[]")
         return all(qdisc.get("handle") == "0:" for qdisc in shown if qdisc.get("root"))
+
+
+def _host(entry: Entry) -> str:
+    return entry.place.partition(":")[0]

@@ -1,7 +1,7 @@
 """Values of the kernel that are files of a host (/sys, /proc/sys): journalled, set, read back, put back."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
@@ -94,18 +94,27 @@ class HostFiles:
         self._put_back([entry for group in moved for entry in changed.get(group, [])], now)
         self._set({file: value for group in moved for file, value in groups.get(group, {}).items()})
 
-    def restore(self, below: HostFile | None = None) -> None:
+    def hosts(self) -> set[str]:
+        """Those with a changed value, by the journal."""
+        return {HostFile.of_place(entry.place).host for entry in self._journal.entries(_FILE)}
+
+    def restore(self, below: HostFile | None = None, *, without: Collection[str] = ()) -> None:
         """Everything as it was, or only what lies in one folder of a host.
 
         A host that cannot be reached does not keep others back.
+
+        Args:
+            below: the folder.
+            without: hosts that are left as they are, and in the journal.
         """
         by_host: defaultdict[str, list[Entry]] = defaultdict(list)
         for entry in self._journal.entries(_FILE):
             if below is None or entry.place.startswith(f"{below.place}/"):
                 by_host[HostFile.of_place(entry.place).host].append(entry)
         tried = Attempts()
-        for entries in by_host.values():
-            tried.make(partial(self._restore, entries))
+        for host, entries in by_host.items():
+            if host not in without:
+                tried.make(partial(self._restore, entries))
         tried.end()
 
     def _restore(self, entries: Sequence[Entry]) -> None:

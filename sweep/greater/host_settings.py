@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,12 +122,16 @@ class HostSettings:
                 self._files.restore(_queue_of(client.device))
 
     def restore(self) -> None:
-        self._locks.take(())  # a host that has booted since may be somebody else's now
         tried = Attempts()
-        tried.make(self._emulations.restore)
-        tried.make(self._files.restore)
+        locked = self._locks.hosts()
+        changed = self._emulations.hosts() | self._files.hosts()  # elsewhere it does not matter who has the lock
+        again = [host for host in locked if host in changed]
+        lost = {host for host in again if not tried.make(partial(self._locks.take_again, host))}
+        tried.make(partial(self._emulations.restore, without=lost))
+        tried.make(partial(self._files.restore, without=lost))
+        kept = lost | self._emulations.hosts() | self._files.hosts()
+        tried.make(partial(self._locks.give_up, [host for host in locked if host not in kept]))
         tried.end()
-        self._locks.give_up()
 
     # What a configuration wants, and where.
 

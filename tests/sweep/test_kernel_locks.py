@@ -2,18 +2,19 @@
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 from greater_examples import greater, osd
 
-from cephfit.configuration import Configuration
+from cephfit.configuration import Configuration, Value
 from cephfit.errors import HostError
 from cephfit.sweep.greater import kernel_locks
 from cephfit.sweep.greater.host_settings import HostSettings
 from cephfit.sweep.hosts.access import Hosts
-from cephfit.sweep.hosts.host import HostRefusedError
+from cephfit.sweep.hosts.host import Finished, HostRefusedError
 from cephfit.sweep.journal import Journal
 
 SYSCTL = "net.ipv4.tcp_notsent_lowat"
@@ -113,3 +114,147 @@ def test_a_machine_that_makes_no_lock_changes_nothing(tmp_path: Path, link: Path
     with pytest.raises(HostRefusedError, match=r"no lock can be made: .*No such file or directory"):
         target("ours", tmp_path).apply(greater(osd_host={SYSCTL: 2000001}), ())
     assert sysctl.read_text() == before
+
+
+class Machine:
+    """A machine of its own with a lock and files in memory.
+
+    Attributes:
+        is_away: it does not answer.
+        loses: a program whose answer is lost after it did its work.
+    """
+
+    def __init__(self, name: str, files: dict[str, str]) -> None:
+        self.name = name
+        self.files = files
+        self.lock = ""
+        self.is_away = False
+        self.loses = ""
+
+    def run(self, argv: Sequence[str], **_: Any) -> Finished:
+        self._answer()
+        done = Finished(0, "", "")
+        match argv[0]:
+            case "ln" if self.lock:
+                done = Finished(1, "", "ln: File exists")
+            case "ln":
+                self.lock = argv[-2]
+            case "readlink":
+                done = Finished(0, f"{self.lock}\n", "") if self.lock else Finished(1, "", "")
+            case "rm":
+                self.lock = ""
+        if argv[0] == self.loses:
+            raise HostError("no answer within 30 s", where=self.name)
+        return done
+
+    def read_all(self, paths: Sequence[PurePosixPath]) -> dict[PurePosixPath, str]:
+        self._answer()
+        return {path: self.files[str(path)] for path in paths if str(path) in self.files}
+
+    def write(self, path: PurePosixPath, text: str) -> None:
+        self._answer()
+        self.files[str(path)] = text
+
+    def _answer(self) -> None:
+        if self.is_away:
+            raise HostError("no answer", where=self.name)
+
+
+class Machines(Hosts):
+    def __init__(self, *machines: Machine) -> None:
+        super().__init__()
+        self._by_name = {machine.name: machine for machine in machines}
+
+    def named(self, name: str) -> Any:
+        return self._by_name[name]
+
+
+SWAPPINESS = "/proc/sys/vm/swappiness"
+SWAPPED: dict[str, Value] = {"vm.swappiness": 1}
+
+
+@pytest.fixture
+def machines() -> tuple[Machine, ...]:
+    return tuple(Machine(name, {SWAPPINESS: "60"}) for name in ("h1", "h2", "h3"))
+
+
+def on_machines(machines: Sequence[Machine], journal: Path, name: str = "ceph") -> HostSettings:
+    osds = [osd(number, "sda", host=machine.name) for number, machine in enumerate(machines)]
+    return HostSettings(Machines(*machines), Journal(journal), osds=lambda: osds, target=name)
+
+
+def left(journal: Path) -> list[str]:
+    return [f"{entry.kind} {entry.place}" for entry in Journal(journal).entries()]
+
+
+@pytest.mark.parametrize("trouble", ["no answer", "another cephfit: ceph:b on elsewhere"])
+def test_one_lock_that_cannot_be_had_again_keeps_back_no_other_host(
+    trouble: str, machines: tuple[Machine, ...], tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal.jsonl"
+    first, *others = machines
+    on_machines(machines, journal).apply(greater(osd_host=SWAPPED), ())
+    ours = first.lock
+    if trouble == "no answer":
+        first.is_away = True
+    else:  # it has booted, and another was there before us
+        first.lock = "ceph:b on elsewhere, /journal.jsonl"
+    with pytest.raises(HostError, match=trouble):
+        on_machines(machines, journal).restore()
+    assert [machine.files[SWAPPINESS] for machine in machines] == ["1", "60", "60"]
+    assert [machine.lock for machine in others] == ["", ""]
+    assert sorted(left(journal)) == ["host file h1:/proc/sys/vm/swappiness", "lock on kernel values of h1"]
+
+    first.is_away, first.lock = False, ours
+    on_machines(machines, journal).restore()
+    assert (first.files[SWAPPINESS], first.lock, left(journal)) == ("60", "", [])
+
+
+def test_a_host_whose_value_does_not_go_back_stays_locked(machines: tuple[Machine, ...], tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    on_machines(machines, journal).apply(greater(osd_host=SWAPPED), ())
+    machines[1].write = lambda path, text: None  # type: ignore[method-assign]
+    with pytest.raises(HostRefusedError, match="is 1 again"):
+        on_machines(machines, journal).restore()
+    assert [bool(machine.lock) for machine in machines] == [False, True, False]
+    assert sorted(left(journal)) == ["host file h2:/proc/sys/vm/swappiness", "lock on kernel values of h2"]
+
+
+def test_a_lock_is_ours_by_whatever_name_the_target_was_called(
+    machines: tuple[Machine, ...], tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal.jsonl"
+    on_machines(machines, journal, "ceph:prod").apply(greater(osd_host=SWAPPED), ())  # and killed
+    on_machines(machines, journal, "ceph").apply(greater(osd_host={"vm.swappiness": 2}), ())
+    assert machines[0].lock.startswith("ceph:prod on ")
+    on_machines(machines, journal, "ceph").restore()
+    assert [(machine.files[SWAPPINESS], machine.lock) for machine in machines] == [("60", "")] * 3
+    assert left(journal) == []
+
+
+def test_a_lock_that_was_made_without_an_answer_is_given_up_later(
+    machines: tuple[Machine, ...], tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal.jsonl"
+    machines[0].loses = "ln"
+    with pytest.raises(HostError, match="no answer within 30 s"):
+        on_machines(machines, journal).apply(greater(osd_host=SWAPPED), ())
+    assert machines[0].lock
+    assert left(journal) == ["lock on kernel values of h1"]
+    machines[0].loses = ""
+    on_machines(machines, journal).restore()
+    assert machines[0].lock == ""
+    assert left(journal) == []
+
+
+def test_a_lock_that_was_never_made_does_not_wait_for_the_one_who_has_it(
+    machines: tuple[Machine, ...], tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal.jsonl"
+    machines[0].is_away = True
+    with pytest.raises(HostError, match="no answer"):
+        on_machines(machines, journal).apply(greater(osd_host=SWAPPED), ())
+    machines[0].is_away, machines[0].lock = False, "ceph:b on elsewhere, /journal.jsonl"
+    on_machines(machines, journal).restore()
+    assert machines[0].lock.startswith("ceph:b")
+    assert left(journal) == []
