@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import CELLS, Cell
 from cephfit.configuration import DEFAULT_CONFIGURATION
-from cephfit.results.loads import of_load
+from cephfit.results.loads import by_place, of_load
 from cephfit.sample import OWN_LOAD, Sample, State
 
 
@@ -58,9 +58,7 @@ def measured_of(
     Raises:
         InputError: there is no load of this name.
     """
-    by_cell: dict[tuple[str, Cell], list[Sample]] = {}
-    for sample in of_load(samples, load, where=where):
-        by_cell.setdefault((sample.key.configuration, sample.key.cell), []).append(sample)
+    by_cell = by_place(of_load(samples, load, where=where))
     measured: list[Measured] = []
     missing: dict[tuple[str, Cell], str] = {}
     for place in sorted(by_cell, key=_order(by_cell)):
@@ -74,11 +72,8 @@ def measured_of(
 
 def _lost(samples: Iterable[Sample]) -> dict[tuple[str, Cell], tuple[str, ...]]:
     """Why repeats that were tried gave no figure, by (configuration, cell), in the order of repeats."""
-    by_cell: dict[tuple[str, Cell], list[Sample]] = {}
-    for sample in samples:
-        by_cell.setdefault((sample.key.configuration, sample.key.cell), []).append(sample)
     lost: dict[tuple[str, Cell], tuple[str, ...]] = {}
-    for place, tried in by_cell.items():
+    for place, tried in by_place(samples).items():
         whole = {repeat[0].key.repeat for repeat in whole_repeats(tried)}
         if reasons := tuple(
             _why([s for s in tried if s.key.repeat == repeat]) or "a client moved nothing"

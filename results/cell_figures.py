@@ -10,7 +10,7 @@ from cephfit.results import statistics, words
 from cephfit.results.baselines import whole_repeats
 from cephfit.results.cell_intervals import AgainstDefault
 from cephfit.results.heat import HEAT_CONFIDENCE
-from cephfit.results.loads import of_load
+from cephfit.results.loads import by_place, of_load
 from cephfit.results.repeat_metrics import mean_latency_ns, metrics_of, slowest_p99_ns
 from cephfit.results.report_model import BaselineRow
 from cephfit.results.scaling import Level
@@ -49,11 +49,8 @@ def cell_figures_of(samples: Iterable[Sample], *, load: str = OWN_LOAD) -> dict[
     Raises:
         InputError: the run has no load of this name.
     """
-    places: dict[tuple[str, Cell], list[Sample]] = {}
-    for sample in of_load(samples, load):
-        places.setdefault((sample.key.configuration, sample.key.cell), []).append(sample)
     figures = {}
-    for (name, cell), tried in places.items():
+    for (name, cell), tried in by_place(of_load(samples, load)).items():
         repeats = [metrics_of(repeat) for repeat in whole_repeats(tried)]
         if not repeats:
             continue

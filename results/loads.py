@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cephfit.cells import Cell
 from cephfit.errors import InputError
 from cephfit.sample import OWN_LOAD, Sample
 
@@ -23,6 +24,14 @@ class LoadShape:
     iodepth: int
     n_clients: int
     rest: str
+
+
+def by_place(samples: Iterable[Sample]) -> dict[tuple[str, Cell], list[Sample]]:
+    """Samples by (configuration, cell), both in the order in which they come."""
+    found: dict[tuple[str, Cell], list[Sample]] = {}
+    for sample in samples:
+        found.setdefault((sample.key.configuration, sample.key.cell), []).append(sample)
+    return found
 
 
 def of_load(samples: Iterable[Sample], load: str, *, where: str = "") -> list[Sample]:

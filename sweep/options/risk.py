@@ -60,6 +60,10 @@ class Risk:
         return True
 
 
+def _always(partition: Partition, why: str, *keys: str) -> tuple[Risk, ...]:
+    return tuple(Risk(partition, key, "always", why) for key in keys)
+
+
 RISKS: tuple[Risk, ...] = (
     Risk(Partition.POOL, "size", "below 3", "fewer than three copies: two lost disks, or one, lose data"),
     Risk(Partition.POOL, "min_size", "below 2", "writes are acknowledged with one copy only"),
@@ -93,46 +97,45 @@ RISKS: tuple[Risk, ...] = (
         "below 20",
         "OSDs that are merely busy are taken for dead, and data moves",
     ),
-    *(
-        Risk(Partition.CEPH, key, "always", "OSDs that live are taken for dead, or dead ones for alive")
-        for key in (
-            "osd_heartbeat_interval",
-            "osd_heartbeat_min_*",
-            "osd_mon_heartbeat_*",
-            "osd_mon_report_*",
-            "mon_osd_report_timeout",
-            "mon_osd_min_down_*",
-            "mon_osd_reporter_subtree_level",
-            "mon_osd_adjust_heartbeat_grace",
-            "*_suicide_timeout",
-        )
+    *_always(
+        Partition.CEPH,
+        "OSDs that live are taken for dead, or dead ones for alive",
+        "osd_heartbeat_interval",
+        "osd_heartbeat_min_*",
+        "osd_mon_heartbeat_*",
+        "osd_mon_report_*",
+        "mon_osd_report_timeout",
+        "mon_osd_min_down_*",
+        "mon_osd_reporter_subtree_level",
+        "mon_osd_adjust_heartbeat_grace",
+        "*_suicide_timeout",
     ),
-    *(
-        Risk(
-            Partition.CEPH, key, "always", "decides when the data of OSDs that are down is moved, or whether it is"
-        )
-        for key in (
-            "mon_osd_down_out_*",
-            "mon_osd_adjust_down_out_interval",
-            "mon_osd_auto_mark_*",
-            "mon_osd_min_in_ratio",
-            "mon_osd_min_up_ratio",
-        )
+    *_always(
+        Partition.CEPH,
+        "decides when the data of OSDs that are down is moved, or whether it is",
+        "mon_osd_down_out_*",
+        "mon_osd_adjust_down_out_interval",
+        "mon_osd_auto_mark_*",
+        "mon_osd_min_in_ratio",
+        "mon_osd_min_up_ratio",
     ),
-    *(
-        Risk(Partition.CEPH, key, "always", "an OSD that is written to its brim does not start again")
-        for key in (
-            "osd_failsafe_*",
-            "osd_backfill_full_ratio",
-            "mon_osd_full_ratio",
-            "mon_osd_backfillfull_ratio",
-            "mon_osd_nearfull_ratio",
-        )
+    *_always(
+        Partition.CEPH,
+        "an OSD that is written to its brim does not start again",
+        "osd_failsafe_*",
+        "osd_backfill_full_ratio",
+        "mon_osd_full_ratio",
+        "mon_osd_backfillfull_ratio",
+        "mon_osd_nearfull_ratio",
     ),
     Risk(Partition.CEPH, "osd_max_object_size", "always", "objects already larger become unreadable"),
-    *(
-        Risk(Partition.GREATER, key, "always", "all traffic of the OSDs' hosts suffers it, not only Ceph's")
-        for key in ("delay_ms", "jitter_ms", "loss_pct", "rate_mbit")
+    *_always(
+        Partition.GREATER,
+        "all traffic of the OSDs' hosts suffers it, not only Ceph's",
+        "delay_ms",
+        "jitter_ms",
+        "loss_pct",
+        "rate_mbit",
     ),
     Risk(Partition.GREATER, "mtu", "always", "a network that does not carry frames of this size stalls the OSDs"),
     Risk(Partition.GREATER, "kernel[./]*", "always", "concerns the whole host, not only what it stores"),

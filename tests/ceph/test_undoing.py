@@ -45,6 +45,18 @@ class Around:
         raise HostError("no answer in 30 s", where="storage2")
 
 
+def changes_of(cluster: SmallCluster, journal: Journal) -> WholeCluster:
+    around: Any = Around()
+    return WholeCluster(
+        cluster,
+        Catalogue(cluster),
+        journal,
+        health=CephHealth(cluster),
+        surroundings=Surroundings(greater=around),
+        progress=Silence(),
+    )
+
+
 def left(journal: Journal) -> list[str]:
     return [f"{entry.kind} {entry.place}" for entry in journal.entries()]
 
@@ -94,15 +106,7 @@ def test_a_host_that_is_away_does_not_keep_the_clusters_options_back(
 
 
 def test_a_pool_that_cannot_be_deleted_does_not_keep_options_back(cluster: SmallCluster, journal: Journal) -> None:
-    around: Any = Around()
-    changes = WholeCluster(
-        cluster,
-        Catalogue(cluster),
-        journal,
-        health=CephHealth(cluster),
-        surroundings=Surroundings(greater=around),
-        progress=Silence(),
-    )
+    changes = changes_of(cluster, journal)
     changes.settings.apply(BACKFILLS)
     journal.note("pool", "cephfit-default", None)
     cluster.refuses["osd lspools"] = "no such right"
@@ -115,15 +119,7 @@ def test_a_pool_that_cannot_be_deleted_does_not_keep_options_back(cluster: Small
 def test_an_option_that_cannot_be_put_back_does_not_keep_others_back(
     cluster: SmallCluster, journal: Journal
 ) -> None:
-    around: Any = Around()
-    changes = WholeCluster(
-        cluster,
-        Catalogue(cluster),
-        journal,
-        health=CephHealth(cluster),
-        surroundings=Surroundings(greater=around),
-        progress=Silence(),
-    )
+    changes = changes_of(cluster, journal)
     changes.settings.put("osd.0", "osd_max_backfills", "3")
     changes.settings.put("osd.1", "osd_max_backfills", "3")
     cluster.refuses["config rm osd.0 osd_max_backfills"] = "it is mine now"

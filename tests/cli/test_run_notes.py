@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tiny_sweep import SWEEP
 
 from cephfit.cli import map as map_command
 from cephfit.cli import place, report, verify
@@ -14,17 +15,6 @@ from cephfit.cli.sweep import command as sweep
 from cephfit.errors import InputError
 from cephfit.results.store import Store
 
-SWEEP = """
-schema_version: 1
-name: tiny
-description: two configurations in four cells
-configurations:
-  A: {}
-  ssd: {pool: {crush_rule: ssd}}
-measurement:
-  {sizes: [4K], patterns: [read, write, randread, randwrite], clients: 1, volume_size: 16M, repeats: 2,
-   ramp_seconds: 0.1, run_seconds: 0.5, ioengine: libaio, iodepth: 1, direct: true, cache: warm, seed: 1}
-"""
 PROFILE = {
     "schema_version": 1,
     "name": "small",

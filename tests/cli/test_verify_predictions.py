@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tiny_sweep import SWEEP
 
 from cephfit.cells import CELLS, Cell
 from cephfit.cli import map as map_command
@@ -16,17 +17,6 @@ from cephfit.run import Run
 from cephfit.sample import Metrics, Sample, SampleKey, State
 from cephfit.sweep.declaration.file import parse_sweep
 
-SWEEP = """
-schema_version: 1
-name: tiny
-description: two configurations
-configurations:
-  A: {}
-  ssd: {pool: {crush_rule: ssd}}
-measurement:
-  {sizes: [4K], patterns: [read, write, randread, randwrite], clients: 1, volume_size: 16M, repeats: 2,
-   ramp_seconds: 0.1, run_seconds: 0.5, ioengine: libaio, iodepth: 1, direct: true, cache: warm, seed: 1}
-"""
 PROFILE = {
     "schema_version": 1,
     "name": "pgbench",

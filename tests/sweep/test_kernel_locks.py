@@ -93,7 +93,7 @@ def test_a_lock_whose_owner_is_gone_is_taken_over(tmp_path: Path, sysctl: Path, 
 
 @pytest.mark.root
 def test_what_another_machine_says_of_itself_only_a_person_can_judge(tmp_path: Path, link: Path) -> None:
-    link.symlink_to("ceph:prod on elsewhere, /root/.local/state/cephfit/clusters/5e0c/journal.jsonl")
+    link.symlink_to("ceph:prod on elsewhere, /srv/cephfit/clusters/5e0c/journal.jsonl")
     with pytest.raises(HostError, match="another cephfit: ceph:prod on elsewhere") as caught:
         target("ours", tmp_path).apply(greater(osd_host={SYSCTL: 2000001}), ())
     assert f"delete {link} there" in str(caught.value)
