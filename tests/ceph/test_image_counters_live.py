@@ -45,7 +45,7 @@ def images(lab_cluster: Lab, tmp_path: Path) -> Iterator[Images]:
         conf = tmp_path / "client.conf"
         conf.write_text(f"{lab_cluster.conf.read_text()}\n[client]\n{options}\n")
         clients = []
-        for name in names:
+        for name in (f"counted-{name}" for name in names):  # tests of the lab leave images in its pool
             rbd.RBD().create(ioctx, name, NBYTES, old_format=False, features=features)
             made.append(name)
             with rbd.Image(ioctx, name) as image:
