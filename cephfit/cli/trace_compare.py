@@ -20,8 +20,8 @@ from cephfit.cli.trace_summary import rate_text
 def command(a: Path, b: Path, trace: TraceInput, as_json: bool) -> None:
     """Compare two profiles or traces.
 
-    The distance is the share of accesses that would have to be of another size bin, op or randomness for the two
-    to be equal (total variation): 0 % the same, 100 % nothing in common.
+    The distance is the share of accesses that would need another size bin, op or randomness to make the two
+    equal (total variation): 0 % means the same, 100 % nothing in common.
     """
     from cephfit.traces.description.comparison import compared
 
@@ -32,7 +32,7 @@ def command(a: Path, b: Path, trace: TraceInput, as_json: bool) -> None:
         print_json({"a": first.name, "b": second.name, **found.to_json()})
         return
     click.echo(f"A {first.name}: {first.n_accesses} accesses; B {second.name}: {second.n_accesses} accesses")
-    click.echo(f"distance: {100 * found.total_variation:.1f} % of the accesses are of another cell\n")
+    click.echo(f"distance: {100 * found.total_variation:.1f} % of the accesses fall into another cell\n")
     rows = [
         [cell, f"{100 * x:.1f}", f"{100 * y:.1f}", f"{100 * (y - x):+.1f}"]
         for cell, (x, y) in found.shares.items()
@@ -40,10 +40,8 @@ def command(a: Path, b: Path, trace: TraceInput, as_json: bool) -> None:
     ]
     print_table(["cell", "A %", "B %", "B - A"], rows, right=range(1, 4))
     click.echo()
-    for unknown in found.unjudged:
-        click.echo(
-            f"{unknown.value}s are compared by size alone: in one of the two none could be judged random or not"
-        )
+    for note in found.notes:
+        click.echo(note)
     for op, (x, y) in found.random.items():
         shown = [f"{100 * s:.1f} %" if s is not None else "-" for s in (x, y)]
         click.echo(f"random {op}s: {shown[0]} in A, {shown[1]} in B")
@@ -51,9 +49,9 @@ def command(a: Path, b: Path, trace: TraceInput, as_json: bool) -> None:
         unit, scale = ("IOPS", 1.0) if name == "iops" else ("MiB/s", 1 / (1 << 20))
         click.echo(f"{unit}: {rate_text(x * scale)} in A, {rate_text(y * scale)} in B ({y / x:.2f} times)")
     if found.histograms:
-        click.echo("\nHistograms: total variation, and largest difference of the cumulated shares\n")
+        click.echo("\nHistograms: total variation, and largest difference of the cumulative shares\n")
         table = [
             [h.name, h.kind, f"{100 * h.total_variation:.1f} %", f"{100 * h.kolmogorov_smirnov:.1f} %"]
             for h in found.histograms
         ]
-        print_table(["histogram", "kind", "total variation", "cumulated"], table, right=(2, 3))
+        print_table(["histogram", "kind", "total variation", "cumulative"], table, right=(2, 3))
