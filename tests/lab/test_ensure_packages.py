@@ -33,12 +33,16 @@ def machine(tmp_path: Path) -> tuple[Path, Mapping[str, str]]:
 
 
 def start(policy: Path, environment: Mapping[str, str], *, then: str) -> subprocess.Popen[bytes]:
-    """The script, with what apt-get does once it installs."""
+    """The script, with what apt-get does once it installs; signals end it, even if they do not end the tests
+    (``nohup``)."""
     root = policy.parents[2]
     (root / "bin" / "apt-get").write_text(APT_GET.format(then=then))
     (root / "bin" / "apt-get").chmod(0o755)
     return subprocess.Popen(
-        ("/bin/sh", SCRIPT, root / "list"), env=environment, start_new_session=True, stderr=subprocess.DEVNULL
+        ("env", "--default-signal", "/bin/sh", SCRIPT, root / "list"),
+        env=environment,
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
     )
 
 
