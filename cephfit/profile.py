@@ -87,7 +87,8 @@ class Profile:
         """Read a profile file's content.
 
         Raises:
-            InputError: a part is missing, of the wrong type or out of its range; the error names it.
+            InputError: a part is missing, of the wrong type or out of its range, or it counts no access; the error
+                names it.
         """
         if not isinstance(document, dict):
             raise InputError("a profile is a JSON object", where=where)
@@ -99,6 +100,12 @@ class Profile:
                 remedy="make the profile again with `cephfit trace profile`",
             )
         accesses = {op: _counts(document, op, where) for op in Op}
+        if not any(any(counts.values()) for counts in accesses.values()):
+            raise InputError(
+                "the profile counts no access: nothing can be said of its workload",
+                where=f"{where}: accesses",
+                remedy="profile a trace that was recorded while the workload ran",
+            )
         random = {op: _share(_part(document, "random", where), op.value, f"{where}: random", 0.0) for op in Op}
         by_bin: dict[Op, dict[str, float]] | None = None
         if "random_by_bin" in document:

@@ -30,7 +30,7 @@ def test_what_is_not_known_is_no_difference(tmp_path: Path, other: str) -> None:
         found = json.loads(run("compare", *pair, "--json").stdout)
         assert (found["total_variation"], found["unjudged"]) == (0, ["read"])
         assert list(found["cells"].values()).count({"a": 1, "b": 1, "difference": 0}) == 1
-        assert "reads are compared by size alone" in run("compare", *pair).stdout
+        assert "reads are compared by size only" in run("compare", *pair).stdout
     assert "random reads: - in A" in run("compare", a, b).stdout
 
 
@@ -47,7 +47,7 @@ def test_no_time_no_rates(tmp_path: Path, text: str) -> None:
     trace = written(tmp_path, "t", text)
     shown = run("show", trace).stdout
     assert "IOPS" not in shown
-    assert "Over time: nothing" in shown
+    assert "Over time: not available" in shown
     about = json.loads(run("show", trace, "--json").stdout)["description"]
     assert (about["behaviour"]["over_time"], about["behaviour"]["phases"]) == (None, [])
     assert "iops" not in about

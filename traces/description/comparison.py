@@ -100,8 +100,8 @@ def compared(a: Profile, b: Profile) -> Comparison:
     histograms, notes = _histogram_distances(a, b)
     if by_size != unjudged:
         notes.append(
-            f"random means more than {thresholds[0]} LBN away in A and more than {thresholds[1]} in B: the two are "
-            "compared by op and size only"
+            f"random means more than {thresholds[0]} LBN away in A and more than {thresholds[1]} in B: they "
+            "are compared by op and size only"
         )
     notes += [
         f"{op.value}s are compared by size only: one of the two does not tell which of them are random"

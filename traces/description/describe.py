@@ -142,6 +142,10 @@ def _with_behaviour(
             "without --threshold",
         )
     portraits = {name: partial.portraits.disks[name].whole() for name in kept}
+    for name, disk in description["disks"].items():
+        random, by_bin = behaviour.shares_at_threshold({name: portraits[name]})
+        disk["random"] = {op.value: random[op] for op in Op}
+        disk["random_by_bin"] = {op.value: by_bin[op] for op in Op}
     description["behaviour"], windowed = behaviour.behaviour_of(portraits, is_timed=is_timed)
     if any(windowed["all"]["counts"]):
         description["histograms"]["distance_windowed"] = windowed
