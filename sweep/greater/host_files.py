@@ -95,10 +95,13 @@ class HostFiles:
         self._set({file: value for group in moved for file, value in groups.get(group, {}).items()})
 
     def hosts(self) -> set[str]:
-        """Those with a changed value, by the journal."""
-        return {HostFile.of_place(entry.place).host for entry in self._journal.entries(_FILE)}
+        """Those with a changed value that is the whole host's, by the journal."""
+        files = (HostFile.of_place(entry.place) for entry in self._journal.entries(_FILE))
+        return {file.host for file in files if not file.is_of_a_disk}
 
-    def restore(self, below: HostFile | None = None, *, without: Collection[str] = ()) -> None:
+    def restore(
+        self, below: HostFile | None = None, *, without: Collection[str] = (), with_disks: bool = True
+    ) -> None:
         """Everything as it was, or only what lies in one folder of a host.
 
         A host that cannot be reached does not keep others back.
@@ -106,11 +109,14 @@ class HostFiles:
         Args:
             below: the folder.
             without: hosts that are left as they are, and in the journal.
+            with_disks: False: values of disks are left, too.
         """
         by_host: defaultdict[str, list[Entry]] = defaultdict(list)
         for entry in self._journal.entries(_FILE):
-            if below is None or entry.place.startswith(f"{below.place}/"):
-                by_host[HostFile.of_place(entry.place).host].append(entry)
+            file = HostFile.of_place(entry.place)
+            is_there = below is None or entry.place.startswith(f"{below.place}/")
+            if is_there and (with_disks or not file.is_of_a_disk):
+                by_host[file.host].append(entry)
         tried = Attempts()
         for host, entries in by_host.items():
             if host not in without:

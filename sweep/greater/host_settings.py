@@ -121,14 +121,19 @@ class HostSettings:
             if client.device is not None:
                 self._files.restore(_queue_of(client.device))
 
-    def restore(self) -> None:
+    def restore(self, *, with_disks: bool = True) -> None:
+        """Everything as it was.
+
+        Args:
+            with_disks: not where they are about to go: a queue with I/O that never ends takes no other scheduler.
+        """
         tried = Attempts()
         locked = self._locks.hosts()
         changed = self._emulations.hosts() | self._files.hosts()  # elsewhere it does not matter who has the lock
         again = [host for host in locked if host in changed]
         lost = {host for host in again if not tried.make(partial(self._locks.take_again, host))}
         tried.make(partial(self._emulations.restore, without=lost))
-        tried.make(partial(self._files.restore, without=lost))
+        tried.make(partial(self._files.restore, without=lost, with_disks=with_disks))
         kept = lost | self._emulations.hosts() | self._files.hosts()
         tried.make(partial(self._locks.give_up, [host for host in locked if host not in kept]))
         tried.end()

@@ -1,8 +1,9 @@
 """Two targets on one machine do not set its kernel's values over each other."""
 
 import os
+import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,8 +14,10 @@ from cephfit.configuration import Configuration, Value
 from cephfit.errors import HostError
 from cephfit.sweep.greater import kernel_locks
 from cephfit.sweep.greater.host_settings import HostSettings
+from cephfit.sweep.greater.kernel_locks import HostLockedError, KernelLocks
 from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.hosts.host import Finished, HostRefusedError
+from cephfit.sweep.hosts.local_host import LocalHost
 from cephfit.sweep.journal import Journal
 
 SYSCTL = "net.ipv4.tcp_notsent_lowat"
@@ -116,6 +119,74 @@ def test_a_machine_that_makes_no_lock_changes_nothing(tmp_path: Path, link: Path
     assert sysctl.read_text() == before
 
 
+BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@pytest.mark.parametrize("files", ["7c1e33a0-0000-4000-8000-000000000000/mnt:[4026531840]", f"{BOOT}/mnt:[1]"])
+def test_another_machine_of_our_name_and_a_container_on_ours_have_journals_that_we_do_not_see(
+    files: str, tmp_path: Path, link: Path
+) -> None:
+    theirs = f"ceph:prod on {HOST}, {tmp_path}/theirs/journal.jsonl, {files}:5eed"
+    link.symlink_to(theirs)
+    with pytest.raises(HostLockedError, match=f"another cephfit: ceph:prod on {HOST}") as caught:
+        locks("ours", tmp_path).take([HOST])
+    assert f"its journal {tmp_path}/theirs/journal.jsonl is lost, delete {link} there" in str(caught.value)
+    assert str(link.readlink()) == theirs
+
+
+class Overtaken(LocalHost):
+    """Before the first program that removes something runs, another one has done all of its work."""
+
+    def __init__(self, other: Callable[[], None]) -> None:
+        super().__init__(HOST)
+        self._other = other
+
+    def run(self, argv: Sequence[str], **options: Any) -> Finished:
+        if argv[0] in ("rm", "mv", "flock"):
+            other, self._other = self._other, lambda: None
+            other()
+        return super().run(argv, **options)
+
+
+def locks(name: str, folder: Path, host: Any = None) -> KernelLocks:
+    journal = Journal(folder / name / "journal.jsonl")
+    journal.path.parent.mkdir(exist_ok=True)
+    return KernelLocks(Hosts() if host is None else Machines(host), journal, target=f"lab:{name}")
+
+
+@pytest.mark.parametrize("faster", ["another", "gone"])
+def test_of_two_that_find_a_lock_of_one_who_is_gone_only_the_first_has_it(
+    faster: str, tmp_path: Path, link: Path
+) -> None:
+    """The faster one may be the very target that the lock was of, made anew."""
+    locks("gone", tmp_path).take([HOST])
+    (tmp_path / "gone" / "journal.jsonl").unlink()
+    slower = locks("slower", tmp_path, Overtaken(lambda: locks(faster, tmp_path).take([HOST])))
+    with pytest.raises(HostLockedError, match=f"another cephfit: lab:{faster} on {HOST}"):
+        slower.take([HOST])
+    assert slower.hosts() == ()
+    locks(faster, tmp_path).take_again(HOST)
+    locks(faster, tmp_path).give_up([HOST])
+    assert not link.is_symlink()
+    slower.take([HOST])
+    assert str(link.readlink()).startswith("lab:slower on ")
+
+
+def test_a_lock_that_cannot_be_removed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Immovable(LocalHost):
+        def run(self, argv: Sequence[str], **options: Any) -> Finished:
+            return super().run(argv, **options) if argv[0] != "flock" else Finished(1, "", "find: not permitted")
+
+    ours = locks("ours", tmp_path, Immovable(HOST))
+    ours.take([HOST])
+    with pytest.raises(HostRefusedError, match="the lock cannot be removed: find: not permitted"):
+        ours.give_up([HOST])
+    assert ours.hosts() == (HOST,)
+    again = locks("ours", tmp_path)
+    again.give_up([HOST])
+    assert again.hosts() == ()
+
+
 class Machine:
     """A machine of its own with a lock and files in memory.
 
@@ -141,7 +212,7 @@ class Machine:
                 self.lock = argv[-2]
             case "readlink":
                 done = Finished(0, f"{self.lock}\n", "") if self.lock else Finished(1, "", "")
-            case "rm":
+            case "flock" if re.sub(r"\\(.)", r"\1", argv[argv.index("-lname") + 1]) == self.lock:
                 self.lock = ""
         if argv[0] == self.loses:
             raise HostError("no answer within 30 s", where=self.name)
@@ -230,6 +301,16 @@ def test_a_lock_is_ours_by_whatever_name_the_target_was_called(
     on_machines(machines, journal, "ceph").restore()
     assert [(machine.files[SWAPPINESS], machine.lock) for machine in machines] == [("60", "")] * 3
     assert left(journal) == []
+
+
+def test_a_lock_is_ours_whatever_this_machine_is_called_now(
+    machines: tuple[Machine, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = tmp_path / "journal.jsonl"
+    on_machines(machines, journal).apply(greater(osd_host=SWAPPED), ())
+    monkeypatch.setattr(socket, "gethostname", lambda: "renamed")
+    on_machines(machines, journal).restore()
+    assert [(machine.files[SWAPPINESS], machine.lock) for machine in machines] == [("60", "")] * 3
 
 
 def test_a_lock_that_was_made_without_an_answer_is_given_up_later(

@@ -1,0 +1,100 @@
+"""A lab that is taken down leaves no value of the machine's kernel that a killed sweep on it changed."""
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.errors import HostError
+from cephfit.lab.cluster import Lab
+from cephfit.lab.registry import Record
+from cephfit.lab.spec import LabSpec
+from cephfit.sweep.admin.daemons import Daemon
+from cephfit.sweep.greater.host_settings import HostSettings
+from cephfit.sweep.greater.kernel_locks import KernelLocks
+from cephfit.sweep.greater.osd_places import OsdPlace
+from cephfit.sweep.hosts.access import Hosts
+from cephfit.sweep.hosts.local_host import LocalHost
+from cephfit.sweep.journal import Journal
+
+pytestmark = pytest.mark.root
+
+SYSCTL = "net.ipv4.tcp_notsent_lowat"
+OSD = OsdPlace(Daemon("osd", "0", "hdd", {}), socket.gethostname(), ("loop0",), (), "bluestore")
+CHANGED = Configuration("changed", (Setting(Partition.GREATER, "osd_host", SYSCTL, 2000001),))
+
+
+@pytest.fixture(autouse=True)
+def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The lock; not the machine's own, which other tests may take."""
+    monkeypatch.setattr(KernelLocks.__init__, "__kwdefaults__", {"link": PurePosixPath(tmp_path / "lock")})
+    return tmp_path / "lock"
+
+
+@pytest.fixture
+def sysctl() -> Iterator[Path]:
+    file = Path("/proc/sys") / SYSCTL.replace(".", "/")
+    before = file.read_text()
+    yield file
+    if os.geteuid() == 0:
+        file.write_text(before)
+
+
+@pytest.fixture
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sysctl: Path) -> Journal:
+    """Of a lab that was just begun, on which a sweep was killed."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "lab" / "target").mkdir(parents=True)
+    Record("swept", "f-s-i-d", 20001, ready=False, devices={}, spec=LabSpec()).write(tmp_path / "lab")
+    journal = Journal(tmp_path / "lab" / "target" / "journal.jsonl")
+    HostSettings(Hosts(all_local=True), journal, osds=lambda: [OSD], target="lab:swept").apply(CHANGED, ())
+    assert sysctl.read_text() == "2000001\n"
+    return journal
+
+
+def test_they_are_put_back_and_the_lock_is_given_up(
+    journal: Journal, tmp_path: Path, sysctl: Path, link: Path
+) -> None:
+    was = next(entry.was for entry in journal.entries("host file"))
+    assert link.is_symlink()
+    Lab.remove("swept", folder=tmp_path / "lab")
+    assert sysctl.read_text().strip() == was
+    assert not link.is_symlink()
+    assert not (tmp_path / "lab").exists()
+
+
+def test_queues_of_disks_go_with_the_disks(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another lab may have the device by now, and I/O that hangs would keep the taking down waiting for ever."""
+    journal.note("host file", "localhost:/sys/block/loop0/queue/read_ahead_kb", "4096")
+    written: list[PurePosixPath] = []
+    write = LocalHost.write
+
+    def noted(self: LocalHost, path: PurePosixPath, text: str) -> None:
+        written.append(path)
+        write(self, path, text)
+
+    monkeypatch.setattr(LocalHost, "write", noted)
+    Lab.remove("swept", folder=tmp_path / "lab")
+    assert [str(path) for path in written] == ["/proc/sys/net/ipv4/tcp_notsent_lowat"]
+
+
+def test_where_one_does_not_go_back_the_lab_stays_and_has_the_lock(
+    journal: Journal, tmp_path: Path, sysctl: Path, link: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LocalHost, "write", lambda self, path, text: None)
+        with pytest.raises(
+            HostError, match=r"do not go back, so the lab stays: .*tcp_notsent_lowat: is 2000001"
+        ) as caught:
+            Lab.remove("swept", folder=tmp_path / "lab")
+    assert str(journal.path) in caught.value.remedy
+    assert link.is_symlink()
+    assert journal.path.exists()
+    Lab.remove("swept", folder=tmp_path / "lab")
+    assert sysctl.read_text() != "2000001\n"
+    assert not link.is_symlink()
