@@ -19,15 +19,19 @@ ReadValues = tuple[Mapping[str, Mapping[str, Any]], Sequence[str]]
 
 
 class OsdsDownError(ClusterError):
-    """OSDs were told to restart, and did not come up.
+    """OSDs were to be restarted, and do not run anew.
 
     Attributes:
         osds: which.
+        down: those of them that were restarted and did not come up; nobody restarted the others.
     """
 
-    def __init__(self, what: str, *, osds: Sequence[int] = (), where: str = "", remedy: str = "") -> None:
+    def __init__(
+        self, what: str, *, osds: Sequence[int] = (), down: Sequence[int] = (), where: str = "", remedy: str = ""
+    ) -> None:
         super().__init__(what, where=where, remedy=remedy)
         self.osds = tuple(osds)
+        self.down = tuple(down)
 
 
 class RestartsOsds(Protocol):
@@ -46,7 +50,7 @@ class RestartsOsds(Protocol):
             done: told of each OSD as soon as it runs with what its configuration says now.
 
         Raises:
-            OsdsDownError: some do not come back.
+            OsdsDownError: some were not restarted, or do not come back.
             ClusterError: it is not safe now.
         """
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cephfit.errors import ClusterError, HostError
+from cephfit.errors import CephfitError, ClusterError, HostError
 from cephfit.protocols import CephAdmin, Progress
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.admin.older_releases import listed_pgs
@@ -59,18 +59,23 @@ class OneByOne:
 
     def restart(self, osds: Sequence[int], done: Callable[[int], None]) -> None:
         self._flags.take_back()
-        there = osds_of_map(self._admin)
-        for gone in (osd for osd in osds if osd not in there):
-            self._progress.note(f"osd.{gone} is no more; it need not be restarted")
-            done(gone)
-        down = [osd for osd in osds if osd in there and not there[osd]["up"]]
+        there = self._still_there(osds, done)
+        down = [osd for osd in there if not there[osd]["up"]]
         dead = self._start(down, done) if down else None
-        for osd in osds:
-            if osd in there and osd not in down:
+        for osd in there:
+            if osd not in down and self._still_there([osd], done):
                 self._require_stoppable(osd)
                 self._restart([osd], done)
         if dead is not None:
             raise dead
+
+    def _still_there(self, osds: Sequence[int], done: Callable[[int], None]) -> dict[int, Mapping[str, Any]]:
+        """Those that nobody has purged meanwhile, by the map; the others are done."""
+        there = osds_of_map(self._admin)
+        for gone in (osd for osd in osds if osd not in there):
+            self._progress.note(f"osd.{gone} is no more; it need not be restarted")
+            done(gone)
+        return {osd: there[osd] for osd in osds if osd in there}
 
     def _start(self, osds: Sequence[int], done: Callable[[int], None]) -> OsdsDownError | None:
         """Start those that are down.
@@ -90,39 +95,58 @@ class OneByOne:
         return None
 
     def _restart(self, osds: Sequence[int], done: Callable[[int], None]) -> None:
-        there = osds_of_map(self._admin)
-        refused: dict[int, str] = {}
-        for osd in osds:
-            self._flags.set(osd, there[osd])
-            self._progress.note(f"{'restarting' if there[osd]['up'] else 'starting'} osd.{osd}")
+        before = self._still_there(osds, done)
+        refused: dict[int, CephfitError] = {}
+        for osd, found in before.items():
+            self._flags.set(osd, found)
+            self._progress.note(f"{'restarting' if found['up'] else 'starting'} osd.{osd}")
             try:
                 self._daemons.restart(osd)
             except (ClusterError, HostError) as error:
-                refused[osd] = f"osd.{osd} was not restarted: {error.what}"
-        told = {osd: there[osd]["up_from"] for osd in osds if osd not in refused}
-        late = self._await_up(told)
-        for osd in told:
-            if osd not in late:
+                refused[osd] = error
+        late = self._await_up({osd: found["up_from"] for osd, found in before.items() if osd not in refused})
+        now = osds_of_map(self._admin)
+        refused = {osd: error for osd, error in refused.items() if osd in now}
+        for osd in before:
+            if osd not in late and osd not in refused:
                 done(osd)
         self._flags.take_back()
         if refused or late:
-            raise self._stayed_down(refused, late)
-        for osd in osds:
+            raise self._not_anew(refused, late, now)
+        for osd in before:
             self._await_clean(osd)
 
-    def _stayed_down(self, refused: Mapping[int, str], late: Sequence[int]) -> OsdsDownError:
-        whats = list(refused.values())
+    def _not_anew(
+        self, refused: Mapping[int, CephfitError], late: Sequence[int], now: Mapping[int, Mapping[str, Any]]
+    ) -> OsdsDownError:
+        """Args:
+        refused: those that nobody restarted, and why.
+        late: those that were restarted and did not come up.
+        now: all there are.
+        """
+        whats, remedies = [], []
+        for osd, error in refused.items():
+            state = "runs on as it was" if now[osd]["up"] else "is down"
+            whats.append(f"osd.{osd} was not restarted and {state}: {error.what}")
+            remedies.append(error.remedy)
         if late:
             names = ", ".join(f"osd.{osd}" for osd in late)
             whats.append(f"{names} did not come up within {self._patience_seconds:.0f} s after being restarted")
+        down = [*(osd for osd in refused if not now[osd]["up"]), *late]
+        if down:
+            remedies.append(
+                "look at its log. While it is down it keeps the flag noout, so that no data moves (`ceph osd "
+                "rm-noout` takes it away); when it is up, or no more (`ceph osd purge`), the same command goes on"
+            )
+        elif not any(remedies):
+            remedies.append("when it can be restarted, the same command goes on")
         osds = sorted([*refused, *late])
         return OsdsDownError(
             "; ".join(whats),
             osds=osds,
+            down=sorted(down),
             where=", ".join(f"osd.{osd}" for osd in osds),
-            remedy="look at its log. While it is down it keeps the flag noout, so that no data moves "
-            "(`ceph osd rm-noout` takes it away); when it is up, or no more (`ceph osd purge`), the same command "
-            "goes on",
+            remedy="; ".join(dict.fromkeys(filter(None, remedies))),
         )
 
     def _require_stoppable(self, osd: int) -> None:
@@ -162,7 +186,7 @@ class OneByOne:
         return listed_pgs(self._admin.command("pg ls-by-osd", osd=osd))
 
     def _await_up(self, before: Mapping[int, int]) -> tuple[int, ...]:
-        """Those that do not come up.
+        """Those that do not come up; one that is purged meanwhile is not waited for.
 
         Args:
             before: OSD to the epoch in which it had come up before its restart.
@@ -173,16 +197,13 @@ class OneByOne:
             return tuple(
                 osd
                 for osd, epoch in before.items()
-                if osd not in there or not there[osd]["up"] or there[osd]["up_from"] <= epoch
+                if osd in there and (not there[osd]["up"] or there[osd]["up_from"] <= epoch)
             )
 
         return still_amiss(look, seconds=self._patience_seconds, poll_seconds=_POLL_SECONDS)
 
     def _await_clean(self, osd: int) -> None:
-        since = osds_of_map(self._admin)[osd]["up_from"]
-        why = still_amiss(
-            lambda: self._unclean(osd, since), seconds=self._patience_seconds, poll_seconds=_POLL_SECONDS
-        )
+        why = still_amiss(lambda: self._unclean(osd), seconds=self._patience_seconds, poll_seconds=_POLL_SECONDS)
         if why:
             raise ClusterError(
                 f"not healthy {self._patience_seconds:.0f} s after the restart of osd.{osd}: {why}",
@@ -190,14 +211,16 @@ class OneByOne:
                 remedy="no further OSD is restarted; when the cluster is healthy, the same command goes on",
             )
 
-    def _unclean(self, osd: int, since: int) -> str:
+    def _unclean(self, osd: int) -> str:
         """What is amiss still; a PG that has not reported since the OSD came up says nothing about now."""
-        pgs = self._pgs_of(osd)
-        if pgs is None:
-            return f"the manager has not heard of the PGs of osd.{osd}"
-        silent = sum(int(pg["reported_epoch"]) < since for pg in pgs)
-        if silent:
-            return f"{silent} PGs of osd.{osd} have not reported"
+        found = osds_of_map(self._admin).get(osd)
+        if found is not None:  # one that somebody purges has no PGs
+            pgs = self._pgs_of(osd)
+            if pgs is None:
+                return f"the manager has not heard of the PGs of osd.{osd}"
+            silent = sum(int(pg["reported_epoch"]) < found["up_from"] for pg in pgs)
+            if silent:
+                return f"{silent} PGs of osd.{osd} have not reported"
         return "; ".join(reasons_against(self._admin.command("status")))
 
 

@@ -181,19 +181,23 @@ class WholeCluster:
     def _started_as_before(self, error: OsdsDownError) -> ClusterError:
         """What to say of OSDs that did not start with a configuration's options, after they were started without.
 
-        The others that were restarted for these options are due still, for whatever comes next.
+        The others that were restarted for these options are due still, for whatever comes next; those that nobody
+        restarted never had them.
         """
         try:
             self.settings.take_back()
-            self._restart(error.osds)
+            if error.down:
+                self._restart(error.down)
         except CephfitError as also:
             what = f"{error.what}. Then its options were to be taken back, and: {also.what}"
-            return OsdsDownError(what, osds=error.osds, where=error.where, remedy=error.remedy)
-        return ClusterError(
-            f"{error.what}. The options were taken back, and it runs again with those of before",
-            where=error.where,
-            remedy="see its log for what is wrong with them; `cephfit restore` restarts the others that have them",
-        )
+            return OsdsDownError(what, osds=error.osds, down=error.down, where=error.where, remedy=error.remedy)
+        others = "`cephfit restore` restarts the others that have them"
+        if not error.down:
+            what, remedy = f"{error.what}. The options were taken back", f"{error.remedy}; {others}"
+        else:
+            what = f"{error.what}. The options were taken back, and it runs again with those of before"
+            remedy = f"see its log for what is wrong with them; {others}"
+        return ClusterError(what, where=error.where, remedy=remedy)
 
     def _restart_due(self) -> tuple[int, ...]:
         due = self.settings.restarts_due()

@@ -33,11 +33,15 @@ class SmallCluster:
 
     def stop(self, osd: int) -> None:
         self.epoch += 1
-        self.osds[osd] |= {"up": 0}
+        self._one(osd).update(up=0)
 
     def start(self, osd: int) -> None:
         self.epoch += 1
-        self.osds[osd] |= {"up": 1, "up_from": self.epoch}
+        self._one(osd).update(up=1, up_from=self.epoch)
+
+    def purge(self, osd: int) -> None:
+        self.epoch += 1
+        self.osds = [one for one in self.osds if one["osd"] != osd]
 
     def flagged(self) -> list[int]:
         return [o["osd"] for o in self.osds if "noout" in o["state"]]
@@ -57,6 +61,15 @@ class SmallCluster:
 
     def close(self) -> None:
         pass
+
+    def _one(self, osd: int) -> dict[str, Any]:
+        """Raises:
+        RefusedError: somebody has purged it.
+        """
+        found = next((one for one in self.osds if one["osd"] == osd), None)
+        if found is None:
+            raise RefusedError(f"osd.{osd} does not exist", where="mon", code=errno.ENOENT)
+        return found
 
     def _missing(self) -> bool:
         """Whether data lack a copy: an OSD that is out holds none."""
@@ -91,10 +104,12 @@ class SmallCluster:
         return {"active_name": "x"}
 
     def _pg_ls_by_osd(self, osd: int) -> Any:
+        self._one(osd)
         up = [o["osd"] for o in self.osds if o["up"]]
         return {"pg_ready": True, "pg_stats": [{"pgid": "1.0", "acting": up, "reported_epoch": str(self.epoch)}]}
 
     def _osd_ok_to_stop(self, ids: list[str]) -> Any:
+        self._one(int(ids[0]))
         if self._missing():
             raise RefusedError("1 PGs are already too degraded", where="mgr", code=errno.EBUSY)
         self.told.append(f"may osd.{ids[0]} stop?")
@@ -122,10 +137,10 @@ class SmallCluster:
         del self.store[who, name]
 
     def _osd_add_noout(self, ids: list[str]) -> None:
-        self.osds[int(ids[0])]["state"].append("noout")
+        self._one(int(ids[0]))["state"].append("noout")
 
     def _osd_rm_noout(self, ids: list[str]) -> None:
-        self.osds[int(ids[0])]["state"].remove("noout")
+        self._one(int(ids[0]))["state"].remove("noout")
 
 
 class Daemons:

@@ -1,12 +1,13 @@
 """OSDs restarted one by one where one is down, or does not come back: what is done first, and what is kept."""
 
+import re
 from pathlib import Path
 
 import pytest
 from small_cluster import Daemons, SmallCluster
 
 from cephfit.configuration import Configuration, Partition, Setting
-from cephfit.errors import ClusterError
+from cephfit.errors import ClusterError, HostError
 from cephfit.silence import Silence
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.settings import osd_restarts
@@ -92,6 +93,63 @@ def test_one_that_is_no_more_keeps_nobody_back(cluster: SmallCluster, journal: J
     done: list[int] = []
     one_by_one(cluster, journal, Daemons(cluster)).restart([0, 7], done.append)
     assert sorted(done) == [0, 7]
+
+
+@pytest.mark.parametrize("when", ["before its turn", "while it is restarted", "instead of its restart"])
+def test_one_that_is_purged_in_the_middle_keeps_nobody_back(
+    when: str, cluster: SmallCluster, journal: Journal
+) -> None:
+    class Purging(Daemons):
+        def restart(self, osd: int) -> None:
+            if (when, osd) in (("before its turn", 0), ("instead of its restart", 1)):
+                cluster.purge(1)
+            super().restart(osd)  # refused where there is no such OSD
+            if (when, osd) == ("while it is restarted", 1):
+                cluster.purge(1)
+
+    done: list[int] = []
+    one_by_one(cluster, journal, Purging(cluster)).restart([0, 1, 2], done.append)
+    assert sorted(done) == [0, 1, 2]
+    assert cluster.told[-1] == "restart osd.2"
+    assert not journal.entries()
+
+
+class Unreachable(Daemons):
+    """The way to the host of one of them is closed."""
+
+    def restart(self, osd: int) -> None:
+        if osd == 1:
+            raise HostError("cannot be reached by SSH: no answer", remedy="see what `ssh -v h1 true` says")
+        super().restart(osd)
+
+
+def test_one_that_nobody_restarted_runs_on_and_is_not_looked_for_in_its_log(
+    cluster: SmallCluster, journal: Journal
+) -> None:
+    words = r"osd\.1 was not restarted and runs on as it was: cannot be reached by SSH: no answer$"
+    with pytest.raises(OsdsDownError) as error:
+        one_by_one(cluster, journal, Unreachable(cluster)).restart([0, 1, 2], lambda osd: None)
+    assert re.match(words, error.value.what)
+    assert error.value.remedy == "see what `ssh -v h1 true` says"
+    assert (error.value.osds, error.value.down) == ((1,), ())
+    cluster.stop(1)
+    with pytest.raises(
+        OsdsDownError, match=r"osd\.1 was not restarted and is down: .*\n.*look at its log"
+    ) as error:
+        one_by_one(cluster, journal, Unreachable(cluster)).restart([1], lambda osd: None)
+    assert error.value.down == (1,)
+
+
+def test_options_are_taken_back_and_one_that_nobody_restarted_is_left_in_peace(
+    cluster: SmallCluster, journal: Journal
+) -> None:
+    changes = whole(cluster, journal, Unreachable(cluster))
+    with pytest.raises(ClusterError, match="runs on as it was") as error:
+        changes.bring_about(SHARDS)
+    assert error.value.what.endswith("no answer. The options were taken back")
+    assert "log" not in error.value.remedy
+    assert cluster.store == {}
+    assert changes.settings.restarts_due() == (0, 1, 2), "whatever comes next may need them"
 
 
 def test_the_flag_stays_as_long_as_the_osd_is_down(cluster: SmallCluster, journal: Journal) -> None:
