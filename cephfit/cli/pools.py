@@ -197,8 +197,9 @@ def remove(
     """
     from cephfit.sweep.beforehand import await_healthy
     from cephfit.sweep.declaration.file_pools import read_pool_file
+    from cephfit.sweep.pools.pool_names import POOL_PREFIX
 
-    declared = read_pool_file(file)
+    declared = read_pool_file(file, whatever_name=True)  # its journal says what `pools apply` made
     target = _open(target_text, cluster, for_change=apply)
     try:
         if apply and not although_unhealthy:
@@ -213,7 +214,9 @@ def remove(
     for sentence in done:
         click.echo(sentence)
     if not done:
-        click.echo("none of these pools was made or changed by cephfit")
+        click.echo("none of these pools was made or changed by `cephfit pools apply`")
+        if any(name.startswith(POOL_PREFIX) for name in declared.pools):
+            click.echo(f"{POOL_PREFIX}* are the pools of sweeps: `cephfit restore` deletes them")
     elif not apply:
         click.echo("\nNothing was changed. The same command with --apply does it.")
 

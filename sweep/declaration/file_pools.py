@@ -94,8 +94,12 @@ def _expanded(configuration: Configuration, declared: Declared, file: str) -> Co
     return Configuration(configuration.name, tuple(ordered), configuration.why)
 
 
-def read_pool_file(path: Path) -> PoolFile:
+def read_pool_file(path: Path, *, whatever_name: bool = False) -> PoolFile:
     """A file with ``schema_version``, ``pools`` and, where wanted, ``accept_risk``.
+
+    Args:
+        path: the file.
+        whatever_name: also pools that are called like those of sweeps, which are made no more.
 
     Raises:
         InputError: it cannot be read or used; names file and line.
@@ -119,9 +123,11 @@ def read_pool_file(path: Path) -> PoolFile:
     declared = read_pools(entries["pools"], accepted)
     for name, body in entries["pools"].mapping().items():
         # Such pools count as a sweep's: I/O on them may be stopped, and nobody is told.
-        if name.startswith(POOL_PREFIX):
+        if name.startswith(POOL_PREFIX) and not whatever_name:
             body.refuse(
-                f"{name!r} cannot be the name of a pool that stays", f"{POOL_PREFIX}* are the pools of sweeps"
+                f"{name!r} cannot be the name of a pool that stays",
+                f"{POOL_PREFIX}* are the pools of sweeps: choose another name. `cephfit pools remove` deletes one "
+                "that was made as this",
             )
     if not declared:
         entries["pools"].refuse("the file declares no pool")

@@ -19,7 +19,8 @@ _SILENCE_SECONDS = 10.0
 """OSDs report a PG that changed to the manager every 5 s (mgr_stats_period)."""
 _COUNTING_SECONDS = 30.0
 _IN_PLACE = frozenset(("active", "clean"))
-"""Others beside these, such as scrubbing, say nothing of places."""
+_ELSEWHERE = frozenset(("scrubbing", "deep", "snaptrim", "snaptrim_wait", "laggy", "wait"))
+"""Words of states that say nothing of places; with clients at work they come and go for ever."""
 _AT_WORK = frozenset(
     ("creating", "peering", "activating", "unknown", "recovering", "recovery_wait", "backfilling", "backfill_wait")
 )
@@ -33,12 +34,14 @@ class _Outlook:
     Attributes:
         why: they are not in their places, in words; empty if they are.
         may_come: it may come about by itself.
-        n_objects: degraded or misplaced.
+        n_recovered: objects, and bytes of them, that were copied to their places since the PGs were made. Not how
+            many are degraded or misplaced: those change with every write of a client, whether anything is copied
+            or not.
     """
 
     why: str
     may_come: bool = True
-    n_objects: int = 0
+    n_recovered: int = 0
 
 
 class UnplacedPoolError(ClusterError):
@@ -53,14 +56,14 @@ def map_epoch(admin: CephAdmin) -> int:
 def await_placed(admin: CephAdmin, name: str, epoch: int, *, patience_seconds: float) -> None:
     """Until every PG is active and clean by a report since ``epoch``; older reports tell of older places.
 
-    As long as something changes it is waited for, because data of somebody's pool may move for hours.
+    As long as PGs change their state or data is copied it is waited for, because that may take hours.
 
     Args:
         admin: of the cluster.
         name: of the pool.
         epoch: of the map that moved the PGs. One that it did not move makes no report: after a while silence
             counts as that.
-        patience_seconds: how long nothing at all may change while PGs are at work.
+        patience_seconds: how long none of this may happen while PGs are at work.
 
     Raises:
         UnplacedPoolError: it does not come about.
@@ -103,10 +106,11 @@ def _outlook(admin: CephAdmin, name: str, epoch: int) -> _Outlook:
     silent = sum(int(pg["reported_epoch"]) < epoch for pg in pgs)
     if silent:
         return _Outlook(f"{silent} PGs have not reported")
-    counts = Counter(pg["state"] for pg in pgs if not _IN_PLACE.issubset(pg["state"].split("+")))
-    keys = ("num_objects_degraded", "num_objects_misplaced")
+    states = [[word for word in pg["state"].split("+") if word not in _ELSEWHERE] for pg in pgs]
+    counts = Counter("+".join(words) for words in states if not _IN_PLACE.issubset(words))
+    keys = ("num_objects_recovered", "num_bytes_recovered")
     return _Outlook(
-        ", ".join(f"{count} PGs are {state}" for state, count in counts.items()),
+        ", ".join(f"{count} PGs are {state}" for state, count in sorted(counts.items())),
         may_come=any(not _AT_WORK.isdisjoint(state.split("+")) for state in counts),
-        n_objects=sum(int(pg.get("stat_sum", {}).get(key, 0)) for pg in pgs for key in keys),
+        n_recovered=sum(int(pg.get("stat_sum", {}).get(key, 0)) for pg in pgs for key in keys),
     )

@@ -31,21 +31,28 @@ class Placing:
 
     Args:
         clock: of the test.
-        states: of its PGs after so many seconds; misplaced objects of each PG besides.
+        states: of its PGs after so many seconds; objects of each PG that were copied, besides.
+        n_written: objects that clients have written into each PG after so many seconds, degraded as long as it is.
     """
 
-    def __init__(self, clock: Clock, states: Callable[[float], tuple[list[str], int]]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        states: Callable[[float], tuple[list[str], int]],
+        n_written: Callable[[float], int] = lambda now: 0,
+    ) -> None:
         self._clock = clock
         self._states = states
+        self._n_written = n_written
 
     def command(self, prefix: str, /, **arguments: Any) -> Any:
         if prefix == "osd dump":
             return {"epoch": 9, "pools": [POOL]}
         assert prefix == "pg ls-by-pool"
-        states, n_misplaced = self._states(self._clock.now)
+        states, n_recovered = self._states(self._clock.now)
         if not states:
             raise RefusedError("pool p does not exist", where="mgr")
-        sums = {"num_objects_misplaced": n_misplaced, "num_objects_degraded": 0}
+        sums = {"num_objects_recovered": n_recovered, "num_objects_degraded": self._n_written(self._clock.now)}
         pgs = [
             {"pgid": f"1.{n}", "state": state, "reported_epoch": "9", "stat_sum": sums}
             for n, state in enumerate(states)
@@ -95,11 +102,33 @@ def test_data_that_moves_may_take_hours_as_long_as_they_move(clock: Clock) -> No
     """As `pools apply` does that gives a pool of people a third copy."""
 
     def states(now: float) -> tuple[list[str], int]:
-        left = max(0, 10_000 - int(now))
-        return (["active+remapped+backfilling"] * 4 if left else ["active+clean"] * 4), left
+        n_moved = min(10_000, int(now))
+        return ["active+remapped+backfilling" if n_moved < 10_000 else "active+clean"] * 4, n_moved
 
     await_placed(Placing(clock, states), "p", 9, patience_seconds=PATIENCE_SECONDS)
     assert clock.now >= 10_000
+
+
+@pytest.mark.parametrize(
+    ("state", "limit_seconds"), [("active+undersized+degraded", 60), ("active+remapped+backfill_wait", 660)]
+)
+def test_writes_of_clients_bring_no_data_to_its_place(clock: Clock, state: str, limit_seconds: float) -> None:
+    """Every poll finds more degraded objects in a pool in use, and nothing copies them."""
+    cluster = Placing(clock, until_clean(1e5, state), n_written=int)
+    with pytest.raises(UnplacedPoolError, match="4 PGs are active"):
+        await_placed(cluster, "p", 9, patience_seconds=PATIENCE_SECONDS)
+    assert clock.now < limit_seconds
+
+
+def test_snapshots_and_scrubs_of_a_pool_in_use_bring_nothing_about(clock: Clock) -> None:
+    beside = ("", "+snaptrim_wait", "+snaptrim", "+scrubbing+deep", "+laggy")
+
+    def states(now: float) -> tuple[list[str], int]:
+        return ["active+clean"] * 3 + [f"active+undersized{beside[int(now / 7) % 5]}"] if now < 1e5 else [], 0
+
+    with pytest.raises(UnplacedPoolError, match=r"1 PGs are active\+undersized$"):
+        await_placed(Placing(clock, states), "p", 9, patience_seconds=PATIENCE_SECONDS)
+    assert clock.now < 60
 
 
 def test_the_manager_may_hear_of_a_pool_later(clock: Clock) -> None:

@@ -47,8 +47,8 @@ class Cluster:
         pass
 
 
-def typed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, file: Path, *words: str) -> Any:
-    file.write_text(FILE)
+def typed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, file: Path, *words: str, text: str = FILE) -> Any:
+    file.write_text(text)
     monkeypatch.setattr(pools, "_open", lambda *_, **__: cluster)
     monkeypatch.setattr(beforehand, "_SETTLING_SECONDS", 0.0)
     return CliRunner().invoke(pools.command, [words[0], str(file), "--target", "ceph", *words[1:]])
@@ -69,6 +69,20 @@ def test_nothing_is_begun_while_the_cluster_is_not_healthy(
 def test_a_list_of_what_would_go_is_given_in_any_health(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     result = typed(Cluster([ILL]), monkeypatch, tmp_path / "f", "remove")
     assert "pool gold would be deleted" in result.output
+
+
+def test_pools_that_were_made_before_such_names_were_kept_for_sweeps_can_be_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster, text = Cluster([WELL]), FILE.replace("gold", "cephfit-gold")
+    removed = typed(cluster, monkeypatch, tmp_path / "f", "remove", "--apply", text=text)
+    assert (removed.output, cluster.done) == ("pool gold is deleted\n", ["remove"])
+    refused = typed(cluster, monkeypatch, tmp_path / "f", "apply", "--apply", text=text).exception
+    assert "'cephfit-gold' cannot be the name of a pool that stays" in str(refused)
+    assert "`cephfit pools remove` deletes one that was made as this" in str(refused)
+    monkeypatch.setattr(Cluster, "to_remove", lambda *_: ())
+    listed = typed(cluster, monkeypatch, tmp_path / "f", "remove", text=text).output
+    assert "made or changed by `cephfit pools apply`\ncephfit-* are the pools of sweeps" in listed
 
 
 def test_what_passes_by_itself_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
