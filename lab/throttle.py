@@ -1,10 +1,12 @@
 """Making disks slow: the kernel's block I/O throttle."""
 
+import fcntl
 import hashlib
+import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cephfit.errors import HostError
@@ -118,12 +120,23 @@ class IoMaxThrottle(Throttle):
         """The lab's control group; there once a limit was set."""
         return self._group
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One lab of this machine at a time: the last one must not switch off what the next one counts on."""
+        hierarchy = os.open(self._root, os.O_RDONLY)
+        try:
+            fcntl.flock(hierarchy, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(hierarchy)
+
     def _make(self) -> None:
         control = self._root / "cgroup.subtree_control"
-        if "io" not in control.read_text().split():
-            (self._root / _SWITCH).mkdir(exist_ok=True)
-            control.write_text("+io")
-        self._group.mkdir(exist_ok=True)
+        with self._alone():
+            if "io" not in control.read_text().split():
+                (self._root / _SWITCH).mkdir(exist_ok=True)
+                control.write_text("+io")
+            self._group.mkdir(exist_ok=True)
 
     def _write(self, device: str, iops: int | str, nbytes_per_s: int | str) -> None:
         (self._group / "io.max").write_text(
@@ -140,9 +153,11 @@ class IoMaxThrottle(Throttle):
                 self._write(device, "max", "max")
 
     def limits(self, device: str) -> DiskLimits | None:
-        if not (self._group / "io.max").exists():
+        try:
+            text = (self._group / "io.max").read_text()
+        except OSError:  # none was set, or the lab is taken down at this moment
             return None
-        for line in (self._group / "io.max").read_text().splitlines():
+        for line in text.splitlines():
             number, *pairs = line.split()
             values = dict(pair.split("=") for pair in pairs)
             if number == device and values["wiops"] != "max" and values["wbps"] != "max":
@@ -171,18 +186,22 @@ class IoMaxThrottle(Throttle):
                 if time.monotonic() < until:
                     time.sleep(0.05)
                     continue
-                inside = " ".join((self._group / "cgroup.procs").read_text().split())
+                try:
+                    inside = " ".join((self._group / "cgroup.procs").read_text().split())
+                except OSError:  # gone at this moment
+                    break
                 raise HostError(
                     f"the lab's control group cannot be removed: {error.strerror}",
                     where=str(self._group),
                     remedy=f"end its processes ({inside or 'in groups below it'}), then take the lab down again",
                 ) from None
         switch = self._root / _SWITCH
-        if switch.is_dir() and not any(self._root.glob(f"{_LABS_PREFIX}*")):
-            with suppress(OSError):  # somebody else needs it by now
-                (self._root / "cgroup.subtree_control").write_text("-io")
-            with suppress(OSError):
-                switch.rmdir()
+        with self._alone():
+            if switch.is_dir() and not any(self._root.glob(f"{_LABS_PREFIX}*")):
+                with suppress(OSError):  # somebody else needs it by now
+                    (self._root / "cgroup.subtree_control").write_text("-io")
+                with suppress(OSError):
+                    switch.rmdir()
 
 
 def clear_forgotten_limit(device: str) -> None:

@@ -9,100 +9,13 @@ from hypothesis import strategies as st
 
 from cephfit.errors import ClusterError, HostError, InputError
 from cephfit.lab import machine, registry
-from cephfit.lab import throttle as lab_throttle
 from cephfit.lab.export_kernel import mappings_of
 from cephfit.lab.export_path import ImageAddress
 from cephfit.lab.pgbench import PgBench, PgBenchSpec, parse_tps
 from cephfit.lab.processes import mentions
 from cephfit.lab.readiness import _unready_digest, _unready_pgs
-from cephfit.lab.spec import DiskLimits, LabSpec
-from cephfit.lab.throttle import BlkioThrottle, IoMaxThrottle, Throttle
+from cephfit.lab.spec import LabSpec
 from cephfit.protocols import Client
-
-LIMITS = DiskLimits(iops=300, nbytes_per_s=100 << 20)
-
-
-@pytest.fixture(params=["blkio", "io.max"])
-def throttle(request: pytest.FixtureRequest, tmp_path: Path) -> Throttle:
-    """Both control group versions, over files that keep the last line written, as the kernel's do per device."""
-    if request.param == "blkio":
-        for kind in ("read_iops", "write_iops", "read_bps", "write_bps"):
-            (tmp_path / f"blkio.throttle.{kind}_device").write_text("")
-        return BlkioThrottle(tmp_path)
-    (tmp_path / "cgroup.subtree_control").write_text("cpu memory")
-    return IoMaxThrottle(tmp_path, Path("/labs/x"))
-
-
-def test_a_limit_is_read_back_and_cleared(throttle: Throttle) -> None:
-    throttle.set("7:3", LIMITS)
-    assert throttle.limits("7:3") == LIMITS
-    assert throttle.limits("7:30") is None
-    throttle.clear("7:3")
-    assert throttle.limits("7:3") is None
-
-
-def test_blkio_writes_the_kernels_four_files(tmp_path: Path) -> None:
-    BlkioThrottle(tmp_path).set("7:3", LIMITS)
-    assert (tmp_path / "blkio.throttle.read_iops_device").read_text() == "7:3 300"
-    assert (tmp_path / "blkio.throttle.write_bps_device").read_text() == "7:3 104857600"
-
-
-def test_io_max_limits_a_group_of_its_own_and_puts_the_osds_into_it(tmp_path: Path) -> None:
-    (tmp_path / "cgroup.subtree_control").write_text("cpu memory")
-    throttle = IoMaxThrottle(tmp_path, Path("/labs/x"))
-    throttle.set("7:3", LIMITS)
-    throttle.place([4711])
-    assert (tmp_path / "cgroup.subtree_control").read_text() == "+io"
-    line = "7:3 rbps=104857600 wbps=104857600 riops=300 wiops=300"
-    assert (throttle.group / "io.max").read_text() == line
-    assert (throttle.group / "cgroup.procs").read_text() == "4711"
-
-
-def emptied(group: Path) -> None:
-    """The kernel's files in a group are no obstacle to its removal."""
-    for file in group.iterdir():
-        file.unlink()
-
-
-def test_labs_of_one_name_have_groups_of_their_own_and_the_last_one_switches_the_controller_off(
-    tmp_path: Path,
-) -> None:
-    control = tmp_path / "cgroup.subtree_control"
-    control.write_text("cpu memory")
-    mine, hers = (IoMaxThrottle(tmp_path, Path(f"/home/{who}/labs/default")) for who in ("me", "her"))
-    assert mine.group != hers.group
-    mine.set("7:3", LIMITS)
-    control.write_text("cpu io memory")  # as the kernel shows it
-    hers.set("7:4", LIMITS)
-    assert control.read_text() == "cpu io memory"
-    for throttle, then in ((mine, "cpu io memory"), (hers, "-io")):
-        emptied(throttle.group)
-        throttle.remove()
-        throttle.remove()
-        assert control.read_text() == then
-    assert [path.name for path in tmp_path.iterdir()] == ["cgroup.subtree_control"]
-
-
-def test_a_controller_that_others_had_on_stays_on(tmp_path: Path) -> None:
-    (tmp_path / "cgroup.subtree_control").write_text("io")
-    throttle = IoMaxThrottle(tmp_path, Path("/labs/x"))
-    throttle.set("7:3", LIMITS)
-    emptied(throttle.group)
-    throttle.remove()
-    assert (tmp_path / "cgroup.subtree_control").read_text() == "io"
-
-
-def test_a_group_with_a_process_in_it_is_an_error_that_names_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lab_throttle, "_REMOVE_SECONDS", 0.1)
-    (tmp_path / "cgroup.subtree_control").write_text("io")
-    throttle = IoMaxThrottle(tmp_path, Path("/labs/x"))
-    throttle.place([4711])
-    with pytest.raises(HostError, match="control group cannot be removed") as caught:
-        throttle.remove()
-    assert "4711" in caught.value.remedy
-
 
 _NAMES = st.from_regex(r"[a-b][ab_.-]{0,3}", fullmatch=True)
 
