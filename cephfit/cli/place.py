@@ -133,13 +133,13 @@ def _lying(text: str, known: set[str]) -> tuple[str, Space]:
         share = float(copies)
     except ValueError:
         share = math.nan
-    if name not in known and share > 0:
+    if name not in known and 0 < share < math.inf:
         raise InputError(
             f"there is no pool of a configuration {name!r}",
             where="--lies",
             remedy=f"there are {', '.join(sorted(known))}",
         )
-    if name not in known or not device_class or not share > 0:
+    if name not in known or not device_class or not 0 < share < math.inf:
         raise InputError(
             f"{text!r} is no CONFIGURATION=CLASS:COPIES", where="--lies", remedy=f"such as {min(known)}=hdd:3"
         )

@@ -1,6 +1,5 @@
 """`cephfit sweep`: list, plan, run, status, effects."""
 
-import math
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -12,6 +11,7 @@ import click
 from cephfit.cli.cluster_options import ClusterOptions, cluster_options
 from cephfit.cli.goal_choice import goal_options
 from cephfit.cli.groups import SentenceGroup
+from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, print_table, progress_display, progress_displays
 from cephfit.cli.sweep_effects import command as effects
 
@@ -105,7 +105,7 @@ def plan(
     "--health-limit",
     default=300.0,
     show_default=True,
-    type=click.FloatRange(min=0),
+    type=Finite(min=0),
     metavar="SECONDS",
     help="How long to wait for a cluster that is not healthy.",
 )
@@ -135,8 +135,6 @@ def run(
     from cephfit.cli.sweep_text import print_status
     from cephfit.cli.target_choice import is_foreign
 
-    if math.isnan(health_limit):
-        raise click.BadParameter("not a number", param_hint="--health-limit")
     _refuse_twins(target_texts, cluster)
     foreign = [text for text in target_texts if is_foreign(text)]
     if foreign and not apply:

@@ -6,6 +6,7 @@ of its commands; what needs the right to write is PUT and not GET; unknown and m
 """
 
 import json
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -63,6 +64,13 @@ class _Cluster:
         _, of_osds, _ = self.handle.osd_command(osd, ask, b"")
         self.endpoints = endpoints_of(of_monitors.decode(), flags_as_choices=flags_as_choices)
         self.tells = endpoints_of(of_osds.decode(), flags_as_choices=flags_as_choices)
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client may hang up, as one does that is killed; all else is told as ever."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -159,8 +167,18 @@ def rest_api(conf: Path, *, flags_as_choices: bool = False, timeout_seconds: flo
         timeout_seconds: how long the server waits for the cluster.
     """
     cluster = _Cluster(conf, flags_as_choices=flags_as_choices, timeout_seconds=timeout_seconds)
+    try:
+        with serving(cluster) as address:
+            yield address
+    finally:
+        cluster.handle.shutdown()
+
+
+@contextmanager
+def serving(cluster: Any) -> Iterator[str]:
+    """The address of a running server for what answers as ``_Cluster`` does."""
     handler = type("Handler", (_Handler,), {"cluster": cluster})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = _Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, name="ceph-rest-api")
     thread.start()
     try:
@@ -169,4 +187,3 @@ def rest_api(conf: Path, *, flags_as_choices: bool = False, timeout_seconds: flo
         server.shutdown()
         thread.join()
         server.server_close()
-        cluster.handle.shutdown()
