@@ -4,7 +4,9 @@ import json
 import os
 import socket
 import struct
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -21,6 +23,7 @@ from cephfit.sweep.options.option_value import as_ceph_writes, same_value
 from cephfit.sweep.settings.catalogue import Catalogue
 
 _SOCKET_SECONDS = 5.0
+_ENDING_SECONDS = 0.2
 _FLUSH_SECONDS = 60.0
 """Writing out librbd's cache, 32 MiB by default, to slow disks."""
 
@@ -86,6 +89,9 @@ def read_back_clients(
 
     Returns:
         Setting as text to client to value, and one sentence per setting that did not take effect.
+
+    Raises:
+        ClusterError: a client runs and does not answer.
     """
     settings = client_settings(configuration)
     values: dict[str, dict[str, Any]] = {str(s): {} for s in settings}
@@ -93,7 +99,7 @@ def read_back_clients(
     clients = live_sockets(socket_folder) if settings else ()
     for number, path in enumerate(clients):
         for setting in settings:
-            got = ask(path, "config get", var=setting.key).get(setting.key)
+            got = _asked(path, "config get", var=setting.key).get(setting.key)
             values[str(setting)][f"client {number}"] = got
             if not same_value(catalogue.option(setting.key).type, setting.value, str(got)):
                 mismatches.append(f"client {number} runs {setting.key} = {got}, not {setting.value}")
@@ -128,40 +134,79 @@ def drop_client_caches(socket_folder: Path) -> None:
     """Make running clients write out and forget what they hold of their images (``rbd_cache = true``).
 
     Raises:
-        ClusterError: a client does not do it.
+        ClusterError: a client runs and does not do it.
     """
     for path in live_sockets(socket_folder):
-        try:
-            commands = sorted(ask(path, "help"))
-            for verb in ("rbd cache flush ", "rbd cache invalidate "):
-                for command in (c for c in commands if c.startswith(verb)):
-                    ask(path, command, seconds=_FLUSH_SECONDS)
-        except OSError as error:
-            raise ClusterError(f"a client did not drop its cache: {error}", where=path.name) from None
+        commands = sorted(_asked(path, "help"))
+        for verb in ("rbd cache flush ", "rbd cache invalidate "):
+            for command in (c for c in commands if c.startswith(verb)):
+                _asked(path, command, seconds=_FLUSH_SECONDS)
 
 
 def live_sockets(folder: Path) -> Sequence[Path]:
-    """Admin sockets of clients that still run; those that the killed left behind are removed."""
-    alive = []
+    """Admin sockets of clients that still run; those that the killed left behind are removed.
+
+    Raises:
+        ClusterError: a client runs and does not answer.
+    """
+    return [path for path in sorted(folder.glob("*.asok")) if _lives(path)]
+
+
+def remove_dead_sockets(folder: Path) -> None:
+    """Remove the admin sockets that the killed left behind; those of clients that run stay, answer or not."""
     for path in sorted(folder.glob("*.asok")):
+        with suppress(ClusterError):
+            _lives(path)
+
+
+def _lives(path: Path) -> bool:
+    """Only who is gone refuses to be spoken to: one that hangs has options and a cache all the same.
+
+    Raises:
+        ClusterError: it hangs.
+    """
+    try:
         try:
             ask(path, "version")
-            alive.append(path)
-        except ConnectionRefusedError:
-            path.unlink(missing_ok=True)
-        except OSError:
-            continue
-    return alive
+        except (ConnectionResetError, BrokenPipeError):  # one that ends at this moment is gone a little later
+            time.sleep(_ENDING_SECONDS)
+            ask(path, "version")
+    except (ConnectionRefusedError, FileNotFoundError):
+        path.unlink(missing_ok=True)
+        return False
+    except OSError as error:
+        raise _no_answer(path, "version", error) from None
+    return True
 
 
-def ask(path: Path, prefix: str, *, seconds: float = _SOCKET_SECONDS, **arguments: str) -> Any:
+def _asked(path: Path, prefix: str, *, seconds: float | None = None, **arguments: str) -> Any:
+    """As ``ask``, of a client that lives.
+
+    Raises:
+        ClusterError: it does not answer.
+    """
+    try:
+        return ask(path, prefix, seconds=seconds, **arguments)
+    except OSError as error:
+        raise _no_answer(path, prefix, error) from None
+
+
+def _no_answer(path: Path, prefix: str, error: OSError) -> ClusterError:
+    return ClusterError(
+        f"a client of the benchmark gave no answer to `{prefix}`: {error}",
+        where=str(path),
+        remedy=f"see what process {path.name.partition('.')[0]} hangs on, or end it; then run the command again",
+    )
+
+
+def ask(path: Path, prefix: str, *, seconds: float | None = None, **arguments: str) -> Any:
     """One command over a Ceph admin socket: JSON and a zero byte there, a length and JSON (or nothing) back.
 
     Raises:
         OSError: nobody listens, or the answer breaks off.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-        link.settimeout(seconds)
+        link.settimeout(_SOCKET_SECONDS if seconds is None else seconds)
         # Paths of Unix sockets end at 107 bytes; one's own folder of open files is a short way there.
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
         try:

@@ -13,9 +13,9 @@ from cephfit.sweep.settings.catalogue import Catalogue
 from cephfit.sweep.settings.client_conf import (
     ClientAccess,
     drop_client_caches,
-    live_sockets,
     read_back_clients,
     read_back_new_client,
+    remove_dead_sockets,
     render_client_conf,
     write_client_conf,
 )
@@ -61,7 +61,7 @@ class VolumeClients:
 
     def remove_conf(self) -> None:
         self.conf.unlink(missing_ok=True)
-        live_sockets(self._sockets)  # those of clients that were killed go
+        remove_dead_sockets(self._sockets)
         remove_socket_folder(self._folder, self._sockets)
 
     def attach(self, volumes: Mapping[str, Volume]) -> None:

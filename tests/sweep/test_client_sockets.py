@@ -3,7 +3,9 @@
 import pwd
 import re
 import socket
+import struct
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterator
 from importlib.resources import files
@@ -12,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from cephfit.errors import HostError
+from cephfit.configuration import Configuration, Partition, Setting
+from cephfit.errors import ClusterError, HostError
+from cephfit.sweep.settings import client_conf
 from cephfit.sweep.settings.client_conf import ClientAccess
 from cephfit.sweep.settings.client_sockets import make_socket_folder, remove_socket_folder, socket_folder
 from cephfit.sweep.surroundings import Surroundings
@@ -100,3 +104,44 @@ def test_where_no_path_is_short_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_
     with pytest.raises(HostError, match="short path") as caught:
         socket_folder(folder)
     assert "XDG_RUNTIME_DIR" in caught.value.remedy
+
+
+@pytest.fixture
+def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for clients' sockets; who does not answer there is not waited for long."""
+    monkeypatch.setattr(client_conf, "_SOCKET_SECONDS", 0.2)
+    with tempfile.TemporaryDirectory(prefix="cf", dir="/tmp") as place:
+        yield Path(place)
+
+
+def test_a_client_that_hangs_is_not_taken_for_one_that_is_gone(sockets: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as hanging, socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(f"{sockets}/7.1.asok")
+        hanging.bind(f"{sockets}/8.1.asok")
+        hanging.listen()
+        catalogue: Any = None
+        cached = Configuration("cached", (Setting(Partition.CEPH, "client", "rbd_cache", True),))
+        with pytest.raises(ClusterError, match="no answer to `version`: timed out") as caught:
+            client_conf.drop_client_caches(sockets)
+        assert (caught.value.where, caught.value.remedy[:21]) == (f"{sockets}/8.1.asok", "see what process 8 ha")
+        with pytest.raises(ClusterError, match="no answer to `version`"):
+            client_conf.read_back_clients(cached, catalogue, sockets)
+        client_conf.remove_dead_sockets(sockets)
+        assert [path.name for path in sockets.iterdir()] == ["8.1.asok"]
+
+
+def test_a_client_that_answers_once_and_then_hangs_has_not_dropped_its_cache(sockets: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{sockets}/8.1.asok")
+        listening.listen()
+
+        def answer_once() -> None:
+            with listening.accept()[0] as link:
+                link.recv(4096)
+                link.sendall(struct.pack(">I", 2) + b"{}")
+
+        thread = threading.Thread(target=answer_once)
+        thread.start()
+        with pytest.raises(ClusterError, match="no answer to `help`: timed out"):
+            client_conf.drop_client_caches(sockets)
+        thread.join()
