@@ -19,14 +19,14 @@ from cephfit.cli.written_files import OUTPUT_FILE, written_whole
     "--output",
     required=True,
     type=OUTPUT_FILE,
-    help="Where to; its ending says what: .parquet or .iolog.",
+    help="File to write; its suffix chooses the format: .parquet or .iolog.",
 )
 @click.option(
     "--iolog-version",
     type=click.Choice(["2", "3"]),
     default="3",
     show_default=True,
-    help="3 has a time in every line and needs fio 3.31; 2 has waits between the accesses.",
+    help="3 has a time in every line and needs fio 3.31 or later; 2 has waits between the accesses.",
 )
 @click.option("--disk", help="Write this disk only.")
 @trace_options
@@ -39,29 +39,30 @@ def command(
     trace: TraceInput,
     as_json: bool,
 ) -> None:
-    """Write one recording as another format, in constant memory.
+    """Write one recording in another format, in constant memory.
 
-    Of a disk and the one below it (dm and what it lies on) one is written, as `trace profile` counts one.
+    Of a disk and the one below it (dm and what it lies on) only one is written, as in `trace profile`.
 
-    Parquet (needs pip install 'cephfit[parquet]') keeps every column and is read by every command that reads
-    traces. fio's I/O log holds times, sizes and places only; fio replays it with read_iolog.
+    Parquet (needs pip install 'cephfit[parquet]') keeps every column, and every command that reads traces reads
+    it. fio's I/O log holds times, sizes and offsets only; fio replays it with read_iolog.
     """
     from cephfit.errors import InputError
     from cephfit.traces.readers.parquet import write_parquet
     from cephfit.traces.replay.iolog_writer import open_output, write_iolog
 
-    if output.suffix not in (".parquet", ".iolog"):
+    kind = output.suffix.lower()
+    if kind not in (".parquet", ".iolog"):
         raise InputError(
-            f"nothing is written as {output.suffix or 'a file without an ending'}",
+            f"there is no output format for {output.suffix or 'a file without a suffix'}",
             where=str(output),
-            remedy="let it end with .parquet or .iolog",
+            remedy="use a file name that ends with .parquet or .iolog",
         )
     if any(output.exists() and f.exists() and output.samefile(f) for f in files):
-        raise InputError("a trace cannot be written over itself", where=str(output), remedy="choose another name")
+        raise InputError("a trace cannot overwrite itself", where=str(output), remedy="choose another name")
     with progress_display() as progress:
         source, left_out = trace.accesses(files, disk=disk, progress=progress)
     with written_whole(output, what="the trace") as place:
-        if output.suffix == ".parquet":
+        if kind == ".parquet":
             n = write_parquet(
                 source,
                 place,
@@ -77,4 +78,4 @@ def command(
         print_json({"file": str(output), "accesses": n, "nbytes": nbytes, "left_out": left_out})
     else:
         print_disks_left_out(left_out)
-        click.echo(f"{output}: {n} accesses, {nbytes} bytes ({nbytes / n:.1f} for each)")
+        click.echo(f"{output}: {n} accesses, {nbytes} bytes ({nbytes / n:.1f} per access)")

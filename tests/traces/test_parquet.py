@@ -105,3 +105,78 @@ def test_events_that_a_capture_lost_and_files_that_are_missing_go_with_the_trace
     assert original["lost_events"] == found["lost_events"] == 7
     assert found["notes"] == original["notes"]
     assert [note[:10] for note in found["notes"]] == ["other CPUs", "the tracer"]
+
+
+FIVE = {"time_ns": [0, 1000], "op": ["read", "write"], "lbn": [8, 16], "nbytes": [4096, 512], "disk": ["a"] * 2}
+
+
+@pytest.mark.parametrize("kind", ["large_string", "string_view"])
+@pytest.mark.parametrize("as_words", [False, True])
+def test_text_of_any_type_is_read(tmp_path: Path, kind: str, as_words: bool) -> None:
+    """pandas 3 writes large_string where its predecessors wrote string, and so do polars and DuckDB."""
+    table = pa.table(FIVE)
+    for name in ("op", "disk"):
+        text = table[name].cast(getattr(pa, kind)())
+        if as_words and kind == "large_string":
+            text = text.dictionary_encode()
+        table = table.set_column(table.column_names.index(name), name, text)
+    pq.write_table(table, tmp_path / "x.parquet")
+    found = json.loads(run("profile", tmp_path / "x.parquet", "--json").stdout)
+    assert (found["accesses"]["read"]["4K"], found["accesses"]["write"]["4K"]) == (1, 1)
+    assert list(found["description"]["disks"]) == ["a"]
+
+
+def test_outstanding_is_counted_where_the_file_has_latencies_only(tmp_path: Path) -> None:
+    """Ten accesses a microsecond apart that take 5.5 us each: from the sixth on six are in flight. The other disk's
+    do not count there, nor does where the file was cut into row groups."""
+    n = 20
+    columns = {
+        "time_ns": [1000 * (i // 2) for i in range(n)],
+        "op": ["read"] * n,
+        "lbn": [8 * i for i in range(n)],
+        "nbytes": [512] * n,
+        "disk": ["a", "b"] * 10,
+        "latency_ns": [5500, 100] * 10,
+    }
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet", row_group_size=7)
+    about = json.loads(run("profile", tmp_path / "x.parquet", "--json").stdout)["description"]
+    counted = about["histograms"]["outstanding"]["all"]
+    depths = {limit: n for limit, n in zip(counted["limits"], counted["counts"], strict=False) if n}
+    assert depths == {1: 10 + 1, 2: 1, 4: 2, 6: 6}
+    assert about["lacks"] == []
+
+
+def test_what_the_file_says_of_outstanding_counts_and_what_it_does_not_say_is_lacking(tmp_path: Path) -> None:
+    for said in (3, None):
+        columns = {**FIVE, "latency_ns": [10, 10], "outstanding": pa.array([said, said], pa.int32())}
+        pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+        about = json.loads(run("profile", tmp_path / "x.parquet", "--json").stdout)["description"]
+        if said is None:
+            assert about["lacks"] == ["outstanding accesses"]
+        else:
+            assert about["histograms"]["outstanding"]["all"]["counts"][2] == 2
+
+
+@pytest.mark.parametrize(
+    "words", ["{", "[]", '{"lost": "7"}', '{"stacked": [["a"]]}', '{"skipped": {"flush": -1}}']
+)
+def test_metadata_that_were_changed_are_named(tmp_path: Path, words: str) -> None:
+    pq.write_table(pa.table(FIVE).replace_schema_metadata({"cephfit.trace": words}), tmp_path / "x.parquet")
+    refused = run("profile", tmp_path / "x.parquet", check=False)
+    assert refused.returncode == 2
+    assert "x.parquet: the metadata cephfit.trace" in refused.stderr
+
+
+@pytest.mark.parametrize(("time_ns", "latency_ns", "is_read"), [(1 << 62, 1, False), (1000, (1 << 63) - 1, True)])
+def test_impossible_times_are_named_by_row(tmp_path: Path, time_ns: int, latency_ns: int, is_read: bool) -> None:
+    columns = {**FIVE, "time_ns": [0, time_ns], "latency_ns": [1, latency_ns]}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    done = run("profile", tmp_path / "x.parquet", "--describe", "full", check=False)
+    assert done.returncode == (0 if is_read else 2), done.stderr
+    assert is_read or "row 2: 4611686018427387904 ns is no time of an access" in done.stderr
+
+
+def test_the_output_may_be_named_in_capitals(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(ALIBABA)
+    run("convert", tmp_path / "t.csv", "-o", tmp_path / "T.PARQUET")
+    assert "2 accesses" in run("profile", tmp_path / "T.PARQUET").stdout

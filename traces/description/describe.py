@@ -10,11 +10,11 @@ from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
 from cephfit.errors import InputError
 from cephfit.profile import Profile
 from cephfit.traces.counting import limits
+from cephfit.traces.counting.crowd import DISKS_LISTED
 from cephfit.traces.counting.tally import KINDS, Tally, percentile_ns
 from cephfit.traces.description import behaviour
 from cephfit.traces.description.portraits import MAX_DISKS
 from cephfit.traces.description.recording import (
-    DISKS_LISTED,
     NOT_ASKED_FOR,
     PartialProfile,
     disks_asked_for,
@@ -74,9 +74,7 @@ def profile_of(
         InputError: no access was counted, or there is no such disk.
     """
     kept, left_out = disks_that_count(partial, disks, keep_upper=keep_upper, where=str(sources[0]["files"][0]))
-    total = Tally()
-    for disk in kept:
-        total = total.beside(partial.disks[disk])
+    total = partial.sum_of(kept)
     if not total.n:
         raise _no_accesses(partial, action, sources)
     description: dict[str, Any] = {
@@ -90,7 +88,7 @@ def profile_of(
         "random_by_threshold": _random_by_threshold(total),
         "disks": {d: _disk(partial.disks[d]) for d in kept[:DISKS_LISTED]},
         "n_disks": len(kept),
-        "left_out": {d: {"accesses": partial.disks[d].n, "why": why} for d, why in sorted(left_out.items())},
+        "left_out": {d: {"accesses": partial.n_of(d), "why": why} for d, why in sorted(left_out.items())},
         "skipped": dict(sorted(partial.skipped.items())),
         "events": dict(sorted(partial.events.items())),
         "lost_events": partial.lost if losses_known or partial.lost else None,
@@ -118,9 +116,9 @@ def disks_that_count(
         InputError: there is no such disk.
     """
     if asked:
-        kept = disks_asked_for(asked, list(partial.disks), where=where)
-        return kept, dict.fromkeys(set(partial.disks) - set(kept), NOT_ASKED_FOR)
-    kept, left_out = disks_of_one_level(partial.disks, partial.stacked, keep_upper=keep_upper)
+        kept = disks_asked_for(asked, partial.names, where=where)
+        return kept, dict.fromkeys(set(partial.names) - set(kept), NOT_ASKED_FOR)
+    kept, left_out = disks_of_one_level(partial.names, partial.stacked, keep_upper=keep_upper)
     # The order in which disks were met depends on how the trace was cut into parts.
     return sorted(kept), left_out
 
@@ -136,7 +134,7 @@ def _with_behaviour(
     if partial.portraits.too_many:
         raise InputError(
             f"the full description, and any random threshold but {RANDOM_THRESHOLD_LBN}, is kept for at most "
-            f"{MAX_DISKS} disks; the trace has {len(partial.disks)}",
+            f"{MAX_DISKS} disks; the trace has {len(partial.names)}",
             where="--describe full",
             remedy=f"take some of the disks: --disk {min(kept)}, or leave the behaviour out: --describe fast "
             "without --threshold",
@@ -192,6 +190,8 @@ def _lacks(said: Sequence[str], tally: Tally) -> list[str]:
             lacks.append("latency and outstanding accesses")
         elif tally.n - n_timed > MISSING_LATENCIES * tally.n:
             lacks.append(f"latency: of {tally.n - n_timed} of the {tally.n} accesses")
+        if n_timed and not tally.counts.outstanding.any():
+            lacks.append("outstanding accesses")
     return lacks
 
 

@@ -4,25 +4,33 @@ Columns: time_ns int64, op ("read", "write"), lbn int64 (512 bytes), nbytes int6
 int64 and outstanding int32. What a trace tells beside its accesses is JSON in the file's metadata.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cephfit.access import UNKNOWN, AccessBatch
 from cephfit.errors import HostError, InputError
+from cephfit.traces.columns import Accesses
 from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.matching.latency import InFlight
+from cephfit.traces.readers import parquet_aside
+from cephfit.traces.readers.parquet_aside import Aside
 from cephfit.traces.readers.reader import LOSSES_TOLD, StreamReader
+from cephfit.traces.readers.rows import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
 _MAGIC = b"PAR1"
-_ASIDE = "cephfit.trace"
 _ROWS = 1 << 18
+_NOTHING = Aside()
 _OPS = ["read", "write"]
 _NEEDED = {"time_ns": "int64", "op": "string", "lbn": "int64", "nbytes": "int64", "disk": "string"}
+_WORDS = ("string", "large_string", "string_view")
+"""The types of text: which one a program writes is a matter of its memory."""
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -41,6 +49,7 @@ def write_parquet(
     lacks: Callable[[], Sequence[str]] = tuple,
     notes: Callable[[], Sequence[str]] = tuple,
     losses_known: Callable[[], bool] = bool,
+    clock_ns: Callable[[], int] = lambda: 1,
 ) -> int:
     """Write accesses, a row group for each 262,144 of them; return how many.
 
@@ -50,6 +59,7 @@ def write_parquet(
         lacks: what the trace does not say; asked after its last batch.
         notes: what one must know of it; asked then, too.
         losses_known: whether it would show lost events; asked then, too.
+        clock_ns: the smallest difference of two times that it tells; asked then, too.
 
     Raises:
         InputError: the file cannot be written.
@@ -82,17 +92,17 @@ def write_parquet(
                 written += len(batch)
                 if len(batch):
                     writer.write_table(_table(pa, schema, batch), row_group_size=_ROWS)
-            aside = {
-                "version": 1,
-                "skipped": dict(sorted(skipped.items())),
-                "events": dict(sorted(events.items())),
-                "stacked": sorted(stacked),
-                "lost": lost,
-                "losses_known": losses_known(),
-                "lacks": list(lacks()),
-                "notes": list(notes()),
-            }
-            writer.add_key_value_metadata({_ASIDE: json.dumps(aside)})
+            aside = Aside(
+                skipped,
+                events,
+                tuple(stacked),
+                lost,
+                losses_known(),
+                tuple(lacks()),
+                tuple(notes()),
+                clock_ns(),
+            )
+            writer.add_key_value_metadata({parquet_aside.KEY: aside.dumps()})
     except OSError as error:
         raise InputError(
             f"it cannot be written: {error.strerror or error}", where=str(path), remedy="choose another place"
@@ -135,6 +145,16 @@ class ParquetReader(StreamReader):
     def sniff(self, head: bytes) -> bool:
         return head.startswith(_MAGIC)
 
+    def clock_ns(self, stream: TraceStream) -> int:
+        pa, pq = _pyarrow()
+        if not stream.is_plain_file():
+            return 1
+        try:
+            with pq.ParquetFile(stream.path) as file:
+                return parquet_aside.aside_of(file.metadata.metadata, stream.name).clock_ns
+        except (pa.ArrowException, OSError):
+            return 1  # reading says what is wrong
+
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         pa, pq = _pyarrow()
         if not stream.path.is_file():
@@ -151,11 +171,10 @@ class ParquetReader(StreamReader):
             with pq.ParquetFile(stream.path) as file:
                 columns = _columns(pa, file.schema_arrow, stream.name)
             with pq.ParquetFile(stream.path, read_dictionary=["op", "disk"]) as file:
-                aside = json.loads((file.metadata.metadata or {}).get(_ASIDE.encode(), b"{}"))
-                self.lacks = tuple(aside.get("lacks", ()))
-                self.notes = tuple(aside.get("notes", ()))
-                if aside.get("losses_known"):
-                    aside["events"] = dict(aside.get("events", {})) | {LOSSES_TOLD: 1}
+                aside = parquet_aside.aside_of(file.metadata.metadata, stream.name)
+                self.lacks, self.notes = aside.lacks, aside.notes
+                if aside.losses_known:
+                    aside = replace(aside, events=aside.events | {LOSSES_TOLD: 1})
                 yield from _batches(pa, file, columns, stream.name, aside)
         except (pa.ArrowException, OSError) as error:
             raise InputError(
@@ -172,7 +191,7 @@ def _columns(pa: Any, schema: Any, where: str) -> list[str]:
         found = kinds.get(name)
         if found is not None and pa.types.is_dictionary(found):
             found = found.value_type
-        if str(found) != kind:
+        if str(found) not in (_WORDS if kind == "string" else (kind,)):
             shown = "missing" if found is None else f"of type {found}"
             raise InputError(
                 f"column {name!r} is {shown}, {kind} is needed",
@@ -182,19 +201,24 @@ def _columns(pa: Any, schema: Any, where: str) -> list[str]:
     return [c for c in (*_NEEDED, "latency_ns", "outstanding") if c in kinds]
 
 
-def _batches(pa: Any, file: Any, columns: list[str], where: str, aside: dict[str, Any]) -> Iterator[AccessBatch]:
+def _batches(pa: Any, file: Any, columns: list[str], where: str, aside: Aside) -> Iterator[AccessBatch]:
     numbers: dict[str, int] = {}
-    n_read = 0
+    in_flight = InFlight() if "outstanding" not in columns else None
+    told, n_read = aside, 0
     for group in range(file.num_row_groups):  # all at once would hold more the larger the file is
         for rows in file.iter_batches(batch_size=_ROWS, row_groups=[group], columns=columns, use_threads=False):
-            batch = _accesses(pa, rows, numbers, where, n_read, aside)
-            aside, n_read = {}, n_read + len(rows)
-            yield batch
+            batch = _accesses(pa, rows, numbers, where, n_read)
+            if in_flight is not None and batch.latency_ns is not None:
+                batch = replace(batch, outstanding=in_flight.count(_columns_of(batch, batch.latency_ns)))
+            yield replace(batch, skipped=told.skipped, events=told.events, stacked=told.stacked, lost=told.lost)
+            told, n_read = _NOTHING, n_read + len(rows)
 
 
-def _accesses(
-    pa: Any, rows: Any, numbers: dict[str, int], where: str, n_before: int, aside: dict[str, Any]
-) -> AccessBatch:
+def _columns_of(batch: AccessBatch, latency_ns: NDArray[np.int64]) -> Accesses:
+    return Accesses(batch.time_ns, batch.op, batch.lbn, batch.nbytes, batch.disk, latency_ns)
+
+
+def _accesses(pa: Any, rows: Any, numbers: dict[str, int], where: str, n_before: int) -> AccessBatch:
     def wrong(row: int, what: str) -> InputError:
         return InputError(
             what,
@@ -227,22 +251,23 @@ def _accesses(
     names, disk_places = words("disk")
     for name in names:
         numbers.setdefault(name, len(numbers))
-    lbn, nbytes = (column(c).to_numpy().astype(np.int64) for c in ("lbn", "nbytes"))
-    impossible = (lbn < 0) | (nbytes <= 0) | (lbn >= 1 << 54) | (nbytes >= 1 << 40)
+    time_ns, lbn, nbytes = (column(c).to_numpy().astype(np.int64) for c in ("time_ns", "lbn", "nbytes"))
+    impossible = (lbn < 0) | (nbytes <= 0) | (lbn >= LBN_MAX) | (nbytes >= NBYTES_MAX)
     if impossible.any():
         row = int(impossible.argmax())
         raise wrong(row, f"no access is of {nbytes[row]} bytes at LBN {lbn[row]}")
+    impossible = (time_ns <= -TIME_NS_MAX) | (time_ns >= TIME_NS_MAX)
+    if impossible.any():
+        row = int(impossible.argmax())
+        raise wrong(row, f"{time_ns[row]} ns is no time of an access")
+    latency_ns = optional("latency_ns", np.int64)
     return AccessBatch(
-        column("time_ns").to_numpy().astype(np.int64),
+        time_ns,
         op_of.astype(np.uint8),
         lbn,
         nbytes,
         np.array([numbers[name] for name in names] or [0], np.int32)[disk_places],
         tuple(numbers),
-        latency_ns=optional("latency_ns", np.int64),
+        latency_ns=None if latency_ns is None else np.clip(latency_ns, UNKNOWN, TIME_NS_MAX),
         outstanding=optional("outstanding", np.int32),
-        skipped=dict(aside.get("skipped", {})),
-        events=dict(aside.get("events", {})),
-        stacked=tuple((a, b) for a, b in aside.get("stacked", [])),
-        lost=int(aside.get("lost", 0)),
     )

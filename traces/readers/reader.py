@@ -19,8 +19,6 @@ class StreamReader(ABC):
     """Short name of the format, as ``--format`` takes it."""
     title: str
     """One line for people: what the format is."""
-    tells_losses: bool = False
-    """Whether events that the tracer lost can be seen in the file."""
     names_disks: bool = False
     """Whether the file says which disk an access is on; else a file is one disk."""
     note: str = ""
@@ -33,6 +31,11 @@ class StreamReader(ABC):
     @abstractmethod
     def sniff(self, head: bytes) -> bool:
         """Whether a file that begins with ``head`` (up to 64 KiB, decompressed) is of this format."""
+
+    def clock_ns(self, stream: TraceStream) -> int:
+        """The smallest difference of two times that the file tells, by what stands at its beginning; nothing is
+        read off the stream. Behaviour over time is told in no finer steps; 1 where the format does not limit it."""
+        return 1
 
     @abstractmethod
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
