@@ -106,3 +106,19 @@ def sections_of(joint: NDArray[np.int64]) -> Sections:
     """The sections of joint counts, shape (N_PLACES,)."""
     parts = [joint[a:b].reshape(s) for a, b, s in zip(_BEGINS, _BEGINS[1:], _SHAPES, strict=False)]
     return Sections(*parts)
+
+
+EDGE_EXTENT = STEP - BOUNDARY
+N_EDGE = EDGE_EXTENT + N_PLACES - EXTENT
+"""What of joint counts is needed to join them with those of other stretches: the boundary, and from
+``EDGE_EXTENT`` on the extent."""
+
+
+def edge_of(joint: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Boundary and extent of joint counts: int64 (N_EDGE,)."""
+    return np.concatenate([joint[BOUNDARY:STEP], joint[EXTENT:]])
+
+
+def put_edge(joint: NDArray[np.int64], edge: NDArray[np.int64]) -> None:
+    """Let joint counts have this boundary and extent."""
+    joint[BOUNDARY:STEP], joint[EXTENT:] = edge[:EDGE_EXTENT], edge[EDGE_EXTENT:]

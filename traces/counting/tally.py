@@ -12,24 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.counting import tally_loop
-from cephfit.traces.counting.places import DEPTH_PLACES, STEPS, empty_joint, sections_of
+from cephfit.traces.counting.places import DEPTH_PLACES, STEPS, edge_of, empty_joint, put_edge, sections_of
 from cephfit.traces.counting.tally_buckets import FINE_PER_OCTAVE, Counts, counts_of
-from cephfit.traces.counting.tally_loop import (
-    ALL,
-    FIRST_LBN,
-    FIRST_NBYTES,
-    FIRST_NS,
-    LAST_LBN,
-    LAST_NS,
-    READ,
-    N,
-)
+from cephfit.traces.counting.tally_loop import ALL, N
 
 KINDS = ("all", "read", "write")
 """Streams that are counted side by side: "all" is every access against the one before it, of whatever op."""
 
-_NO_TIMES = np.empty(0, np.int64)
-_NO_DEPTHS = np.empty(0, np.int32)
+NO_TIMES = np.empty(0, np.int64)
+NO_DEPTHS = np.empty(0, np.int32)
+_ONE_DISK = np.zeros(1, np.int64)
 
 
 def count_on(
@@ -54,8 +46,8 @@ def count_on(
         np.ascontiguousarray(op),
         np.ascontiguousarray(lbn),
         np.ascontiguousarray(nbytes),
-        _NO_TIMES if latency_ns is None else np.ascontiguousarray(latency_ns),
-        _NO_DEPTHS if outstanding is None else np.ascontiguousarray(outstanding),
+        NO_TIMES if latency_ns is None else np.ascontiguousarray(latency_ns),
+        NO_DEPTHS if outstanding is None else np.ascontiguousarray(outstanding),
         rows,
         STEPS,
         DEPTH_PLACES,
@@ -125,17 +117,10 @@ class Tally:
         """The tally of this stretch and the one that comes right after it on the same disk."""
         if not later.n or not self.n:
             return self if self.n else later
-        joined = self._summed(later)
-        boundary = joined._sections.boundary
-        for kind, (a, b) in enumerate(zip(self._sections.boundary.T, later._sections.boundary.T, strict=True)):
-            for rows, stretch in (
-                ([FIRST_LBN, FIRST_NBYTES, FIRST_NS], a if a[N] else b),
-                ([LAST_LBN, LAST_NS], b if b[N] else a),
-            ):
-                boundary[rows, kind] = stretch[rows]
-            if a[N] and b[N]:
-                joined._add_step(kind, a, b)
-        return joined
+        edges, joint = edge_of(self.joint)[None], self.joint + later.joint
+        tally_loop.join_edges(edge_of(later.joint)[None], _ONE_DISK, STEPS, edges, joint)
+        put_edge(joint, edges[0])
+        return Tally(joint)
 
     def beside(self, other: "Tally") -> "Tally":
         """The sum of the counts of two disks. No access of one follows any of the other, so the boundary means
@@ -157,25 +142,6 @@ class Tally:
         for by, of in ((-1, depth), (1, depth + more)):
             np.add.at(changed._sections.outstanding, (op, DEPTH_PLACES[np.minimum(of + 1, last)]), by)
         return changed
-
-    def _add_step(self, kind: int, before: NDArray[np.int64], after: NDArray[np.int64]) -> None:
-        """Count the first access after a boundary against the last one before it."""
-        joint = empty_joint()
-        pair, mine = sections_of(joint), self._sections
-        pair.boundary[:, kind] = before
-        op = max(kind, READ) - READ
-        first = [np.array([after[i]], np.int64) for i in (FIRST_NS, FIRST_LBN, FIRST_NBYTES)]
-        count_on(joint, first[0], np.array([op], np.uint8), first[1], first[2], None, None)
-        # Everything about the access alone was counted with its own stretch.
-        mine.gap[kind] += pair.gap[kind]
-        mine.clock_steps_back[kind] += pair.clock_steps_back[kind]
-        if kind == ALL:
-            mine.step_of_all[:] += pair.step_of_all
-        else:
-            mine.step[op] += pair.step[op]
-            # It is no first access any more: it has a distance now.
-            size = int(pair.step[op].any(axis=1).argmax())
-            mine.step[op, size, -1] -= 1
 
     def _summed(self, other: "Tally") -> "Tally":
         summed = Tally(self.joint + other.joint)

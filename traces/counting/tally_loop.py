@@ -9,7 +9,7 @@ kind is not asked for each but taken care of before.
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.compiled import compiled_in_place, inlined
+from cephfit.traces.compiled import compiled, compiled_in_place, inlined
 from cephfit.traces.counting import places
 from cephfit.traces.counting.buckets import place
 
@@ -34,6 +34,7 @@ _FIRST_LBN, _FIRST_NBYTES, _FIRST_NS = (
     np.uintp(places.BOUNDARY + 3 * row) for row in (FIRST_LBN, FIRST_NBYTES, FIRST_NS)
 )
 _EARLIEST, _LATEST = np.uintp(places.EXTENT), np.uintp(places.EXTENT + 1)
+_EDGE_EARLIEST, _EDGE_LATEST = places.EDGE_EXTENT, places.EDGE_EXTENT + 1
 _1 = np.uintp(1)
 _LONGEST_NS = places.LONGEST_NS
 
@@ -137,3 +138,88 @@ def count_accesses(
     joint[_COUNT] += n
     joint[_COUNT + np.uintp(READ)] += n - np.int64(n_writes)
     joint[_COUNT + np.uintp(WRITE)] += np.int64(n_writes)
+
+
+@compiled
+def count_disks(
+    time_ns: NDArray[np.int64],
+    op: NDArray[np.uint8],
+    lbn: NDArray[np.int64],
+    nbytes: NDArray[np.int64],
+    latency_ns: NDArray[np.int64],
+    outstanding: NDArray[np.int32],
+    rows: NDArray[np.int64],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    at: NDArray[np.int64],
+    steps: NDArray[np.uint64],
+    depth_places: NDArray[np.uint8],
+    edges: NDArray[np.int64],
+    joint: NDArray[np.int64],
+) -> None:
+    """Count accesses of many disks into one sum, as ``count_accesses`` does for each.
+
+    Args:
+        time_ns ... depth_places: as ``count_accesses`` takes them, but for ``rows``, which are those of all disks.
+        begins, ends: int64 (n,), where the rows of each disk begin and end.
+        at: int64 (n,), the row of each one in ``edges``.
+        edges: as ``places.edge_of`` makes them; written.
+        joint: added to; its boundary and extent mean nothing.
+    """
+    n_boundary = places.EDGE_EXTENT
+    for k in range(len(at)):
+        edge = edges[at[k]]
+        joint[places.BOUNDARY : places.STEP] = edge[:n_boundary]
+        joint[places.EXTENT :] = edge[n_boundary:]
+        mine = rows[begins[k] : ends[k]]
+        count_accesses(time_ns, op, lbn, nbytes, latency_ns, outstanding, mine, steps, depth_places, joint)
+        edge[:n_boundary] = joint[places.BOUNDARY : places.STEP]
+        edge[n_boundary:] = joint[places.EXTENT :]
+
+
+@compiled_in_place
+def join_edges(
+    later: NDArray[np.int64],
+    at: NDArray[np.int64],
+    steps: NDArray[np.uint64],
+    edges: NDArray[np.int64],
+    joint: NDArray[np.int64],
+) -> None:
+    """Join stretches of disks: count the first access of each stream after a cut against the last one before it.
+
+    Everything about these accesses alone was counted with their own stretches.
+
+    Args:
+        later: int64 (n, N_EDGE), as ``places.edge_of`` makes them, of the stretches behind the cut.
+        at: int64 (n,), the row of each one's disk in ``edges``.
+        steps: ``places.STEPS``.
+        edges: of the stretches before the cut; written: of both together.
+        joint: the sum of the counts before and behind; added to.
+    """
+    for k in range(len(at)):
+        i = at[k]
+        for s in range(3):
+            stream, op = np.uintp(s), np.uintp(max(s - 1, 0))
+            if edges[i, 3 * N + s] > 0 and later[k, 3 * N + s] > 0:
+                distance = later[k, 3 * FIRST_LBN + s] - edges[i, 3 * LAST_LBN + s]
+                gap = later[k, 3 * FIRST_NS + s] - edges[i, 3 * LAST_NS + s]
+                if gap >= 0:
+                    joint[_GAP + stream * _N_TIMES + _time_place(gap, steps)] += 1
+                else:
+                    joint[_STEPS_BACK + stream] += 1
+                if s == ALL:
+                    joint[_STEP_OF_ALL + place(distance, steps, _BY_DISTANCE, _FEW)] += 1
+                else:
+                    at_step = _step_place(op, later[k, 3 * FIRST_NBYTES + s], distance, steps)
+                    joint[at_step] += 1
+                    # It is no first access any more: it has a distance now.
+                    joint[at_step - place(distance, steps, _BY_DISTANCE, _FEW) + _N_DISTANCES - _1] -= 1
+            if edges[i, 3 * N + s] == 0:
+                for row in (FIRST_LBN, FIRST_NBYTES, FIRST_NS):
+                    edges[i, 3 * row + s] = later[k, 3 * row + s]
+            if later[k, 3 * N + s] > 0:
+                for row in (LAST_LBN, LAST_NS):
+                    edges[i, 3 * row + s] = later[k, 3 * row + s]
+            edges[i, 3 * N + s] += later[k, 3 * N + s]
+        edges[i, _EDGE_EARLIEST] = min(edges[i, _EDGE_EARLIEST], later[k, _EDGE_EARLIEST])
+        edges[i, _EDGE_LATEST] = max(edges[i, _EDGE_LATEST], later[k, _EDGE_LATEST])

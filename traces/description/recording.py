@@ -1,24 +1,25 @@
 """What was counted in a trace so far, for all its disks: the partial profile that parts of a trace give."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.access import AccessBatch
 from cephfit.errors import InputError
+from cephfit.traces.counting.crowd import DISKS_LISTED, Crowd, CrowdCounting
 from cephfit.traces.counting.places import empty_joint
 from cephfit.traces.counting.tally import Tally, count_on
 from cephfit.traces.description.portraits import Portraits
-from cephfit.traces.matching.by_disk import rows_by_disk
-
-DISKS_LISTED = 64
-"""Disks that are listed one by one; a trace of a cloud has thousands."""
+from cephfit.traces.matching.by_disk import ordered_by_disk, rows_by_disk
 
 NOT_ASKED_FOR = "another disk was asked for"
 """Why a disk does not count that is not among those that ``--disk`` names."""
+
+_NOT_SEEN, _APART = -2, -1
+"""Instead of a disk's number in the crowd."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +27,12 @@ class PartialProfile:
     """Counts over a stretch of a trace. Values are never changed, only joined.
 
     Attributes:
-        disks: tally by disk name.
+        disks: tally by disk name, but for those in the crowd.
         skipped, events: as in AccessBatch.
         stacked: (upper, lower) pairs of disk names.
         lost: events that the tracer lost.
         portraits: the full description, where it was asked for.
+        crowd: disks that are counted as one sum; None: all are counted by themselves.
     """
 
     disks: dict[str, Tally] = field(default_factory=dict)
@@ -39,6 +41,7 @@ class PartialProfile:
     stacked: frozenset[tuple[str, str]] = frozenset()
     lost: int = 0
     portraits: Portraits = field(default_factory=Portraits)
+    crowd: Crowd | None = None
 
     @classmethod
     def of(cls, batch: AccessBatch) -> "PartialProfile":
@@ -49,16 +52,26 @@ class PartialProfile:
 
     def followed_by(self, later: "PartialProfile") -> "PartialProfile":
         """This stretch and the one right after it: the last access on each disk and the first one join."""
-        disks = dict(self.disks)
-        for name, tally in later.disks.items():
+        stacked = self.stacked | later.stacked
+        crowd, before, behind = None, self.disks, later.disks
+        if self.crowd is not None or later.crowd is not None:
+            crowds = self.crowd or Crowd(), later.crowd or Crowd()
+            apart = replace(crowds[0], asked=crowds[0].asked | crowds[1].asked).apart({*before, *behind}, stacked)
+            (before, first), (behind, second) = (
+                _divided(disks, crowd, apart) for disks, crowd in zip((before, behind), crowds, strict=True)
+            )
+            crowd = first.followed_by(second)
+        disks = dict(before)
+        for name, tally in behind.items():
             disks[name] = disks[name].followed_by(tally) if name in disks else tally
         return PartialProfile(
             disks,
             self.skipped + later.skipped,
             self.events + later.events,
-            self.stacked | later.stacked,
+            stacked,
             self.lost + later.lost,
             self.portraits.followed_by(later.portraits),
+            crowd,
         )
 
     def beside(self, other: "PartialProfile", *, prefix: str) -> "PartialProfile":
@@ -70,19 +83,62 @@ class PartialProfile:
             frozenset((f"{prefix}{a}", f"{prefix}{b}") for a, b in other.stacked),
             other.lost,
             other.portraits.renamed(prefix=prefix),
+            other.crowd and other.crowd.renamed(prefix),
         )
         return self.followed_by(renamed)
 
     @property
     def n_accesses(self) -> int:
-        return sum(t.n for t in self.disks.values())
+        return sum(t.n for t in self._tallies())
+
+    def _tallies(self) -> list[Tally]:
+        return [*self.disks.values(), *([self.crowd.tally()] if self.crowd and self.crowd.numbers else [])]
+
+    @property
+    def names(self) -> list[str]:
+        """All disks."""
+        return [*self.disks, *(self.crowd.numbers if self.crowd else ())]
+
+    def n_of(self, disk: str) -> int:
+        """Accesses of one disk."""
+        return self.disks[disk].n if disk in self.disks or not self.crowd else self.crowd.n_of(disk)
+
+    def latest_ns_of(self, disk: str) -> int:
+        """The time of a disk's latest access."""
+        return self.disks[disk].latest_ns if disk in self.disks or not self.crowd else self.crowd.latest_ns(disk)
+
+    def sum_of(self, disks: Collection[str]) -> Tally:
+        """What disks add up to, as ``Tally.beside`` says; of the crowd's all must be among them, or none."""
+        total = Tally()
+        for disk in disks:
+            if disk in self.disks:
+                total = total.beside(self.disks[disk])
+        if self.crowd and any(disk not in self.disks for disk in disks):
+            total = total.beside(self.crowd.tally())
+        return total
+
+    def with_more_in_flight(
+        self, disk: str, op: NDArray[np.uint8], depth: NDArray[np.int32], more: NDArray[np.int64]
+    ) -> "PartialProfile":
+        """As ``Tally.with_more_in_flight``, for accesses of one disk."""
+        if disk in self.disks or not self.crowd:
+            changed = self.disks[disk].with_more_in_flight(op, depth, more)
+            return replace(self, disks=self.disks | {disk: changed})
+        return replace(self, crowd=self.crowd.with_more_in_flight(op, depth, more))
 
     @property
     def duration_ns(self) -> int:
         """From the first to the last access of any disk."""
-        if not self.disks:
+        tallies = self._tallies()
+        if not tallies:
             return 0
-        return max(t.latest_ns for t in self.disks.values()) - min(t.earliest_ns for t in self.disks.values())
+        return max(t.latest_ns for t in tallies) - min(t.earliest_ns for t in tallies)
+
+
+def _divided(disks: dict[str, Tally], crowd: Crowd, apart: Set[str]) -> tuple[dict[str, Tally], Crowd]:
+    """Disks that stay by themselves, and the crowd with all others."""
+    others = {name: tally for name, tally in disks.items() if name not in apart}
+    return {name: tally for name, tally in disks.items() if name in apart}, crowd.with_disks(others)
 
 
 class Counting:
@@ -92,16 +148,29 @@ class Counting:
     a tenth of the work, for each batch it is half of it.
     """
 
-    def __init__(self, threshold: int | None, described: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        threshold: int | None,
+        described: tuple[str, ...] = (),
+        *,
+        each_disk: bool = True,
+        clock_ns: int = 1,
+    ) -> None:
         """Begin with nothing.
 
         Args:
             threshold: LBN beyond which an access is random, for a full description; None: without one.
             described: disks that the full description is of; empty: all.
+            each_disk: count every disk by itself; else, where there are many, those of ``described`` or the first
+                by name, and the others as one sum.
+            clock_ns: the smallest difference that the times tell.
         """
         self._threshold = threshold
+        self._clock_ns = clock_ns
         self._described = described
         self._joints: dict[str, NDArray[np.int64]] = {}
+        self._crowd = None if each_disk else CrowdCounting()
+        self._numbers = np.zeros(0, np.int64)
         self._skipped: Counter[str] = Counter()
         self._events: Counter[str] = Counter()
         self._stacked: frozenset[tuple[str, str]] = frozenset()
@@ -110,27 +179,62 @@ class Counting:
 
     def add(self, batch: AccessBatch) -> None:
         """The next batch."""
-        for number, rows in rows_by_disk(batch.disk):
-            disk = batch.disks[number]
-            if disk not in self._joints:
-                self._joints[disk] = empty_joint()
-            count_on(
-                self._joints[disk],
-                batch.time_ns,
-                batch.op,
-                batch.lbn,
-                batch.nbytes,
-                batch.latency_ns,
-                batch.outstanding,
-                rows,
-            )
+        self._stacked = self._stacked.union(batch.stacked)
+        if self._crowd is not None and len(batch.disks) > DISKS_LISTED:
+            self._add_many(batch, self._crowd)
+        else:
+            for number, rows in rows_by_disk(batch.disk):
+                self._add_disk(batch, number, rows)
         self._skipped.update(batch.skipped)
         self._events.update(batch.events)
-        self._stacked = self._stacked.union(batch.stacked)
         self._lost += batch.lost
         if self._threshold is not None:
-            portraits = Portraits.of(batch, threshold=self._threshold, only=self._described)
+            portraits = Portraits.of(
+                batch, threshold=self._threshold, only=self._described, clock_ns=self._clock_ns
+            )
             self._portraits = self._portraits.followed_by(portraits)
+
+    def _add_disk(self, batch: AccessBatch, number: int, rows: NDArray[np.int64] | None) -> None:
+        disk = batch.disks[number]
+        if disk not in self._joints:
+            self._joints[disk] = empty_joint()
+        count_on(
+            self._joints[disk],
+            batch.time_ns,
+            batch.op,
+            batch.lbn,
+            batch.nbytes,
+            batch.latency_ns,
+            batch.outstanding,
+            rows,
+        )
+
+    def _add_many(self, batch: AccessBatch, crowd: CrowdCounting) -> None:
+        begins, ends, rows = ordered_by_disk(batch.disk)
+        there = np.flatnonzero(begins < ends)
+        self._sort_out(batch.disks, there, crowd)
+        numbers = self._numbers[there]
+        for number in there[numbers < 0]:
+            self._add_disk(batch, int(number), rows[begins[number] : ends[number]])
+        others = there[numbers >= 0]
+        crowd.count_on(batch, rows, begins[others], ends[others], self._numbers[others])
+
+    def _sort_out(self, disks: Sequence[str], there: NDArray[np.int64], crowd: CrowdCounting) -> None:
+        """Number the disks of the crowd, where some of those that are ``there`` were not seen before."""
+        more = len(disks) - len(self._numbers)
+        self._numbers = np.concatenate([self._numbers, np.full(more, _NOT_SEEN)]) if more else self._numbers
+        fresh = [disks[number] for number in there[self._numbers[there] == _NOT_SEEN]]
+        if not fresh:
+            return
+        apart = Crowd(frozenset(self._described)).apart({*self._joints, *fresh}, self._stacked)
+        for disk in [disk for disk in self._joints if disk not in apart]:
+            crowd.begin(disk, self._joints.pop(disk))
+        for disk in fresh:
+            if disk not in apart:
+                crowd.begin(disk)
+        seen = self._numbers != _NOT_SEEN
+        seen[there] = True
+        self._numbers[seen] = [crowd.numbers.get(disks[number], _APART) for number in np.flatnonzero(seen)]
 
     def partial(self) -> PartialProfile:
         """All that was counted; nothing may be added afterwards."""
@@ -141,6 +245,7 @@ class Counting:
             self._stacked,
             self._lost,
             self._portraits,
+            self._crowd and self._crowd.crowd(self._described),
         )
 
 

@@ -43,7 +43,16 @@ def rows_by_disk(disk: NDArray[np.int32]) -> list[tuple[int, NDArray[np.int64] |
         return []
     if _are_of_one(disk):
         return [(int(disk[0]), None)]
-    ends, rows = np.zeros(int(disk.max()) + 2, np.int64), np.empty(len(disk), np.int64)
+    begins, ends, rows = ordered_by_disk(disk)
+    return [(int(number), rows[begins[number] : ends[number]]) for number in np.flatnonzero(begins < ends)]
+
+
+def ordered_by_disk(disk: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The same for many disks: where the rows of each number begin and end, and the rows, disk by disk.
+
+    Args:
+        disk: shape (n,), numbers from 0 on.
+    """
+    ends, rows = np.zeros(int(disk.max(initial=0)) + 2, np.int64), np.empty(len(disk), np.int64)
     _sort(disk, ends, rows)
-    begins = np.concatenate([[0], ends[:-2]])
-    return [(int(number), rows[begins[number] : ends[number]]) for number in np.flatnonzero(begins < ends[:-1])]
+    return np.concatenate([[0], ends[:-2]]), ends[:-1], rows

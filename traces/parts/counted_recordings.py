@@ -71,7 +71,8 @@ def _read_here(share: Share, streams: Sequence[TraceStream], reader: StreamReade
         partial = count_in_parts(streams, reader, progress.advance)
         if partial is not None:
             return Counted(partial, reader.lacks, reader.notes)
-    counting, shown = Counting(share.threshold, share.described), 0
+    counting = Counting(share.threshold, share.described, each_disk=share.each_disk, clock_ns=share.clock_ns)
+    shown = 0
     for batch in read_ahead(reader.read_together(streams)):
         counting.add(batch)
         consumed = sum(s.consumed() for s in streams)

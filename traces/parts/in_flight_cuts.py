@@ -7,7 +7,7 @@ therefore keeps them, and gives back what is in flight at its own end.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,9 +94,9 @@ class CountedSoFar:
             return CountedSoFar(self.partial.followed_by(part), self.ends_ns)
         numbers = {name: number for number, name in enumerate(flight.disks)}
         ends = {name: flight.ends_ns[number] for name, number in numbers.items() if number in flight.ends_ns}
-        disks = dict(part.disks)
+        known = set(part.names)
         for name, carried in self.ends_ns.items():
-            if name not in disks:
+            if name not in known:
                 ends[name] = carried
                 continue
             if not len(carried):
@@ -105,13 +105,13 @@ class CountedSoFar:
                 raise NotOnItsOwn
             mine = np.flatnonzero(flight.disk == numbers[name])
             latest_ns = np.maximum.accumulate(flight.time_ns[mine])
-            n_all = disks[name].n
-            if len(latest_ns) < n_all and (not len(latest_ns) or latest_ns[-1] < carried[-1]):
+            if len(latest_ns) < part.n_of(name) and (not len(latest_ns) or latest_ns[-1] < carried[-1]):
                 raise NotOnItsOwn
             more = len(carried) - np.searchsorted(carried, latest_ns, side="right")
             few = mine[: np.count_nonzero(more)]  # the later, the fewer are still in flight
-            disks[name] = disks[name].with_more_in_flight(flight.op[few], flight.depth[few], more[: len(few)])
+            if len(few):
+                part = part.with_more_in_flight(name, flight.op[few], flight.depth[few], more[: len(few)])
             # Accesses come in the order of issue, so those of before may end after some of the part.
-            staying = carried[np.searchsorted(carried, disks[name].latest_ns, side="right") :]
+            staying = carried[np.searchsorted(carried, part.latest_ns_of(name), side="right") :]
             ends[name] = np.sort(np.concatenate([staying, ends[name]]))
-        return CountedSoFar(self.partial.followed_by(replace(part, disks=disks)), ends)
+        return CountedSoFar(self.partial.followed_by(part), ends)

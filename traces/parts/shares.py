@@ -28,7 +28,9 @@ class Share:
         format_name, action, options: as in ``profile_files``.
         threshold: LBN beyond which an access is random, for a full description; None: without one.
         described: disks that the full description is of; empty: all.
+        each_disk: as ``Counting`` takes it.
         begin, end: bytes of the only file; end None: its end.
+        clock_ns: the smallest difference that the times of all files tell.
     """
 
     files: tuple[Path, ...]
@@ -37,8 +39,10 @@ class Share:
     options: ReadOptions
     threshold: int | None
     described: tuple[str, ...] = ()
+    each_disk: bool = True
     begin: int = 0
     end: int | None = None
+    clock_ns: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,8 @@ def count(share: Share) -> Counted:
         streams: list[TraceStream] = [PartStream(share.files[0], share.begin, share.end)]
     else:
         streams = [TraceStream(f) for f in share.files]
-    counting, in_flight = Counting(share.threshold, share.described), InFlightOfPart()
+    counting = Counting(share.threshold, share.described, each_disk=share.each_disk, clock_ns=share.clock_ns)
+    in_flight = InFlightOfPart()
     disks: tuple[str, ...] = ()
     try:
         if isinstance(reader, PartReader) and isinstance(streams[0], PartStream):
