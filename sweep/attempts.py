@@ -1,6 +1,7 @@
 """Several things tried one after the other, none of them given up because another one failed: for undoing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from cephfit.errors import CephfitError, ClusterError
 
@@ -16,12 +17,18 @@ class Attempts:
 
     def make(self, step: Callable[[], object]) -> bool:
         """Do ``step``; whether it went well."""
-        try:
+        before = len(self._errors)
+        with self.trying():
             step()
+        return len(self._errors) == before
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """The same for the block."""
+        try:
+            yield
         except CephfitError as error:
             self._errors.append(error)
-            return False
-        return True
 
     def end(self) -> None:
         """Raises:

@@ -24,12 +24,10 @@ from cephfit.sweep.pools.pool_changes import CODE, PoolChange, PoolsPlan, faults
 from cephfit.sweep.pools.pool_keys import VALUE_TYPES
 from cephfit.sweep.pools.pool_plan import PoolPlan, Role, own_rule, plan_pools
 from cephfit.sweep.pools.pool_readback import dumped_pool, pool_value, read_back_pools
-from cephfit.sweep.settings.ceph_settings import stored_settings
+from cephfit.sweep.settings.pool_deletion import PoolDeletion
 from cephfit.sweep.targets.beneath import few_pgs_of
 
 _VALUE = "pool value"
-_ALLOWANCE = "allow deletion"
-_OPTION = "mon_allow_pool_delete"
 
 PoolSettings = Mapping[str, Mapping[str, str]]
 """Pool's name to its settings: key to value as Ceph writes it."""
@@ -41,11 +39,13 @@ class DeclaredPools:
     Args:
         admin: of the cluster.
         journal: of declared pools only.
+        deletion: by whose leave the cluster's pools are deleted.
     """
 
-    def __init__(self, admin: CephAdmin, journal: Journal) -> None:
+    def __init__(self, admin: CephAdmin, journal: Journal, deletion: PoolDeletion) -> None:
         self._admin = admin
         self._journal = journal
+        self._deletion = deletion
         self._pools = Pools(admin, journal, {})
 
     def plan(self, declared: PoolSettings, *, adopt: frozenset[str] = frozenset()) -> PoolsPlan:
@@ -81,7 +81,7 @@ class DeclaredPools:
         Raises:
             ClusterError: the plan has faults; nothing was changed.
         """
-        self._take_allowance_back()
+        self._clear_up()
         plan = self.plan(declared, adopt=adopt)
         if plan.faults:
             raise ClusterError(
@@ -112,7 +112,7 @@ class DeclaredPools:
         Raises:
             ClusterError: a pool holds data; nothing was changed.
         """
-        self._take_allowance_back()
+        self._clear_up()
         plans = self._plans(declared)
         made = [
             pool for pool in self._pools.made() if any(pool == p.name for group in plans.values() for p in group)
@@ -126,11 +126,10 @@ class DeclaredPools:
             )
         done = [sentence for name in plans for sentence in self._give_back(name)]
         if made:
-            self._allow()
-            for pool in reversed(made):
-                self._pools.delete(pool)
-                done.append(f"pool {pool} is deleted")
-            self._take_allowance_back()
+            with self._deletion.allowed():
+                for pool in reversed(made):
+                    self._pools.delete(pool)
+                    done.append(f"pool {pool} is deleted")
         self._pools.places.remove({p.rule for group in plans.values() for p in group if p.rule})
         if not self._journal.entries():
             self._journal.finish()
@@ -149,6 +148,11 @@ class DeclaredPools:
                 if pool in named
             ),
         )
+
+    def _clear_up(self) -> None:
+        """After a process that was killed while it deleted pools."""
+        self._deletion.take_over(self._journal)
+        self._deletion.take_back()
 
     def _plans(self, declared: PoolSettings) -> dict[str, tuple[PoolPlan, ...]]:
         return {
@@ -265,22 +269,6 @@ class DeclaredPools:
                 return None
             raise
         return None if got is None else str(got)
-
-    def _allow(self) -> None:
-        was = stored_settings(self._admin).get(("mon", _OPTION))
-        self._journal.note(_ALLOWANCE, _OPTION, was)
-        self._admin.command("config set", who="mon", name=_OPTION, value="true")
-
-    def _take_allowance_back(self) -> None:
-        """Also what a process that was killed left."""
-        entry = self._journal.get(_ALLOWANCE, _OPTION)
-        if entry is None:
-            return
-        if entry.was is None:
-            self._admin.command("config rm", who="mon", name=_OPTION)
-        else:
-            self._admin.command("config set", who="mon", name=_OPTION, value=str(entry.was))
-        self._journal.forget(_ALLOWANCE, _OPTION)
 
     def _stored_nbytes(self, pool: str) -> int:
         """Bytes of clients. Not objects: a manager module keeps empty ones of its own in every pool of images."""

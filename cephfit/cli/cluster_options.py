@@ -8,37 +8,66 @@ from typing import Any
 
 import click
 
-_OPTIONS = (
-    click.option("--conf", type=click.Path(path_type=Path), metavar="FILE", help="The cluster's ceph.conf."),
-    click.option("--id", "client_id", metavar="NAME", help="Ceph client: NAME for client.NAME.  [default: admin]"),
-    click.option("--keyring", type=click.Path(path_type=Path), metavar="FILE", help="Keyring with its key."),
+_CONNECTION = (
+    click.option(
+        "--conf",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="The cluster's ceph.conf.  [default: $CEPH_CONF, else /etc/ceph/ceph.conf]",
+    ),
+    click.option("--id", "client_id", metavar="NAME", help="Ceph user: NAME for client.NAME.  [default: admin]"),
+    click.option(
+        "--keyring", type=click.Path(path_type=Path), metavar="FILE", help="Keyring with that user's key."
+    ),
     click.option(
         "--admin",
         type=click.Choice(("rados", "ceph", "rest")),
         default="rados",
         show_default=True,
-        help="How commands reach the cluster: librados, the `ceph` program, ceph-rest-api.",
+        help="How to send commands to the cluster: librados, the `ceph` program, ceph-rest-api.",
     ),
-    click.option("--rest-url", metavar="URL", help="Of ceph-rest-api, such as http://mon1:5000/api/v0.1/."),
-    click.option("--only-pool", metavar="POOL", help="Touch nothing but images in this pool (and the lock)."),
+    click.option(
+        "--rest-url", metavar="URL", help="Address of ceph-rest-api, such as http://mon1:5000/api/v0.1/."
+    ),
+)
+_POOL = (
+    click.option(
+        "--only-pool",
+        metavar="POOL",
+        help="Touch nothing but images in this pool (and cephfit's lock on the cluster).",
+    ),
     click.option(
         "--restarts",
         metavar="WHO",
-        help="Who restarts OSDs: none, cephadm, ssh, or a program's path.  [default: ssh with --ssh, else none]",
+        help="How to restart OSDs: none, cephadm, ssh, or a program's path.  [default: ssh with --ssh, else none]",
     ),
-    click.option("--ssh", is_flag=True, help="The OSD hosts may be reached over SSH."),
-    click.option("--ssh-user", metavar="USER", help="User there; root unless sudo needs no password."),
-    click.option("--ssh-config", type=click.Path(path_type=Path), metavar="FILE", help="SSH configuration."),
+)
+_HOSTS = (
+    click.option("--ssh", is_flag=True, help="Allow SSH to the OSD hosts."),
+    click.option("--ssh-user", metavar="USER", help="SSH user: root, or one whose sudo needs no password."),
+    click.option(
+        "--ssh-config", type=click.Path(path_type=Path), metavar="FILE", help="SSH client configuration to use."
+    ),
     click.option(
         "--ssh-host",
         "ssh_hosts",
         multiple=True,
         metavar="NAME=HOST",
-        help="Where SSH finds a host. Repeatable.",
+        help="Address at which SSH reaches the host that Ceph calls NAME. Repeatable.",
     ),
-    click.option("--crush-rule", metavar="RULE", help="Of pools that a configuration does not place."),
-    click.option("--pg-num", type=click.IntRange(min=1), help="PGs of pools where a configuration says none."),
-    click.option("--take-over", is_flag=True, help="Take the lock of a sweep whose end cannot be seen from here."),
+)
+_POOL_DEFAULTS = (
+    click.option("--crush-rule", metavar="RULE", help="CRUSH rule for pools whose configuration names none."),
+    click.option(
+        "--pg-num", type=click.IntRange(min=1), help="Number of PGs for pools whose configuration gives none."
+    ),
+)
+_LOCK = (
+    click.option(
+        "--take-over",
+        is_flag=True,
+        help="Take over the lock of another sweep if cephfit cannot tell whether that has ended.",
+    ),
 )
 
 
@@ -69,14 +98,25 @@ class ClusterOptions:
         return tuple(spelled.get(name, "--" + name.replace("_", "-")) for name in names)
 
 
-def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options; the command gets them as one argument ``cluster``."""
+def _adding(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds options; the command gets them as one argument ``cluster``."""
 
-    @wraps(function)
-    def command(*args: Any, **kwargs: Any) -> Any:
-        said = {name: kwargs.pop(name) for name in ClusterOptions.__slots__}
-        return function(*args, **kwargs, cluster=ClusterOptions(**said))
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def command(*args: Any, **kwargs: Any) -> Any:
+            said = {name: kwargs.pop(name) for name in ClusterOptions.__slots__ if name in kwargs}
+            return function(*args, **kwargs, cluster=ClusterOptions(**said))
 
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+cluster_options = _adding(*_CONNECTION, *_POOL, *_HOSTS, *_POOL_DEFAULTS, *_LOCK)
+"""For commands that bring a cluster into configurations, or back."""
+connection_options = _adding(*_CONNECTION)
+"""For commands that only ask a cluster."""
+daemon_options = _adding(*_CONNECTION, *_HOSTS, *_LOCK)
+"""For commands that change a cluster and neither measure on it nor restart anything."""

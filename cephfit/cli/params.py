@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.cluster_options import ClusterOptions, connection_options
 from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, print_table
 
@@ -14,28 +14,35 @@ if TYPE_CHECKING:
     from cephfit.sweep.options.option_tree import Parameter
 
 _LEGEND = (
-    "tags: restart = a running daemon acts on a change only after a restart, creation = only newly made OSDs or "
-    "clusters read it,\n      risk = some value risks data, recovery = about recovery, backfill or scrubbing"
+    "tags: restart = a change takes effect only after the daemon restarts, creation = only new OSDs or clusters\n"
+    "      read it, risk = some values put data at risk, recovery = concerns recovery, backfill or scrubbing"
 )
 
 
 @click.group(cls=SentenceGroup)
 def command() -> None:
-    """What can be set on a cluster: Ceph's own options as a tree, with what to know before touching one.
+    """The options of a cluster: Ceph's own, as a tree, with what to know before changing one.
 
-    A running cluster is asked (`--target`), and what it says is kept per version: `--release 16.2` shows the
-    options of a version that was asked once, without a cluster.
+    They come from a running cluster (`--target`) and are kept per version: `--release 16.2` shows those of a
+    version that was asked for once, without a cluster.
     """
 
 
 def _source_options(function: Any) -> Any:
     release = click.option(
-        "--release", metavar="VERSION", help="Options kept of a version, such as 16.2.15: no cluster is asked."
+        "--release",
+        metavar="VERSION",
+        help="Show the options kept of this version, such as 16.2.15, without a cluster.",
     )
     target = click.option(
-        "--target", "target_text", default="lab", show_default=True, metavar="TARGET", help="The cluster to ask."
+        "--target",
+        "target_text",
+        default="lab",
+        show_default=True,
+        metavar="TARGET",
+        help="Cluster to ask for its options.",
     )
-    return target(release(cluster_options(function)))
+    return target(release(connection_options(function)))
 
 
 @command.command("tree")
@@ -45,7 +52,7 @@ def _source_options(function: Any) -> Any:
 def tree(
     component: str | None, target_text: str, release: str | None, cluster: ClusterOptions, as_json: bool
 ) -> None:
-    """The tree: components with their counts, or the parameters of one COMPONENT by category."""
+    """Show the tree: components with their counts, or the parameters of one COMPONENT by category."""
     from cephfit.errors import InputError
     from cephfit.sweep.options.option_tree import COMPONENTS
     from cephfit.sweep.yaml_lines import nearest
@@ -53,7 +60,7 @@ def tree(
     version, parameters = _parameters(target_text, release, cluster)
     if component is not None:
         if component not in COMPONENTS:
-            raise InputError(f"{component!r} is no component of Ceph", remedy=nearest(component, COMPONENTS))
+            raise InputError(f"{component!r} is not a component of Ceph", remedy=nearest(component, COMPONENTS))
         parameters = tuple(p for p in parameters if p.component == component)
     if as_json:
         print_json({"ceph_version": version, "parameters": [_document(p) for p in parameters]})
@@ -70,7 +77,7 @@ def tree(
 def search(
     words: tuple[str, ...], target_text: str, release: str | None, cluster: ClusterOptions, as_json: bool
 ) -> None:
-    """The parameters whose name or description has all the WORDS."""
+    """Find the parameters whose name or description contains all the WORDS."""
     from cephfit.sweep.options.option_tree import found_by
 
     version, parameters = _parameters(target_text, release, cluster)
@@ -88,7 +95,7 @@ def search(
 @_source_options
 @json_option
 def show(name: str, target_text: str, release: str | None, cluster: ClusterOptions, as_json: bool) -> None:
-    """All that is known of the option NAME, also of one that this release no longer has."""
+    """Show all that is known about the option NAME, even if this release no longer has it."""
     from cephfit.sweep.options.option_history import history_of
 
     key = name.replace("-", "_").replace(" ", "_")
@@ -128,8 +135,8 @@ def _ask(target_text: str, cluster: ClusterOptions) -> "tuple[str, tuple[Option,
     try:
         if not isinstance(target, HasCatalogue):
             raise InputError(
-                f"target {target.name} is no Ceph cluster that could be asked for its options",
-                remedy="name a cluster, such as lab, or a kept version by --release",
+                f"target {target.name} is not a Ceph cluster that has options",
+                remedy="name a cluster, such as lab, or a version with --release",
             )
         catalogue = target.catalogue()
         return catalogue.version(), catalogue.all()
@@ -199,8 +206,8 @@ def _print_parameter(parameter: "Parameter", history: str) -> None:
     option = parameter.option
     effect = {
         "at once": "at once",
-        "restart": "after a restart of what reads it",
-        "creation": "only in OSDs or clusters that are made with it",
+        "restart": "after a restart of the daemons or clients that read it",
+        "creation": "only in OSDs or clusters created with it",
     }
     limits = (
         " to ".join(part or "..." for part in (option.least, option.most)) if option.least + option.most else ""
@@ -236,7 +243,8 @@ def _show_missing(key: str, version: str, names: Sequence[str], *, as_json: bool
     history = history_of(key)
     if history is None:
         raise InputError(
-            f"Ceph {version} has no option {key}, nor has any known release", remedy=nearest_option(key, names)
+            f"neither Ceph {version} nor any other known release has an option {key}",
+            remedy=nearest_option(key, names),
         )
     if as_json:
         print_json(

@@ -1,11 +1,11 @@
 """`cephfit pools`: the pools of a cluster, and pools on devices of their own from a short declaration."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.cluster_options import ClusterOptions, connection_options, daemon_options
 from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, print_table
 from cephfit.units import MIB, format_nbytes
@@ -54,7 +54,7 @@ def example() -> None:
 
 @command.command()
 @_target
-@cluster_options
+@connection_options
 @json_option
 def show(target_text: str, cluster: ClusterOptions, as_json: bool) -> None:
     """Show each pool: copies or code, devices, how evenly its PGs lie, cache tiers; changes nothing."""
@@ -103,10 +103,16 @@ def show(target_text: str, cluster: ClusterOptions, as_json: bool) -> None:
 @_file
 @_target
 @_adopt
-@cluster_options
+@connection_options
 @json_option
 def plan(file: Path, target_text: str, adopt: tuple[str, ...], cluster: ClusterOptions, as_json: bool) -> None:
     """Show what the pools of FILE would change, tried offline; changes nothing. Exit code 2 if it must not be."""
+    _show_plan(file, target_text, adopt, cluster, as_json=as_json)
+
+
+def _show_plan(
+    file: Path, target_text: str, adopt: tuple[str, ...], cluster: ClusterOptions, *, as_json: bool
+) -> None:
     from cephfit.errors import ClusterError
     from cephfit.sweep.declaration.file_pools import read_pool_file
 
@@ -132,11 +138,9 @@ def plan(file: Path, target_text: str, adopt: tuple[str, ...], cluster: ClusterO
 @_adopt
 @click.option("--apply", is_flag=True, help="Do it. Without it: the plan.")
 @_although_unhealthy
-@cluster_options
+@daemon_options
 @json_option
-@click.pass_context
 def apply(
-    context: click.Context,
     file: Path,
     target_text: str,
     adopt: tuple[str, ...],
@@ -154,7 +158,7 @@ def apply(
     from cephfit.sweep.declaration.file_pools import read_pool_file
 
     if not apply:
-        context.invoke(plan, file=file, target_text=target_text, adopt=adopt, as_json=as_json, **_said(cluster))
+        _show_plan(file, target_text, adopt, cluster, as_json=as_json)
         if not as_json:
             click.echo("\nNothing was changed. The same command with --apply does it.")
         return
@@ -180,7 +184,7 @@ def apply(
 @click.option("--with-data", is_flag=True, help="Also pools that hold data: it is gone then.")
 @click.option("--apply", is_flag=True, help="Do it. Without it: a list.")
 @_although_unhealthy
-@cluster_options
+@daemon_options
 @json_option
 def remove(
     file: Path,
@@ -231,11 +235,6 @@ def _open(target_text: str, cluster: ClusterOptions, *, for_change: bool) -> "Ce
         target.close()
         raise InputError("this target has no pools", where=f"--target {target_text}", remedy="name a Ceph cluster")
     return target
-
-
-def _said(cluster: ClusterOptions) -> dict[str, Any]:
-    """The options again as a command of click takes them."""
-    return {name: getattr(cluster, name) for name in ClusterOptions.__slots__}
 
 
 def _print_plan(found: "PoolsPlan") -> None:

@@ -13,7 +13,7 @@ from cephfit.sweep.settings.catalogue import Catalogue
 from cephfit.sweep.settings.daemon_values import Differences
 from cephfit.sweep.settings.restarts_due import RestartsDue
 
-_CONFIG = "config"
+CONFIG = "config"
 
 Place = tuple[str, str]
 """Section (with its mask) and option: one entry of the config store."""
@@ -75,6 +75,13 @@ class CephSettings:
         if not self._same(key, stored, value):
             self._change(place, stored, value, ())
 
+    def take_back_one(self, section: str, key: str) -> None:
+        """Give one entry its original value, if it was changed; then nothing is left to undo of it."""
+        entry = self._journal.get(CONFIG, f"{section} {key}")
+        if entry is not None:
+            self._bring((section, key), stored_settings(self._admin).get((section, key)), entry.was, ())
+            self._journal.forget(CONFIG, entry.place)
+
     def needs_restart(self, configuration: Configuration) -> dict[int, dict[str, str]]:
         """OSDs that would have to be restarted for a configuration, each with the options why and their values.
 
@@ -98,12 +105,12 @@ class CephSettings:
 
     def undoings(self) -> tuple[Entry, ...]:
         """Options that ``apply`` of the default puts back; section and option are the place."""
-        return self._journal.entries(_CONFIG)
+        return self._journal.entries(CONFIG)
 
     def forget_originals(self) -> None:
         """Everything is as it was; nothing is left to undo."""
-        for entry in self._journal.entries(_CONFIG):
-            self._journal.forget(_CONFIG, entry.place)
+        for entry in self._journal.entries(CONFIG):
+            self._journal.forget(CONFIG, entry.place)
 
     def _places(self, configuration: Configuration, daemons: Sequence[Daemon]) -> dict[Place, str]:
         """What is to stand in the config store for a configuration.
@@ -128,7 +135,7 @@ class CephSettings:
 
     def _originals(self) -> dict[Place, str | None]:
         originals: dict[Place, str | None] = {}
-        for entry in self._journal.entries(_CONFIG):
+        for entry in self._journal.entries(CONFIG):
             section, _, key = entry.place.rpartition(" ")
             originals[section, key] = entry.was
         return originals
@@ -146,7 +153,7 @@ class CephSettings:
         section, key = place
         if not self._catalogue.option(key).acts_at_runtime:
             self._restarts.note(int(d.id) for d in concerned(section, daemons) if d.kind == "osd")
-        self._journal.note(_CONFIG, f"{section} {key}", was)
+        self._journal.note(CONFIG, f"{section} {key}", was)
         if value is None:
             self._admin.command("config rm", who=section, name=key)
         else:

@@ -133,7 +133,9 @@ class DaemonOptions:
         return self._injected.keep(osd_map)
 
     def put(self, section: str, key: str, value: str) -> None:
-        """Set one option of daemons for the tool's own needs, journalled like any other; ``apply`` takes it back.
+        """Set one option of daemons for the tool's own needs, journalled like any other.
+
+        ``take_back_one`` undoes it, ``apply`` and ``take_back`` do so, too.
 
         Args:
             section: in the config store, where there is one; else the running daemons of this type get it.
@@ -143,6 +145,11 @@ class DaemonOptions:
             return
         daemons = concerned(section, running_daemons(self._admin))
         self._injected.inject({(daemon.name, key): value for daemon in daemons})
+
+    def take_back_one(self, section: str, key: str) -> None:
+        """What was before ``put``, also of a process that was killed; nothing where nothing was put."""
+        self._store.take_back_one(section, key)
+        self._injected.take_back_one(key)
 
     def restarts_due(self) -> tuple[int, ...]:
         """OSDs that run with a value that only a restart changes."""

@@ -88,8 +88,15 @@ class InjectedSettings:
         Raises:
             CephfitError: names every daemon and option that is not as it was.
         """
-        self._wanted = {place: value for place, value in self._wanted.items() if place in but}
-        entries = [e for e in self._journal.entries(_INJECTED) if _place(e) not in but]
+        self._take_back(lambda place: place not in but)
+
+    def take_back_one(self, key: str) -> None:
+        """The same for one option alone, on whatever daemons."""
+        self._take_back(lambda place: place[1] == key)
+
+    def _take_back(self, is_meant: Callable[[Place], bool]) -> None:
+        self._wanted = {place: value for place, value in self._wanted.items() if not is_meant(place)}
+        entries = [e for e in self._journal.entries(_INJECTED) if is_meant(_place(e))]
         running = {d.name for d in running_daemons(self._admin)} if entries else set()
         tried = Attempts()
         for entry in entries:

@@ -123,9 +123,12 @@ class CephTarget:
         return {**facts_of(self._admin), **({"options_by": way.value} if way is not None else {})}
 
     def declared_pools(self) -> DeclaredPools:
-        """The pools that people declare for this cluster; they have their own journal and outlive ``reset``."""
-        journal = Journal(self._folder / "pools.jsonl", read_only=not self._for_change)
-        return DeclaredPools(self._admin, journal)
+        """The pools that people declare for this cluster; they have their own journal and outlive ``reset``.
+
+        Raises:
+            InputError: only one pool may be touched here.
+        """
+        return self._changes.declared_pools(Journal(self._folder / "pools.jsonl", read_only=not self._for_change))
 
     def pool_portraits(self) -> tuple[PoolPortrait, ...]:
         """All pools of the cluster, with where their data lies."""

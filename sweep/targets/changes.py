@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cephfit.configuration import Configuration
+from cephfit.sweep.declared_pools import DeclaredPools
+from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.preview import Preview, Undoing
 from cephfit.sweep.surroundings import ReadValues
@@ -31,6 +33,16 @@ class ClusterChanges(Protocol):
 
     def why_not(self, configuration: Configuration) -> tuple[str, ...]:
         """What speaks against a configuration whose settings all exist; empty if nothing. Changes nothing."""
+
+    def declared_pools(self, journal: Journal) -> DeclaredPools:
+        """The pools that people declare for the cluster.
+
+        Args:
+            journal: of these pools alone.
+
+        Raises:
+            InputError: no pools may be made here.
+        """
 
     def clear_up(self) -> None:
         """Take away what a process that was killed left in the way of the cluster's health; at any time."""

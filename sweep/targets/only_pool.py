@@ -9,6 +9,7 @@ from cephfit.errors import InputError
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.cache_notes import fits_note
+from cephfit.sweep.declared_pools import DeclaredPools
 from cephfit.sweep.engines.rados_bench import refuse_among_images
 from cephfit.sweep.journal import Entry, Journal
 from cephfit.sweep.model import RADOS_BENCH, CacheCondition, Sweep
@@ -44,6 +45,13 @@ class OnlyPool:
 
     def why_not(self, configuration: Configuration) -> tuple[str, ...]:
         return tuple(why for s in configuration.settings if (why := self._against(s)))
+
+    def declared_pools(self, journal: Journal) -> DeclaredPools:
+        raise InputError(
+            f"only pool {self._pool} may be touched, so no pools are made, changed or deleted",
+            where="--only-pool",
+            remedy="leave it out",
+        )
 
     def clear_up(self) -> None:
         """Nothing stands in the way of the cluster's health."""

@@ -9,6 +9,7 @@ from cephfit.protocols import CephAdmin, Progress
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.admin.older_releases import is_before_nautilus
 from cephfit.sweep.attempts import Attempts
+from cephfit.sweep.declared_pools import DeclaredPools
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.pools.own_pools import Pools
@@ -18,6 +19,7 @@ from cephfit.sweep.preview import Preview, Undoing
 from cephfit.sweep.settings.catalogue import Catalogue
 from cephfit.sweep.settings.daemon_options import DaemonOptions
 from cephfit.sweep.settings.noout_flags import NooutFlags
+from cephfit.sweep.settings.pool_deletion import PoolDeletion
 from cephfit.sweep.surroundings import OsdsDownError, ReadValues, Surroundings
 from cephfit.sweep.targets.changes import Made
 from cephfit.sweep.targets.cluster_preview import preview_of
@@ -55,6 +57,7 @@ class WholeCluster:
             reach=surroundings.reach,
             progress=progress,
         )
+        self.deletion = PoolDeletion(self.settings, journal)
         self.pools = Pools(
             admin, journal, surroundings.pool_defaults, patience_seconds=surroundings.patience_seconds
         )
@@ -82,14 +85,17 @@ class WholeCluster:
             reasons += [f"before Nautilus pool {p.name} needs a pg_num" for p in plans if "pg_num" not in p.values]
         return tuple(reasons)
 
+    def declared_pools(self, journal: Journal) -> DeclaredPools:
+        return DeclaredPools(self._admin, journal, self.deletion)
+
     def clear_up(self) -> None:
         NooutFlags(self._admin, self._journal).take_back()
 
     def give_up_pools(self) -> None:
         if pools := self.pools.made():
-            self._allow_pool_deletion()
-            for pool in reversed(pools):
-                self.pools.delete(pool)
+            with self.deletion.allowed():
+                for pool in reversed(pools):
+                    self.pools.delete(pool)
             self.pools.await_counted()
         self._health.expect_new_pools()
 
@@ -221,11 +227,8 @@ class WholeCluster:
             return self.pools.ensure(configuration)
         except (RefusedError, UnplacedPoolError):
             # Left in place, a pool without places would keep every later configuration waiting.
-            self._allow_pool_deletion()
-            self.pools.delete(pool_name(configuration))
+            with self.deletion.allowed():
+                self.pools.delete(pool_name(configuration))
             self.pools.await_counted()
             self._health.expect_new_pools()
             raise
-
-    def _allow_pool_deletion(self) -> None:
-        self.settings.put("mon", "mon_allow_pool_delete", "true")

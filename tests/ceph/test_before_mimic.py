@@ -104,3 +104,19 @@ def test_options_are_injected_or_stand_in_ceph_conf(lab_cluster: Lab, old: LabTa
     sources = state_of(lab_cluster)["osds"][0]["diff"]
     assert sources["osd_max_backfills"]["override"] == 3
     assert sources["osd_op_num_shards"]["file"] == 3
+
+
+@pytest.mark.ceph
+@pytest.mark.root
+def test_pools_are_deleted_by_leave_that_is_injected_and_taken_back(lab_cluster: Lab, old: LabTarget) -> None:
+    admin = RadosAdmin(lab_cluster.conf)
+    (monitor,) = (f"mon.{mon['name']}" for mon in admin.command("mon dump")["mons"])
+    try:
+        admin.tell(monitor, "config set", var="mon_allow_pool_delete", val=["false"])
+        declared = {"old-gold": {"crush_rule": "hdd", "size": "2", "pg_num": "8"}}
+        old.declared_pools().apply(declared)
+        assert old.declared_pools().remove(declared) == ("pool old-gold is deleted",)
+        assert admin.tell(monitor, "config get", var="mon_allow_pool_delete") == {"mon_allow_pool_delete": "false"}
+    finally:
+        admin.tell(monitor, "config unset", var="mon_allow_pool_delete")
+        admin.close()

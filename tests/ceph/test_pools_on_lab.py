@@ -4,7 +4,6 @@ import os
 import random
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +18,6 @@ from cephfit.lab.target import LabTarget
 from cephfit.protocols import Applied
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.crush.live_map import LiveMap
-from cephfit.sweep.declared_pools import DeclaredPools
-from cephfit.sweep.journal import Journal
 from cephfit.units import MIB
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]
@@ -195,14 +192,14 @@ def test_a_rule_that_somebody_elses_pool_uses_is_not_taken_away(
 
 
 def test_declared_pools_stay_through_a_restore_and_go_whole_when_removed(
-    crush_map: bytes, lab_cluster: Lab, admin: RadosAdmin, target: LabTarget, tmp_path: Path
+    crush_map: bytes, lab_cluster: Lab, admin: RadosAdmin, target: LabTarget
 ) -> None:
     before = state_of(lab_cluster)
     declared = {
         "kept-ssd": {"devices.class": "ssd", "size": "2", "pg_num": "8"},
         "kept-coded": {"erasure.k": "2", "erasure.m": "1", "failure_domain": "osd", "pg_num": "8"},
     }
-    pools = DeclaredPools(admin, Journal(tmp_path / "pools.jsonl"))
+    pools = target.declared_pools()
     plan = pools.plan(declared)
     assert not plan.faults
     assert plan.proposal is not None
@@ -222,13 +219,13 @@ def test_declared_pools_stay_through_a_restore_and_go_whole_when_removed(
 
 
 def test_a_pool_that_was_there_moves_as_planned_and_comes_back(
-    crush_map: bytes, admin: RadosAdmin, tmp_path: Path
+    crush_map: bytes, admin: RadosAdmin, target: LabTarget
 ) -> None:
     with admin.cluster.open_ioctx("rbd") as ioctx:
         for n in range(8):
             ioctx.write_full(f"object-{n}", os.urandom(MIB))
     declared = {"rbd": {"devices.class": "ssd", "size": "2", "compression_mode": "aggressive"}}
-    pools = DeclaredPools(admin, Journal(tmp_path / "pools.jsonl"))
+    pools = target.declared_pools()
     try:
         assert "not ours to change" in pools.plan(declared).faults[0]
         stats = admin.command("pg ls-by-pool", poolstr="rbd")["pg_stats"]

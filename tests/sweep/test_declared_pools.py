@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from cephfit.errors import ClusterError
+from cephfit.silence import Silence
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.declared_pools import DeclaredPools
+from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.journal import Journal
+from cephfit.sweep.setting_ways import Reach
+from cephfit.sweep.settings.catalogue import Catalogue
+from cephfit.sweep.settings.daemon_options import DaemonOptions
+from cephfit.sweep.settings.pool_deletion import PoolDeletion
 
 CODED = {"crush_rule": "hdds", "metadata.crush_rule": "hdds", "metadata.size": "3", "pg_num": "8"}
 """An erasure-coded pool on rules that are there, so that the CRUSH map stays out of it."""
@@ -117,9 +123,16 @@ def monitors() -> Monitors:
     return Monitors()
 
 
+def declared_pools(monitors: Monitors, folder: Path, journal: Journal) -> DeclaredPools:
+    """Those of a cluster whose target keeps its own journal in the folder."""
+    kept = Journal(folder / "journal.jsonl")
+    options = DaemonOptions(monitors, Catalogue(monitors), kept, hosts=Hosts(), reach=Reach(), progress=Silence())
+    return DeclaredPools(monitors, journal, PoolDeletion(options, kept))
+
+
 @pytest.fixture
 def pools(monitors: Monitors, tmp_path: Path) -> DeclaredPools:
-    return DeclaredPools(monitors, Journal(tmp_path / "pools.jsonl"))
+    return declared_pools(monitors, tmp_path, Journal(tmp_path / "pools.jsonl"))
 
 
 def coded(k: int, m: int) -> dict[str, dict[str, str]]:
@@ -153,13 +166,11 @@ def test_a_profile_of_somebody_else_is_not_taken_for_ours(monitors: Monitors, po
     assert monitors.profiles["archive-data"] == {"k": "2", "m": "1"}
 
 
-def test_a_profile_that_was_begun_for_another_code_is_made_anew(
-    monitors: Monitors, tmp_path: Path, pools: DeclaredPools
-) -> None:
+def test_a_profile_that_was_begun_for_another_code_is_made_anew(monitors: Monitors, tmp_path: Path) -> None:
     monitors.profiles["archive-data"] = {"k": "4", "m": "2"}
     journal = Journal(tmp_path / "pools.jsonl")
     journal.note("erasure profile", "archive-data", None)
-    DeclaredPools(monitors, journal).apply(coded(8, 3))
+    declared_pools(monitors, tmp_path, journal).apply(coded(8, 3))
     assert monitors.profiles["archive-data"]["k"] == "8"
 
 
