@@ -175,7 +175,7 @@ def _from_accesses(
     for recording, gave in zip(recordings, counts, strict=True):
         its_counts = gave.partial
         lacks.update(dict.fromkeys(gave.lacks))
-        its = told(recording, reader, events=its_counts.events, notes=gave.notes)
+        its = told(recording, reader, events=its_counts.events, notes=gave.notes, lost=its_counts.lost)
         for name in NO_EVENTS:
             its_counts.events.pop(name, None)
         notes.update(dict.fromkeys(its.notes))

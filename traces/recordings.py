@@ -73,9 +73,10 @@ def _numbered(folder: Path, stem: str) -> list[Path]:
 def siblings_left_out(recording: Recording) -> list[str]:
     """Blktrace files of the same recording that lie beside the given ones and were not given."""
     first = recording.files[0]
-    if PER_CPU.fullmatch(first.name) is None:
+    match = PER_CPU.fullmatch(first.name)
+    if match is None:
         return []
-    missing = [f.name for f in _numbered(first.parent, recording.name) if f not in recording.files]
+    missing = [f.name for f in _numbered(first.parent, match["stem"]) if f not in recording.files]
     return [f"other CPUs of the same recording were not read: {', '.join(missing)}"] if missing else []
 
 

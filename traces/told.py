@@ -8,15 +8,18 @@ from cephfit.traces.capturing import capture_record
 from cephfit.traces.readers.blkparse_format import BlkparseFormatReader
 from cephfit.traces.readers.blkparse_text import BlkparseTextReader
 from cephfit.traces.readers.blktrace import BlktraceReader
-from cephfit.traces.readers.blktrace_following import UNNUMBERED
 from cephfit.traces.readers.block_events_text import BlockEventsTextReader
+from cephfit.traces.readers.qemu_events import QemuEventsReader
 from cephfit.traces.readers.reader import LOSSES_TOLD, StreamReader
 from cephfit.traces.recordings import Recording, siblings_left_out
 
 BLOCK_LAYER = (BlktraceReader, BlkparseTextReader, BlkparseFormatReader, BlockEventsTextReader)
 """Readers of formats in which an access is several events, of which one counts."""
 
-NO_EVENTS = (UNNUMBERED, LOSSES_TOLD)
+STACKING = (*BLOCK_LAYER, QemuEventsReader)
+"""Readers of formats that show in any place that a disk passes its accesses on to another one."""
+
+NO_EVENTS = (LOSSES_TOLD,)
 """What readers count among the events to tell of losses, and a profile does not."""
 
 _LOSSES_UNKNOWN = "lost events: whether the tracer lost some"
@@ -28,8 +31,8 @@ class Told:
 
     Attributes:
         captured_by: how cephfit captured it; empty where others did.
-        lost: events that the capture lost, beside those that the files tell.
-        losses_known: whether the files, or the capture, would show lost events.
+        lost: events that the capture lost, beyond those that the files tell.
+        losses_known: whether the files, or the capture, say how many events were lost, be it none.
         notes: sentences that a reader must know.
     """
 
@@ -39,7 +42,9 @@ class Told:
     notes: tuple[str, ...]
 
 
-def told(recording: Recording, reader: StreamReader, *, events: Mapping[str, int], notes: Sequence[str]) -> Told:
+def told(
+    recording: Recording, reader: StreamReader, *, events: Mapping[str, int], notes: Sequence[str], lost: int
+) -> Told:
     """What is told of a recording after it was read.
 
     Args:
@@ -47,6 +52,7 @@ def told(recording: Recording, reader: StreamReader, *, events: Mapping[str, int
         reader: of its format.
         events: as in AccessBatch, of the whole recording.
         notes: that the files hold.
+        lost: events that the files tell to be lost.
 
     Raises:
         InputError: the file that a capture wrote beside them is damaged.
@@ -54,10 +60,9 @@ def told(recording: Recording, reader: StreamReader, *, events: Mapping[str, int
     captured = capture_record.of_files(recording.files)
     return Told(
         captured.method if captured else "",
-        captured.lost if captured else 0,
-        captured is not None
-        or bool(events.get(LOSSES_TOLD))
-        or (reader.tells_losses and not events.get(UNNUMBERED)),
+        # What is dropped leaves a gap in the numbers, too, where the kernel numbers first (Linux since 2025).
+        max(captured.lost - lost, 0) if captured else 0,
+        captured is not None or bool(events.get(LOSSES_TOLD)),
         tuple(filter(None, (reader.note, *notes, *siblings_left_out(recording)))),
     )
 

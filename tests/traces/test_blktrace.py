@@ -71,6 +71,17 @@ def test_a_missing_cpu_is_said(tmp_path: Path) -> None:
     assert found.description["notes"] == ["other CPUs of the same recording were not read: sda.blktrace.1"]
 
 
+def test_missing_cpus_of_recordings_of_one_name_are_said(tmp_path: Path) -> None:
+    """From two folders; their names are those of the folders, too."""
+    for folder in (tmp_path / "monday", tmp_path / "tuesday"):
+        folder.mkdir()
+        for cpu in (0, 1):
+            write(folder / f"sda.blktrace.{cpu}", [Event(5, cpu=cpu)])
+    found = profile_files([tmp_path / "monday" / "sda.blktrace.0", tmp_path / "tuesday" / "sda.blktrace.1"])
+    missing = [f"other CPUs of the same recording were not read: sda.blktrace.{cpu}" for cpu in (1, 0)]
+    assert found.description["notes"] == missing
+
+
 def test_gzip_gives_the_same(tmp_path: Path) -> None:
     plain = write(tmp_path / "t", mixed_workload(100))
     packed_file = tmp_path / "t.gz"

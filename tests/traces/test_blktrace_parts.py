@@ -1,5 +1,6 @@
 """Wherever a blktrace recording is cut into parts, what they give together is what the whole gives."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -135,16 +136,21 @@ def recording(n: int, rng: np.random.Generator, kinds: list[str], lbn_max: int) 
 
 def message(number: int = 0, *, cpu: int = 0) -> bytes:
     """A record that is no access: it fills the blocks at whose ends parts may join."""
-    return Event(0, what=2, category=made.NOTIFY, nbytes=0, cpu=cpu).packed(number)
+    return Event(0, what=made.P, category=made.QUEUE, nbytes=0, cpu=cpu).packed(number)
 
 
 def numbered(events: list[Event], rng: np.random.Generator, lost: float) -> list[bytes]:
-    """Records with the numbers of their CPUs, of which some are left out, and some have none."""
-    numbers = dict.fromkeys([*range(3), SELDOM], 0)
+    """Records with the numbers of their devices and CPUs, of which some are left out, and some have none; those of
+    notes are any."""
+    numbers: Counter[tuple[int, int]] = Counter()
     records = []
     for event in events:
-        numbers[event.cpu] += 1 + int(rng.random() < lost) * int(rng.integers(1, 9))
-        records.append(event.packed(numbers[event.cpu] if rng.random() > lost / 2 else 0))
+        of = event.device, event.cpu
+        if event.category & made.NOTIFY:
+            records.append(event.packed(int(rng.integers(0, 1 << 32))))
+            continue
+        numbers[of] += 1 + int(rng.random() < lost) * int(rng.integers(1, 9))
+        records.append(event.packed(numbers[of] if rng.random() > lost / 2 else 0))
     return records
 
 

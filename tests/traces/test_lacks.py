@@ -15,8 +15,8 @@ COLUMNS = ("--columns", "offset:bytes,length:bytes,op")
 BLKPARSE_F = ("--blkparse-format", "%d %S %n\\n")
 
 LACKS = {
-    "blktrace": (),
-    "blktrace-8": (),
+    "blktrace": ("lost events",),
+    "blktrace-8": ("lost events",),
     "blkparse": (),
     "blkparse-2": ("lost events",),
     "blkparse-f": ("time", "device", "action", "lost events", "latency"),

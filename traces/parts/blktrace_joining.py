@@ -8,7 +8,7 @@ a whole recording: nothing is ever counted by guess.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -22,7 +22,7 @@ from cephfit.traces.files.ahead import n_cores, read_ahead
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.parts.blktrace_parts import Followed, Part, Place, count_on, follow_alone, parts_of
 from cephfit.traces.readers.blktrace import BlktraceReader
-from cephfit.traces.readers.blktrace_beside import Found
+from cephfit.traces.readers.blktrace_beside import MAX_NUMBERED, NOBODY, Found, numbers_by_device, row_of
 from cephfit.traces.readers.blktrace_following import Following
 from cephfit.traces.readers.blktrace_loop import Layout
 from cephfit.traces.readers.blktrace_reading import layout_of
@@ -111,7 +111,7 @@ class Joining:
             for n, place in enumerate(followed.places, 1):
                 count_on(self._following, reading, counting, n)
                 counting.add(self._following.settled())
-                if place.same_as(Place.of(self._following, reading)):
+                if place.same_as(Place.of(self._following, reading)) and self._goes_on_numbering(followed):
                     self._follow_up(counting.partial())
                     self._join(followed, n)
                     return
@@ -152,20 +152,29 @@ class Joining:
             _go_on_numbering(before, after)
         self._following, self.n_apart = followed.following, 0
 
+    def _goes_on_numbering(self, followed: Followed) -> bool:
+        """Whether the numbers of all devices can be followed on."""
+        before, after = self._following.found.numbered, followed.following.found.numbered
+        return len(np.union1d(before[before != NOBODY], after[after != NOBODY])) < MAX_NUMBERED
 
-def _lost_between(before: Found, after: Found, again: NDArray[np.int64]) -> int:
-    """Events that the tracer lost of the CPUs that a part has for the first time, but for those ``again``, whose
-    records were followed again."""
-    first = after.first_sequence[: after.n_cpus[0]].copy()
-    first[again] = 0
-    last = before.last_sequence[: len(first)]
-    steps = first - last - 1
-    return int(steps[(first > 0) & (last > 0) & (steps > 0)].sum())
+
+def _lost_between(before: Found, after: Found, again: Mapping[int, NDArray[np.int64]]) -> int:
+    """Events that the tracer lost of the CPUs that a part has for the first time, of each device, but for those
+    ``again``, whose records were followed again."""
+    lost, last_of = 0, {device: last for device, _, last in numbers_by_device(before)}
+    for device, first, _ in numbers_by_device(after):
+        if device in last_of:
+            n = min(len(first), len(last_of[device]))
+            first, last = first[:n].copy(), last_of[device][:n]
+            first[[cpu for cpu in again.get(device, ()) if cpu < n]] = 0
+            steps = first - last - 1
+            lost += int(steps[(first > 0) & (last > 0) & (steps > 0)].sum())
+    return lost
 
 
 def _go_on_numbering(before: Found, after: Found) -> None:
-    """Let ``after`` know of the CPUs that only ``before`` had records of."""
-    n = max(before.n_cpus[0], after.n_cpus[0])
-    last = after.last_sequence[:n]
-    np.copyto(last, before.last_sequence[:n], where=last == 0)
-    after.n_cpus[0] = n
+    """Let ``after`` know of the devices and CPUs that only ``before`` had records of."""
+    after.n_cpus[0] = max(before.n_cpus[0], after.n_cpus[0])
+    for device, _, last in numbers_by_device(before):
+        mine = after.last_sequence[row_of(device, after.numbered), : len(last)]
+        np.copyto(mine, last, where=mine == 0)

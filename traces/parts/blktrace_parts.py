@@ -5,7 +5,7 @@ comes from the part before finds out from which place on that is right (``blktra
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from cephfit.errors import InputError
 from cephfit.traces.description.recording import Counting, PartialProfile
 from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.matching.waiting_rows import WaitingRows
+from cephfit.traces.readers.blktrace_beside import numbers_by_device
 from cephfit.traces.readers.blktrace_cuts import cuts_of
 from cephfit.traces.readers.blktrace_following import TO_THE_END, Following
 from cephfit.traces.readers.blktrace_loop import OVER, Layout
@@ -84,12 +85,12 @@ class Place:
     Attributes:
         at: byte of each file.
         waiting: the accesses.
-        cpus: those that records before were from, ascending.
+        cpus: those that records before were from, ascending, of each device.
     """
 
     at: tuple[int, ...]
     waiting: WaitingRows
-    cpus: NDArray[np.int64]
+    cpus: Mapping[int, NDArray[np.int64]]
 
     @classmethod
     def of(cls, following: Following, reading: Reading) -> "Place":
@@ -97,7 +98,7 @@ class Place:
         return cls(
             tuple(reading.offset(file) for file in range(len(reading.files.at))),
             WaitingRows.of(following.matcher, following.devices),
-            np.flatnonzero(following.found.last_sequence[: following.found.n_cpus[0]]),
+            {d: np.flatnonzero(last) for d, _, last in numbers_by_device(following.found)},
         )
 
     def same_as(self, other: "Place") -> bool:

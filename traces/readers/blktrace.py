@@ -21,7 +21,6 @@ class BlktraceReader(StreamReader):
 
     name = "blktrace"
     title = "blktrace's binary records (per-CPU files, `blkparse -d` dumps, the kernel's blk tracer)"
-    tells_losses = True
     names_disks = True
 
     def __init__(self, action: Action = Action.QUEUE) -> None:

@@ -1,5 +1,6 @@
 """What blktrace's records tell beside accesses: why one is none, what was lost, which device has another below."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,12 @@ NO_DATA = _PASSTHROUGH_BIT | _DISCARD_BIT | (1 << _WRITE_ZEROES_BIT + 1) - (1 <<
 """Categories that carry no data, whatever length they name."""
 
 N_ACTIONS = 32
-MAX_CPUS = 1 << 16
+MAX_CPUS = 1 << 13
+"""The most that Linux runs on; a damaged number falls on one of them."""
+MAX_NUMBERED = 64
+"""Devices whose records' numbers are followed; of more, the first ones are."""
+NOBODY = -1
+"""A row of ``Found.numbered`` that no device has yet."""
 MAX_PAIRS = 256
 
 
@@ -34,14 +40,17 @@ class Found(NamedTuple):
     Attributes:
         skipped: int64 (reasons,), by ``REASONS``.
         actions: int64 (N_ACTIONS,), records by action.
-        first_sequence, last_sequence: int64 (MAX_CPUS,), of each CPU; 0 where it had none.
+        numbered: int64 (MAX_NUMBERED,), the device of each row below, or NOBODY.
+        first_sequence, last_sequence: int64 (MAX_NUMBERED, MAX_CPUS), of each device on each CPU, as the kernel
+            numbers; 0 where it had none. Notes take no part: the kernel leaves their numbers as they are.
         n_cpus: int64 (1,): no CPU from this on had any.
         pairs: int64 (MAX_PAIRS, 2), devices that remaps came from and went to.
-        numbers: int64 (3,): pairs found, events lost, records without a sequence number.
+        numbers: int64 (2,): pairs found, events lost.
     """
 
     skipped: NDArray[np.int64]
     actions: NDArray[np.int64]
+    numbered: NDArray[np.int64]
     first_sequence: NDArray[np.int64]
     last_sequence: NDArray[np.int64]
     n_cpus: NDArray[np.int64]
@@ -49,7 +58,42 @@ class Found(NamedTuple):
     numbers: NDArray[np.int64]
 
 
-N_PAIRS, N_LOST, N_UNNUMBERED = range(3)
+N_PAIRS, N_LOST = range(2)
+
+
+def nothing_found() -> Found:
+    """Before the first record."""
+    # Pages of the numbers that nobody writes take no memory.
+    return Found(
+        skipped=np.zeros(len(REASONS), np.int64),
+        actions=np.zeros(N_ACTIONS, np.int64),
+        numbered=np.full(MAX_NUMBERED, NOBODY, np.int64),
+        first_sequence=np.zeros((MAX_NUMBERED, MAX_CPUS), np.int64),
+        last_sequence=np.zeros((MAX_NUMBERED, MAX_CPUS), np.int64),
+        n_cpus=np.zeros(1, np.int64),
+        pairs=np.zeros((MAX_PAIRS, 2), np.int64),
+        numbers=np.zeros(2, np.int64),
+    )
+
+
+def numbers_by_device(found: Found) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+    """Each device with its first and last sequence numbers on each CPU, views of int64 (n_cpus,)."""
+    n = int(found.n_cpus[0])
+    for row, device in enumerate(found.numbered.tolist()):
+        if device == NOBODY:
+            return
+        yield device, found.first_sequence[row, :n], found.last_sequence[row, :n]
+
+
+@compiled_in_place
+def row_of(device: int, numbered: NDArray[np.int64]) -> int:
+    """The row of a device, which may be a new one; NOBODY: there is none left."""
+    for row in range(len(numbered)):
+        if numbered[row] == NOBODY:
+            numbered[row] = device
+        if numbered[row] == device:
+            return row
+    return NOBODY
 
 
 @compiled_in_place

@@ -8,14 +8,9 @@ from cephfit.access import AccessBatch
 from cephfit.traces.matching.latency import CompletionMatcher, Ready
 from cephfit.traces.readers import blktrace_beside, blktrace_loop
 from cephfit.traces.readers import blktrace_record as record
-from cephfit.traces.readers.blktrace_beside import Found
 from cephfit.traces.readers.blktrace_loop import Layout
 from cephfit.traces.readers.blktrace_reading import Reading
 from cephfit.traces.readers.block_layer import Noted
-
-UNNUMBERED = "unnumbered"
-"""Counts, among the events, records without a sequence number (the kernel's blk tracer gives none): their losses
-do not show."""
 
 TO_THE_END = 1 << 60
 """More blocks than any file has."""
@@ -37,7 +32,7 @@ class Following:
         self._numbers = np.empty(0, np.int64)
         self.matcher = CompletionMatcher()
         self.devices: list[int] = []
-        self.found = _nothing_found()
+        self.found = blktrace_beside.nothing_found()
 
     def follow(self, reading: Reading, n_blocks: int = TO_THE_END) -> Iterator[AccessBatch]:
         """The accesses that are complete or given up, in order of issue, until all files are over or ``n_blocks``
@@ -84,24 +79,10 @@ class Following:
     def _note(self) -> None:
         """Move what was counted beside the accesses."""
         found = self.found
-        n_pairs, n_lost, n_unnumbered = found.numbers.tolist()
+        n_pairs, n_lost = found.numbers.tolist()
         seen = {name: int(found.actions[i]) for i, name in record.ACTION_NAMES.items() if found.actions[i]}
-        if n_unnumbered:
-            seen[UNNUMBERED] = n_unnumbered
         skipped = {r: int(k) for r, k in zip(blktrace_beside.REASONS, found.skipped, strict=True) if k}
         self._noted.add(skipped, seen, ((int(a), int(b)) for a, b in found.pairs[:n_pairs]), n_lost)
         found.skipped[:] = 0
         found.actions[:] = 0
         found.numbers[:] = 0
-
-
-def _nothing_found() -> Found:
-    return Found(
-        skipped=np.zeros(len(blktrace_beside.REASONS), np.int64),
-        actions=np.zeros(blktrace_beside.N_ACTIONS, np.int64),
-        first_sequence=np.zeros(blktrace_beside.MAX_CPUS, np.int64),
-        last_sequence=np.zeros(blktrace_beside.MAX_CPUS, np.int64),
-        n_cpus=np.zeros(1, np.int64),
-        pairs=np.zeros((blktrace_beside.MAX_PAIRS, 2), np.int64),
-        numbers=np.zeros(3, np.int64),
-    )

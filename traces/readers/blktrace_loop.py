@@ -27,11 +27,12 @@ from cephfit.traces.readers.blktrace_beside import (
     MAX_CPUS,
     N_ACTIONS,
     N_LOST,
-    N_UNNUMBERED,
     NO_DATA,
+    NOBODY,
     Found,
     note_remap,
     note_skipped,
+    row_of,
 )
 
 SHORT, BROKEN, NEW_DISK, FULL, NO_ROOM = range(5)
@@ -173,8 +174,9 @@ def follow_records(
     n, n_keys = numbers[N_ROWS], numbers[N_KEYS]
     seen = numbers[SEEN_AT] != NONE
     looked_into = 1 << _REMAP | (1 << _REQUEUE if wanted == _ISSUE else 0)
-    n_lost = n_unnumbered = 0
+    n_lost = 0
     device = disk = NONE
+    numbered = numbers_of = NOBODY
     file, why = 0, SHORT
     while why == SHORT:
         file, until_ns = _earliest(files, layout)
@@ -236,29 +238,31 @@ def follow_records(
                                 numbers[N_ROWS], numbers[N_KEYS] = n, n_keys
                                 complete_within(lbn, last, disk, when, numbers, rows, table, ended_on)
                                 n_keys = numbers[N_KEYS]
-            if not category & _NOTIFY and what < N_ACTIONS:
-                actions[np.uintp(what)] += 1
-                if looked_into >> what & 1:
-                    if what == _REQUEUE:
-                        requeued = at
-                    else:
-                        tag_nbytes = 8 if action & _CGROUP_TAG else 0
-                        if pdu_nbytes >= tag_nbytes + 8:
-                            note_remap(block, at + size + tag_nbytes, word(block, at + device_at, big), found)
+            if not category & _NOTIFY:
+                if what < N_ACTIONS:
+                    actions[np.uintp(what)] += 1
+                    if looked_into >> what & 1:
+                        if what == _REQUEUE:
+                            requeued = at
+                        else:
+                            tag_nbytes = 8 if action & _CGROUP_TAG else 0
+                            if pdu_nbytes >= tag_nbytes + 8:
+                                note_remap(block, at + size + tag_nbytes, word(block, at + device_at, big), found)
+                sequence = word(block, at + 4, big)
+                if word(block, at + device_at, big) != numbered:
+                    numbered = word(block, at + device_at, big)
+                    numbers_of = row_of(numbered, found.numbered)
+                if sequence and numbers_of != NOBODY:
+                    row, cpu = np.uintp(numbers_of), np.uintp(word(block, at + cpu_at, big) % MAX_CPUS)
+                    before = last_sequence[row, cpu]
+                    # A step back is another recording or a numbering of its own, not a loss.
+                    if before == 0:
+                        first_sequence[row, cpu] = sequence
+                        found.n_cpus[0] = max(found.n_cpus[0], np.int64(cpu) + 1)
+                    elif sequence > before + 1:
+                        n_lost += sequence - before - 1
+                    last_sequence[row, cpu] = sequence
             latest = max(latest, when)
-            sequence = word(block, at + 4, big)
-            if sequence:
-                cpu = np.uintp(word(block, at + cpu_at, big) % MAX_CPUS)
-                before = last_sequence[cpu]
-                # A step back is another recording or a numbering of its own, not a loss.
-                if before == 0:
-                    first_sequence[cpu] = sequence
-                    found.n_cpus[0] = max(found.n_cpus[0], np.int64(cpu) + 1)
-                elif sequence > before + 1:
-                    n_lost += sequence - before - 1
-                last_sequence[cpu] = sequence
-            else:
-                n_unnumbered += 1
             at += size + pdu_nbytes
             if requeued != NONE:
                 break
@@ -275,5 +279,4 @@ def follow_records(
         why = BROKEN
     numbers[N_ROWS], numbers[N_KEYS] = n, n_keys
     found.numbers[N_LOST] += n_lost
-    found.numbers[N_UNNUMBERED] += n_unnumbered
     return why, file
