@@ -21,15 +21,11 @@ from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_layer import Action
 from cephfit.traces.readers.parquet import ParquetReader
-from cephfit.traces.readers.qemu_events import QemuEventsReader
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.recordings import Recording, recordings_of, total_nbytes
-from cephfit.traces.told import BLOCK_LAYER, NO_EVENTS, lacks_of, told
+from cephfit.traces.told import NO_EVENTS, STACKING, lacks_of, told
 
 _DISKS_NAMED = 64
-
-_STACKING = (*BLOCK_LAYER, QemuEventsReader, ParquetReader)
-"""Readers of formats that can tell that a disk passes its accesses on to another one."""
 
 
 def left_out(
@@ -57,7 +53,7 @@ def left_out(
     with ExitStack() as stack:
         streams = [stack.enter_context(TraceStream(f)) for f in recording.files]
         reader = _reader_of(streams, format_name, action, options)
-        if not isinstance(reader, _STACKING) or not reader.names_disks:
+        if not isinstance(reader, (*STACKING, ParquetReader)) or not reader.names_disks:
             return {}
         counts: Counter[str] = Counter()
         levels: set[tuple[str, str]] = set()
@@ -82,6 +78,7 @@ class AccessSource:
         lacks: what the trace does not say, known once it was read.
         notes: what one must know of it, known then, too.
         losses_known: whether it would show lost events, known then, too.
+        clock_ns: the smallest difference that its times tell, known then, too.
     """
 
     def __init__(
@@ -107,6 +104,7 @@ class AccessSource:
         self.lacks: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
         self.losses_known = False
+        self.clock_ns = 1
         self._paths = paths
         self._format_name = format_name
         self._action = action
@@ -123,6 +121,7 @@ class AccessSource:
         with ExitStack() as stack:
             streams = [stack.enter_context(TraceStream(f)) for f in recording.files]
             reader = _reader_of(streams, self._format_name, self._action, self._options)
+            self.clock_ns = max(reader.clock_ns(stream) for stream in streams)
             seen: set[str] = set()
             levels: set[tuple[str, str]] = set()
             names: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from cephfit.profile import Profile
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
 from cephfit.traces import formats
+from cephfit.traces.counting.crowd import Crowd
 from cephfit.traces.description.describe import disks_that_count, profile_of
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files import remote
@@ -24,7 +25,7 @@ from cephfit.traces.readers import vscsi_histogram
 from cephfit.traces.readers.block_layer import Action
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.recordings import PER_CPU, Recording, recordings_of, total_nbytes
-from cephfit.traces.told import BLOCK_LAYER, NO_EVENTS, lacks_of, told
+from cephfit.traces.told import BLOCK_LAYER, NO_EVENTS, STACKING, lacks_of, told
 
 
 def profile_files(
@@ -113,24 +114,32 @@ def _profiles(paths: Sequence[Path], asked: _Asked, scheduler: str | None, progr
         asked = replace(asked, name=name, full=asked.full or asked.threshold != RANDOM_THRESHOLD_LBN)
         reader = next(r for r in formats.readers(asked.action, asked.options) if r.name == format_name)
         beside = len(recordings) > 1 and not asked.parts
-        shares = [
-            Share(
-                tuple(_absolute(f) for f in r.files),
-                reader.name,
-                asked.action,
-                asked.options,
-                asked.threshold if asked.full else None,
-                tuple(d.removeprefix(f"{r.name}/" if beside else "") for d in asked.disks)
-                if reader.names_disks
-                else (),
-            )
-            for r in recordings
-        ]
+        clock_ns = max(reader.clock_ns(s) for s in all_streams)
+        shares = [replace(_share(r, reader, asked, beside=beside), clock_ns=clock_ns) for r in recordings]
         progress.start("reading the trace", total_nbytes(recordings))
         counts = counted(shares, opened, reader, scheduler, progress)
-        found = _from_accesses(recordings, counts, reader, asked)
+        found = _from_accesses(recordings, counts, reader, asked, clock_ns)
         progress.done()
         return found
+
+
+def _share(recording: Recording, reader: StreamReader, asked: _Asked, *, beside: bool) -> Share:
+    full = asked.full
+    described: tuple[str, ...] = ()
+    if reader.names_disks:
+        described = tuple(d.removeprefix(f"{recording.name}/" if beside else "") for d in asked.disks)
+    elif beside and asked.disks:
+        full = full and recording.name in asked.disks
+    return Share(
+        tuple(_absolute(f) for f in recording.files),
+        reader.name,
+        asked.action,
+        asked.options,
+        asked.threshold if full else None,
+        described,
+        # Which of its disks count is known at the end only, where one may pass its accesses on to another one.
+        each_disk=not asked.disks and (asked.each or isinstance(reader, STACKING)),
+    )
 
 
 def _one_format(streams: Sequence[TraceStream], asked: str | None) -> str:
@@ -164,7 +173,11 @@ def _one_format(streams: Sequence[TraceStream], asked: str | None) -> str:
 
 
 def _from_accesses(
-    recordings: Sequence[Recording], counts: Iterator[Counted], reader: StreamReader, asked: _Asked
+    recordings: Sequence[Recording],
+    counts: Iterator[Counted],
+    reader: StreamReader,
+    asked: _Asked,
+    clock_ns: int,
 ) -> list[Profile]:
     total = PartialProfile()
     sources: list[dict[str, Any]] = []
@@ -193,6 +206,8 @@ def _from_accesses(
         )
         if not reader.names_disks:
             its_counts = _renamed(its_counts, recordings[0].name if asked.parts else recording.name)
+            if not asked.each:
+                its_counts = replace(its_counts, crowd=Crowd(frozenset(asked.disks)))
             total = total.followed_by(its_counts)
         elif asked.parts or len(recordings) == 1:
             total = total.followed_by(its_counts)
@@ -213,6 +228,7 @@ def _from_accesses(
         lacks=lacks_of(reader, tuple(lacks), losses_known=losses_known, lost=total.lost),
         notes=list(notes),
         with_behaviour=asked.full,
+        clock_ns=clock_ns,
     )
     if asked.each:
         where = str(recordings[0].files[0])

@@ -69,6 +69,7 @@ def command(
                 lacks=lambda: source.lacks,
                 notes=lambda: source.notes,
                 losses_known=lambda: source.losses_known,
+                clock_ns=lambda: source.clock_ns,
             )
         else:
             with open_output(place) as log:

@@ -38,13 +38,17 @@ def print_summary(found: Profile) -> None:
         row_of = about.get("percentiles", {}).get(quantity, {}).get("all")
         if row_of:
             shown = ", ".join(f"{p[1:]} % {_time(v)}" for p, v in row_of.items() if p != "n")
+            if quantity == "interarrival_us" and about.get("clock_seconds"):
+                shown += f" (the clock has steps of {_time(1e6 * about['clock_seconds'])}; less is not shown)"
             click.echo(f"\n{title} of {row_of['n']} accesses, at most: {shown}", nl=False)
     click.echo()
     _print_thresholds(found)
     print_disks_left_out(about.get("left_out", {}))
     skipped = about.get("skipped", {})
     if skipped:
-        click.echo("no accesses, skipped: " + ", ".join(f"{n} {reason}" for reason, n in skipped.items()))
+        click.echo(
+            "skipped, as they are not accesses: " + ", ".join(f"{n} {reason}" for reason, n in skipped.items())
+        )
     _print_steps_back(found)
     for missing in about.get("lacks", []):
         click.echo(f"the trace does not say: {missing}")
@@ -64,7 +68,7 @@ def _print_thresholds(found: Profile) -> None:
     for op, table in found.description.get("random_by_threshold", {}).items():
         near = {t: s for t, s in table.items() if 1 / 8 <= int(t) / max(threshold, 1) <= 8}
         shown = ", ".join(f"{t}: {100 * share:.1f} %" for t, share in near.items())
-        click.echo(f"random {op}s by threshold in LBN ({threshold} counts): {shown}")
+        click.echo(f"random {op}s by threshold in LBN ({threshold} is used): {shown}")
 
 
 def _print_steps_back(found: Profile) -> None:
@@ -73,12 +77,12 @@ def _print_steps_back(found: Profile) -> None:
     if not n:
         return
     click.echo(
-        f"the clock steps back: {n} of {found.n_accesses} accesses have a time before that of the access before, "
-        "and no inter-arrival"
+        f"the clock steps back: {n} of {found.n_accesses} accesses have an earlier time than the access before "
+        "them, and no inter-arrival time"
     )
     if n > found.n_accesses / 2:
         click.echo(
-            "the trace runs backwards in time: accesses count in the order of the file; sort it by time first"
+            "the trace runs backwards in time, and accesses are counted in file order: sort it by time first"
         )
 
 

@@ -11,7 +11,7 @@ from cephfit.traces.counting import limits
 from cephfit.traces.counting.tally import KINDS
 from cephfit.traces.description.footprint import hot_shares
 from cephfit.traces.description.phases import phases_of
-from cephfit.traces.description.portrait import TIME_UNIT_NS, Portrait
+from cephfit.traces.description.portrait import Portrait
 from cephfit.traces.description.portrait_loop import ACCESSES, JUDGED, LATENCY_NS, N_TIMED, RANDOM, TOTAL_NBYTES
 from cephfit.traces.description.time_grid import Grid
 from cephfit.units import LBN_NBYTES, NS_PER_S, NS_PER_US
@@ -22,7 +22,6 @@ DISKS_SHOWN = 8
 
 SIZES_SHOWN = 10
 _WINDOWS = 5
-_UNITS_PER_SECOND = NS_PER_S // TIME_UNIT_NS
 
 
 def behaviour_of(portraits: Mapping[str, Portrait], *, is_timed: bool) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -36,19 +35,20 @@ def behaviour_of(portraits: Mapping[str, Portrait], *, is_timed: bool) -> tuple[
     for portrait in portraits.values():
         total = portrait if total is None else total.beside(portrait)
     assert total is not None
-    origin_ns = min(int(p.time.low) for p in portraits.values()) * TIME_UNIT_NS
+    unit_ns = total.unit_ns
+    origin_ns = min(int(p.time.low) for p in portraits.values()) * unit_ns
     busiest = sorted(portraits, key=lambda name: (-portraits[name].n, name))[:DISKS_SHOWN]
     used = total.series[: total.time.n_used]
     behaviour: dict[str, Any] = {
         "random_threshold_lbn": total.threshold,
         "sensitivity": _sensitivity(total),
         "sizes": _sizes(total.sizes),
-        "burstiness": _burstiness(total.fine[: total.fine_time.n_used], total.fine_time) if is_timed else [],
+        "burstiness": _burstiness(total) if is_timed else [],
         "footprint": _footprint(list(portraits.values())),
         "hot_spots": _hot_spots(list(portraits.values())),
         "busy_share": _in_flight(total, is_timed=is_timed)["busy_share"] if len(portraits) == 1 else None,
-        "over_time": _over_time(used, total.time, origin_ns) if is_timed else None,
-        "phases": _phases(used, total.time, origin_ns) if is_timed else [],
+        "over_time": _over_time(used, total.time, unit_ns, origin_ns) if is_timed else None,
+        "phases": _phases(used, total.time, unit_ns, origin_ns) if is_timed else [],
         "disks": {name: _disk(portraits[name], origin_ns, is_timed=is_timed) for name in busiest},
     }
     windowed = {
@@ -109,12 +109,13 @@ def _sizes(sizes: NDArray[np.int64]) -> dict[str, Any]:
     return {"dominant": rows, "other_sizes": int(sizes[:, 0].sum())}
 
 
-def _burstiness(fine: NDArray[np.int64], grid: Grid) -> list[dict[str, Any]]:
+def _burstiness(total: Portrait) -> list[dict[str, Any]]:
     """Peak to mean and index of dispersion of counts (variance / mean; 1 for Poisson arrivals) at some windows.
 
     The first and the last window, which the trace covers in part, do not count.
     """
-    rows = []
+    grid, rows = total.fine_time, []
+    fine = total.fine[: grid.n_used]
     for octave in range(0, 2 * _WINDOWS, 2):
         width = 1 << (grid.shift + octave)
         counts = np.zeros(((grid.origin + len(fine) - 1) >> octave) - (grid.origin >> octave) + 1, np.int64)
@@ -125,7 +126,7 @@ def _burstiness(fine: NDArray[np.int64], grid: Grid) -> list[dict[str, Any]]:
         mean = float(inner.mean())
         rows.append(
             {
-                "window_seconds": width / _UNITS_PER_SECOND,
+                "window_seconds": width * total.unit_ns / NS_PER_S,
                 "windows": len(inner),
                 "mean": mean,
                 "peak_to_mean": float(inner.max() / mean),
@@ -172,15 +173,15 @@ def _hot_spots(portraits: list[Portrait]) -> dict[str, Any]:
     }
 
 
-def _start_seconds(grid: Grid, origin_ns: int) -> float:
+def _start_seconds(grid: Grid, unit_ns: int, origin_ns: int) -> float:
     """Where the first bin begins; it may begin before the first access."""
-    return ((grid.origin << grid.shift) * TIME_UNIT_NS - origin_ns) / NS_PER_S
+    return ((grid.origin << grid.shift) * unit_ns - origin_ns) / NS_PER_S
 
 
-def _over_time(series: NDArray[np.int64], grid: Grid, origin_ns: int) -> dict[str, Any]:
+def _over_time(series: NDArray[np.int64], grid: Grid, unit_ns: int, origin_ns: int) -> dict[str, Any]:
     over: dict[str, Any] = {
-        "bin_seconds": (1 << grid.shift) / _UNITS_PER_SECOND,
-        "start_seconds": _start_seconds(grid, origin_ns),
+        "bin_seconds": (1 << grid.shift) * unit_ns / NS_PER_S,
+        "start_seconds": _start_seconds(grid, unit_ns, origin_ns),
     }
     for i, op in enumerate(Op):
         over[f"{op.value}s"] = series[:, ACCESSES + 5 * i : ACCESSES + 5 * i + 5].sum(axis=1).tolist()
@@ -194,7 +195,7 @@ def _over_time(series: NDArray[np.int64], grid: Grid, origin_ns: int) -> dict[st
     return over
 
 
-def _phases(series: NDArray[np.int64], grid: Grid, origin_ns: int) -> list[dict[str, Any]]:
+def _phases(series: NDArray[np.int64], grid: Grid, unit_ns: int, origin_ns: int) -> list[dict[str, Any]]:
     n_all = int(series[:, ACCESSES:JUDGED].sum())
     rows = []
     for first, after in phases_of(series):
@@ -205,10 +206,10 @@ def _phases(series: NDArray[np.int64], grid: Grid, origin_ns: int) -> list[dict[
         )
         # The first and the last bin reach beyond the trace.
         begin = max((grid.origin + first) << grid.shift, grid.low)
-        seconds = (min((grid.origin + after) << grid.shift, grid.high + 1) - begin) / _UNITS_PER_SECOND
+        seconds = (min((grid.origin + after) << grid.shift, grid.high + 1) - begin) * unit_ns / NS_PER_S
         rows.append(
             {
-                "start_seconds": (begin * TIME_UNIT_NS - origin_ns) / NS_PER_S,
+                "start_seconds": (begin * unit_ns - origin_ns) / NS_PER_S,
                 "seconds": seconds,
                 "share_of_accesses": float(accesses.sum() / n_all),
                 "iops": float(accesses.sum() / seconds),
@@ -229,7 +230,7 @@ def _in_flight(portrait: Portrait, *, is_timed: bool) -> dict[str, Any]:
     latency."""
     latency_ns = int(portrait.series[:, LATENCY_NS : LATENCY_NS + 2].sum())
     n = int(portrait.series[:, N_TIMED : N_TIMED + 2].sum())
-    wall_ns = portrait.busy.wall_ns or (portrait.time.high - portrait.time.low + 1) * TIME_UNIT_NS
+    wall_ns = portrait.busy.wall_ns or (portrait.time.high - portrait.time.low + 1) * portrait.unit_ns
     return {
         "busy_share": portrait.busy.share() if n and is_timed else None,
         "mean_outstanding": latency_ns / wall_ns if n and is_timed else None,
@@ -238,7 +239,7 @@ def _in_flight(portrait: Portrait, *, is_timed: bool) -> dict[str, Any]:
 
 
 def _disk(portrait: Portrait, origin_ns: int, *, is_timed: bool) -> dict[str, Any]:
-    grid, place = portrait.map_time, portrait.place
+    grid, place, unit_ns = portrait.map_time, portrait.place, portrait.unit_ns
     sample = portrait.scatter.rows[np.argsort(portrait.scatter.rows[:, 1], kind="stable")]
     return {
         "accesses": portrait.n,
@@ -246,8 +247,8 @@ def _disk(portrait: Portrait, origin_ns: int, *, is_timed: bool) -> dict[str, An
         "footprint": _footprint([portrait]),
         "hot_spots": _hot_spots([portrait]),
         "heat_map": {
-            "bin_seconds": (1 << grid.shift) / _UNITS_PER_SECOND,
-            "start_seconds": _start_seconds(grid, origin_ns),
+            "bin_seconds": (1 << grid.shift) * unit_ns / NS_PER_S,
+            "start_seconds": _start_seconds(grid, unit_ns, origin_ns),
             "region_nbytes": 4096 << place.shift,
             "first_lbn": (place.origin << place.shift) * 8,
             "rows": [" ".join(map(str, r[: place.n_used])) for r in portrait.heat[: grid.n_used].tolist()],

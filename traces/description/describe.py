@@ -12,7 +12,7 @@ from cephfit.profile import Profile
 from cephfit.traces.counting import limits
 from cephfit.traces.counting.crowd import DISKS_LISTED
 from cephfit.traces.counting.tally import KINDS, Tally, percentile_ns
-from cephfit.traces.description import behaviour
+from cephfit.traces.description import behaviour, clock_limits
 from cephfit.traces.description.portraits import MAX_DISKS
 from cephfit.traces.description.recording import (
     NOT_ASKED_FOR,
@@ -54,6 +54,7 @@ def profile_of(
     lacks: Sequence[str] = (),
     notes: Sequence[str] = (),
     with_behaviour: bool = False,
+    clock_ns: int = 1,
 ) -> Profile:
     """The profile of all accesses that were counted.
 
@@ -69,6 +70,7 @@ def profile_of(
         lacks: what the format says that it does not tell; what the accesses show of that is added.
         notes: sentences that a reader must know.
         with_behaviour: the trace has portraits of its disks, unless there were too many.
+        clock_ns: the smallest difference that its times tell.
 
     Raises:
         InputError: no access was counted, or there is no such disk.
@@ -82,9 +84,10 @@ def profile_of(
         "action": action,
         "random_threshold_lbn": RANDOM_THRESHOLD_LBN,
         "duration_seconds": duration_ns / NS_PER_S,
+        "clock_seconds": clock_ns / NS_PER_S if clock_ns > 1 else None,
         **_summary(total, duration_ns),
-        "histograms": histograms_of(total),
-        "percentiles": _percentiles(total),
+        "histograms": histograms_of(total, clock_ns),
+        "percentiles": _percentiles(total, clock_ns),
         "random_by_threshold": _random_by_threshold(total),
         "disks": {d: _disk(partial.disks[d]) for d in kept[:DISKS_LISTED]},
         "n_disks": len(kept),
@@ -93,11 +96,13 @@ def profile_of(
         "events": dict(sorted(partial.events.items())),
         "lost_events": partial.lost if losses_known or partial.lost else None,
         "notes": list(notes),
-        "lacks": _lacks(lacks, total),
+        "lacks": _lacks(lacks, total, clock_ns),
     }
     accesses, random, by_bin = _shares(total)
     if with_behaviour:
         random, by_bin = _with_behaviour(partial, kept, description, is_timed=_are_timed(total))
+    if not clock_limits.tells_depths(clock_ns, percentile_ns(total.counts.fine_latency[0], 0.5)):
+        clock_limits.without_depths(description)
     return Profile(name, accesses, random, by_bin, description)
 
 
@@ -178,24 +183,27 @@ def _are_timed(tally: Tally) -> bool:
     return tally.latest_ns > tally.earliest_ns
 
 
-def _lacks(said: Sequence[str], tally: Tally) -> list[str]:
+def _lacks(said: Sequence[str], tally: Tally, clock_ns: int) -> list[str]:
     """What the trace does not say: what its format says of itself, and what the accesses show, so that no format
     can forget it."""
     lacks = list(said)
     if tally.n > 1 and not _are_timed(tally) and not any("no rates" in words for words in lacks):
         lacks.append("time: all accesses have the same one; no rates, no inter-arrival, none outstanding")
+    elif clock_ns >= clock_limits.COARSE_NS and not any(words.startswith("time:") for words in lacks):
+        lacks.append(clock_limits.words_of(clock_ns))
     n_timed = int(tally.counts.latency[0].sum())
     if not any(words.startswith("latency") for words in lacks):
         if not n_timed:
             lacks.append("latency and outstanding accesses")
         elif tally.n - n_timed > MISSING_LATENCIES * tally.n:
             lacks.append(f"latency: of {tally.n - n_timed} of the {tally.n} accesses")
-        if n_timed and not tally.counts.outstanding.any():
+        median_ns = percentile_ns(tally.counts.fine_latency[0], 0.5)
+        if n_timed and not (tally.counts.outstanding.any() and clock_limits.tells_depths(clock_ns, median_ns)):
             lacks.append("outstanding accesses")
     return lacks
 
 
-def histograms_of(tally: Tally) -> dict[str, Any]:
+def histograms_of(tally: Tally, clock_ns: int = 1) -> dict[str, Any]:
     """Every histogram that has counts: name, then kind, then its limits and one more count than limits."""
     left_out = NEED_TIMES if tally.n > 1 and not _are_timed(tally) else ()
     counts = {
@@ -205,7 +213,7 @@ def histograms_of(tally: Tally) -> dict[str, Any]:
         "latency_us": tally.counts.latency,
         "outstanding": tally.counts.outstanding,
     }
-    return {
+    table: dict[str, Any] = {
         name: {
             kind: {"limits": HISTOGRAM_LIMITS[name].tolist(), "counts": counts[name][i].tolist()}
             for i, kind in enumerate(KINDS)
@@ -213,6 +221,11 @@ def histograms_of(tally: Tally) -> dict[str, Any]:
         for name in counts
         if counts[name].any() and name not in left_out
     }
+    gaps = table.pop("interarrival_us", {})
+    for kind, row in gaps.items():
+        if told := clock_limits.histogram_of_gaps(row["limits"], row["counts"], clock_ns):
+            table.setdefault("interarrival_us", {})[kind] = told
+    return table
 
 
 def _shares(tally: Tally) -> tuple[dict[Op, dict[str, int]], dict[Op, float], dict[Op, dict[str, float]]]:
@@ -254,7 +267,7 @@ def _summary(tally: Tally, duration_ns: int) -> dict[str, Any]:
     return summary
 
 
-def _percentiles(tally: Tally) -> dict[str, Any]:
+def _percentiles(tally: Tally, clock_ns: int) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for name, fine in (
         ("interarrival_us", tally.counts.fine_interarrival),
@@ -263,6 +276,8 @@ def _percentiles(tally: Tally) -> dict[str, Any]:
         row = {}
         for i, kind in enumerate(KINDS):
             values = {f"p{100 * share:g}": percentile_ns(fine[i], share) for share in PERCENTILES}
+            if name in NEED_TIMES:
+                values = {p: v for p, v in values.items() if v is None or clock_limits.is_told(v, clock_ns)}
             known = {p: round(v / NS_PER_US, 3) for p, v in values.items() if v is not None}
             if known and (name not in NEED_TIMES or _are_timed(tally)):
                 row[kind] = {"n": int(fine[i].sum()), **known}

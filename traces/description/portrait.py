@@ -25,7 +25,7 @@ THRESHOLDS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 """LBN, of the sensitivity table."""
 
 TIME_UNIT_NS = NS_PER_MS
-"""Narrowest bin over time."""
+"""Narrowest bin over time, unless the clock is coarser."""
 
 PLACE_UNIT_SHIFT = 3
 """Smallest region of the map: 8 LBN, 4 KiB."""
@@ -62,7 +62,8 @@ class Portrait:
 
     Attributes:
         threshold: LBN beyond which an access is random, in ``series``; portraits of one trace share it.
-        time, fine_time, map_time: grids in ms.
+        unit_ns: of the grids over time; they share that, too.
+        time, fine_time, map_time: grids in that unit.
         place: grid in 4 KiB.
         heads: one for each of KINDS.
         windowed: int64 (3, limits + 1), by KINDS.
@@ -76,6 +77,7 @@ class Portrait:
     """
 
     threshold: int
+    unit_ns: int
     time: Grid
     fine_time: Grid
     map_time: Grid
@@ -112,15 +114,19 @@ class Portrait:
         outstanding: NDArray[np.int32] | None = None,
         *,
         threshold: int = RANDOM_THRESHOLD_LBN,
+        clock_ns: int = 1,
     ) -> "Portrait":
-        """Describe consecutive accesses of one disk (one at least), columns as in AccessBatch."""
-        unit, region = time_ns // TIME_UNIT_NS, lbn >> PLACE_UNIT_SHIFT
+        """Describe consecutive accesses of one disk (one at least), columns as in AccessBatch; ``clock_ns`` is the
+        smallest difference that the times tell."""
+        unit_ns = max(TIME_UNIT_NS, clock_ns)
+        unit, region = time_ns // unit_ns, lbn >> PLACE_UNIT_SHIFT
         extent = int(unit.min()), int(unit.max())
         time, fine_time, map_time = (Grid(n, *extent) for n in (TIME_BINS, FINE_TIME_BINS, MAP_TIME_BINS))
         place = Grid(MAP_REGIONS, int(region.min()), int(region.max()))
         size_bins = np.searchsorted(_EDGES, nbytes)
         found = cls(
             threshold,
+            unit_ns,
             time,
             fine_time,
             map_time,
@@ -193,7 +199,7 @@ class Portrait:
             before,
             start,
             np.searchsorted(_EDGES, rows[:, NBYTES]),
-            (rows[:, TIME] // TIME_UNIT_NS >> self.time.shift) - self.time.origin,
+            (rows[:, TIME] // self.unit_ns >> self.time.shift) - self.time.origin,
             self.edges,
             self.threshold,
             _DISTANCE_TABLE,

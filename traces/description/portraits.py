@@ -28,9 +28,14 @@ class Portraits:
 
     @classmethod
     def of(
-        cls, batch: AccessBatch, *, threshold: int = RANDOM_THRESHOLD_LBN, only: Sequence[str] = ()
+        cls,
+        batch: AccessBatch,
+        *,
+        threshold: int = RANDOM_THRESHOLD_LBN,
+        only: Sequence[str] = (),
+        clock_ns: int = 1,
     ) -> "Portraits":
-        """Describe one batch, of the disks ``only`` if any are named."""
+        """Describe one batch, of the disks ``only`` if any are named; ``clock_ns`` as of the trace's reader."""
         numbers = [int(d) for d in np.unique(batch.disk) if not only or batch.disks[d] in only]
         if len(numbers) > MAX_DISKS:
             return cls(too_many=True)
@@ -46,6 +51,7 @@ class Portraits:
                 None if batch.latency_ns is None else batch.latency_ns[rows],
                 None if batch.outstanding is None else batch.outstanding[rows],
                 threshold=threshold,
+                clock_ns=clock_ns,
             )
         return cls(disks)
 

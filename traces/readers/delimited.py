@@ -20,11 +20,13 @@ from cephfit.traces.lines.disk_table import DiskTable
 from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
 from cephfit.traces.lines.plain_lines import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, Constants, PlainLine
 from cephfit.traces.matching.latency import InFlight
+from cephfit.traces.readers.clock import clock_ns_of
 from cephfit.traces.readers.part_reader import PartReader
 from cephfit.traces.readers.spreadsheet_rows import plain_fields
 from cephfit.units import LBN_NBYTES
 
 _HEADERS_MAX = 100
+_CLOCK_LINES = 1000
 _OTHER_OPS = {b"d": "discard", b"discard": "discard", b"trim": "discard", b"f": "flush", b"flush": "flush"}
 
 _Stretch = tuple[Accesses, dict[str, int]]
@@ -116,6 +118,13 @@ class DelimitedReader(PartReader):
         first = next((line for line in lines if not self.layout.header.match(line)), b"")
         return self.layout.row.match(first) is not None
 
+    def clock_ns(self, stream: TraceStream) -> int:
+        if self.layout.constants.time_ns is not None:
+            return 1
+        lines = map(_Lines(self.layout, stream).whole, stream.head().splitlines()[:_CLOCK_LINES])
+        rows = (line.split(self.layout.separator) for line in lines if self.layout.row.match(line))
+        return clock_ns_of((row[self.layout.time] for row in rows), self.layout.time_unit_ns)
+
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         return self.read_part(stream, InFlight())
 
@@ -174,7 +183,7 @@ class _Lines(LineParser[_Stretch]):
         skipped: dict[str, int] = {}
         for number, line in enumerate(block.lines, block.first):
             cut_off = block.cut_off and line is block.lines[-1]
-            whole = self._whole(line)
+            whole = self.whole(line)
             fields: list[bytes] = []
             if layout.loose and (b'"' in line or not layout.row.match(whole)):
                 fields = self._plain_fields(line)
@@ -209,7 +218,7 @@ class _Lines(LineParser[_Stretch]):
             rows.append((time_ns, OP_READ if op in layout.reads else OP_WRITE, lbn, nbytes, index, latency_ns))
         return Accesses.of_rows(rows), skipped
 
-    def _whole(self, line: bytes) -> bytes:
+    def whole(self, line: bytes) -> bytes:
         """A line with what is added to it."""
         if not (self._layout.added and line.strip()):
             return line

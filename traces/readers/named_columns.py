@@ -222,6 +222,9 @@ class NamedColumnsReader(PartReader):
     def sniff(self, head: bytes) -> bool:
         return False
 
+    def clock_ns(self, stream: TraceStream) -> int:
+        return DelimitedReader(self.columns.layout).clock_ns(stream) if self.columns else 1
+
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         return self.read_part(stream, InFlight())
 

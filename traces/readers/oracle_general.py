@@ -49,6 +49,9 @@ class OracleGeneralReader(StreamReader):
         sized = (rows["nbytes"] > 0) & (rows["nbytes"] < _NBYTES_LIKELY)
         return bool(later.all() and sized.all() and (np.diff(rows["time"].astype(np.int64)) >= 0).all())
 
+    def clock_ns(self, stream: TraceStream) -> int:
+        return NS_PER_S
+
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         if self.assume_op is None:
             raise InputError(

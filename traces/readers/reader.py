@@ -34,7 +34,7 @@ class StreamReader(ABC):
 
     def clock_ns(self, stream: TraceStream) -> int:
         """The smallest difference of two times that the file tells, by what stands at its beginning; nothing is
-        read off the stream. Behaviour over time is told in no finer steps; 1 where the format does not limit it."""
+        read off the stream. What follows from times is told in no finer steps. 1: the format sets no limit."""
         return 1
 
     @abstractmethod

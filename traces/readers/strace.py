@@ -12,12 +12,13 @@ from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.columns import UNKNOWN_LATENCY
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import bad_line, text_blocks
+from cephfit.traces.readers.clock import clock_ns_of
 from cephfit.traces.readers.foreign_lines import ForeignLines
 from cephfit.traces.readers.open_files import OpenFile, Processes
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.readers.rows import Rows, batches_of
 from cephfit.traces.readers.strace_line import PREFIX, Call, LineReader
-from cephfit.units import LBN_NBYTES
+from cephfit.units import LBN_NBYTES, NS_PER_S
 
 _AT_POSITION = {b"read": OP_READ, b"readv": OP_READ, b"write": OP_WRITE, b"writev": OP_WRITE}
 _AT_OFFSET = {
@@ -48,6 +49,8 @@ _SKIPPED = {
 }
 _MMAPS = frozenset({b"mmap", b"mmap2"})
 
+_HEAD_LINES = 1000
+
 _STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 _DESCRIPTOR = re.compile(rb"^\s*(-?\d+)(?:<(.*?)>+(?=\s*(?:,|$)))?")
 _ANSWER_PATH = re.compile(rb"^<(.*?)>(?=\s|$)")
@@ -74,6 +77,10 @@ class StraceReader(StreamReader):
         lines = [line for line in head.splitlines()[:50] if line.strip()][:5]
         prefixes = [PREFIX.match(line) for line in lines]
         return any(p and _CALL_LIKE.match(line[p.end() :]) for p, line in zip(prefixes, lines, strict=True))
+
+    def clock_ns(self, stream: TraceStream) -> int:
+        prefixes = [PREFIX.match(line) for line in stream.head().splitlines()[:_HEAD_LINES]]
+        return clock_ns_of([t for p in prefixes if p and (t := p["clock"] or p["epoch"])], NS_PER_S)
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         calls, lines = Calls(), LineReader()

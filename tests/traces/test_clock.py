@@ -1,0 +1,161 @@
+"""Traces whose clock has coarse steps: nothing finer than these is shown, and what is shown is right."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_trace_views import run
+
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.readers.clock import clock_ns_of
+from cephfit.traces.readers.delimited import DelimitedReader
+from cephfit.traces.readers.delimited_formats import FORMATS
+from cephfit.traces.readers.oracle_general import RECORD
+from cephfit.units import NS_PER_MS, NS_PER_S
+
+SECONDS, RATE = 700, 20
+
+
+def tencent(path: Path) -> Path:
+    """20 accesses a second, as steady as can be: 10 reads and 10 writes."""
+    rows = (f"{1538323200 + i // RATE},{8 * i},8,{i % 2},1063\n" for i in range(SECONDS * RATE))
+    path.write_text("".join(rows))
+    return path
+
+
+def oracle_general(path: Path) -> Path:
+    rows = np.zeros(SECONDS * RATE, RECORD)
+    rows["time"], rows["id"] = np.arange(SECONDS * RATE) // RATE, 8 * np.arange(SECONDS * RATE)
+    rows["nbytes"], rows["next"] = 4096, -1
+    path.write_bytes(rows.tobytes())
+    return path
+
+
+def strace(path: Path) -> Path:
+    """``strace -t -T``: each call takes 50 us, and never are two in flight."""
+    lines = ['09:00:00 openat(AT_FDCWD, "/d/f", O_RDWR) = 3 <0.000010>\n']
+    for i in range(SECONDS * RATE):
+        minutes, seconds = divmod(i // RATE, 60)
+        op = "pread64" if i % 2 else "pwrite64"
+        lines.append(f'09:{minutes:02}:{seconds:02} {op}(3, ""..., 4096, {4096 * i}) = 4096 <0.000050>\n')
+    path.write_text("".join(lines))
+    return path
+
+
+def seconds_of_columns(path: Path) -> Path:
+    path.write_text("".join(f"{i // RATE},r,{4096 * i},4096\n" for i in range(SECONDS * RATE)))
+    return path
+
+
+WAYS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "tencent": (tencent, ()),
+    "oracle-general": (oracle_general, ("--assume-op", "read")),
+    "strace": (strace, ()),
+    "columns": (seconds_of_columns, ("--columns", "time:s,op,offset:bytes,length:bytes")),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_steady_workload_looks_steady_by_a_clock_of_whole_seconds(tmp_path: Path, name: str) -> None:
+    """Bins of 0.512 or 1.024 s would hold no second, one or two of them: bursts that there are not."""
+    made, how = WAYS[name]
+    document = json.loads(run("show", made(tmp_path / "t"), *how, "--json").stdout)
+    about = document["description"]
+    assert about["clock_seconds"] == 1
+    bursts = about["behaviour"]["burstiness"]
+    assert [row["window_seconds"] for row in bursts] == [1, 4, 16, 64]
+    assert {(row["peak_to_mean"], row["index_of_dispersion"]) for row in bursts} == {(1, 0)}
+    over = about["behaviour"]["over_time"]
+    assert over["bin_seconds"] == 2  # of 700 s in at most 512 bins
+    both = [r + w for r, w in zip(over["reads"], over["writes"], strict=True)]
+    assert set(both[1:-1]) == {2 * RATE}
+    assert len(about["behaviour"]["phases"]) == 1
+    assert "interarrival_us" not in about["histograms"]
+    # One of 20 gaps is a second, the others are less, which is all that the clock tells.
+    assert list(about["percentiles"]["interarrival_us"]["all"]) == ["n", "p99", "p99.9"]
+    assert any(words.startswith("time: ") for words in about["lacks"])
+
+
+def test_what_is_in_flight_is_not_told_by_whole_seconds(tmp_path: Path) -> None:
+    """All 20 accesses of a second would seem to begin at once, and to be in flight together."""
+    about = json.loads(run("show", strace(tmp_path / "t"), "--json").stdout)["description"]
+    assert "outstanding" not in about["histograms"]
+    assert "outstanding accesses" in about["lacks"]
+    assert about["behaviour"]["busy_share"] is None
+    assert {disk["busy_share"] for disk in about["behaviour"]["disks"].values()} == {None}
+    assert about["percentiles"]["latency_us"]["all"]["p50"] == pytest.approx(50, rel=0.04)
+
+
+def test_the_terminal_shows_nothing_finer_than_the_clock(tmp_path: Path) -> None:
+    shown = run("show", tencent(tmp_path / "t")).stdout
+    assert "0.001 us" not in shown
+    assert "the clock has steps of 1 s; less is not shown" in shown
+    assert "burstiness at 0." not in shown
+    assert "Inter-arrival" not in shown
+
+
+def test_the_clock_goes_with_the_trace_into_parquet(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    run("convert", strace(tmp_path / "t"), "-o", tmp_path / "t.parquet")
+    original, found = (
+        json.loads(run("show", tmp_path / name, "--json").stdout)["description"] for name in ("t", "t.parquet")
+    )
+    for about in (original, found):
+        about.pop("sources")
+    assert found == original
+
+
+def test_parts_that_are_read_side_by_side_give_the_same_description(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cephfit.traces import profile_files
+    from cephfit.traces.parts import shares
+
+    trace = tencent(tmp_path / "t")
+    whole = profile_files([trace], full=True)
+    monkeypatch.setattr(shares, "PART_NBYTES", 50_000)
+    assert profile_files([trace], full=True).description == whole.description
+
+
+def test_milliseconds_keep_the_limits_that_they_tell(tmp_path: Path) -> None:
+    """Gaps of 0 and of 8 ms; the buckets below 1 ms are one."""
+    (tmp_path / "t").write_text("".join(f"{8 * (i // 2)},r,{4096 * i},4096\n" for i in range(100)))
+    found = json.loads(
+        run("profile", tmp_path / "t", "--columns", "time:ms,op,offset:bytes,length:bytes", "--json").stdout
+    )
+    gaps = found["description"]["histograms"]["interarrival_us"]["all"]
+    assert gaps["limits"] == [1000, 5000, 15000, 30000, 50000, 100000]
+    assert gaps["counts"] == [50, 0, 49, 0, 0, 0, 0]
+    assert found["description"]["clock_seconds"] == 0.001
+
+
+@pytest.mark.parametrize(
+    ("times", "clock_ns"),
+    [
+        ((b"1", b"2"), NS_PER_S),
+        ((b"1", b"2.5 "), NS_PER_S // 10),
+        ((b"1.000", b"2.000"), NS_PER_MS),
+        ((b"1.123456789",), 1),
+        ((b"1.123456789012",), 1),
+        ((), 1),
+    ],
+)
+def test_the_digits_tell_the_clock(times: tuple[bytes, ...], clock_ns: int) -> None:
+    assert clock_ns_of(times, NS_PER_S) == clock_ns
+
+
+def test_a_file_without_times_has_no_coarse_clock(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("r,0,4096\nr,4096,4096\n")
+    found = json.loads(
+        run("profile", tmp_path / "t", "--columns", "op,offset:bytes,length:bytes", "--json").stdout
+    )
+    assert found["description"]["clock_seconds"] is None
+
+
+def test_what_is_read_for_it_stays_in_the_stream(tmp_path: Path) -> None:
+    (reader,) = (DelimitedReader(layout) for layout in FORMATS if layout.name == "tencent")
+    with TraceStream(tencent(tmp_path / "t")) as stream:
+        assert reader.clock_ns(stream) == NS_PER_S
+        assert sum(len(batch) for batch in reader.read(stream)) == SECONDS * RATE
