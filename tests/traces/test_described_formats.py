@@ -1,10 +1,14 @@
 """Formats that a person describes: named columns, and the ``-f`` that blkparse was given."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+import trace_maker as made
 from click.testing import CliRunner
 from test_more_formats import counts, nbytes, profiled
+from trace_maker import Event
 
 from cephfit.cli.trace import command
 from cephfit.errors import InputError
@@ -110,3 +114,18 @@ def test_columns_on_the_command_line(tmp_path: Path) -> None:
     )
     assert shown.exit_code == 0, shown.output
     assert "1 accesses" in shown.output
+
+
+@pytest.mark.skipif(shutil.which("blkparse") is None, reason="blkparse is not installed")
+@pytest.mark.parametrize("layout", ["%T.%t,%d,%a,%S,%n\\n", "%D %2c %8s %5T.%9t %5p %2a %3d %S + %n\\n"])
+def test_messages_of_the_kernel_stand_between_in_the_default_format(tmp_path: Path, layout: str) -> None:
+    """An I/O scheduler (bfq, cfq) writes thousands of them; blkparse's -f does not concern them."""
+    message = Event(2, 0, 0, 2, made.NOTIFY, payload=b"bfq0 async dispatched a request")
+    made.write(tmp_path / "sda.blktrace.0", [Event(1), message, Event(3, 8), message])
+    text = subprocess.run(
+        ["blkparse", "-i", "sda", "-f", layout], cwd=tmp_path, capture_output=True, check=True, timeout=60
+    ).stdout.decode()
+    assert text.count(" m   N bfq0") == 2
+    found = profiled(tmp_path, text, options=ReadOptions(blkparse_format=layout))
+    assert counts(found) == (2, 0)
+    assert found.description["events"] == {"Q": 2, "m": 2}

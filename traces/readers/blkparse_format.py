@@ -43,6 +43,9 @@ _PATTERNS = {
 }
 _LINE_MAX = 4096
 """Longer lines are none, and would take long to be matched."""
+_MESSAGE = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+m\s+N\s")
+"""A message of the kernel's (an I/O scheduler's, a cgroup's): blkparse prints it in its default format, whatever
+``-f`` says."""
 _DIRECTIVE = re.compile(r"%(-?\d*)([a-zA-Z])")
 
 
@@ -86,6 +89,9 @@ class BlkparseFormatReader(StreamReader):
         for number, line in enumerate(block.lines, block.first):
             match = self._line.match(line) if len(line) <= _LINE_MAX else None
             if match is None:
+                if _MESSAGE.match(line):
+                    events["m"] = events.get("m", 0) + 1
+                    continue
                 if SUMMARY.match(line):
                     lost += lost_of(line, events)
                     continue
