@@ -15,6 +15,7 @@ from cephfit.silence import Silence
 from cephfit.traces import formats
 from cephfit.traces.counting.crowd import Crowd
 from cephfit.traces.description.describe import disks_that_count, profile_of
+from cephfit.traces.description.levels import across_recordings
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files import remote
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
@@ -213,6 +214,8 @@ def _from_accesses(
             total = total.followed_by(its_counts)
         else:
             total = total.beside(its_counts, prefix=f"{recording.name}/")
+    if isinstance(reader, BLOCK_LAYER):
+        total = replace(total, stacked=across_recordings(total.names, total.stacked))
     if total.lost:
         notes[f"the tracer lost {total.lost} events: all counts are too low"] = None
     keep_upper = asked.action is Action.QUEUE

@@ -179,6 +179,39 @@ def test_dm_and_its_disk_are_never_counted_together(tmp_path: Path) -> None:
     assert profile_files([trace], disks=["8,0"]).n_accesses == 1
 
 
+@pytest.mark.parametrize("folders", [("", ""), ("one", "other")])
+def test_dm_and_its_disk_in_recordings_of_their_own_are_not_counted_together(
+    tmp_path: Path, folders: tuple[str, str]
+) -> None:
+    """As ``blktrace -d /dev/dm-0 -d /dev/sda`` writes them: sda's file tells what came from dm-0."""
+    for folder in folders:
+        (tmp_path / folder).mkdir(exist_ok=True)
+    write(tmp_path / folders[0] / "dm-0.blktrace.0", [Event(10 * i, 8 * i, device=made.DM0) for i in range(50)])
+    below: list[Event] = []
+    for i in range(50):
+        remap = made.remap(made.DM0, 8 * i)
+        below.append(Event(10 * i + 1, 2048 + 8 * i, what=made.A, payload=remap))
+        below += [Event(10 * i + 2, 2048 + 8 * i), Event(10 * i + 3, 2048 + 8 * i, what=made.D)]
+    write(tmp_path / folders[1] / "sda.blktrace.0", below)
+    write(tmp_path / "sdb.blktrace.0", [Event(5, device=made.SDA + 16)])
+    named = [tmp_path / folder / name for folder, name in zip(folders, ("dm-0", "sda"), strict=True)]
+    found = profile_files([*named, tmp_path / "sdb"])
+    assert found.n_accesses == 51
+    assert list(found.description["disks"]) == ["dm-0/253,0", "sdb/8,16"]
+    assert found.description["left_out"]["sda/8,0"]["accesses"] == 50
+    assert profile_files([*named, tmp_path / "sdb"], disks=["sda/8,0"]).n_accesses == 50
+
+
+def test_disks_of_two_hosts_that_have_one_number_stay_two(tmp_path: Path) -> None:
+    """Of the first one dm-0 and its disk were traced, of the second one a disk that nothing lies on."""
+    remap = Event(2, 2048, what=made.A, payload=made.remap(made.DM0, 0))
+    write(tmp_path / "host1.blktrace.0", [Event(1, device=made.DM0), remap, Event(3, 2048)])
+    write(tmp_path / "host2.blktrace.0", [Event(1, 8), Event(2, 16)])
+    found = profile_files([tmp_path])
+    assert list(found.description["disks"]) == ["host1/253,0", "host2/8,0"]
+    assert list(found.description["left_out"]) == ["host1/8,0"]
+
+
 def test_latency_and_accesses_in_flight(tmp_path: Path) -> None:
     """Three reads overlap; the second one's completion comes last."""
     trace = write(
