@@ -232,8 +232,15 @@ class Workload(Protocol):
     metric: str
     """What ``run`` returns, for example ``tps``; more is better."""
 
+    def description(self) -> Mapping[str, Any]:
+        """All options that shape its data and its runs, and the ``version`` of this list. JSON values only.
+
+        It is kept with every sample and every prepared volume, and runs are compared only where it is the same: a
+        name once given keeps its meaning, and where that cannot be, the version grows.
+        """
+
     def prepare(self, client: Client) -> None:
-        """Put the workload's data on the volume, replacing all that is there."""
+        """Put the workload's data on the volume, replacing all that is there. Raises as ``run``."""
 
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
         """Run for about ``seconds``; the metric's value and the program's own output as JSON values.
@@ -245,7 +252,9 @@ class Workload(Protocol):
                 round, another one in every round, because rows or files touched before are not where they were.
 
         Raises:
-            CephfitError: it gave no result.
+            ClusterError: it gave no result; another run may.
+            HostError: this machine lacks something, so that no later run could do better.
+            InputError: the volume does not suit its options. Likewise.
         """
 
     def cleanup(self, client: Client) -> None:

@@ -85,11 +85,14 @@ class GuestPgBench:
         self._collect = collect
         self._results_by = ""
         self._guests = guests
-        self._is_to_be_warmed = False
+        self._to_be_warmed: set[str] = set()
+
+    def description(self) -> Mapping[str, Any]:
+        return self.spec.description()
 
     def warm(self, client: Client) -> None:
         """See ``WarmsCaches``."""
-        self._is_to_be_warmed = True
+        self._to_be_warmed.add(client.name)
 
     def prepare(self, client: Client) -> None:
         seconds = _PREPARING_SECONDS + self.spec.database_nbytes / _SLOWEST_LOADING_NBYTES_PER_S
@@ -99,7 +102,8 @@ class GuestPgBench:
 
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
         whole_seconds = max(1, round(seconds))
-        steps, self._is_to_be_warmed = "warm run" if self._is_to_be_warmed else "run", False
+        steps = "warm run" if client.name in self._to_be_warmed else "run"
+        self._to_be_warmed.discard(client.name)
         output, evidence = self._ran(
             client, steps, run_seconds=whole_seconds, seed=seed, seconds=whole_seconds + _PREPARING_SECONDS
         )

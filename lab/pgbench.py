@@ -62,6 +62,20 @@ class PgBenchSpec:
         """Room on the volume that is needed."""
         return self.scale * _NBYTES_PER_SCALE + self.max_wal_nbytes + _OVERHEAD_NBYTES
 
+    def description(self) -> dict[str, Any]:
+        """See ``protocols.Workload``. Version 1; stored descriptions have these names, also those of before."""
+        return {
+            "version": 1,
+            "scale": self.scale,
+            "clients": self.clients,
+            "warmup_seconds": self.warmup_seconds,
+            "memory_limit_nbytes": self.memory_limit_nbytes,
+            "shared_buffers_nbytes": self.shared_buffers_nbytes,
+            "max_wal_nbytes": self.max_wal_nbytes,
+            "script": self.script,
+            "settings": dict(self.settings),
+        }
+
     def server_settings(self) -> dict[str, str]:
         return {
             "shared_buffers": f"{self.shared_buffers_nbytes // MIB}MB",
@@ -116,6 +130,9 @@ class PgBench:
         self.spec = spec or PgBenchSpec()
         self._unmeasured = unmeasured
         self._observe = observe
+
+    def description(self) -> Mapping[str, Any]:
+        return self.spec.description()
 
     def prepare(self, client: Client) -> None:
         spec, server = self.spec, PostgresServer(_device(client))

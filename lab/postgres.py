@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,6 +24,7 @@ another user must pass through it, which the XDG folders of root do not allow.""
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 120.0
+_VOLUME_SECONDS = 600.0
 
 
 def find_binaries() -> Path:
@@ -78,23 +79,21 @@ class PostgresServer:
     def format(self) -> None:
         """Make a new, empty file system; nothing of it is initialised later, when it would disturb a run."""
         require_programs("mkfs.ext4", "setpriv", "mount")
-        run(
-            ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(self._device)],
-            seconds=600,
-        )
+        _on_volume(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(self._device)])
 
     def mount(self, memory_limit_nbytes: int) -> None:
         """Mount the file system and make the control group.
 
         Raises:
-            HostError: the device holds no file system, or the kernel lacks something.
+            ClusterError: the device holds no file system, or cannot be read.
+            HostError: the kernel lacks something.
         """
         require_root("a workload on a block device")
         account = _account()
         for folder in (_RUN, self._place, self.disk, self.socket):
             folder.mkdir(exist_ok=True)
             folder.chmod(0o711)
-        run(["mount", "-t", "ext4", "-o", "noatime", str(self._device), str(self.disk)])
+        _on_volume(["mount", "-t", "ext4", "-o", "noatime", str(self._device), str(self.disk)])
         for folder in (self.disk, self.socket):
             os.chown(folder, account.pw_uid, account.pw_gid)
         self._group.create(memory_limit_nbytes)
@@ -173,7 +172,7 @@ class PostgresServer:
 
     def drop_page_cache(self) -> None:
         """Write the database's dirty pages out and drop its clean ones from the page cache; no other file's."""
-        run(["sync", "--file-system", str(self.disk)], seconds=600)
+        _on_volume(["sync", "--file-system", str(self.disk)])
         for file in self.data.rglob("*"):
             with suppress(FileNotFoundError):
                 if not file.is_file():
@@ -195,7 +194,7 @@ class PostgresServer:
 
     def unmount(self) -> None:
         """Unmount; the data stays on the device. The server is stopped."""
-        run(["umount", str(self.disk)], seconds=600)
+        _on_volume(["umount", str(self.disk)])
         self.remove()
 
     def remove(self) -> None:
@@ -219,6 +218,20 @@ class PostgresServer:
         while self._group.pids() and time.monotonic() < until:
             time.sleep(0.05)
         processes.kill(self._group.pids())
+
+
+def _on_volume(argv: Sequence[str]) -> None:
+    """Run a program that works on the volume: that it fails speaks of the storage, not of this machine.
+
+    Raises:
+        ClusterError: it failed, in its own words.
+        HostError: it is not installed.
+    """
+    require_programs(argv[0])
+    try:
+        run(argv, seconds=_VOLUME_SECONDS)
+    except HostError as error:
+        raise ClusterError(error.what, where=error.where) from None
 
 
 def server_version() -> str:

@@ -36,16 +36,16 @@ def assess(predictions: PredictionSet, samples: Sequence[WorkloadSample], worklo
         workload: its name.
 
     Raises:
-        InputError: no run of the default gave a value, or the samples are of several metrics.
+        InputError: no run of the default gave a value (says why), or the samples are of several metrics.
     """
     metric = _metric_of(samples)
     values = _values(samples)
     default = _default_of(predictions)
     if default not in values:
         raise InputError(
-            f"the workload gave no value under the default configuration {default}",
+            f"there is no value under the default {default}{_why_none(samples, default)}",
             where=f"workload {workload}",
-            remedy="run it again with `cephfit verify`; every figure is read against the default",
+            remedy="remove the cause, then run the same `cephfit verify` again: it tries again what gave no value",
         )
     predicted = [p for p in predictions.predictions if any(s.configuration == p.configuration for s in samples)]
     model = _Runs.of({p.configuration: values[p.configuration] for p in predicted if p.configuration in values})
@@ -255,6 +255,11 @@ def _metric_of(samples: Sequence[WorkloadSample]) -> str:
 def _default_of(predictions: PredictionSet) -> str:
     marked = (p.configuration for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
     return next(marked, DEFAULT_CONFIGURATION)
+
+
+def _why_none(samples: Sequence[WorkloadSample], configuration: str) -> str:
+    last = max((s for s in samples if s.configuration == configuration), key=lambda s: s.started_ns, default=None)
+    return f": {last.reason}" if last is not None and last.reason else ""
 
 
 def _other_workload(predictions: PredictionSet, workload: str) -> list[str]:

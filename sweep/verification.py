@@ -3,22 +3,31 @@
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Protocol, runtime_checkable
 
 from cephfit.configuration import Configuration
-from cephfit.errors import CephfitError, HostError, InputError
-from cephfit.protocols import Applied, Client, Health, Progress, Target, Workload
+from cephfit.errors import ClusterError, HostError, InputError
+from cephfit.protocols import Applied, Client, Health, Progress, Target
 from cephfit.results.store import Store
 from cephfit.sample import State, WorkloadSample
 from cephfit.sweep.engines.block_device import read_through
-from cephfit.sweep.identity import CLUSTER
 from cephfit.sweep.model import CacheCondition
 from cephfit.sweep.validity.health_watch import health_now, wait_until_healthy
 from cephfit.sweep.validity.surveillance import Surveillance
+from cephfit.sweep.workload_trial import (
+    CONDITIONS,
+    Trial,
+    conditions_of,
+    contents_of,
+    refuse_other_conditions,
+    same_contents,
+)
 
 _MAX_ATTEMPTS = 3
-"""How often an invalid or failed run of the workload is tried in all; as for the sweep's samples."""
+"""How often one command tries an invalid or failed run of the workload, as for the sweep's samples.
+
+Given again, it tries as often again: a person may have mended what was wrong."""
 _HEALTHY_SECONDS = 120.0
 _PREPARED = "prepared"
 _SETTLING = 999_999
@@ -46,30 +55,6 @@ class WarmsCaches(Protocol):
         """Before the next run the volume is read once through."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """The workload of a verification and how it is run.
-
-    Attributes:
-        workload: what is run.
-        description: the workload with all options that shape its data; a volume prepared under another
-            description is prepared again.
-        volume_nbytes: size of its volume.
-        repeats: runs per configuration.
-        seconds: of each run.
-        seed: of the order of configurations within each round, and of the workload's random choices.
-        cache: what the caches of the cluster are before each run: dropped, or warm from one reading of the volume.
-    """
-
-    workload: Workload
-    description: str
-    volume_nbytes: int
-    repeats: int
-    seconds: float
-    seed: int
-    cache: CacheCondition = CacheCondition.COLD
-
-
 def order_of(configurations: Sequence[Configuration], trial: Trial) -> tuple[tuple[int, Configuration], ...]:
     """(repeat, configuration) in the order of running: each round has every configuration once, shuffled."""
     order: list[tuple[int, Configuration]] = []
@@ -91,21 +76,25 @@ def verify(
 ) -> list[WorkloadSample]:
     """Run the workload on every configuration, interleaved; each sample is stored when it is over.
 
-    Started again after a kill it goes on: what is ``ok`` in the store is not run again.
+    Started again, after a kill or to try again what failed, it goes on: what is ``ok`` in the store is not run
+    again.
 
     Returns:
         All samples of this workload in the store, those of earlier starts too.
 
     Raises:
         ClusterError: the target is unhealthy for longer than a limit, or cannot take a configuration.
-        InputError: no configuration is named, or the store has samples of this workload run otherwise.
+        HostError: this machine lacks something, such as the workload's programs.
+        InputError: no configuration is named, the store has samples of this workload run otherwise, or the volume
+            does not suit the workload.
     """
     configurations = tuple(configurations)
     if not configurations:
         raise InputError("no configuration is to be verified")
     name = trial.workload.name
     stage = _Stage(target, trial, progress, purpose=f"verification of {run_id}", settle=True)
-    _refuse_another_trial(stage.conditions, trial, store, run_id)
+    earlier = [sample for workload, sample in store.workload_samples(run_id) if workload == name]
+    refuse_other_conditions(stage.conditions, earlier, where=f"run {run_id}, workload {name}")
     order = order_of(configurations, trial)
     progress.start(f"verify with {name}", len(order))
     try:
@@ -124,6 +113,8 @@ def run_once(target: Target, configuration: Configuration, trial: Trial, *, prog
 
     Raises:
         ClusterError: the target is unhealthy for longer than a limit.
+        HostError: this machine lacks something, such as the workload's programs.
+        InputError: the volume does not suit the workload.
     """
     stage = _Stage(target, trial, progress, purpose="one run", settle=False)
     try:
@@ -143,7 +134,7 @@ def _run_until_ok(
     ]
     if any(s.state is State.OK for s in done):
         return
-    for attempt in range(len(done), _MAX_ATTEMPTS):
+    for attempt in range(len(done), len(done) + _MAX_ATTEMPTS):
         sample = stage.attempt(repeat, attempt, configuration)
         store.add_workload_sample(run_id, name, sample)
         if sample.state is State.OK:
@@ -163,8 +154,8 @@ class _Stage:
         self.trial = trial
         self.progress = progress
         self._settle = settle
-        self._contents = f"{trial.description} for {purpose}"
-        self.conditions = _conditions(target, trial)
+        self._contents = contents_of(trial.workload, purpose)
+        self.conditions = conditions_of(target, trial)
         self._target = target
         self._applied: Applied | None = None
         self._prepared_here: set[str] = set()
@@ -178,20 +169,29 @@ class _Stage:
 
     def attempt(self, repeat: int, attempt: int, configuration: Configuration) -> WorkloadSample:
         workload, started_ns = self.trial.workload, time.time_ns()
-        evidence: dict[str, Any] = {"trial": self.conditions}
+        evidence: dict[str, Any] = {CONDITIONS: self.conditions}
 
         def sample(state: State, value: float | None, reason: str = "") -> WorkloadSample:
             return WorkloadSample(
-                configuration.name, repeat, attempt, state, workload.metric, value, started_ns, time.time_ns(),
-                reason, evidence,
-            )  # fmt: skip
+                configuration=configuration.name,
+                repeat=repeat,
+                attempt=attempt,
+                state=state,
+                metric=workload.metric,
+                value=value,
+                started_ns=started_ns,
+                finished_ns=time.time_ns(),
+                reason=reason,
+                evidence=evidence,
+            )
 
         self._await_health()
-        client = self._client_under(configuration)
-        if self._applied is None or not self._applied.ok:
-            sentences = self._applied.mismatches if self._applied else ()
-            return sample(State.FAILED, None, "; ".join(sentences) or "the configuration could not be applied")
-        evidence["applied"] = asdict(self._applied)
+        applied, client = self._bring_into(configuration)
+        if client is None:
+            return sample(
+                State.FAILED, None, "; ".join(applied.mismatches) or "the configuration could not be applied"
+            )
+        evidence["applied"] = asdict(applied)
         try:
             self._prepare(client)
             self._await_health()
@@ -201,7 +201,7 @@ class _Stage:
                 value, evidence["output"] = workload.run(
                     client, self.trial.seconds, seed=self._workload_seed(repeat, attempt)
                 )
-        except CephfitError as error:
+        except ClusterError as error:  # what a machine lacks it lacks for all runs
             return sample(State.FAILED, None, str(error))
         after = health_now(self._target)
         evidence["health"] = {"before": _as_json(before), "after": _as_json(after)}
@@ -209,20 +209,20 @@ class _Stage:
             return sample(State.INVALID, value, "; ".join(watch.reasons))
         return sample(State.OK, value)
 
-    def _client_under(self, configuration: Configuration) -> Client:
+    def _bring_into(self, configuration: Configuration) -> tuple[Applied, Client | None]:
+        """What became of the target, and the client with its volume; None where a setting did not take effect."""
         self.leave()
-        self._applied = self._target.apply(
+        applied = self._target.apply(
             configuration, n_clients=1, volume_nbytes=self.trial.volume_nbytes, fill=False
         )
-        if not self._applied.ok:
-            return Client("none", {}, 0)
-        return self._target.clients()[0]
+        self._applied = applied
+        return applied, self._target.clients()[0] if applied.ok else None
 
     def _prepare(self, client: Client) -> None:
         """Put the workload's data on the volume, unless a preparation of it came to its end before."""
         contents, configuration = self._contents, self._applied.configuration if self._applied else ""
         if isinstance(self._target, KeepsNotes):
-            if self._target.note_on(client, _PREPARED) == contents:
+            if same_contents(self._target.note_on(client, _PREPARED), contents):
                 return
             self._target.set_note(client, _PREPARED, None)
         elif configuration in self._prepared_here:
@@ -251,30 +251,6 @@ class _Stage:
 
     def _await_health(self) -> None:
         wait_until_healthy(self._target, limit_seconds=_HEALTHY_SECONDS, note=self.progress.note)
-
-
-def _conditions(target: Target, trial: Trial) -> dict[str, Any]:
-    """What must be alike for two runs to be compared: the workload and the cluster that it ran on."""
-    return {
-        "workload": trial.description,
-        "seconds": trial.seconds,
-        "volume_nbytes": trial.volume_nbytes,
-        "target": target.name,
-        "cluster": target.facts().get(CLUSTER),
-        # Left out where it is as it always was: runs from before there was a choice go on.
-        **({"cache": trial.cache.value} if trial.cache is not CacheCondition.COLD else {}),
-    }
-
-
-def _refuse_another_trial(conditions: Mapping[str, Any], trial: Trial, store: Store, run_id: str) -> None:
-    for workload, sample in store.workload_samples(run_id):
-        earlier = sample.evidence.get("trial")
-        if workload == trial.workload.name and earlier != conditions:
-            raise InputError(
-                f"this run has been verified with {workload} under other options or on another cluster: {earlier}",
-                where=f"run {run_id}",
-                remedy="give the same options (repeats may grow), or verify another run of the sweep",
-            )
 
 
 def _as_json(health: Health) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cephfit.protocols import Target, Workload
     from cephfit.sweep.guest.tracing import GuestTrace
     from cephfit.sweep.model import CacheCondition
-    from cephfit.sweep.verification import Trial
+    from cephfit.sweep.workload_trial import Trial
 
 WORKLOADS = ("pgbench",)
 
@@ -50,14 +50,14 @@ def trial_of(
     from cephfit.lab.guest_pgbench import DoesErrands, GuestPgBench, spec_of
     from cephfit.lab.pgbench import PgBench, PgBenchSpec
     from cephfit.lab.target import LabTarget
-    from cephfit.sweep.verification import Trial
+    from cephfit.sweep.workload_trial import Trial
     from cephfit.units import MIB
 
     if target.facts().get("simulated"):
         raise InputError(
-            "a simulated cluster has no disks that a real workload could run on",
+            "a simulated cluster has no disks for a real workload",
             where=target.name,
-            remedy="name a real target, such as lab; `cephfit map` and `cephfit report` do without it",
+            remedy="name a real target, such as lab; `cephfit map` and `cephfit report` work without one",
         )
     workload: Workload
     if isinstance(target, DoesErrands):
@@ -68,4 +68,4 @@ def trial_of(
         unmeasured = target.full_speed if isinstance(target, LabTarget) else nullcontext
         workload = PgBench(spec, unmeasured=unmeasured, observe=observe)
     nbytes = -int(-spec.database_nbytes * _ROOM // MIB) * MIB
-    return Trial(workload, repr(spec), nbytes, repeats, seconds, seed, cache)
+    return Trial(workload, nbytes, repeats=repeats, seconds=seconds, seed=seed, cache=cache)

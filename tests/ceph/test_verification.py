@@ -11,15 +11,16 @@ from click.testing import CliRunner
 
 from cephfit.cli.verify import command
 from cephfit.configuration import Configuration
-from cephfit.errors import HostError, InputError
+from cephfit.errors import CephfitError, ClusterError, HostError, InputError
 from cephfit.protocols import Applied, Client, Health
 from cephfit.results.store import Store
 from cephfit.run import Run
-from cephfit.sample import State
+from cephfit.sample import State, WorkloadSample
 from cephfit.silence import Silence
 from cephfit.sweep.engines.block_device import read_through
 from cephfit.sweep.model import CacheCondition
-from cephfit.sweep.verification import Trial, order_of, run_once, verify
+from cephfit.sweep.verification import order_of, run_once, verify
+from cephfit.sweep.workload_trial import CONDITIONS, Trial, conditions_of
 from cephfit.units import MIB
 
 CONFIGURATIONS = (Configuration("A"), Configuration("fast"), Configuration("slow"))
@@ -83,13 +84,18 @@ class Work:
     name = "work"
     metric = "tps"
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, scale: int = 1) -> None:
         self.bench = bench
+        self.scale = scale
         self.prepared: list[str] = []
         self.ran: list[str] = []
         self.die_at_run: int | None = None
         self.fail_at_run: int | None = None
+        self.fails_on: dict[str, CephfitError] = {}
         self.sicken_at_run: int | None = None
+
+    def description(self) -> Mapping[str, Any]:
+        return {"version": 1, "scale": self.scale, "settings": {"jit": "off"}}
 
     def prepare(self, client: Client) -> None:
         self.prepared.append(self.bench.applied)
@@ -99,7 +105,9 @@ class Work:
         if len(self.ran) == self.die_at_run:
             raise KeyboardInterrupt
         if len(self.ran) == self.fail_at_run:
-            raise HostError("the server did not start")
+            raise ClusterError("the server did not start")
+        if error := self.fails_on.get(self.bench.applied):
+            raise error
         if len(self.ran) == self.sicken_at_run:
             self.bench.sick = True
             time.sleep(0.7)  # longer than the health watch's pause
@@ -119,8 +127,7 @@ def store(tmp_path: Path) -> Store:
 
 def trial_of(work: Work, **changes: Any) -> Trial:
     return Trial(**{
-        "workload": work, "description": "work scale=1", "volume_nbytes": 1 << 20, "repeats": 3, "seconds": 1.0,
-        "seed": 7, **changes,
+        "workload": work, "volume_nbytes": 1 << 20, "repeats": 3, "seconds": 1.0, "seed": 7, **changes,
     })  # fmt: skip
 
 
@@ -204,11 +211,66 @@ def test_a_configuration_that_does_not_take_effect_gives_no_value(store: Store) 
     assert {(s.state, s.value, s.reason) for s in refused} == {(State.FAILED, None, "osd.0 runs 1, not 2")}
 
 
-def test_runs_under_other_options_are_not_mixed(store: Store) -> None:
+def test_what_failed_three_times_is_tried_again_by_the_same_command(store: Store) -> None:
+    bench = Bench({})
+    work = Work(bench)
+    work.fails_on = {"slow": ClusterError("the disk is gone")}
+    samples = run(bench, work, store, repeats=1)
+    assert [s.state for s in samples if s.configuration == "slow"] == [State.FAILED] * 3
+    again = Work(bench)  # somebody has put the disk back
+    samples = run(bench, again, store, repeats=1)
+    assert [(s.attempt, s.state) for s in samples if s.configuration == "slow"][2:] == [
+        (2, State.FAILED),
+        (3, State.OK),
+    ]
+    assert set(again.ran) == {"slow"}, "what is ok is not run again"
+
+
+@pytest.mark.parametrize(
+    "error", [HostError("PostgreSQL's programs are not installed"), InputError("the volume is too small")]
+)
+def test_what_no_later_run_could_do_better_ends_the_verification_at_once(
+    error: CephfitError, store: Store
+) -> None:
+    bench = Bench({})
+    work = Work(bench)
+    work.fails_on = dict.fromkeys(SPEED, error)
+    with pytest.raises(type(error), match=error.what):
+        run(bench, work, store)
+    assert store.workload_samples("r1") == []
+    assert len(run(bench, Work(bench), store, repeats=1)) == 3
+
+
+def test_runs_under_other_options_are_not_mixed_and_the_options_are_named(store: Store) -> None:
     bench = Bench({})
     run(bench, Work(bench), store, repeats=1)
-    with pytest.raises(InputError, match="under other options"):
-        run(bench, Work(bench), store, seconds=2.0)
+    with pytest.raises(
+        InputError, match=r"under other options .*: scale was 1, now 5, seconds was 1.0, now 2.0\n"
+    ):
+        run(bench, Work(bench, scale=5), store, repeats=1, seconds=2.0)
+
+
+def test_runs_that_do_not_count_bind_nobody_to_their_options(store: Store) -> None:
+    bench = Bench({})
+    work = Work(bench)
+    work.fails_on = dict.fromkeys(SPEED, ClusterError("no end within 1 s"))
+    run(bench, work, store, repeats=1)
+    samples = run(bench, Work(bench), store, repeats=1, seconds=2.0)
+    assert sum(s.state is State.OK for s in samples) == 3
+
+
+def test_runs_and_volumes_of_versions_that_kept_options_as_text_are_gone_on_with(store: Store) -> None:
+    bench = Bench(
+        {name: {"prepared": "Work(scale=1, settings={'jit': 'off'}) for verification of r1"} for name in SPEED}
+    )
+    earlier = {**conditions_of(bench, trial_of(Work(bench))), "workload": "Work(scale=1, settings={'jit': 'off'})"}
+    sample = WorkloadSample("A", 0, 0, State.OK, "tps", 100.0, 1, 2, evidence={CONDITIONS: earlier})
+    store.add_workload_sample("r1", "work", sample)
+    work = Work(bench)
+    assert len(run(bench, work, store, repeats=1)) == 3
+    assert (sorted(work.ran), work.prepared) == (["fast", "slow"], [])
+    with pytest.raises(InputError, match=r"scale was 1, now 2\n"):
+        run(bench, Work(bench, scale=2), store, repeats=1)
 
 
 def test_caches_are_in_the_condition_that_was_asked_for(store: Store, tmp_path: Path) -> None:
@@ -277,10 +339,10 @@ measurement:
 
 def test_data_of_another_scale_is_prepared_anew(tmp_path: Path) -> None:
     disks: dict[str, dict[str, str]] = {}
-    for number, scale in enumerate(("work scale=1", "work scale=2")):
+    for number, scale in enumerate((1, 2)):
         with Store.open(tmp_path / f"{number}.sqlite", create=True) as store:
             store.add_run(Run("r1", "s", "", "0" * 64, "bench", 7, 1))
             bench = Bench(disks)
-            work = Work(bench)
-            run(bench, work, store, repeats=1, description=scale)
+            work = Work(bench, scale)
+            run(bench, work, store, repeats=1)
             assert sorted(work.prepared) == ["A", "fast", "slow"]

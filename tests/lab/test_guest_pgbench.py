@@ -1,6 +1,7 @@
 """pgbench inside guests: the script that goes there, and what is read of what comes back (without guests)."""
 
 import subprocess
+from dataclasses import replace
 from importlib import resources
 
 import pytest
@@ -92,3 +93,32 @@ def test_the_script_is_one_for_the_shell_and_says_all_that_it_needs() -> None:
     wanted = {word.split("=")[0] for word in script.split() if word.startswith("CEPHFIT_") and "=" in word}
     used = {line.split()[1].rstrip(",") for line in text.splitlines() if line.startswith("#   CEPHFIT_")}
     assert {"CEPHFIT_DEVICE", "CEPHFIT_STEPS", "CEPHFIT_SCALE", "CEPHFIT_MEMORY", "CEPHFIT_WAL"} <= wanted & used
+
+
+def test_a_volume_is_warmed_for_its_own_client() -> None:
+    guests, other = Guests(SAID), replace(CLIENT, name="c1")
+    workload = GuestPgBench(guests, spec_of(4))
+    workload.warm(CLIENT)
+    workload.run(other, 10, seed=5)
+    workload.run(CLIENT, 10, seed=5)
+    assert ["CEPHFIT_STEPS='warm run'" in script for script in guests.scripts] == [False, True]
+
+
+def test_the_stored_identity_of_pgbench_is_that_of_earlier_versions() -> None:
+    assert PgBenchSpec().description() == {
+        "version": 1,
+        "scale": 30,
+        "clients": 8,
+        "warmup_seconds": 4.0,
+        "memory_limit_nbytes": 268435456,
+        "shared_buffers_nbytes": 16777216,
+        "max_wal_nbytes": 805306368,
+        "script": "tpcb-like",
+        "settings": {
+            "autovacuum": "off",
+            "bgwriter_lru_maxpages": "0",
+            "checkpoint_timeout": "1h",
+            "jit": "off",
+            "huge_pages": "off",
+        },
+    }

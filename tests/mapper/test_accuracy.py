@@ -125,9 +125,12 @@ def test_runs_of_another_workload_than_the_profiles_are_told_apart() -> None:
 
 
 def test_runs_that_cannot_be_told_apart_do_not_break_the_order_and_are_named() -> None:
-    noisy = runs(A=(100, 120, 80), fast=(99, 85, 118), slow=(40, 50, 45))
+    noisy = runs(A=(100, 120, 80), fast=(99, 85, 110), slow=(40, 50, 45))
     answer = assess(predicted(), noisy, "w")
-    assert answer.of("fast").measured_relative > 100 or answer.order_held is True
+    relative = 100 * (99 * 85 * 110 / (100 * 120 * 80)) ** (1 / 3)
+    assert answer.of("fast").measured_relative == pytest.approx(relative)
+    assert relative < 100, "the other way round than predicted, by less than the noise"
+    assert answer.order_held is True
     assert any("fast was predicted ahead of A" in note for note in answer.notes)
 
 
@@ -176,6 +179,10 @@ def test_failed_runs_count_for_nothing_and_are_named() -> None:
 def test_without_the_default_there_is_nothing_to_compare_with() -> None:
     with pytest.raises(InputError, match="no value under the default"):
         assess(predicted(), runs(fast=(130, 131)), "w")
+    failed = run("A", 0, None, reason="PostgreSQL does not start")
+    with pytest.raises(InputError, match="under the default A: PostgreSQL does not start") as caught:
+        assess(predicted(), [failed, *runs(fast=(130, 131))], "w")
+    assert "run the same `cephfit verify` again" in caught.value.remedy
 
 
 def test_a_configuration_nothing_was_predicted_for_is_named() -> None:
