@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 import trace_files
-from trace_speed import LINES
+from trace_peers import LINES
 
 from cephfit.traces import profile_files
 from cephfit.traces.read_options import ReadOptions
