@@ -43,11 +43,10 @@ def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD
     Raises:
         InputError: the run has no load of this name.
     """
-    samples = list(samples)
-    measured, missing = measured_of(samples, load=load, where=source)
-    lost = _lost(of_load(samples, load, where=source))
+    tried = _tried(samples, load, source)
+    measured, missing = _measured(tried)
     source += f", load {load}" if load else ""
-    return replace(group(measured, source=source, missing=missing), lost=lost)
+    return replace(group(measured, source=source, missing=missing), lost=_lost(tried))
 
 
 def measured_of(
@@ -58,26 +57,46 @@ def measured_of(
     Raises:
         InputError: there is no load of this name.
     """
+    return _measured(_tried(samples, load, where))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """The samples of one configuration and cell, and the repeats of them that count (``whole_repeats``)."""
+
+    samples: list[Sample]
+    whole: list[list[Sample]]
+
+
+def _tried(samples: Iterable[Sample], load: str, where: str) -> dict[tuple[str, Cell], _Tried]:
+    """By (configuration, cell), the default first."""
     by_cell = by_place(of_load(samples, load, where=where))
+    return {
+        place: _Tried(by_cell[place], whole_repeats(by_cell[place]))
+        for place in sorted(by_cell, key=_order(by_cell))
+    }
+
+
+def _measured(
+    tried: Mapping[tuple[str, Cell], _Tried],
+) -> tuple[list[Measured], dict[tuple[str, Cell], str]]:
     measured: list[Measured] = []
     missing: dict[tuple[str, Cell], str] = {}
-    for place in sorted(by_cell, key=_order(by_cell)):
-        tried = by_cell[place]
-        rows = [_rate(sample) for repeat in whole_repeats(tried) for sample in repeat]
-        measured += rows
-        if not rows:
-            missing[place] = _why(tried) or "no repeat has I/O from every client"
+    for place, there in tried.items():
+        measured += [_rate(sample) for repeat in there.whole for sample in repeat]
+        if not there.whole:
+            missing[place] = _why(there.samples) or "no repeat has I/O from every client"
     return measured, missing
 
 
-def _lost(samples: Iterable[Sample]) -> dict[tuple[str, Cell], tuple[str, ...]]:
+def _lost(tried: Mapping[tuple[str, Cell], _Tried]) -> dict[tuple[str, Cell], tuple[str, ...]]:
     """Why repeats that were tried gave no figure, by (configuration, cell), in the order of repeats."""
     lost: dict[tuple[str, Cell], tuple[str, ...]] = {}
-    for place, tried in by_place(samples).items():
-        whole = {repeat[0].key.repeat for repeat in whole_repeats(tried)}
+    for place, there in tried.items():
+        whole = {repeat[0].key.repeat for repeat in there.whole}
         if reasons := tuple(
-            _why([s for s in tried if s.key.repeat == repeat]) or "a client moved nothing"
-            for repeat in sorted({s.key.repeat for s in tried} - whole)
+            _why([s for s in there.samples if s.key.repeat == repeat]) or "a client moved nothing"
+            for repeat in sorted({s.key.repeat for s in there.samples} - whole)
         ):
             lost[place] = reasons
     return lost

@@ -1,9 +1,12 @@
 """Samples to baselines: what counts and what does not."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from cephfit.cells import Cell
 from cephfit.errors import InputError
+from cephfit.results import baselines as baselines_module
 from cephfit.results.baselines import baselines_of
 from cephfit.sample import Metrics, Sample, SampleKey, State
 
@@ -54,6 +57,24 @@ def test_a_cell_without_a_repeat_that_counts_is_missing_with_its_reason() -> Non
     assert baselines.missing == {("B", CELL): "failed: a PG was recovering"}
     with pytest.raises(InputError, match="a PG was recovering"):
         baselines.of("B", CELL)
+
+
+def test_repeats_are_sorted_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what was measured and for what was lost alike."""
+    asked: list[int] = []
+    sorted_out = baselines_module.whole_repeats
+
+    def counted(samples: Iterable[Sample]) -> list[list[Sample]]:
+        tried = list(samples)
+        asked.append(len(tried))
+        return sorted_out(tried)
+
+    monkeypatch.setattr(baselines_module, "whole_repeats", counted)
+    found = baselines_of(
+        [sample(1), sample(2, repeat=1, state=State.FAILED), sample(5, name="B")], source="a test"
+    )
+    assert asked == [2, 1]
+    assert found.lost == {("A", CELL): ("failed: a PG was recovering",)}
 
 
 def test_no_io_at_all_is_no_baseline() -> None:
