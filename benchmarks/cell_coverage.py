@@ -1,7 +1,8 @@
 """How often a single cell of a copy of the default is told different: a table of docs/method.md, as Markdown.
 
 Six copies are compared in 20 cells, over sweeps drawn from a known truth (tests/mapper/synthetic_sweeps.py). The
-heat map promises 99 % of each cell by itself; `compare` holds a sweep at that level against another that is alike.
+heat map promises 99 % of each cell by itself; `compare` holds a sweep at that level against another that is alike,
+cell by cell and for the thesis's five workloads.
 
 Run with: .venv/bin/python benchmarks/cell_coverage.py --sweeps 60
 """
@@ -15,9 +16,11 @@ import numpy as np
 
 from cephfit.baseline import Baselines
 from cephfit.cells import CELLS
+from cephfit.profile import Profile
 from cephfit.results import statistics
 from cephfit.results.cell_intervals import AgainstDefault, own_spreads
 from cephfit.results.heat import HEAT_CONFIDENCE
+from cephfit.results.workloads_beside import served_of
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "mapper"))
@@ -28,6 +31,10 @@ NOISES = {
     "the default 2.5x as noisy": Noise(noisy=2.5),
     "differs between configurations by x or / 2": Noise(uneven=math.log(2)),
 }
+WORKLOADS = [
+    Profile.loads(path.read_text(), where=str(path))
+    for path in sorted((ROOT / "docs" / "examples" / "profiles").glob("*.json"))
+]
 PLACES = [(f"C{j}", cell) for j in range(1, 7) for cell in CELLS]
 
 
@@ -36,17 +43,19 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=60, help="of every figure (default 60)")
     parser.add_argument("--seed", type=int, default=2017)
     chosen = parser.parse_args()
-    print("| noise | repeats | heat map | scatter pooled over configurations only | compare |")
-    print("|---|---|---|---|---|")
+    print("| noise | repeats | heat map | scatter pooled over configurations only | compare | its workloads |")
+    print("|---|---|---|---|---|---|")
     truth = np.tile(np.log(TYPICAL_IOPS), (7, 1))
     for name, noise in NOISES.items():
         for repeats in (2, 3):
             dice = np.random.default_rng(chosen.seed)
-            told = np.zeros(3)
+            told = np.zeros(4)
             for _ in range(chosen.sweeps):
                 one, other = (baselines_of(np.exp(draw(dice, truth, noise, repeats))) for _ in range(2))
-                told += [coloured(one), coloured_by_pool(one), unlike(one, other)]
-            shares = 100 * told / (chosen.sweeps * len(PLACES))
+                n_unlike = unlike(one, other)
+                told += [coloured(one), coloured_by_pool(one), n_unlike, serving_otherwise(one, other)]
+            of_workloads = 7 * len(WORKLOADS)
+            shares = 100 * told / chosen.sweeps / [len(PLACES), len(PLACES), len(PLACES), of_workloads]
             print(f"| {name} | {repeats} | {' | '.join(f'{share:.1f} %' for share in shares)} |", flush=True)
 
 
@@ -84,6 +93,12 @@ def unlike(one: Baselines, other: Baselines) -> int:
         )
         n += interval is not None and 1.0 not in interval
     return n
+
+
+def serving_otherwise(one: Baselines, other: Baselines) -> int:
+    """Configurations that two clusters, which are alike, are told to differ under for a workload."""
+    served = [row for w in WORKLOADS for row in served_of(w, (one, other), confidence=HEAT_CONFIDENCE)]
+    return sum(row.there[1].differs is True for row in served)
 
 
 if __name__ == "__main__":

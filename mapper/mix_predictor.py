@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 from cephfit.baseline import Baselines
 from cephfit.blocks import Floats, Table
 from cephfit.cells import Cell, Op
-from cephfit.mapper.left_out import LeftOut, left_out_of
+from cephfit.left_out import LeftOut, left_out_of
 from cephfit.mapper.lost_repeats import lost_repeats
 from cephfit.mapper.mixture import MIXERS, OF_ONE_KIND, Mixture, used_cells
 from cephfit.prediction import CellReason, Prediction, PredictionSet, Verdict

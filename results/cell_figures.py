@@ -93,7 +93,7 @@ def _row(against: AgainstDefault, name: str, cell: Cell, figures: CellFigures | 
         mean=words.number(statistics.mean(iops)),
         median=words.number(statistics.median(iops)),
         variation=words.per_cent(statistics.coefficient_of_variation(iops)),
-        interval=_ends(statistics.mean_interval(iops), 1),
+        interval=_ends(statistics.student_interval(iops), 1),
         relative=words.relative(100 * ratio) if ratio is not None else "–",
         relative_interval=words.interval(100 * found.low, 100 * found.high) if found else "–",
         mib_per_s=_mean(figures.nbytes_per_s if figures else None, MIB),

@@ -104,4 +104,5 @@ def _heat_cell(against: AgainstDefault, name: str, cell: Cell) -> HeatCell:
     title = f"{heading}: {words.relative(relative)} ({ends}); {measured}"
     if not differs:
         title += "; not distinguishable from the default"
-    return HeatCell(words.relative(relative), colour_level(relative) if differs else 0, differs, title)
+    width = words.plus_minus(found.high / ratio) if found else ""
+    return HeatCell(words.relative(relative), colour_level(relative) if differs else 0, differs, title, width)

@@ -7,7 +7,7 @@ from itertools import groupby
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from cephfit import __version__
-from cephfit.results import heat, words
+from cephfit.results import heat, round_notes, words
 from cephfit.results.report_index import IndexRow, sorted_rows
 from cephfit.results.report_model import ReportModel
 
@@ -67,7 +67,12 @@ def _environment(*, autoescape: bool) -> Environment:
         md=_markdown_cell,
         groupby_in_order=_in_order,
     )
-    environment.globals.update(interval=words.interval, legend=heat.legend())
+    environment.globals.update(
+        interval=words.interval,
+        legend=heat.legend(),
+        rounds_of_cells=round_notes.OF_CELLS,
+        rounds_of_workloads=round_notes.OF_WORKLOADS,
+    )
     return environment
 
 

@@ -22,6 +22,7 @@ from cephfit.results.histograms import histograms_of, workload_figure
 from cephfit.results.loads import names_of, of_load, title_of
 from cephfit.results.method_facts import method_of, n_troubles
 from cephfit.results.report_model import Findings, RateText, ReportModel
+from cephfit.results.round_notes import same_rounds
 from cephfit.results.scaling import curves_of
 from cephfit.results.scaling_figures import scaling_of
 from cephfit.results.store import Store, kind_of
@@ -170,6 +171,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         scaling=scaling_of(curves_of(findings.samples), ranked, weights),
         load=title_of(findings.load) if len(names_of(findings.samples)) > 1 else "",
         rates={name: _rate_text(rate) for name, rate in rates_of(findings, baselines).items()},
+        same_rounds=same_rounds(baselines),
     )
 
 
@@ -183,4 +185,9 @@ def rates_of(findings: Findings, baselines: Baselines) -> dict[str, WorkloadRate
 def _rate_text(rate: WorkloadRate) -> RateText:
     found = rate.accesses_per_s.interval
     ends = f"{words.number(found.low)} to {words.number(found.high)}" if found else ""
-    return RateText(words.number(rate.accesses_per_s.mean), ends, words.number(rate.nbytes_per_s / MIB))
+    return RateText(
+        accesses_per_s=words.number(rate.accesses_per_s.mean),
+        interval=ends,
+        mib_per_s=words.number(rate.nbytes_per_s / MIB),
+        without=words.names(list(map(str, rate.left_out))) if rate.left_out else "",
+    )

@@ -27,6 +27,7 @@ class IndexRow:
         as_good: names that the samples cannot tell from the best.
         against: the best one's factor over the default's, with its interval; empty for the default itself.
         serves: what the best one serves; None where it is not known, or the model's factors are not of rates.
+        same_rounds: whether all configurations were measured in the same rounds.
         headline: the page's answer.
     """
 
@@ -42,6 +43,7 @@ class IndexRow:
     as_good: tuple[str, ...]
     against: str
     serves: RateText | None
+    same_rounds: bool
     headline: str
 
 
@@ -68,6 +70,7 @@ def index_row(findings: Findings, report: ReportModel, page: str) -> IndexRow:
         serves=report.rates.get(best.configuration)
         if best and predictions and predictions.model == "time"
         else None,
+        same_rounds=report.same_rounds,
         headline=report.answer.headline,
     )
 

@@ -90,6 +90,8 @@ class RateText:
     accesses_per_s: str
     interval: str
     mib_per_s: str
+    without: str = ""
+    """Cells of the workload that were not measured and that the rate leaves out; empty mostly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +113,14 @@ class HeatCell:
         level: -4 (far worse) to 4 (far better), the colour; 0 is no colour.
         distinguishable: the interval leaves out 100.
         title: absolute rate, spread, interval, n; or why there is nothing.
+        width: of the interval, as ``words.plus_minus``; empty where there is none.
     """
 
     text: str
     level: int
     distinguishable: bool
     title: str
+    width: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,3 +262,5 @@ class ReportModel:
     """Under which load everything but ``scaling`` was measured, in words; empty where there is only one."""
     rates: Mapping[str, RateText] = field(default_factory=dict)
     """By configuration; none without a prediction."""
+    same_rounds: bool = True
+    """Whether, in each cell, all configurations that have figures have them from the same rounds."""

@@ -25,7 +25,7 @@ _SAMPLE_COLUMNS = (
 
 PREDICTION_COLUMNS = (
     *("model", "profile", "configuration", "relative", "low", "high", "confidence", "verdict"),
-    *("accesses_per_s", "accesses_per_s_low", "accesses_per_s_high", "mib_per_s"),
+    *("accesses_per_s", "accesses_per_s_low", "accesses_per_s_high", "mib_per_s", "rate_without"),
 )
 
 CELL_COLUMNS = (
@@ -77,7 +77,10 @@ def predictions_csv(
 
 
 def prediction_rows(predictions: PredictionSet, rates: Mapping[str, WorkloadRate]) -> Iterator[tuple[object, ...]]:
-    """The cells of ``PREDICTION_COLUMNS``; rates of others only where the model's factors are of rates."""
+    """The cells of ``PREDICTION_COLUMNS``; rates of others only where the model's factors are of rates.
+
+    ``rate_without`` names the cells of the workload that were not measured and that the rate leaves out.
+    """
     in_time = predictions.model == "time"
     for p in predictions.predictions:
         ends = (end if math.isfinite(end) else "" for end in (p.low, p.high))
@@ -90,14 +93,15 @@ def prediction_rows(predictions: PredictionSet, rates: Mapping[str, WorkloadRate
 
 def _rate_cells(rate: WorkloadRate | None) -> tuple[object, ...]:
     if rate is None:
-        return ("",) * 4
-    return (*level_cells(rate.accesses_per_s, 1), rate.nbytes_per_s / MIB)
+        return ("",) * 5
+    without = " ".join(map(str, rate.left_out))
+    return (*level_cells(rate.accesses_per_s, 1), rate.nbytes_per_s / MIB, without)
 
 
 def cells_csv(findings: Findings) -> str:
     """One row per configuration and cell that has figures: rate, throughput and latency of all clients together.
 
-    Intervals are of 95 %, of the mean over the repeats, each by itself.
+    Intervals are of 95 %, of the mean over the repeats, each by itself: Student's, from the repeats of the row.
     """
     return csv_text(
         (*CELL_COLUMNS, *ORIGIN_COLUMNS), ((*row, *origin_of(findings.run)) for row in cell_rows(findings))
@@ -109,7 +113,7 @@ def cell_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
     baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
     for (name, cell), f in cell_figures_of(findings.samples, load=findings.load).items():
         iops = baselines.cells[name, cell].iops
-        rate = Level(statistics.mean(iops), statistics.mean_interval(iops))
+        rate = Level(statistics.mean(iops), statistics.student_interval(iops))
         yield (
             *(findings.load, name, cell.size.name, cell.pattern.value, f.n_repeats, f.n_clients),
             *level_cells(rate, 1),

@@ -1,19 +1,14 @@
 """The same configurations in the same cells on several targets, held against the first of them. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import CELLS, Cell
 from cephfit.results import statistics
 from cephfit.results.cell_intervals import own_spreads
-from cephfit.results.csv_origin import ORIGIN_COLUMNS, origin_of
-from cephfit.results.sample_csv import csv_text, level_cells
 from cephfit.results.scaling import Level
 from cephfit.results.statistics import CONFIDENCE, Spread
-from cephfit.run import Run
-from cephfit.sample import OWN_LOAD
-from cephfit.units import MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +16,7 @@ class There:
     """What one target gave in one cell.
 
     Attributes:
-        rate: I/Os per second of all clients together; None where there is no baseline.
+        rate: I/Os per second of all clients together, over all repeats; None where there is no baseline.
         n_repeats: behind it.
         ratio: rate against the first target's; None for the first itself, or where one of the two is missing.
         missing: why there is no baseline.
@@ -103,41 +98,3 @@ def _ratio(side: _Side, first: _Side, baseline: Baseline, reference: Baseline, c
             confidence=confidence,
         ),
     )
-
-
-def rows_csv(rows: Sequence[Row], runs: Sequence[Run], *, load: str = OWN_LOAD) -> str:
-    """One line for each configuration, cell and target; what is not known is empty.
-
-    Args:
-        runs: of the targets, in their order.
-        load: that the figures are of.
-    """
-    return csv_text(_COLUMNS, (line for row in rows for line in _lines(row, runs, load)))
-
-
-_COLUMNS = (
-    *(
-        "load",
-        "configuration",
-        "size",
-        "pattern",
-        "run",
-        *ORIGIN_COLUMNS,
-        "repeats",
-        "iops",
-        "iops_low",
-        "iops_high",
-    ),
-    *("mib_per_s", "ratio", "ratio_low", "ratio_high", "differs", "missing"),
-)
-
-
-def _lines(row: Row, runs: Sequence[Run], load: str) -> Iterator[tuple[object, ...]]:
-    for run, there in zip(runs, row.there, strict=True):
-        nbytes = row.cell.size.benchmark_nbytes
-        yield (
-            *(load, row.configuration, row.cell.size.name, row.cell.pattern.value, run.run_id, *origin_of(run)),
-            *(there.n_repeats, *level_cells(there.rate, 1), there.rate.mean * nbytes / MIB if there.rate else ""),
-            *level_cells(there.ratio, 1),
-            *("" if there.differs is None else str(there.differs).lower(), there.missing),
-        )

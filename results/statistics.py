@@ -5,17 +5,9 @@ import statistics as stdlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.95
-SMALL_N = 8
-"""Below this many values a bootstrap of the mean is too narrow and Student's t speaks instead.
-
-The bootstrap knows no value outside the sample. At n = 2 its means are the two values and their middle, so its
-95 % interval is from one value to the other, which holds the centre of a symmetric distribution in half of the
-cases (on this narrowness: Hesterberg 2015, "What Teachers Should Know About the Bootstrap").
-"""
 UNSTABLE_CV = 0.10
 """Coefficient of variation above which measurements are called unstable (the limit that pyperf warns at)."""
 
@@ -28,7 +20,7 @@ class Interval:
         low: lower end.
         high: upper end, >= low.
         confidence: 0 to 1.
-        method: ``bootstrap``, ``t``, ``pooled`` or ``moderated``.
+        method: ``t``, ``pooled`` or ``moderated``.
     """
 
     low: float
@@ -71,43 +63,6 @@ def coefficient_of_variation(values: Sequence[float]) -> float | None:
     return None if deviation is None else deviation / mean(values)
 
 
-def bootstrap_interval(
-    values: Sequence[float], *, confidence: float = CONFIDENCE, seed: int = 0, n_resamples: int = 9999
-) -> Interval | None:
-    """Bootstrap interval of the mean, bias-corrected and accelerated (BCa; Efron 1987).
-
-    ``n_resamples`` times n values are drawn with replacement and their mean is taken; the ends are quantiles of
-    these means, moved for bias and skewness. Where BCa is not defined (all values equal, or its acceleration
-    breaks down) the plain quantiles at (1 ∓ confidence) / 2 are used. The same seed gives the same interval.
-
-    Returns:
-        None for n = 1: one value has no interval. For n < SMALL_N the interval is too narrow; ask
-        ``mean_interval`` for one that is not.
-    """
-    _must_have(values, 1)
-    if len(values) == 1:
-        return None
-    if min(values) == max(values):
-        return Interval(values[0], values[0], confidence, "bootstrap")
-    sample = np.asarray(values, dtype=np.float64)
-    low = high = math.nan
-    for method in ("BCa", "percentile"):
-        with np.errstate(all="ignore"):
-            found = stats.bootstrap(
-                (sample,),
-                np.mean,
-                confidence_level=confidence,
-                n_resamples=n_resamples,
-                method=method,
-                vectorized=True,
-                rng=np.random.default_rng(seed),
-            ).confidence_interval
-        low, high = float(found.low), float(found.high)
-        if math.isfinite(low) and math.isfinite(high):
-            break
-    return Interval(low, high, confidence, "bootstrap")
-
-
 def student_interval(values: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval | None:
     """x̄ ∓ t(1/2 + confidence/2; n - 1) · s / √n; None for n = 1. Right for small n if values are near normal."""
     deviation = standard_deviation(values)
@@ -116,13 +71,6 @@ def student_interval(values: Sequence[float], *, confidence: float = CONFIDENCE)
     n = len(values)
     half = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * deviation / math.sqrt(n)
     return Interval(mean(values) - half, mean(values) + half, confidence, "t")
-
-
-def mean_interval(values: Sequence[float], *, confidence: float = CONFIDENCE, seed: int = 0) -> Interval | None:
-    """Interval of the mean: Student's t for n < SMALL_N, else bootstrap; None for n = 1."""
-    if len(values) < SMALL_N:
-        return student_interval(values, confidence=confidence)
-    return bootstrap_interval(values, confidence=confidence, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,14 @@ def _end(value: float) -> str:
     return _beside(value, 100, 2) if abs(value - 100) < 0.5 else relative(value)
 
 
+def plus_minus(factor: float) -> str:
+    """The width of an interval from a figure ÷ ``factor`` to it x ``factor``, in per cent: 1.07 is ``±7.0``."""
+    pct = 100 * (factor - 1)
+    if pct >= 999.5:
+        return "±>999"
+    return f"±{pct:.0f}" if pct >= 9.95 else f"±{pct:.1f}" if pct >= 0.095 else "±<0.1"
+
+
 def points(value: float | None) -> str:
     """A difference in points, with its sign: ``+73``, ``−0.4``, ``0``."""
     if value is None:

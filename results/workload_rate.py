@@ -1,16 +1,20 @@
 """How many of a workload's accesses a configuration serves in a second: what 100 stands for. Pure."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import Cell
+from cephfit.cells import CELLS, Cell
+from cephfit.left_out import left_out_of
 from cephfit.profile import Profile
 from cephfit.results import statistics
-from cephfit.results.cell_intervals import AgainstDefault
+from cephfit.results.cell_intervals import AgainstDefault, own_spreads
 from cephfit.results.scaling import Level
 from cephfit.results.statistics import CONFIDENCE
+
+_THE_MIX = CELLS[0]
+"""Stands for the whole mix where its rates are read as those of one cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +24,25 @@ class WorkloadRate:
     Attributes:
         accesses_per_s: of the mix.
         nbytes_per_access: mean over the mix, at the sizes that the cells were measured with.
+        n_rounds: in which all cells of the mix were measured.
+        spread: of the rates of these rounds; None where nothing was measured in two of them.
+        left_out: cells that were not measured and carry next to nothing of the mix: the rate is of the others.
     """
 
     accesses_per_s: Level
     nbytes_per_access: float
+    n_rounds: int
+    spread: statistics.Spread | None
+    left_out: tuple[Cell, ...] = ()
 
     @property
     def nbytes_per_s(self) -> float:
         return self.accesses_per_s.mean * self.nbytes_per_access
+
+    @property
+    def as_rounds(self) -> tuple[float, ...]:
+        """The mean, once for each round: what ``statistics`` takes where the scatter is given."""
+        return (self.accesses_per_s.mean,) * self.n_rounds
 
 
 def workload_rates(
@@ -38,30 +53,38 @@ def workload_rates(
     The mix adds up as time: n accesses, n_c of them in cell c with the rate r_c, take Σ n_c / r_c seconds; r_c is
     the mean over the repeats, and where configurations have different rounds, the default's mean times the ratio
     within the rounds that both have. The interval is from the rates of the single rounds, which carry what a round
-    does to all of its cells; their scatter is pooled over the configurations (``statistics.level_interval``).
+    does to all of its cells; their scatter is moderated over the configurations (``own_spreads``). Cells that
+    carry next to nothing of the mix and that the default was not measured in are left out, as predictions by time
+    leave them out.
 
     Args:
         confidence: of each interval by itself.
     """
-    counts = {cell: n for cell, n in profile.cell_counts().items() if n > 0}
+    used = {cell: n for cell, n in profile.cell_counts().items() if n > 0}
+    if not used:
+        return {}
+    left_out = left_out_of(used, baselines, "time")
+    counts = left_out.counts
     complete = {
         name: {cell: baselines.cells[name, cell] for cell in counts}
         for name in baselines.configurations
-        if counts and all((name, cell) in baselines.cells for cell in counts)
+        if all((name, cell) in baselines.cells for cell in counts)
     }
-    by_round = {name: _of_rounds(counts, cells) for name, cells in complete.items()}
-    spread = statistics.pooled_spread(by_round.values())
+    by_round = {name: rounds for name, cells in complete.items() if (rounds := _of_rounds(name, counts, cells))}
+    as_one_cell = {(name, _THE_MIX): rounds for name, rounds in by_round.items()}
+    spreads = own_spreads(Baselines(as_one_cell, baselines.source, default=baselines.default))
     total = math.fsum(counts.values())
     nbytes = math.fsum(n * cell.size.benchmark_nbytes for cell, n in counts.items())
     against = AgainstDefault.of(baselines)
     rates = {}
     for name, cells in complete.items():
         mean = _rate(counts, {cell: _iops(against, name, cell) for cell in cells})
-        n_rounds = len(by_round[name])
+        spread = spreads.get((name, _THE_MIX))
+        n_rounds = len(by_round[name].iops) if name in by_round else 0
         interval = (
             statistics.level_interval((mean,) * n_rounds, spread, confidence=confidence) if n_rounds else None
         )
-        rates[name] = WorkloadRate(Level(mean, interval), nbytes / total)
+        rates[name] = WorkloadRate(Level(mean, interval), nbytes / total, n_rounds, spread, left_out.cells)
     return rates
 
 
@@ -77,8 +100,11 @@ def _rate(counts: Mapping[Cell, float], iops: Mapping[Cell, float]) -> float:
     return math.fsum(counts.values()) / math.fsum(n / iops[cell] for cell, n in counts.items())
 
 
-def _of_rounds(counts: Mapping[Cell, float], cells: Mapping[Cell, Baseline]) -> Sequence[float]:
-    """The rate of each round in which all cells were measured."""
+def _of_rounds(name: str, counts: Mapping[Cell, float], cells: Mapping[Cell, Baseline]) -> Baseline | None:
+    """The rate of each round in which all cells were measured; None where there is no such round."""
     by_cell = {cell: dict(zip(b.rounds, b.iops, strict=True)) for cell, b in cells.items()}
-    common = set.intersection(*(set(rounds) for rounds in by_cell.values()))
-    return [_rate(counts, {cell: by_cell[cell][r] for cell in counts}) for r in sorted(common)]
+    common = sorted(set.intersection(*(set(rounds) for rounds in by_cell.values())))
+    if not common:
+        return None
+    rates = tuple(_rate(counts, {cell: by_cell[cell][r] for cell in counts}) for r in common)
+    return Baseline(name, _THE_MIX, rates, rounds=tuple(common))

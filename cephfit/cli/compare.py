@@ -13,9 +13,11 @@ from cephfit.cli.written_files import OUTPUT_FILE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cephfit.baseline import Baselines
     from cephfit.results.scaling import Level
     from cephfit.results.side_by_side import Row, There
     from cephfit.results.store import Store
+    from cephfit.results.workloads_beside import Served
     from cephfit.run import Run
 
 
@@ -31,21 +33,40 @@ if TYPE_CHECKING:
     "newest sweep, as the command that measured them side by side named them, else the first begun first]",
 )
 @click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
+@click.option(
+    "--profile",
+    "profile_files",
+    multiple=True,
+    metavar="PROFILE",
+    type=click.Path(path_type=Path),
+    help="Also for this workload (`cephfit trace profile`): its mix added up as time; more than once for several.",
+)
 @click.option("-o", "--output", type=OUTPUT_FILE, help="Write the table as CSV to this file; - is stdout.")
 @json_option
-def command(store: str, run_ids: tuple[str, ...], load: str, output: Path | None, as_json: bool) -> None:
+def command(
+    store: str,
+    run_ids: tuple[str, ...],
+    load: str,
+    profile_files: tuple[Path, ...],
+    output: Path | None,
+    as_json: bool,
+) -> None:
     """Print every configuration in every cell on each target, and its rate against the first target's.
 
     Rates are those of all clients together. Intervals are of 95 %, each by itself: of a hundred cells that do not
-    differ about five seem to. What each target serves of a workload, `cephfit report --folder --profile` says.
+    differ about five seem to. With --profile the same for what each serves of that workload, which is what
+    `cephfit report` calls its accesses per second.
     """
+    from cephfit.cli.map import read_profile
     from cephfit.errors import InputError
     from cephfit.results.baselines import baselines_of
     from cephfit.results.side_by_side import rows_of
     from cephfit.results.store import Store
+    from cephfit.results.workloads_beside import served_of
 
     if output is not None and as_json and str(output) == "-":
         raise InputError("the table and --json cannot both go to standard output", where="-o -")
+    profiles = [read_profile(path) for path in profile_files]
     with Store.open(store) as opened:
         runs = _runs(opened, run_ids)
         baselines = [
@@ -53,30 +74,36 @@ def command(store: str, run_ids: tuple[str, ...], load: str, output: Path | None
             for run in runs
         ]
     rows = rows_of(baselines)
-    notes = _notes(runs)
-    if output is not None and _write_csv(output, runs, rows, load):
+    served = [one for profile in profiles for one in served_of(profile, baselines)]
+    notes = [*_notes(runs), *_left_out(served), *(_of_which_rounds(baselines) if served else ())]
+    if output is not None and _write_csv(output, runs, rows, served, load):
         return
     if as_json:
-        print_json(_document(runs, rows, notes, load))
+        print_json(_document(runs, rows, served, notes, load))
         return
     for number, run in enumerate(runs):
         click.echo(f"{number + 1}: {run.target}, run {run.run_id}")
-    click.echo(f"IOPS of all clients together. {_HOW_SURE}")
+    click.echo(f"IOPS of all clients together, means over all rounds of a target, and their ratio. {_HOW_SURE}")
     click.echo()
-    if len(runs) == 2:
-        print_table(_SIDE_BY_SIDE, [_line(row) for row in rows])
-    else:
-        print_table(_BELOW_EACH_OTHER, [line for row in rows for line in _lines(row)])
+    for profile in profiles:
+        click.echo(f"Workload {profile.name}: accesses of its mix per second, the mix added up as time")
+        of_it = [((one.configuration,), one.there) for one in served if one.workload == profile.name]
+        _print_beside(("configuration",), of_it, "accesses/s", len(runs))
+        click.echo()
+    places = [((row.configuration, str(row.cell)), row.there) for row in rows]
+    _print_beside(("configuration", "cell"), places, "IOPS", len(runs))
     for note in notes:
         click.echo(f"Note: {note}")
 
 
-def _write_csv(output: Path, runs: Sequence[Run], rows: Sequence[Row], load: str) -> bool:
+def _write_csv(
+    output: Path, runs: Sequence[Run], rows: Sequence[Row], served: Sequence[Served], load: str
+) -> bool:
     """Whether it went to standard output, and nothing else may."""
     from cephfit.cli.written_files import write_whole
-    from cephfit.results.side_by_side import rows_csv
+    from cephfit.results.beside_csv import rows_csv
 
-    text = rows_csv(rows, runs, load=load)
+    text = rows_csv(rows, runs, load=load, served=served)
     if str(output) == "-":
         click.echo(text, nl=False)
         return True
@@ -132,27 +159,57 @@ def _notes(runs: Sequence[Run]) -> list[str]:
     return notes
 
 
+def _left_out(served: Sequence[Served]) -> list[str]:
+    """Where a rate is not of the whole workload."""
+    return list(
+        dict.fromkeys(
+            f"{one.workload} on target {number}: without {', '.join(map(str, rate.left_out))}, which was not "
+            "measured there and carries next to nothing"
+            for one in served
+            for number, rate in enumerate(one.rates, start=1)
+            if rate is not None and rate.left_out
+        )
+    )
+
+
+def _of_which_rounds(targets: Sequence[Baselines]) -> list[str]:
+    """What the rates of workloads are of on targets where that is not plainly the means."""
+    from cephfit.results.round_notes import OF_WORKLOADS, same_rounds
+
+    return [f"target {i}: {OF_WORKLOADS}" for i, target in enumerate(targets, start=1) if not same_rounds(target)]
+
+
 _HOW_SURE = "Intervals are of 95 %, each by itself: of a hundred cells that do not differ about five seem to."
 
-_SIDE_BY_SIDE = ["configuration", "cell", "1: IOPS", "2: IOPS", "2 / 1"]
-"""Targets by their numbers: their names may be as wide as the terminal."""
 
-_BELOW_EACH_OTHER = ["configuration", "cell", "target", "IOPS", "target / 1"]
-"""Three targets side by side are wider than a terminal."""
+def _print_beside(
+    headers: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[There]]], unit: str, n_targets: int
+) -> None:
+    """A table of targets by their numbers: their names may be as wide as the terminal.
+
+    Args:
+        headers: of what names a row.
+        rows: their names, and what each target gave.
+    """
+    if n_targets == 2:
+        print_table([*headers, f"1: {unit}", f"2: {unit}", "2 / 1"], [_line(*row) for row in rows])
+        return
+    # Three targets side by side are wider than a terminal.
+    print_table([*headers, "target", unit, "target / 1"], [line for row in rows for line in _lines(*row)])
 
 
-def _lines(row: Row) -> list[list[str]]:
-    """A line for each target; the configuration and the cell stand in the first."""
-    first, *others = row.there
+def _lines(names: Sequence[str], there: Sequence[There]) -> list[list[str]]:
+    """A line for each target; the names stand in the first."""
+    first, *others = there
     return [
-        [row.configuration, str(row.cell), "1", _level(first.rate, first.missing), ""],
-        *(["", "", f"{number}", *_held(there)] for number, there in enumerate(others, start=2)),
+        [*names, "1", _level(first.rate, first.missing), ""],
+        *([*("" for _ in names), f"{number}", *_held(other)] for number, other in enumerate(others, start=2)),
     ]
 
 
-def _line(row: Row) -> list[str]:
-    first, second = row.there
-    return [row.configuration, str(row.cell), _level(first.rate, first.missing), *_held(second)]
+def _line(names: Sequence[str], there: Sequence[There]) -> list[str]:
+    first, second = there
+    return [*names, _level(first.rate, first.missing), *_held(second)]
 
 
 def _held(there: There) -> list[str]:
@@ -174,7 +231,9 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _document(runs: Sequence[Run], rows: Sequence[Row], notes: Sequence[str], load: str) -> dict[str, Any]:
+def _document(
+    runs: Sequence[Run], rows: Sequence[Row], served: Sequence[Served], notes: Sequence[str], load: str
+) -> dict[str, Any]:
     def level(found: Level | None) -> dict[str, float | None] | None:
         if found is None:
             return None
@@ -205,6 +264,24 @@ def _document(runs: Sequence[Run], rows: Sequence[Row], notes: Sequence[str], lo
                 ],
             }
             for row in rows
+        ],
+        "workloads": [
+            {
+                "workload": one.workload,
+                "configuration": one.configuration,
+                "there": [
+                    {
+                        "accesses_per_s": level(there.rate),
+                        "rounds": there.n_repeats,
+                        "ratio": level(there.ratio),
+                        "differs": there.differs,
+                        "missing": there.missing,
+                        "without": [str(cell) for cell in rate.left_out] if rate else [],
+                    }
+                    for there, rate in zip(one.there, one.rates, strict=True)
+                ],
+            }
+            for one in served
         ],
         "notes": list(notes),
     }

@@ -15,17 +15,21 @@ import pytest
 from click.testing import CliRunner
 
 from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import Cell
-from cephfit.cli.compare import _lines, _number
+from cephfit.cells import SIZE_BINS, Cell, Op
+from cephfit.cli.compare import _lines, _number, _of_which_rounds
 from cephfit.cli.compare import command as compare
 from cephfit.cli.folding import fold
 from cephfit.cli.sweep import command as sweep
 from cephfit.cli.sweep_run import BESIDE
 from cephfit.errors import InputError
-from cephfit.results import side_by_side
+from cephfit.profile import Profile
+from cephfit.results import open_baselines, side_by_side
+from cephfit.results.round_notes import OF_WORKLOADS
 from cephfit.results.side_by_side import rows_of
 from cephfit.results.statistics import Spread
 from cephfit.results.store import Store
+from cephfit.results.workload_rate import workload_rates
+from cephfit.results.workloads_beside import served_of
 from cephfit.sample import State
 
 SWEEP = """\
@@ -119,7 +123,7 @@ def test_what_was_measured_is_kept_and_the_same_command_goes_on(tmp_path: Path, 
     _, errors = first.communicate(timeout=60)
     if how is signal.SIGINT:
         assert first.returncode == 130
-        assert "the same command goes on from here" in errors
+        assert "run the same command to continue from here" in errors
     while any(is_alive(pid) for pid in children):
         assert time.monotonic() < deadline, "the processes of the targets go with the first one"
         time.sleep(0.05)
@@ -215,6 +219,70 @@ def test_compare_as_a_table(measured: Path, tmp_path: Path) -> None:
     assert compared(measured, "-o", "-").startswith("load,configuration,size,pattern,run,target")
 
 
+@pytest.fixture
+def workload(tmp_path: Path) -> tuple[Profile, str]:
+    """Small accesses, and one of a cell that was not measured."""
+    none = {size.name: 0 for size in SIZE_BINS}
+    accesses = {Op.READ: {**none, "4K": 30_000_000}, Op.WRITE: {**none, "4K": 10_000_000, "32M": 1}}
+    profile = Profile("shop", accesses, {Op.READ: 1.0, Op.WRITE: 0.0})
+    path = tmp_path / "shop.json"
+    path.write_text(profile.dumps())
+    return profile, str(path)
+
+
+def test_compare_holds_what_each_target_serves_of_a_workload(
+    measured: Path, workload: tuple[Profile, str], tmp_path: Path
+) -> None:
+    """With the rates that `report` gives, weighted by their time."""
+    profile, file = workload
+    document = json.loads(compared(measured, "--profile", file, "--json"))
+    runs = [run["run"] for run in document["runs"]]
+    rates = [workload_rates(profile, open_baselines(measured / "s.sqlite", run)) for run in runs]
+    assert [(one["workload"], one["configuration"]) for one in document["workloads"]] == [
+        ("shop", "A"),
+        ("shop", "ssd"),
+    ]
+    for one in document["workloads"]:
+        first, second = one["there"]
+        for there, of_target in zip((first, second), rates, strict=True):
+            rate = of_target[one["configuration"]].accesses_per_s
+            assert rate.interval is not None
+            ends = {"low": rate.interval.low, "high": rate.interval.high}
+            assert there["accesses_per_s"] == {"mean": rate.mean, **ends}
+            assert (there["rounds"], there["without"]) == (3, ["32M-write"])
+        ratio = second["ratio"]
+        assert ratio["mean"] == pytest.approx(second["accesses_per_s"]["mean"] / first["accesses_per_s"]["mean"])
+        assert ratio["low"] < ratio["mean"] < ratio["high"]
+        assert second["differs"] is not (ratio["low"] <= 1 <= ratio["high"])
+    text = compared(measured, "--profile", file)
+    assert "Workload shop: accesses of its mix per second" in text
+    assert "shop on target 2: without 32M-write, which was not measured there" in text
+    compared(measured, "--profile", file, "-o", str(tmp_path / "c.csv"))
+    with (tmp_path / "c.csv").open() as table:
+        of_workload = [line for line in csv.DictReader(table) if line["workload"]]
+    assert [(line["configuration"], line["size"], line["rate_without"]) for line in of_workload] == [
+        (name, "", "32M-write") for name in ("A", "A", "ssd", "ssd")
+    ]
+    assert float(of_workload[1]["ratio"]) == document["workloads"][0]["there"][1]["ratio"]["mean"]
+    assert float(of_workload[0]["mib_per_s"]) == pytest.approx(rates[0]["A"].nbytes_per_s / 2**20)
+
+
+def test_a_target_that_cannot_tell_what_it_serves_says_what_it_lacks() -> None:
+    none = {size.name: 0 for size in SIZE_BINS}
+    profile = Profile("w", {Op.READ: {**none, "4K": 9, "1M": 9}, Op.WRITE: none}, {Op.READ: 0.0, Op.WRITE: 0.0})
+    (row,) = served_of(profile, [baselines({"A": (100.0, 102.0)}), baselines({})])
+    assert [there.missing for there in row.there] == ["lacks 1M-read", "lacks 4K-read and 1 more"]
+    assert row.there[1].ratio is None
+
+
+def test_rates_of_a_workload_say_which_rounds_they_are_of() -> None:
+    cell = Cell.parse("4K-read")
+    cells = {("A", cell): Baseline("A", cell, (9.0, 9.1)), ("B", cell): Baseline("B", cell, (9.0,), rounds=(1,))}
+    apart = Baselines(cells, "test")
+    (note,) = _of_which_rounds([baselines({"A": (100.0, 102.0)}), apart])
+    assert note == f"target 2: {OF_WORKLOADS}"
+
+
 def test_a_targets_scatter_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not for every row: with a hundred configurations that took seven seconds."""
     asked: list[Baselines] = []
@@ -287,7 +355,7 @@ def test_three_targets_stand_below_each_other() -> None:
     rates = {"A": (100.0, 102.0)}
     targets = [baselines(rates), baselines({"A": (200.0, 204.0)}), baselines({})]
     (row,) = rows_of(targets)
-    first, second, third = _lines(row)
+    first, second, third = _lines((row.configuration, str(row.cell)), row.there)
     assert first[:3] == ["A", "4K-read", "1"]
     assert second[:3] == ["", "", "2"]
     assert second[4].startswith("2 (") and second[4].endswith("differs")

@@ -15,6 +15,7 @@ from cephfit.results.method_facts import TROUBLES_SHOWN
 from cephfit.results.render import to_html, to_markdown
 from cephfit.results.report_build import read_findings, report_of
 from cephfit.results.report_model import Findings
+from cephfit.results.round_notes import OF_CELLS, OF_WORKLOADS
 from cephfit.results.store import Store
 from cephfit.sample import Metrics, Sample, SampleKey, State
 from cephfit.units import MIB, NS_PER_S
@@ -56,6 +57,39 @@ def test_the_table_of_baselines_has_throughput_latency_and_intervals(finished_st
     low, high = map(float, row.relative_interval.split(" to "))
     assert low < float(row.relative) < high
     assert rows["A", "1M-read"].relative_interval == "–"
+
+
+@pytest.mark.parametrize("repeats", [7, 8, 12])
+def test_all_means_of_a_row_have_one_kind_of_interval_however_many_repeats(repeats: int) -> None:
+    """Rates had a bootstrap's from 8 repeats on, latencies Student's: on the same scatter they must agree."""
+    scatter = [1.0, 1.04, 0.97, 1.02, 0.99, 1.05, 0.96, 1.01, 1.03, 0.98, 1.06, 0.95][:repeats]
+    samples = [sample("c0", i, 100 * by, 20 * by, 50 * by) for i, by in enumerate(scatter)]
+    (row,) = baseline_rows_of(baselines_of(samples, source="x"), cell_figures_of(samples))
+    ends = [
+        [float(end) / float(mean) for end in interval.split(" to ")]
+        for mean, interval in (
+            (row.mean, row.interval),
+            (row.latency_ms, row.latency_interval),
+            (row.p99_ms, row.p99_interval),
+        )
+    ]
+    assert ends[0] == pytest.approx(ends[1], rel=2e-3)
+    assert ends[0] == pytest.approx(ends[2], rel=2e-3)
+
+
+def test_captions_say_which_rounds_figures_are_of_where_not_all_have_the_same(finished_store: Path) -> None:
+    with Store.open(finished_store) as store:
+        whole = read_findings(store)
+    key = SampleKey("hybrid", Cell.parse("1M-read"), CLIENTS[0], 1)
+    lost = tuple(
+        replace(s, state=State.FAILED, metrics=None, reason="died") if s.key == key else s for s in whole.samples
+    )
+    fewer = replace(whole, samples=lost)
+    for page in (to_html, to_markdown):
+        text = page(report_of(fewer, made_ns=0)).replace("&#39;", "'")
+        assert text.count(OF_CELLS) == 2, "above the map and above the table"
+        assert text.count(OF_WORKLOADS) == 1
+        assert "Not all configurations were measured in the same rounds" not in page(report_of(whole, made_ns=0))
 
 
 @pytest.fixture

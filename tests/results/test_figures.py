@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from cephfit.assessment import Assessment, AssessmentRow
 from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import CELLS, Cell, Op
+from cephfit.cells import CELLS, Cell, Op, Pattern
 from cephfit.profile import Profile
 from cephfit.results import words
 from cephfit.results.axis import relative_axis
 from cephfit.results.baselines import baselines_of
+from cephfit.results.cell_intervals import AgainstDefault
 from cephfit.results.figures import verification_of
-from cephfit.results.heat import colour_level, heat_map_of
+from cephfit.results.heat import HEAT_CONFIDENCE, colour_level, heat_map_of
 from cephfit.results.histograms import histograms_of, workload_figure
 
 figures = st.floats(min_value=0.5, max_value=5000)
@@ -74,12 +75,30 @@ def test_the_heat_map_finds_the_truth() -> None:
     assert 1.0 < (heat.spread_pct or 0) < 4.0  # 3 % noise per client, two clients summed: about 2.1 %
 
 
+def test_every_square_has_its_interval_in_print() -> None:
+    """On paper there are no tooltips."""
+    baselines = baselines_of((s for group in example_samples() for s in group), source="a test")
+    against, heat = AgainstDefault.of(baselines), heat_map_of(baselines, {})
+    assert heat is not None
+    cells = [cell for pattern in Pattern for cell in CELLS if cell.pattern is pattern]
+    for name, row in heat.rows:
+        for cell, shown in zip(cells, row, strict=True):
+            interval = against.interval(name, cell, HEAT_CONFIDENCE)
+            ratio = against.ratio(name, cell)
+            if interval is None or ratio is None:
+                assert shown.width == "" and (name, cell) in baselines.missing
+                continue
+            pct = float(shown.width.lstrip("±"))
+            assert ratio * (1 + pct / 100) == pytest.approx(interval.high, rel=0.01)
+            assert ratio / (1 + pct / 100) == pytest.approx(interval.low, rel=0.01)
+
+
 def test_without_repeats_nothing_is_distinguishable() -> None:
     cells = {(name, CELLS[0]): Baseline(name, CELLS[0], (iops,)) for name, iops in (("A", 10.0), ("B", 99.0))}
     heat = heat_map_of(Baselines(cells, "a test"), {})
     assert heat is not None and heat.spread_pct is None
     shown = heat.rows[0][1][0]
-    assert (shown.text, shown.level, shown.distinguishable) == ("990", 0, False)
+    assert (shown.text, shown.level, shown.distinguishable, shown.width) == ("990", 0, False, "")
 
 
 def test_without_the_default_there_is_nothing_to_compare_with() -> None:

@@ -66,6 +66,14 @@ def test_rates_in_narrow_columns(value: float, text: str) -> None:
     assert words.compact(value) == text
 
 
+@pytest.mark.parametrize(
+    ("factor", "text"),
+    [(1.07, "±7.0"), (1.1234, "±12"), (1.0003, "±<0.1"), (1.0, "±<0.1"), (3.4, "±240"), (90.0, "±>999")],
+)
+def test_widths_of_intervals(factor: float, text: str) -> None:
+    assert words.plus_minus(factor) == text
+
+
 def test_a_level_below_one_is_not_a_hundred_per_cent() -> None:
     assert [words.level(c) for c in (0.95, 0.996, 0.9973, 0.9999)] == ["95 %", "99.6 %", "99.73 %", "99.99 %"]
 

@@ -1,4 +1,7 @@
-"""Cells that carry next to nothing of a workload and were not measured: left out, and what that can change."""
+"""Cells that carry next to nothing of a workload and were not measured: left out, and what that can change. Pure.
+
+One limit for all: what a prediction does without, the rate that its 100 stands for does without, too.
+"""
 
 import math
 from collections.abc import Mapping
@@ -23,12 +26,14 @@ class LeftOut:
         note: what was left out; empty if nothing was.
         weight: of what was left out in the model's measure, at most, as a part of what is left.
         adds_time: whether that measure is time.
+        cells: that were left out.
     """
 
     counts: Mapping[Cell, float]
     note: str = ""
     weight: float = 0.0
     adds_time: bool = True
+    cells: tuple[Cell, ...] = ()
 
     def widened(self, low: float, high: float) -> tuple[float, float]:
         """An interval of relative performance, default = 100, that also holds what was left out."""
@@ -79,7 +84,7 @@ def left_out_of(counts: Mapping[Cell, float], baselines: Baselines, model: str) 
         f"{of_time}; the intervals hold whatever a configuration does there, up to {_FACTOR} times faster or "
         "slower than the default"
     )
-    return LeftOut(kept, note, weight, adds_time)
+    return LeftOut(kept, note, weight, adds_time, tuple(gone))
 
 
 def _seconds(cell: Cell, baselines: Baselines) -> float:
