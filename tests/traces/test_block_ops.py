@@ -94,3 +94,22 @@ def test_an_op_without_a_name_is_no_read(tmp_path: Path, name: str, n_before: in
     found = found_in(tmp_path, name, lines)
     assert counts(found) == (n_before + 1, 1)
     assert found.description["skipped"] == {"op N": 1, "op NS": 1}
+
+
+def test_bios_complete_by_themselves_where_a_device_has_no_requests(tmp_path: Path) -> None:
+    """dm on a disk: block_bio_complete is of dm, block_rq_complete of the disk; raw blktrace calls both C. The last
+    one is not plain, so that both ways of reading a line have one."""
+    events = [
+        *(".000100: block_bio_queue: 253,0 W 0 + 8 [x]", ".000110: block_bio_remap: 8,0 W 2048 + 8 <- (253,0) 0"),
+        *(".000120: block_bio_queue: 8,0 W 2048 + 8 [x]", ".000130: block_rq_issue: 8,0 W 4096 () 2048 + 8 [x]"),
+        *(".000520: block_rq_complete: 8,0 W () 2048 + 8 [0]", ".000600: block_bio_complete: 253,0 W 0 + 8 [0]"),
+        *(".000700: block_bio_queue: 253,0 R 8 + 8 [x]", ".000\v900: block_bio_complete: 253,0 R 8 + 8 [0]"),
+    ]
+    trace = tmp_path / "t"
+    trace.write_text("".join(f" x-9 [001] 1{event}\n" for event in events).replace("\v900: ", "900:\v "))
+    about = profile_files([trace]).description
+    assert about["events"] == {"A": 1, "C": 3, "D": 1, "Q": 3}
+    latency = about["percentiles"]["latency_us"]
+    assert latency["write"]["p50"] == pytest.approx(500, rel=0.04)
+    assert latency["read"]["p50"] == pytest.approx(200, rel=0.04)
+    assert list(about["left_out"]) == ["8,0"]

@@ -209,6 +209,7 @@ BLOCK_EVENTS = [
     b"            fio-6012  [001] d..1.   812.000101: block_rq_issue: 8,0 WS 4096 () 16573296 + 8 [fio]",
     b"            fio-6012  [001]   812.000100: block_rq_insert: 8,0 R 65536 () 2048 + 128 be,0,4 [kworker/1:1H]",
     b"swapper     0 [000]   812.000400123:  1000 block:block_rq_complete: 8,0 WS () 16573296 + 8 [0]",
+    b"fio-6012 [11] ..... 1.5: block_bio_complete: 259,0 RA 7 + 16 [0]",
     b"fio-6012 [11] ..... 1.5: block_bio_queue: 259,0 RA 7 + 16 [a b]",
     b"fio-6012 [11] ..... 1.5: block_rq_issue: 8,0 FF 0 () 0 + 0 [x]",
     b"fio-6012 [11] ..... 1.5: block_bio_queue: 8,0 DS 64 + 64 [x]",
@@ -244,12 +245,12 @@ def test_usual_block_events_are_plain(tmp_path: Path) -> None:
         (block,) = text_buffers.TextBuffers(stream).blocks()
         found = block_events_text._Lines(stream, Action.QUEUE).plain(block.text, block.begin, block.end)
     n_lines, _, events = found
-    assert n_lines == 6
-    assert events.time_ns.tolist() == [812_000_100_000, 812_000_400_123, 1_500_000_000]
-    assert events.kind.tolist() == [ISSUED, COMPLETED, ISSUED]
-    assert events.nbytes.tolist() == [4096, 4096, 8192]
-    assert events.op.tolist() == [1, 1, 0]
-    assert events.events == {"Q": 2, "D": 2, "C": 1, "block_rq_insert": 1}
+    assert n_lines == 7
+    assert events.time_ns.tolist() == [812_000_100_000, 812_000_400_123, 1_500_000_000, 1_500_000_000]
+    assert events.kind.tolist() == [ISSUED, COMPLETED, COMPLETED, ISSUED]
+    assert events.nbytes.tolist() == [4096, 4096, 8192, 8192]
+    assert events.op.tolist() == [1, 1, 0, 0]
+    assert events.events == {"Q": 2, "D": 2, "C": 2, "block_rq_insert": 1}
 
 
 def counted(reader: StreamReader, path: Path) -> Any:

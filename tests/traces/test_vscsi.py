@@ -264,3 +264,9 @@ def test_one_disk_of_several_in_histograms(tmp_path: Path) -> None:
         assert refused.returncode == 2
         assert "the trace has no disk 'nonsense'" in refused.stderr
         assert name in refused.stderr
+
+
+def test_the_unit_of_response_times_is_said_where_there_are_some(tmp_path: Path) -> None:
+    for record, n_notes in ((record_1, 0), (record_2, 1)):
+        (tmp_path / "t").write_bytes(b"".join(record(0x28, 8 * i) for i in range(20)))
+        assert len(profile_files([tmp_path / "t"]).description["notes"]) == n_notes

@@ -19,10 +19,10 @@ NAMES = (
     b"block_rq_merge", b"block_rq_requeue", b"block_touch_buffer", b"block_dirty_buffer", b"block_io_start",
     b"block_io_done",
 )  # fmt: skip
-"""Events that the loop knows; the first three are the accesses and completions."""
+"""Events that the loop knows; the first three are the accesses and completions of requests."""
 
 QUEUE, ISSUE, COMPLETE = range(3)
-REQUEUE = NAMES.index(b"block_rq_requeue")
+REQUEUE, BIO_COMPLETE = NAMES.index(b"block_rq_requeue"), NAMES.index(b"block_bio_complete")
 _PREFIX, _MODULE = len(b"block_"), len(b"block:")
 _SPACE, _TAB, _NEWLINE, _COMMA, _POINT, _PLUS, _COLON = 32, 9, 10, 44, 46, 43, 58
 _OPEN, _CLOSE, _OPEN_ROUND, _CLOSE_ROUND = 91, 93, 40, 41
@@ -166,7 +166,7 @@ def parse(
                 end += 1
         if _other_white_space(line, rest + end):
             break
-        if what in (wanted, COMPLETE, requeue):
+        if what in (wanted, COMPLETE, BIO_COMPLETE, requeue):
             rest_of_line = rest + end
             while byte_at(rest) == _SPACE:
                 rest += 1
@@ -218,7 +218,7 @@ def parse(
             if n_sectors < 1 or n_sectors >= _NBYTES_MAX // 512:
                 break
             row = np.uintp(n)
-            kind_of[row] = COMPLETED if what == COMPLETE else REQUEUED if what == requeue else ISSUED
+            kind_of[row] = ISSUED if what == wanted else REQUEUED if what == requeue else COMPLETED
             time_ns[row] = seconds * 1_000_000_000 + fraction * _TEN_TO[np.uintp(9 - n_after)]
             op[row], lbn[row], nbytes[row], devices[row] = is_write, sector, n_sectors * 512, device
             n += 1

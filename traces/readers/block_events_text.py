@@ -6,6 +6,7 @@ include/trace/events/block.h); newer kernels put the I/O priority (``be,0,4``, o
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -44,9 +45,11 @@ _ACTIONS = {
     b"block_bio_queue": "Q",
     b"block_rq_issue": "D",
     b"block_rq_complete": "C",
+    b"block_bio_complete": "C",
     b"block_bio_remap": "A",
     b"block_rq_requeue": "R",
 }
+"""By blkparse's letters. A bio completes by itself on devices without requests only (dm, md)."""
 _NAMED_MAX = 256
 _LOST_NBYTES = 128
 _LINE_NBYTES = 40
@@ -54,7 +57,8 @@ _LINE_NBYTES = 40
 
 
 class BlockEventsTextReader(PartReader):
-    """Q is ``block_bio_queue``, D is ``block_rq_issue``; ``block_rq_complete`` tells the latency."""
+    """Q is ``block_bio_queue``, D is ``block_rq_issue``; ``block_rq_complete`` and ``block_bio_complete`` tell the
+    latency."""
 
     name = "block-events"
     title = "block tracepoints as text (perf script, trace-cmd report, ftrace)"
@@ -85,8 +89,11 @@ class _Lines(LineParser[BlockEvents]):
         counts = np.zeros(len(block_events_loop.NAMES), np.int64)
         wanted = block_events_loop.QUEUE if self._action is Action.QUEUE else block_events_loop.ISSUE
         n, n_lines, end = block_events_loop.parse(text, at, stop, wanted, rows, counts, block_events_loop.KNOWN)
-        named = zip(block_events_loop.NAMES, counts.tolist(), strict=True)
-        return n_lines, end, events_of(rows, n, events={_ACTIONS.get(b) or b.decode(): k for b, k in named if k})
+        events: Counter[str] = Counter()
+        for name, count in zip(block_events_loop.NAMES, counts.tolist(), strict=True):
+            if count:
+                events[_ACTIONS.get(name) or name.decode()] += count
+        return n_lines, end, events_of(rows, n, events=events)
 
     def any_line(self, block: TextBlock) -> BlockEvents:
         return _events(self._stream, block, self._action)

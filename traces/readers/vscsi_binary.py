@@ -30,6 +30,7 @@ VERSION_2 = np.dtype(
     ]
 )
 
+_UNIT_OF_RESPONSE = "response times are taken as microseconds: no source states their unit"
 _RECORDS_AT_ONCE = 1 << 16
 _LBN_MAX = 1 << 54
 _TIME_US_MAX = 1 << 52
@@ -56,7 +57,9 @@ class VscsiBinaryReader(PartReader):
 
     name = "vscsi-binary"
     title = "vscsiStats command trace, binary version 1 or 2"
-    note = "response times, which version 2 has, are taken as microseconds: no source states their unit"
+
+    def __init__(self) -> None:
+        self.notes: tuple[str, ...] = ()
 
     def sniff(self, head: bytes) -> bool:
         return _dtype_of(head) is not None
@@ -69,6 +72,7 @@ class VscsiBinaryReader(PartReader):
         if dtype is None:
             raise no_record("vscsiStats", stream, 0)
         record, size = _record(dtype), dtype.itemsize
+        self.notes = (_UNIT_OF_RESPONSE,) if record.response >= 0 else ()
         disks = (PurePath(stream.name).name,)
         block = np.empty(_RECORDS_AT_ONCE * size, np.uint8)
         while nbytes := stream.readinto(memoryview(block.data)):
