@@ -10,7 +10,13 @@ from cephfit.protocols import JudgesConfigurations, Target, TellsLimits, WarnsOf
 from cephfit.sweep.model import CacheCondition, Sweep
 from cephfit.sweep.options.option_history import history_of
 from cephfit.sweep.preview import Previews
-from cephfit.sweep.settings.catalogue import WrongValueError, unknown_option
+from cephfit.sweep.settings.catalogue import (
+    Catalogue,
+    HasCatalogue,
+    WrongValueError,
+    nearest_option,
+    unknown_option,
+)
 from cephfit.sweep.waiting import still_amiss
 
 _SETTLING_SECONDS = 15.0
@@ -48,7 +54,7 @@ def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]
     wants_cold = sweep.measurement.cache is CacheCondition.COLD
     if wants_cold and isinstance(target, MayKeepCaches) and (why := target.why_caches_stay()):
         raise InputError(
-            f"this sweep wants cold caches, and {why}",
+            f"this sweep needs cold caches, and {why}",
             where=f"sweep {sweep.name}, measurement",
             remedy="measure with `cache: warm`, in a copy of the sweep file",
         )
@@ -59,20 +65,25 @@ def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]
     except WrongValueError as error:
         where = f"sweep {sweep.name}, line {_line_of(error.key, sweep.text)}"
         raise WrongValueError(error.key, error.what, f"{where}, {error.where}") from None
-    for name, reasons in found.items():
-        for setting in sweep.configuration(name).within(Partition.CEPH):
-            key = setting.key
-            if history_of(key) is not None:
-                continue
-            for reason in reasons:
-                if reason.startswith(unknown_option(key)):
-                    what, _, hint = reason.partition("; ")
-                    raise InputError(
-                        what,
-                        where=f"sweep {sweep.name}, line {_line_of(key, sweep.text)}, configuration {name}",
-                        remedy=hint or "see `ceph config ls` for the options there are",
-                    )
+    if isinstance(target, HasCatalogue):
+        _refuse_unknown_options(target.catalogue(), sweep)
     return found
+
+
+def _refuse_unknown_options(catalogue: Catalogue, sweep: Sweep) -> None:
+    """Raises:
+    InputError: an option that neither this cluster nor any known release has.
+    """
+    for configuration in sweep.configurations:
+        for setting in configuration.within(Partition.CEPH):
+            key = setting.key
+            if history_of(key) is None and catalogue.find(key) is None:
+                line = _line_of(key, sweep.text)
+                raise InputError(
+                    unknown_option(key),
+                    where=f"sweep {sweep.name}, line {line}, configuration {configuration.name}",
+                    remedy=nearest_option(key, catalogue.names()) or "`ceph config ls` lists the options",
+                )
 
 
 def require_healthy(target: Target) -> None:
@@ -90,7 +101,7 @@ def require_healthy(target: Target) -> None:
         raise ClusterError(
             f"the cluster is not healthy, so nothing is changed on it: {'; '.join(health.reasons)}",
             where=target.name,
-            remedy="mend it first; what people know of and what changes no performance: `ceph health mute CODE`",
+            remedy="repair it first; mute what is known and does not affect performance: `ceph health mute CODE`",
         )
 
 
@@ -108,7 +119,7 @@ def await_healthy(target: Target, *, seconds: float | None = None) -> None:
         raise ClusterError(
             f"the cluster is not healthy, so nothing is changed on it: {why}",
             where=target.name,
-            remedy="mend it first, or say --although-unhealthy if just this change mends it",
+            remedy="repair it first, or add --although-unhealthy if this change is what repairs it",
         )
 
 
