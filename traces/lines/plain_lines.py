@@ -19,6 +19,7 @@ OP_NBYTES = 8
 LBN_MAX = 1 << 54
 NBYTES_MAX = 1 << 40
 TIME_NS_MAX = 1 << 62
+_FEW = 16
 _LBN_BITS = LBN_NBYTES.bit_length() - 1
 
 
@@ -133,7 +134,8 @@ def parse(
         text, at, stop, fields, disks.known,
         rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.disk, rows.latency_ns,
     )  # fmt: skip
-    rows = rows.cut(0, n)
+    # Few rows are copied: the room for all would stay in memory with them.
+    rows = rows.cut(0, n) if _FEW * n > len(rows) else rows.cut(0, n).with_room(0)
     if constants.time_ns is not None:
         rows.time_ns.fill(constants.time_ns)
     if constants.op is not None:

@@ -1,0 +1,186 @@
+"""Thousands of disks: what is told is the same as if each was counted by itself, and memory is bounded."""
+
+import itertools
+import pickle
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from trace_maker import batch
+
+from cephfit.access import AccessBatch
+from cephfit.profile import Profile
+from cephfit.traces import profile_files
+from cephfit.traces.counting.places import N_PLACES
+from cephfit.traces.description.describe import profile_of
+from cephfit.traces.description.recording import Counting, PartialProfile
+from cephfit.traces.lines import plain_lines
+from cephfit.traces.parts import shares
+
+N_LISTED = 64
+
+
+def of_many_disks(n: int, n_disks: int, seed: int) -> AccessBatch:
+    """Accesses with latencies and steps back in time, on disks whose names come in any order."""
+    rng = random.Random(seed)
+    rows = [
+        (
+            1000 * i + rng.randrange(-5000, 5000),
+            rng.choice("rw"),
+            rng.randrange(1 << rng.randrange(1, 20)),
+            512 << rng.randrange(9),
+        )
+        for i in range(n)
+    ]
+    names = [f"d{i}" for i in range(n_disks)]
+    rng.shuffle(names)
+    made = batch(rows, disk=[rng.randrange(n_disks) for _ in range(n)])
+    return replace(
+        made,
+        disks=tuple(names),
+        latency_ns=np.array([rng.randrange(-1, 10**7) for _ in range(n)], np.int64),
+        outstanding=np.array([rng.randrange(-1, 90) for _ in range(n)], np.int32),
+    )
+
+
+def stretch(whole: AccessBatch, begin: int, end: int) -> AccessBatch:
+    """Its own reader has met only some of the disks, in another order."""
+    assert whole.latency_ns is not None and whole.outstanding is not None
+    part = slice(begin, end)
+    there, disk = np.unique(whole.disk[part], return_inverse=True)
+    return AccessBatch(
+        whole.time_ns[part],
+        whole.op[part],
+        whole.lbn[part],
+        whole.nbytes[part],
+        disk.astype(np.int32),
+        tuple(whole.disks[number] for number in there),
+        whole.latency_ns[part],
+        whole.outstanding[part],
+    )
+
+
+def counted(whole: AccessBatch, n_batches: int, *, each_disk: bool, asked: tuple[str, ...] = ()) -> PartialProfile:
+    counting = Counting(None, asked, each_disk=each_disk)
+    for rows in np.array_split(np.arange(len(whole)), n_batches):
+        counting.add(replace(stretch(whole, rows[0], rows[-1] + 1), disk=whole.disk[rows], disks=whole.disks))
+    return counting.partial()
+
+
+def profile(partial: PartialProfile, asked: tuple[str, ...] = ()) -> Profile:
+    return profile_of(
+        partial,
+        name="made",
+        action="",
+        sources=[{"files": ["made"]}],
+        duration_ns=partial.duration_ns,
+        disks=asked,
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n_disks=st.sampled_from([3, N_LISTED, N_LISTED + 1, 90, 300]),
+    n_batches=st.integers(1, 5),
+    borders=st.lists(st.integers(0, 600), max_size=4),
+    seed=st.integers(0, 1000),
+    asks=st.booleans(),
+)
+def test_disks_counted_as_one_sum_give_the_profile_of_each_counted_by_itself(
+    n_disks: int, n_batches: int, borders: list[int], seed: int, asks: bool
+) -> None:
+    whole = of_many_disks(600, n_disks, seed)
+    asked = tuple(whole.disks[i] for i in set(whole.disk[:3].tolist())) if asks else ()
+    each = profile(counted(whole, n_batches, each_disk=True), asked).dumps()
+    assert profile(counted(whole, n_batches, each_disk=False, asked=asked), asked).dumps() == each
+    joined = PartialProfile()
+    for begin, end in itertools.pairwise(sorted({0, 600, *borders})):
+        joined = joined.followed_by(counted(stretch(whole, begin, end), 1, each_disk=False, asked=asked))
+    assert profile(joined, asked).dumps() == each
+
+
+def test_recordings_of_many_disks_beside_each_other() -> None:
+    first, second = (of_many_disks(500, 100, seed) for seed in (1, 2))
+    found = [
+        profile(
+            PartialProfile()
+            .beside(counted(first, 2, each_disk=each_disk), prefix="a/")
+            .beside(counted(second, 2, each_disk=each_disk), prefix="b/")
+        )
+        for each_disk in (True, False)
+    ]
+    assert found[0].dumps() == found[1].dumps()
+    assert next(iter(found[1].description["disks"])).startswith("a/")
+
+
+def test_a_part_of_a_trace_of_thousands_of_disks_takes_little_memory() -> None:
+    """Parts are handed from process to process, so what they take is what they are packed in."""
+    n_disks = 5000
+    partial = counted(of_many_disks(20_000, n_disks, 1), 3, each_disk=False)
+    assert len(partial.names) > 4500
+    nbytes = len(pickle.dumps(partial))
+    assert nbytes < (N_LISTED + 1) * 8 * N_PLACES + 250 * n_disks + 100_000
+    assert nbytes < 8 << 20  # each by itself: 360 MiB
+    joined = partial.followed_by(counted(of_many_disks(20_000, n_disks, 2), 3, each_disk=False))
+    assert len(pickle.dumps(joined)) < 8 << 20
+
+
+def rows_of_volumes(n: int, n_disks: int, *, latency: bool) -> bytes:
+    """Lines of Alibaba's form, or of MSR's with latencies so long that some are in flight at any cut."""
+    rng = random.Random(3)
+    if latency:
+        return b"".join(
+            b"%d,vm%d,0,%s,%d,4096,%d\n"
+            % (128166372003061629 + 10 * i, rng.randrange(n_disks), b"Write" if i % 3 else b"Read", 4096 * i, 900)
+            for i in range(n)
+        )
+    return b"".join(b"%d,R,%d,4096,%d\n" % (rng.randrange(n_disks), 4096 * i, 10**15 + i) for i in range(n))
+
+
+@pytest.mark.parametrize("latency", [False, True])
+def test_files_of_many_volumes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, latency: bool) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_bytes(rows_of_volumes(6000, 400, latency=latency))
+    whole = profile_files([trace])
+    assert whole.description["n_disks"] == 400
+    assert len(whole.description["disks"]) == N_LISTED
+    monkeypatch.setattr(shares, "PART_NBYTES", 20_000)
+    assert profile_files([trace]).dumps() == whole.dumps()
+    volume = list(whole.description["disks"])[5]
+    alone = profile_files([trace], disks=[volume])
+    assert alone.n_accesses == sum(
+        sum(n.values()) for n in whole.description["disks"][volume]["accesses"].values()
+    )
+    assert sum(left["accesses"] for left in alone.description["left_out"].values()) == 6000 - alone.n_accesses
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(part_nbytes=st.integers(3000, 60_000))
+def test_what_is_in_flight_on_many_disks_at_any_cut(part_nbytes: int, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_bytes(rows_of_volumes(1500, 150, latency=True))
+    with pytest.MonkeyPatch.context() as patch:
+        whole = profile_files([trace]).dumps()
+        patch.setattr(shares, "PART_NBYTES", part_nbytes)
+        assert profile_files([trace]).dumps() == whole
+
+
+def test_few_rows_of_a_block_do_not_keep_the_room_for_all_of_them() -> None:
+    """The loop stops at each disk that it does not know yet: of thousands, there are thousands of stretches."""
+    from cephfit.traces.lines.disk_table import DiskTable
+    from cephfit.traces.readers.delimited_formats import FORMATS
+
+    layout = next(layout for layout in FORMATS if layout.name == "alibaba")
+    assert layout.plain is not None
+    fields = layout.fields(len(layout.plain.fields))
+    assert fields is not None
+    disks = DiskTable()
+    disks.add([b"7"], 0)
+    text = np.frombuffer(b"7,R,4096,4096,1000000\n" * 3 + b"8,R,4096,4096,1000000\n" * 90_000, np.uint8)
+    n, _, rows = plain_lines.parse(fields, disks, text, 0, len(text))
+    assert n == len(rows) == 3
+    assert rows.time_ns.base is None or rows.time_ns.base.nbytes < 1000
