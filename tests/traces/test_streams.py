@@ -6,6 +6,7 @@ import http.server
 import json
 import lzma
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -26,6 +27,8 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     "xz": lzma.compress,
     "bzip2": bz2.compress,
     "zstd": zstandard.compress,
+    # pzstd writes the length of each frame before it, in one that is skipped.
+    "pzstd": lambda b: struct.pack("<III", 0x184D2A50, 4, len(b)) + zstandard.compress(b),
     "zstd-frames": lambda b: zstandard.compress(b[:999]) + zstandard.compress(b[999:]),
 }
 
@@ -60,6 +63,17 @@ def test_a_zstd_file_made_to_fill_the_memory_is_read_block_by_block(tmp_path: Pa
     with pytest.raises(InputError):
         profile_files([path])
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10
+
+
+def test_a_zstd_file_that_needs_more_memory_is_not_called_damaged(tmp_path: Path) -> None:
+    """As `zstd --long=28` writes it."""
+    long = zstandard.ZstdCompressionParameters(window_log=28, enable_ldm=True)
+    packer = zstandard.ZstdCompressor(compression_params=long).compressobj()
+    path = tmp_path / "t"
+    path.write_bytes(packer.compress(ROWS) + packer.flush())
+    with pytest.raises(InputError, match="more memory than 128 MiB") as caught:
+        profile_files([path])
+    assert "zstd -d --long=31" in caught.value.remedy
 
 
 @pytest.fixture

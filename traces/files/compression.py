@@ -23,6 +23,18 @@ _ZSTD_WINDOW_NBYTES = 1 << 27
 """What ``zstd --long`` uses at most without being asked for more."""
 
 
+_SKIPPABLE = b"\x2a\x4d\x18"
+"""After one byte from 0x50 to 0x5f: a frame of zstd that holds nothing of the file; pzstd begins each one so (RFC
+8878, 3.1.2)."""
+
+_TOO_LARGE = "too much memory"
+"""What libzstd says of a frame beyond ``_ZSTD_WINDOW_NBYTES``."""
+
+
+class LargeWindow(Exception):  # noqa: N818 - no damage: the file asks for more memory than is given
+    """A zstd file needs more memory than ``_ZSTD_WINDOW_NBYTES``."""
+
+
 def decompressed(start: bytes, rest: BinaryIO) -> BinaryIO | None:
     """What the file that begins with ``start`` and goes on with ``rest`` holds, if it is compressed."""
     whole = io.BufferedReader(Rejoined(start, rest))
@@ -32,9 +44,13 @@ def decompressed(start: bytes, rest: BinaryIO) -> BinaryIO | None:
         return cast(BinaryIO, lzma.open(whole))
     if start.startswith(b"BZh") and start[3:4].isdigit():
         return cast(BinaryIO, bz2.open(whole))
-    if start.startswith(b"\x28\xb5\x2f\xfd"):
+    if start.startswith(b"\x28\xb5\x2f\xfd") or _is_skippable(start):
         return io.BufferedReader(_Zstd(whole), 1 << 20)
     return None
+
+
+def _is_skippable(start: bytes) -> bool:
+    return start[1:4] == _SKIPPABLE and 0x50 <= start[0] <= 0x5F
 
 
 class Rejoined(io.RawIOBase):
@@ -55,7 +71,12 @@ class Rejoined(io.RawIOBase):
 
 
 class _Zstd(io.RawIOBase):
-    """All frames of a zstd file, one after the other. Raises EOFError where the last one is cut off."""
+    """All frames of a zstd file, one after the other.
+
+    Raises:
+        EOFError: the last one is cut off.
+        LargeWindow: one needs more memory than it gets.
+    """
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = source
@@ -76,7 +97,12 @@ class _Zstd(io.RawIOBase):
                 return 0
             if self._frame is None:
                 self._frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_NBYTES).decompressobj()
-            self._ready = memoryview(self._frame.decompress(chunk))
+            try:
+                self._ready = memoryview(self._frame.decompress(chunk))
+            except zstandard.ZstdError as error:
+                if _TOO_LARGE in str(error):
+                    raise LargeWindow from None
+                raise
             if self._frame.eof:
                 self._pending = self._frame.unused_data
                 self._frame = None

@@ -140,6 +140,13 @@ class TraceStream:
                     where=f"{self.name}, decompressed byte {place}",
                     remedy="copy the file again, or decompress what is left of it with `gzip -dc`, `xz -dc` ...",
                 ) from None
+            except compression.LargeWindow:
+                raise InputError(
+                    "decompressing the trace takes more memory than 128 MiB (`zstd --long` or `--ultra`)",
+                    where=self.name,
+                    remedy="decompress it first: zstd -d --long=31 FILE, or pipe it: zstd -dc --long=31 FILE | "
+                    "cephfit trace profile -",
+                ) from None
             except OSError as error:
                 if error.errno is None and self._is_converted:  # bz2's way to say it
                     raise InputError(
