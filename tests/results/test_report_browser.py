@@ -1,7 +1,10 @@
 """The page in a real browser."""
 
+import json
+import re
 import shutil
 import subprocess
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -20,12 +23,12 @@ pytestmark = [
 ]
 
 
-def load(page: Path, profile: Path) -> tuple[str, list[str]]:
+def load(page: Path, profile: Path, *more: str) -> tuple[str, list[str]]:
     """(the document as the browser has it, what it said on its console)."""
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
     options += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}"]
     found = subprocess.run(
-        [str(CHROMIUM), *options, "--enable-logging=stderr", "--dump-dom", page.as_uri()],
+        [str(CHROMIUM), *options, *more, "--enable-logging=stderr", "--dump-dom", page.as_uri()],
         capture_output=True,
         text=True,
         timeout=90,
@@ -51,6 +54,35 @@ def test_the_page_loads_without_network_or_complaint_and_gives_the_answer(
     page.write_text(html.replace("</body>", '<img src="http://127.0.0.1:9/x.png"></body>'), encoding="utf-8")
     _, console = load(page, tmp_path / "profile")
     assert len(console) == 1 and "Content Security Policy" in console[0]
+
+
+A4_WIDTH_PX = 718
+"""21 cm less Chromium's own margins of 1 cm, at 96 pixels an inch."""
+
+LOOK = """<script>
+const map = document.querySelector(".heat"), squares = [...map.querySelectorAll("tbody tr:not(.under) td")];
+document.body.dataset.found = JSON.stringify({
+  "past the edge": map.getBoundingClientRect().right > document.documentElement.clientWidth + 1,
+  "too narrow": squares.filter(square => square.scrollWidth > square.clientWidth).length,
+  "with an interval": squares.filter(square => square.innerText.includes("±")).length,
+});
+</script></body>"""
+
+
+def test_on_paper_the_whole_map_is_there_with_its_intervals(finished_store: Path, tmp_path: Path) -> None:
+    with Store.open(finished_store) as store:
+        html = to_html(report_of(read_findings(store), made_ns=0))
+    printed = html.replace("@media print", "@media all").replace("</body>", LOOK)
+    page = tmp_path / "printed.html"
+    page.write_text(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", printed), encoding="utf-8")
+    document, console = load(page, tmp_path / "profile", f"--window-size={A4_WIDTH_PX},1000")
+    assert console == []
+    (found,) = re.findall(r'data-found="([^"]*)"', document)
+    assert json.loads(unescape(found)) == {
+        "past the edge": False,
+        "too narrow": 0,
+        "with an interval": 6 * 20 - 1,  # one cell never worked
+    }
 
 
 def test_the_figures_of_scaling_are_drawn_as_they_were_written(tmp_path: Path) -> None:
