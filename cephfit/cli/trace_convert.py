@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +11,11 @@ from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, trace_options
 from cephfit.cli.trace_summary import print_disks_left_out
 from cephfit.cli.written_files import OUTPUT_FILE, written_whole
+
+if TYPE_CHECKING:
+    from cephfit.traces.replay.iolog_writer import IologWritten
+
+_DISKS_NAMED = 15
 
 
 @click.command("convert", short_help="Write a trace as Parquet or as fio's I/O log.")
@@ -44,7 +50,8 @@ def command(
     Of a disk and the one below it (dm and what it lies on) only one is written, as in `trace profile`.
 
     Parquet (needs pip install 'cephfit[parquet]') keeps every column, and every command that reads traces reads
-    it. fio's I/O log holds times, sizes and offsets only; fio replays it with read_iolog.
+    it. fio's I/O log holds times, sizes and offsets only; fio replays it with read_iolog. In the log disks have
+    names that are those of no files, and sizes are whole 512-byte blocks.
     """
     from cephfit.errors import InputError
     from cephfit.traces.readers.parquet import write_parquet
@@ -61,6 +68,7 @@ def command(
         raise InputError("a trace cannot overwrite itself", where=str(output), remedy="choose another name")
     with progress_display() as progress:
         source, left_out = trace.accesses(files, disk=disk, progress=progress)
+    its_log: IologWritten | None = None
     with written_whole(output, what="the trace") as place:
         if kind == ".parquet":
             n = write_parquet(
@@ -73,10 +81,32 @@ def command(
             )
         else:
             with open_output(place) as log:
-                n = write_iolog(source, log, version=int(iolog_version))
+                its_log = write_iolog(source, log, version=int(iolog_version))
+            n = its_log.accesses
     nbytes = output.stat().st_size
     if as_json:
-        print_json({"file": str(output), "accesses": n, "nbytes": nbytes, "left_out": left_out})
-    else:
-        print_disks_left_out(left_out)
-        click.echo(f"{output}: {n} accesses, {nbytes} bytes ({nbytes / n:.1f} per access)")
+        about: dict[str, Any] = {"file": str(output), "accesses": n, "nbytes": nbytes, "left_out": left_out}
+        if its_log:
+            about |= {"disks": dict(its_log.disks), "rounded": its_log.rounded}
+        print_json(about)
+        return
+    print_disks_left_out(left_out)
+    click.echo(f"{output}: {n} accesses, {nbytes} bytes ({nbytes / n:.1f} per access)")
+    if its_log:
+        _say_what_stands_in(its_log)
+
+
+def _say_what_stands_in(log: IologWritten) -> None:
+    if log.rounded:
+        click.echo(
+            f"{log.rounded} of the accesses are no multiples of 512 bytes: "
+            "their sizes are rounded up for direct I/O"
+        )
+    for name, disk in list(log.disks.items())[:_DISKS_NAMED]:
+        click.echo(f"{name} in the log: disk {disk}")
+    if len(log.disks) > _DISKS_NAMED:
+        click.echo(f"and {len(log.disks) - _DISKS_NAMED} more disks")
+    click.echo(
+        "fio writes to files of these names in its working directory; its --replay_redirect=TARGET names another "
+        "file or device"
+    )

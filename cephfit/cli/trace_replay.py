@@ -15,11 +15,18 @@ from cephfit.units import format_seconds
 @click.command("replay", short_help="Replay a trace on a device or file; it WRITES there.")
 @click.argument("files", metavar="TRACE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--device", type=click.Path(path_type=Path, readable=False), help="Block device to replay on.")
-@click.option("--file", "file", type=click.Path(path_type=Path, readable=False), help="Or a file, as large.")
-@click.option("--i-know-it-writes", "consent", is_flag=True, help="The target's content may be overwritten.")
-@click.option("--iodepth", type=click.IntRange(1, 4096), default=256, show_default=True, help="In flight at most.")
-@click.option("--wrap", is_flag=True, help="Places beyond the target's end begin again at its start.")
-@click.option("--full-speed", is_flag=True, help="Without the recorded times.")
+@click.option(
+    "--file",
+    "file",
+    type=click.Path(path_type=Path, readable=False),
+    help="File to replay on, as large as the trace needs.",
+)
+@click.option("--i-know-it-writes", "consent", is_flag=True, help="Allow the target's content to be overwritten.")
+@click.option(
+    "--iodepth", type=click.IntRange(1, 4096), default=256, show_default=True, help="Maximum I/Os in flight."
+)
+@click.option("--wrap", is_flag=True, help="Wrap offsets beyond the end of the target around to its start.")
+@click.option("--full-speed", is_flag=True, help="Ignore the recorded times and go as fast as the target can.")
 @click.option("--disk", help="Replay this disk of the trace only.")
 @trace_options
 @json_option
@@ -37,32 +44,33 @@ def command(
 ) -> None:
     """Issue a trace's reads and WRITES at their recorded times, through fio.
 
-    The trace of several disks needs --disk: each has places of its own. Of a disk and the one below it (dm and
-    what it lies on) one is replayed, as `trace profile` counts one.
+    A trace of several disks needs --disk, as each disk has its own offsets. Of a disk and the one below it (dm and
+    what it lies on) only one is replayed, as in `trace profile`.
 
-    A device that is mounted or otherwise in use is refused. Lateness is that of the issue of each access against
-    the trace, both counted from the first one, as far as fio's log tells it: to within 1 ms.
+    A device that is mounted or otherwise in use is refused. Lateness is how much later than in the trace an access
+    was issued, both counted from the first access; fio's log tells it to within 1 ms.
     """
     from cephfit.errors import InputError
     from cephfit.traces.replay.fio_replay import replay
 
     if (device is None) == (file is None):
         raise InputError(
-            "nowhere to replay" if device is None else "two targets", remedy="give --device DEVICE or --file FILE"
+            "no target to replay on" if device is None else "--device and --file exclude each other",
+            remedy="give either --device DEVICE or --file FILE",
         )
     target = device or file
     assert target is not None
     if target.is_block_device() != (device is not None) and target.exists():
         raise InputError(
-            f"this is {'a' if file else 'no'} block device",
+            f"this is {'a' if file else 'not a'} block device",
             where=str(target),
-            remedy="--device takes block devices, --file files",
+            remedy="give block devices with --device, and files with --file",
         )
     if not consent:
         raise InputError(
             "replaying a trace overwrites the target's content",
             where=str(target),
-            remedy="say that this is wanted: --i-know-it-writes",
+            remedy="if that is intended, add --i-know-it-writes",
         )
     with progress_display() as progress:
         source, left_out = trace.accesses(files, disk=disk, progress=progress)
@@ -76,12 +84,14 @@ def command(
         f"{report.replayed} of {report.accesses} accesses replayed by {report.fio} in "
         f"{format_seconds(report.actual_seconds)}, recorded in {format_seconds(report.planned_seconds)}"
     )
+    if report.rounded:
+        click.echo(f"{report.rounded} sizes were rounded up to whole blocks of 512 bytes")
     if report.late_ms and report.gap_error_ms and report.late_share is not None:
         click.echo(
-            f"issued late by at most: {_shown(report.late_ms)}; {100 * report.late_share:.1f} % by more than 2 ms"
+            f"issued late, by at most: {_shown(report.late_ms)}; {100 * report.late_share:.1f} % by more than 2 ms"
         )
-        click.echo(f"error of single gaps at most: {_shown(report.gap_error_ms)} (both told to 1 ms)")
-    click.echo("latency at most: " + ", ".join(f"{p[1:]} % {v:.0f} us" for p, v in report.latency_us.items()))
+        click.echo(f"error of single gaps, at most: {_shown(report.gap_error_ms)} (both known to 1 ms)")
+    click.echo("latency, at most: " + ", ".join(f"{p[1:]} % {v:.0f} us" for p, v in report.latency_us.items()))
 
 
 def _shown(percentiles: dict[str, float]) -> str:

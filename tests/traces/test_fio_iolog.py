@@ -1,12 +1,13 @@
 """fio's I/O logs: as its documentation has them, and as the real fio writes them."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from test_trace_views import run
+from test_trace_views import needs_fio, run
 
 from cephfit.cells import Op
 from cephfit.errors import InputError
@@ -94,4 +95,60 @@ def test_disks_whose_names_differ_in_blanks_only_stay_apart(tmp_path: Path) -> N
     columns = ("--columns", "time:ms,disk,op,offset,length")
     run("convert", tmp_path / "t.csv", *columns, "-o", tmp_path / "t.iolog")
     disks = profile_files([tmp_path / "t.iolog"]).description["disks"]
-    assert {name: disk["nbytes"]["read"] for name, disk in disks.items()} == {"a_b": 4 * 4096, "a_b_2": 4 * 8192}
+    assert {name: disk["nbytes"]["read"] for name, disk in disks.items()} == {
+        "disk-a_b": 4 * 4096,
+        "disk-a_b-2": 4 * 8192,
+    }
+
+
+STRACE = """\
+1700000000.000001 openat(AT_FDCWD, "{file}", O_RDWR) = 3 <0.000010>
+1700000000.000100 pwrite64(3, ""..., 100, 0) = 100 <0.000020>
+1700000000.000200 pwrite64(3, ""..., 100, 700) = 100 <0.000020>
+1700000000.000300 pread64(3, ""..., 4096, 4096) = 4096 <0.000020>
+"""
+
+
+@pytest.fixture
+def of_a_program(tmp_path: Path) -> tuple[Path, Path]:
+    """What strace saw a program do to a file of its own, and this file."""
+    own, trace = tmp_path / "own.db", tmp_path / "t.strace"
+    own.write_bytes(b"precious" * 4096)
+    trace.write_text(STRACE.format(file=own))
+    return trace, own
+
+
+@pytest.mark.fio
+@needs_fio
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_a_log_never_names_the_files_of_the_program_that_was_traced(
+    of_a_program: tuple[Path, Path], tmp_path: Path, version: str
+) -> None:
+    """fio would write to them. Sizes are whole blocks, as fio's direct I/O needs them, which is said."""
+    trace, own = of_a_program
+    log, target = tmp_path / "t.iolog", tmp_path / "target"
+    said = run("convert", trace, "-o", log, "--iolog-version", version).stdout
+    assert "2 of the accesses are no multiples of 512 bytes" in said
+    assert f"in the log: disk {own}" in said
+    assert str(own) not in log.read_text()
+    assert re.findall(r"(read|write) (\d+ \d+)$", log.read_text(), re.MULTILINE) == [
+        *(("write", "0 512"), ("write", "512 512"), ("read", "4096 4096"))
+    ]
+    target.write_bytes(bytes(1 << 16))
+    arguments = ["--name=r", f"--read_iolog={log}", f"--replay_redirect={target}", "--direct=1"]
+    subprocess.run(["fio", *arguments], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    assert own.read_bytes() == b"precious" * 4096
+    assert any(target.read_bytes()[:1024])
+    assert not list(tmp_path.glob("disk-*"))
+
+
+@pytest.mark.fio
+@needs_fio
+def test_a_program_is_replayed_in_whole_blocks(of_a_program: tuple[Path, Path], tmp_path: Path) -> None:
+    """Direct I/O of 100 bytes, or at the end of a target of 4 1/2 KiB and a byte, would fail."""
+    trace, own = of_a_program
+    target = tmp_path / "target"
+    target.write_bytes(bytes(8193))
+    done = json.loads(run("replay", trace, "--file", target, "--i-know-it-writes", "--wrap", "--json").stdout)
+    assert (done["accesses"], done["replayed"], done["rounded"]) == (3, 3, 2)
+    assert own.read_bytes() == b"precious" * 4096

@@ -4,19 +4,16 @@ fio starts the sections of a file together (``stonewall`` would let one wait for
 process of its own. ``group_reporting`` would sum them up, so it is left out: each disk is reported by itself.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cephfit.errors import InputError
+from cephfit.traces.replay.disk_words import word_of
 from cephfit.traces.replay.fio_job import FioJob
 
 MAX_SECTIONS = 4096
 """fio takes no more jobs (REAL_MAX_JOBS)."""
-
-_NAME_LENGTH = 80
-"""fio cuts a section's name after 255 bytes, and two of them might be the same then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ def sections_of(jobs: Sequence[DiskJob], *, file: Path, files: Mapping[str, Path
         return [Section("workload", files.get(jobs[0].disk or "", file), jobs[0])]
     words: dict[str, str] = {}
     for job in jobs:
-        words[job.disk or ""] = _word(job.disk or "", set(words.values()))
+        words[job.disk or ""] = word_of(job.disk or "", set(words.values()))
     if file.exists() and not file.is_file() and any(job.disk not in files for job in jobs):
         raise InputError(
             f"{len(jobs)} disks cannot all be this one",
@@ -118,15 +115,6 @@ def job_file(sections: Sequence[Section], *, title: str, seconds: float) -> str:
 def shared_notes(sections: Sequence[Section]) -> list[str]:
     """What all of the jobs do not reproduce."""
     return [note for note in sections[0].of.job.notes if all(note in s.of.job.notes for s in sections)]
-
-
-def _word(disk: str, taken: set[str]) -> str:
-    """The disk's name as a word that a section and a file may have in their names, and no other disk has."""
-    word = re.sub(r"[^A-Za-z0-9._-]", "_", disk)[:_NAME_LENGTH] or "_"
-    number, found = 2, word
-    while found in taken:
-        number, found = number + 1, f"{word}-{number}"
-    return found
 
 
 def _one_line(text: str) -> str:

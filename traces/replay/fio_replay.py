@@ -26,14 +26,14 @@ from numpy.typing import NDArray
 from cephfit.access import AccessBatch
 from cephfit.errors import HostError, InputError
 from cephfit.traces.replay.iolog_writer import write_iolog
-from cephfit.units import LBN_NBYTES, NS_PER_MS, NS_PER_US
+from cephfit.traces.replay.punctuality import Issues, Plan, matched, read_log
+from cephfit.units import LBN_NBYTES
 
 RESOLUTION_MS = 1.0
 """Of the times in fio's log."""
 
 _PERCENTILES = (50, 90, 99, 100)
 _GRACE_SECONDS = 120.0
-_DISKS_NAMED = 15
 _LINK = "target"
 # Asks, once the kernel has been told to kill this process with its parent, whether the parent is still there.
 _ONLY_WITH_PARENT = 'test "$PPID" = "$1" || exit 1; shift; exec "$@"'
@@ -46,6 +46,7 @@ class ReplayReport:
     Attributes:
         accesses: planned.
         replayed: those found in fio's log.
+        rounded: those whose size was no multiple of 512 bytes, and was rounded up to one.
         planned_seconds, actual_seconds: from the first issue to the last one.
         late_ms: percentile to lateness of an issue against the plan, both counted from the first issue; to within
             1 ms.
@@ -57,6 +58,7 @@ class ReplayReport:
 
     accesses: int
     replayed: int
+    rounded: int
     planned_seconds: float
     actual_seconds: float
     late_ms: dict[str, float] | None
@@ -69,6 +71,7 @@ class ReplayReport:
         return {
             "accesses": self.accesses,
             "replayed": self.replayed,
+            "rounded": self.rounded,
             "planned_seconds": self.planned_seconds,
             "actual_seconds": self.actual_seconds,
             "late_ms": self.late_ms,
@@ -143,12 +146,14 @@ def replay(
     version = subprocess.run(
         [program, "--version"], capture_output=True, text=True, check=False, timeout=30
     ).stdout
-    plan = _Plan(nbytes, wrap)
+    nbytes = nbytes // LBN_NBYTES * LBN_NBYTES  # direct I/O touches whole blocks
+    noted = Plan(nbytes, wrap=wrap)
     with tempfile.TemporaryDirectory(prefix="cephfit-replay-") as name:
         folder = Path(name)
         log = folder / "trace.iolog"
         with log.open("w", encoding="utf-8") as output:
-            write_iolog(plan.noted(batches), output, file=_LINK, wrap_nbytes=nbytes if wrap else None)
+            write_iolog(noted.noted(batches), output, file=_LINK, wrap_nbytes=nbytes if wrap else None)
+        plan = noted.whole()
         # A log's line is UTF-8 words between blanks, of which fio reads 256 bytes: few paths are sure to fit.
         (folder / _LINK).symlink_to(target.absolute())
         command = [
@@ -165,7 +170,7 @@ def replay(
             *([] if paced else ["--replay_no_stall=1"]),
         ]
         guard = [setpriv, "--pdeathsig", "KILL", "sh", "-c", _ONLY_WITH_PARENT, "sh", str(os.getpid())]
-        limit = plan.seconds * 4 + len(plan.time_us) * 0.1 + _GRACE_SECONDS
+        limit = _seconds(plan) * 4 + len(plan.time_ms) * 0.1 + _GRACE_SECONDS
         try:
             done = subprocess.run(
                 [*guard, *command], capture_output=True, text=True, check=False, cwd=folder, timeout=limit
@@ -175,61 +180,8 @@ def replay(
                 f"fio did not end within {limit:.0f} s", where=str(target), remedy="replay on a faster device"
             ) from None
         _refuse_failure(done, target)
-        return _report(plan, folder / "replay_lat.1.log", version.strip(), paced=paced)
-
-
-class _Plan:
-    """When which access should be issued: 32 bytes for each, noted while the log is written."""
-
-    def __init__(self, nbytes: int, wrap: bool) -> None:
-        self._nbytes = nbytes
-        self._wrap = wrap
-        self._parts: list[NDArray[np.int64]] = []
-        self._disks: dict[str, None] = {}
-
-    def noted(self, batches: Iterable[AccessBatch]) -> Iterable[AccessBatch]:
-        for batch in batches:
-            self._disks.update(dict.fromkeys(batch.disks[d] for d in np.unique(batch.disk)))
-            if len(self._disks) > 1:
-                first, *others = self._disks
-                raise InputError(
-                    f"the trace has accesses of several disks, {first} and {', '.join(others[:_DISKS_NAMED])}: on "
-                    "one target they would overwrite each other's places",
-                    where="the trace",
-                    remedy=f"replay one disk, each on a target of its own: --disk {first}",
-                )
-            offset = batch.lbn * LBN_NBYTES
-            if self._wrap:
-                wrapped = offset % self._nbytes
-                offset = np.where(wrapped + batch.nbytes <= self._nbytes, wrapped, 0)
-            beyond = np.flatnonzero(offset + batch.nbytes > self._nbytes)
-            if len(beyond):
-                end = int(offset[beyond[0]] + batch.nbytes[beyond[0]])
-                raise InputError(
-                    f"it touches byte {end - 1}, the target has {self._nbytes} bytes",
-                    where="the trace",
-                    remedy="name a larger target, or let places beyond its end begin again at 0: --wrap",
-                )
-            self._parts.append(
-                np.stack([batch.time_ns // NS_PER_US, batch.op.astype(np.int64), offset, batch.nbytes], axis=1)
-            )
-            yield batch
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """(n, 4): time in us, not below that of the row before; op, offset, bytes."""
-        rows = np.concatenate(self._parts) if self._parts else np.empty((0, 4), np.int64)
-        rows[:, 0] = np.maximum.accumulate(rows[:, 0])
-        return rows
-
-    @property
-    def time_us(self) -> NDArray[np.int64]:
-        return self.rows[:, 0]
-
-    @property
-    def seconds(self) -> float:
-        times = self.time_us
-        return float(times[-1] - times[0]) / 1e6 if len(times) else 0.0
+        log = folder / "replay_lat.1.log"
+        return _report(plan, log, version.strip(), rounded=noted.rounded, paced=paced)
 
 
 def _refuse_failure(done: "subprocess.CompletedProcess[str]", target: Path) -> None:
@@ -243,55 +195,32 @@ def _refuse_failure(done: "subprocess.CompletedProcess[str]", target: Path) -> N
         raise HostError(f"fio failed: {words[0] if words else failed}", where=str(target))
 
 
-def _report(plan: _Plan, log: Path, version: str, *, paced: bool) -> ReplayReport:
-    logged = np.loadtxt(log, delimiter=",", usecols=(0, 1, 2, 3, 4), dtype=np.int64, ndmin=2)
-    rows = plan.rows
-    issued_ms = logged[:, 0] - logged[:, 1] / NS_PER_MS
-    mine, theirs = _matched(rows[:, 1:], logged[:, [2, 4, 3]], issued_ms)
-    order = np.argsort(mine)
-    planned_ms = (rows[mine[order], 0] - rows[0, 0]) / 1e3
-    actual_ms = issued_ms[theirs[order]] - issued_ms.min()
+def _report(plan: Issues, log: Path, version: str, *, rounded: int, paced: bool) -> ReplayReport:
+    logged, latency_us = read_log(log)
+    theirs = matched(plan, logged)
+    mine = np.flatnonzero(theirs >= 0)
+    planned_ms = plan.time_ms[mine] - plan.time_ms[0]
+    actual_ms = logged.time_ms[theirs[mine]] - logged.time_ms.min()
     late = actual_ms - planned_ms
     gap_error = np.abs(np.diff(actual_ms) - np.diff(planned_ms)) if len(late) > 1 else np.zeros(1)
     return ReplayReport(
-        len(rows),
+        len(plan.time_ms),
         len(mine),
-        plan.seconds,
-        float(issued_ms.max() - issued_ms.min()) / 1e3,
+        rounded,
+        _seconds(plan),
+        float(np.ptp(logged.time_ms)) / 1e3,
         _percentiles(late) if paced else None,
         float((late > 2 * RESOLUTION_MS).mean()) if paced else None,
         _percentiles(gap_error) if paced else None,
-        _percentiles(logged[:, 1] / NS_PER_US),
+        _percentiles(latency_us),
         version,
     )
 
 
+def _seconds(plan: Issues) -> float:
+    return float(plan.time_ms[-1] - plan.time_ms[0]) / 1e3 if len(plan.time_ms) else 0.0
+
+
 def _percentiles(values: NDArray[np.float64]) -> dict[str, float]:
-    return {f"p{p}": round(float(np.percentile(values, p)), 2) for p in _PERCENTILES}
-
-
-def _matched(
-    planned: NDArray[np.int64], logged: NDArray[np.int64], issued_ms: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of both that are the same access: the k-th of its op, offset and size in both.
-
-    Args:
-        planned: (n, 3) op, offset, bytes, in order.
-        logged: (m, 3) the same, in order of completion.
-        issued_ms: (m,).
-    """
-    a = np.lexsort((np.arange(len(planned)), *planned.T))
-    b = np.lexsort((issued_ms, *logged.T))
-    places: dict[tuple[int, ...], list[int]] = {}
-    for row in b:
-        places.setdefault(tuple(logged[row].tolist()), []).append(int(row))
-    taken: dict[tuple[int, ...], int] = {}
-    mine, theirs = [], []
-    for row in a:
-        key = tuple(planned[row].tolist())
-        k = taken.get(key, 0)
-        if k < len(places.get(key, ())):
-            taken[key] = k + 1
-            mine.append(int(row))
-            theirs.append(places[key][k])
-    return np.array(mine, np.int64), np.array(theirs, np.int64)
+    found = np.percentile(values, _PERCENTILES)
+    return {f"p{p}": round(float(v), 2) for p, v in zip(_PERCENTILES, found, strict=True)}

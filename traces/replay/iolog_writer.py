@@ -1,14 +1,39 @@
 """Writes fio's I/O logs, versions 2 and 3 (fio's HOWTO, "Trace file format")."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cephfit.access import AccessBatch
 from cephfit.errors import InputError
+from cephfit.traces.replay.disk_words import word_of
 from cephfit.units import LBN_NBYTES, NS_PER_US
 
 _OPS = ("read", "write")
+
+
+@dataclass(frozen=True, slots=True)
+class IologWritten:
+    """What stands in the log.
+
+    Attributes:
+        accesses: how many.
+        rounded: those whose size was no multiple of 512 bytes, and is rounded up to one.
+        disks: name in the log to the disk's own.
+    """
+
+    accesses: int
+    rounded: int
+    disks: Mapping[str, str]
+
+
+def whole_blocks(nbytes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sizes rounded up to whole blocks of 512 bytes: direct I/O, which fio is asked for, takes no others."""
+    return -(-nbytes // LBN_NBYTES) * LBN_NBYTES
 
 
 def write_iolog(
@@ -18,75 +43,58 @@ def write_iolog(
     version: int = 3,
     file: str | None = None,
     wrap_nbytes: int | None = None,
-) -> int:
+) -> IologWritten:
     """Write accesses as an I/O log that fio replays with ``read_iolog``.
 
     The first access has the time 1 us: fio takes 0 for no time, and would lose the gap after it. A time before
     that of the access before is written as the same time: fio issues in the order of the lines.
 
+    fio writes to the files that a log names, and a disk's name may be that of a file: of the program that strace
+    followed. So no disk has its own name in the log.
+
     Args:
         batches: in order of issue, of disks of one level.
         output: the log.
         version: 3 has a time in every line (fio 3.31 or newer); 2 has waits between them, in whole microseconds.
-        file: name of the only file in the log; None: every disk under its own name, blanks as ``_``.
+        file: name of the only file in the log; None: each disk has a name of its own, ``disk-`` and a word.
         wrap_nbytes: offsets beyond this many bytes begin again at 0; None: they stay.
-
-    Returns:
-        accesses written.
     """
     output.write(f"fio version {version} iolog\n")
-    known: set[str] = set()
-    words = _Words()
+    words: dict[str, str] = {}
+    taken: set[str] = set()
     origin_ns: int | None = None
-    now_us, written = 1, 0
+    now_us, written, rounded = 1, 0, 0
     for batch in batches:
-        names = [file or words.of(name) for name in batch.disks]
         present = {batch.disks[d] for d in set(batch.disk.tolist())}
-        for name in sorted({file or words.of(disk) for disk in present} - known):
-            known.add(name)
+        for disk in sorted(present - words.keys()):
+            word = word_of(disk, taken)
+            taken.add(word)
+            words[disk] = file or f"disk-{word}"
             stamp = f"{now_us} " if version == 3 else ""
-            output.write(f"{stamp}{name} add\n{stamp}{name} open\n")
+            output.write(f"{stamp}{words[disk]} add\n{stamp}{words[disk]} open\n")
+        names = [words.get(name, "") for name in batch.disks]
+        sizes = whole_blocks(batch.nbytes)
+        rounded += int((sizes != batch.nbytes).sum())
         lines = []
-        rows = zip(
-            batch.time_ns.tolist(), batch.op, batch.lbn.tolist(), batch.nbytes.tolist(), batch.disk, strict=True
-        )
-        for time_ns, op, lbn, nbytes, disk in rows:
+        rows = zip(batch.time_ns.tolist(), batch.op, batch.lbn.tolist(), sizes.tolist(), batch.disk, strict=True)
+        for time_ns, op, lbn, nbytes, number in rows:
             origin_ns = time_ns if origin_ns is None else origin_ns
             then_us = max((time_ns - origin_ns) // NS_PER_US + 1, now_us)
             offset = lbn * LBN_NBYTES
             if wrap_nbytes is not None:
                 offset = offset % wrap_nbytes if offset % wrap_nbytes + nbytes <= wrap_nbytes else 0
             if version == 3:
-                lines.append(f"{then_us} {names[disk]} {_OPS[op]} {offset} {nbytes}\n")
+                lines.append(f"{then_us} {names[number]} {_OPS[op]} {offset} {nbytes}\n")
             else:
                 if then_us > now_us:
-                    lines.append(f"{names[disk]} wait {then_us - now_us} 0\n")
-                lines.append(f"{names[disk]} {_OPS[op]} {offset} {nbytes}\n")
+                    lines.append(f"{names[number]} wait {then_us - now_us} 0\n")
+                lines.append(f"{names[number]} {_OPS[op]} {offset} {nbytes}\n")
             now_us = then_us
         output.writelines(lines)
         written += len(batch)
-    for name in sorted(known):
+    for name in sorted(set(words.values())):
         output.write(f"{now_us} {name} close\n" if version == 3 else f"{name} close\n")
-    return written
-
-
-class _Words:
-    """Names of disks without blanks, which end a word in the log; no two disks get the same one."""
-
-    def __init__(self) -> None:
-        self._of: dict[str, str] = {}
-        self._taken: set[str] = set()
-
-    def of(self, disk: str) -> str:
-        """The same for a disk each time."""
-        if disk not in self._of:
-            number, word = 2, "_".join(disk.split()) or "disk"
-            found = word
-            while found in self._taken:
-                number, found = number + 1, f"{word}_{number}"
-            self._of[disk] = found
-            self._taken.add(found)
-        return self._of[disk]
+    return IologWritten(written, rounded, {word: disk for disk, word in words.items()})
 
 
 def open_output(path: Path) -> TextIO:
