@@ -14,6 +14,7 @@ from cephfit.protocols import BelongsToRun, Progress, ScalesClients, Target
 from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample, SampleKey, State
+from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.beforehand import limits_by, unsupported_by, without_effect_by
 from cephfit.sweep.engines.engine import CellRun, Engine, KnowsItsLimits, PreparesCells
 from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
@@ -28,6 +29,7 @@ from cephfit.sweep.telemetry.witness import Witness
 from cephfit.sweep.validity.health_watch import wait_until_healthy
 from cephfit.sweep.validity.judgement import Circumstances, judge
 from cephfit.sweep.validity.surveillance import Surveillance, witness_of
+from cephfit.units import format_seconds
 
 HEALTH_LIMIT_SECONDS = 300.0
 """How long the runner waits for a target to be healthy: a lost OSD is down and out, or back, by then."""
@@ -258,6 +260,7 @@ class _Loop:
     def _make_ready(self, run: CellRun) -> None:
         """Healthy, and caches in the stated condition."""
         deadline = time.monotonic() + self.health_limit_seconds
+        noted = False
         while True:
             self._wait()
             try:
@@ -268,10 +271,14 @@ class _Loop:
                 else:
                     self.engine.warm(run)
                 return
-            except ClusterError:
+            except ClusterError as error:
                 # A daemon that has just died is noticed by whoever talks to it before the cluster says so.
-                if time.monotonic() >= deadline:
+                if (isinstance(error, RefusedError) and error.is_lasting) or time.monotonic() >= deadline:
                     raise
+                if not noted:
+                    what, limit = str(error).partition("\n")[0], format_seconds(self.health_limit_seconds)
+                    self.progress.note(f"{what}; trying again for up to {limit}")
+                    noted = True
                 time.sleep(1.0)
 
     def _wait(self) -> None:

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 from cephfit.errors import ClusterError
@@ -10,6 +11,18 @@ from cephfit.sweep.capabilities import needed_for
 
 DEFAULT_TIMEOUT_SECONDS = 15.0
 """How long a command may take. Monitors answer in milliseconds; an election takes about 5 s."""
+
+
+def require_conf(conf: Path) -> None:
+    """Raises:
+    ClusterError: there is no such file; librados and `ceph` would say so in a sentence of their own only.
+    """
+    if not conf.is_file():
+        raise ClusterError(
+            "this Ceph configuration file does not exist",
+            where=str(conf),
+            remedy="give its path with --conf, or the cluster's name as ceph:NAME",
+        )
 
 
 def parse_answer(text: str) -> Any:
@@ -36,6 +49,14 @@ class RefusedError(ClusterError):
     def __init__(self, what: str, *, where: str = "", remedy: str = "", code: int = 0) -> None:
         super().__init__(what, where=where, remedy=remedy)
         self.code = code
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the answer stays the same until a person does something: rights and commands that are missing.
+
+        Who is down or starting at this moment refuses, too.
+        """
+        return self.code in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def refusal(whom: str, command: str, code: int, words: str) -> ClusterError:

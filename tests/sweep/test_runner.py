@@ -1,5 +1,6 @@
 """The loop: every run once, what went wrong is taken again, and it goes on after any end."""
 
+import errno
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import SampleKey, State
 from cephfit.silence import Silence
+from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import run_seconds
@@ -213,6 +215,45 @@ def test_scrubs_that_go_on_and_on_are_to_be_held() -> None:
     assert "ceph osd set nodeep-scrub" in caught.value.remedy
 
 
+class Notes(Silence):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+
+class WithoutDropping(SimulatedTarget):
+    """A cluster whose caches cannot be dropped now; after some tries they can."""
+
+    def __init__(self, error: ClusterError, tries: int = 99) -> None:
+        super().__init__()
+        self.error, self.tries = error, tries
+
+    def drop_caches(self) -> None:
+        self.tries -= 1
+        if self.tries >= 0:
+            raise self.error
+
+
+def test_caches_that_cannot_be_dropped_at_first_are_told_of_and_tried_again(
+    small_sweep: Sweep, store: Store
+) -> None:
+    gone = RefusedError("`cache drop` was refused: no such daemon", where="osd.1", code=errno.ENXIO)
+    told = Notes()
+    run_sweep(small_sweep, WithoutDropping(gone, tries=2), store, told, resume=None, health_limit_seconds=5)
+    (note,) = [note for note in told.notes if "cache drop" in note]
+    assert note == "osd.1: `cache drop` was refused: no such daemon; trying again for up to 5.0 s"
+
+
+def test_what_the_cluster_will_never_allow_is_not_tried_again(small_sweep: Sweep, store: Store) -> None:
+    key = RefusedError("`cache drop` was refused: Permission denied", where="osd.1", code=errno.EACCES)
+    target = WithoutDropping(key)
+    with pytest.raises(RefusedError, match="Permission denied"):
+        run_sweep(small_sweep, target, store, Silence(), resume=None, health_limit_seconds=3)
+    assert target.tries == 98
+
+
 class FullStore(Store):
     """A store whose disk is full after some fio runs."""
 
@@ -256,12 +297,16 @@ def test_a_missing_fio_is_found_before_anything_is_touched(small_sweep: Sweep, s
 
 
 class TypingError(SimulatedTarget):
-    """Answers as a cluster does: there is no such option."""
+    """A cluster with a list of its options."""
 
-    def unsupported(self, configurations):  # type: ignore[no-untyped-def]
-        return {
-            "blob": ("this Ceph has no option bluestore_max_blob_siez; did you mean bluestore_max_blob_size?",)
-        }
+    def catalogue(self) -> "TypingError":
+        return self
+
+    def find(self, key: str) -> str | None:
+        return key if key in self.names() else None
+
+    def names(self) -> tuple[str, ...]:
+        return ("bluestore_max_blob_size", "bluestore_prefer_deferred_size_hdd")
 
 
 def test_a_mistyped_option_ends_the_sweep_before_it_begins(small_text: str, store: Store) -> None:
