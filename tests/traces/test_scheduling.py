@@ -1,6 +1,7 @@
 """Wherever the parts of a trace are counted, the profile is the same."""
 
 import io
+import os
 import random
 import threading
 import time
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trace_maker import mixed_workload, write
 
-from cephfit.errors import InputError
+from cephfit.errors import HostError, InputError
 from cephfit.traces import profile_files
 from cephfit.traces.files import ahead
 from cephfit.traces.parts import counted_recordings, in_flight_cuts, scheduling, shares
@@ -178,6 +179,33 @@ def test_a_dask_cluster_of_two_workers(
         address = cluster.scheduler_address
         there = [profile_files(f, scheduler=address).dumps() for f in (several_files, [text])]
     assert there == here
+
+
+def ends_the_process(share: shares.Share) -> None:
+    os._exit(9)
+
+
+def test_a_local_process_that_is_lost(several_files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling, "count", ends_the_process)
+    with pytest.raises(HostError, match="ended before it was done") as caught:
+        profile_files(several_files, scheduler=scheduling.PROCESSES)
+    assert caught.value.where == "--scheduler processes"
+
+
+def test_a_dask_worker_that_is_lost(
+    several_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(scheduling, "count", ends_the_process)
+    with (
+        dask.config.set({"temporary-directory": str(tmp_path), "distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        pytest.raises(HostError, match="lost a part of the work: KilledWorker") as caught,
+    ):
+        profile_files(several_files, scheduler=cluster.scheduler_address)
+    assert cluster.scheduler_address in caught.value.where
 
 
 def test_an_address_where_no_scheduler_is(several_files: list[Path]) -> None:

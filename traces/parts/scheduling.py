@@ -2,7 +2,9 @@
 
 from collections import deque
 from collections.abc import Generator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from multiprocessing import get_context
 from typing import Any
 
@@ -28,7 +30,7 @@ def counted(shares: Sequence[Share], scheduler: str | None) -> Generator[Counted
 
     Raises:
         InputError: from a share; or no scheduler answers at the address.
-        HostError: Dask is not installed.
+        HostError: Dask is not installed; or a process or worker was lost with the share that it counted.
     """
     if scheduler is None or (len(shares) == 1 and scheduler == PROCESSES):
         return _by_threads(shares)
@@ -55,13 +57,20 @@ def _by_processes(shares: Sequence[Share]) -> Generator[Counted, None, None]:
     with ProcessPoolExecutor(min(n_cores(), len(shares)), mp_context=get_context("spawn")) as pool:
         try:
             yield from pool.map(count, shares)
+        except BrokenProcessPool:
+            raise HostError(
+                "a process that counted a part of the trace ended before it was done",
+                where=f"--scheduler {PROCESSES}",
+                remedy="look whether the memory was used up (`dmesg`); without --scheduler threads of one process "
+                "read the trace",
+            ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def _by_dask(shares: Sequence[Share], address: str) -> Generator[Counted, None, None]:
     try:
-        from distributed import Client
+        from distributed import Client, KilledWorker
     except ImportError:
         raise HostError(
             "Dask is not installed", where="--scheduler", remedy="install it with `pip install 'cephfit[dask]'`"
@@ -79,5 +88,18 @@ def _by_dask(shares: Sequence[Share], address: str) -> Generator[Counted, None, 
         try:
             for future in futures:
                 yield future.result()
+        except (KilledWorker, CancelledError, ModuleNotFoundError, OSError) as error:
+            # A file that cannot be read is an InputError of its share; these are of the cluster.
+            raise HostError(
+                f"the Dask cluster lost a part of the work: {type(error).__name__}: {_first_line(error)}",
+                where=f"--scheduler {address}",
+                remedy="see the logs of its scheduler and workers (memory used up? cephfit not installed there?), "
+                "then profile the trace again",
+            ) from None
         finally:
-            client.cancel(futures)
+            with suppress(CancelledError, OSError):
+                client.cancel(futures)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or "no reason given").splitlines()[0]
