@@ -1,5 +1,6 @@
 """Wherever the parts of a trace are counted, the profile is the same."""
 
+import gzip
 import io
 import os
 import random
@@ -118,6 +119,41 @@ def test_any_cut_of_events_gives_the_identical_profile(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shares, "PART_NBYTES", part_nbytes)
         assert profile_files([trace]).dumps() == whole
+
+
+def test_several_files_are_read_side_by_side(
+    tmp_path: Path, several_files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compressed ones, too, which cannot be cut: two are being counted at the same time."""
+    files = [tmp_path / f"{name}.csv.gz" for name in "abcd"]
+    for seed, file in enumerate(files):
+        file.write_bytes(gzip.compress(alibaba(400, seed)))
+    with monkeypatch.context() as patch:
+        patch.setattr(ahead, "n_cores", lambda: 1)
+        patch.setattr(counted_recordings, "n_cores", lambda: 1)
+        alone = profile_files(files).dumps(), profile_files(several_files).dumps()
+    both_there = threading.Barrier(2, timeout=60)
+
+    def count(share: shares.Share) -> shares.Counted:
+        both_there.wait()
+        return shares.count(share)
+
+    monkeypatch.setattr(counted_recordings, "n_cores", lambda: 2)
+    monkeypatch.setattr(scheduling, "n_cores", lambda: 2)
+    monkeypatch.setattr(scheduling, "count", count)
+    assert (profile_files(files).dumps(), profile_files(several_files).dumps()) == alone
+
+
+def test_one_large_file_and_a_small_one_are_read_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The large one would have one core only; here its lines are read ahead by others."""
+    files = [tmp_path / "large.csv.gz", tmp_path / "small.csv.gz"]
+    for file, n in zip(files, (5000, 5), strict=True):
+        file.write_bytes(gzip.compress(alibaba(n)))
+    monkeypatch.setattr(counted_recordings, "n_cores", lambda: 2)
+    monkeypatch.setattr(scheduling, "counted", None)
+    assert profile_files(files).n_accesses == 5005
 
 
 def test_a_header_within_a_file_of_parts_and_another_file_beside_it(

@@ -6,7 +6,7 @@ from itertools import islice
 from cephfit.errors import InputError
 from cephfit.protocols import Progress
 from cephfit.traces.description.recording import Counting
-from cephfit.traces.files.ahead import read_ahead
+from cephfit.traces.files.ahead import n_cores, read_ahead
 from cephfit.traces.files.part_stream import NotOnItsOwn
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.parts import scheduling
@@ -30,14 +30,15 @@ def counted(
         shares: one for each.
         opened: the open files of each.
         reader: of their format.
-        scheduler: as ``scheduling.counted`` takes it; None also reads one file with all cores where it can be cut.
+        scheduler: as ``scheduling.counted`` takes it; None also reads one file with all cores where it can be cut,
+            and several side by side.
         progress: told how many bytes were read.
 
     Raises:
         InputError: also where standard input is to be read elsewhere.
     """
     cut = [parts_of(share, reader, streams[0]) for share, streams in zip(shares, opened, strict=True)]
-    if scheduler is None and all(len(parts) == 1 for parts in cut):
+    if scheduler is None and all(len(parts) == 1 for parts in cut) and not _fill_the_cores(shares):
         for share, streams in zip(shares, opened, strict=True):
             yield _read_here(share, streams, reader, progress)
         return
@@ -64,6 +65,15 @@ def counted(
             results = scheduling.counted([part for parts in cut[i + 1 :] for part in parts], scheduler)
             continue
         yield Counted(so_far.partial, lacks, notes)
+
+
+def _fill_the_cores(shares: Sequence[Share]) -> bool:
+    """Whether reading recordings side by side keeps all cores busy: none is so large that it would be read alone
+    in the end, when reading it here, where some steps of it have threads of their own, is quicker."""
+    if n_cores() == 1 or not all(f.is_file() for share in shares for f in share.files):
+        return False  # a pipe is read but once
+    nbytes = [sum(f.stat().st_size for f in share.files) for share in shares]
+    return n_cores() * max(nbytes) <= sum(nbytes)
 
 
 def _read_here(share: Share, streams: Sequence[TraceStream], reader: StreamReader, progress: Progress) -> Counted:
