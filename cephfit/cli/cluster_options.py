@@ -92,10 +92,24 @@ class ClusterOptions:
 
     def given(self) -> tuple[str, ...]:
         """Options that were given, as they are typed."""
+        return tuple(option for option, _ in self._given())
+
+    def words(self) -> tuple[str, ...]:
+        """The same with their values: the part of a command line that says all this again."""
+        words: list[str] = []
+        for option, value in self._given():
+            if value is True:
+                words.append(option)
+            else:
+                for one in value if isinstance(value, tuple) else (value,):
+                    words += [option, str(one)]
+        return tuple(words)
+
+    def _given(self) -> list[tuple[str, Any]]:
         plain = ClusterOptions()
         names = [name for name in self.__slots__ if getattr(self, name) != getattr(plain, name)]
         spelled = {"client_id": "--id", "ssh_hosts": "--ssh-host"}
-        return tuple(spelled.get(name, "--" + name.replace("_", "-")) for name in names)
+        return [(spelled.get(name, "--" + name.replace("_", "-")), getattr(self, name)) for name in names]
 
 
 def _adding(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

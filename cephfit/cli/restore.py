@@ -1,7 +1,8 @@
 """`cephfit restore`: put a target back as it was before cephfit changed it."""
 
+import shlex
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 
@@ -55,6 +56,21 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: boo
     click.echo(f"{name} is as it was before cephfit changed it ({format_seconds(seconds)})")
     for reason in health.reasons:
         click.echo(f"It is not healthy: {reason}")
+
+
+def restoring(target_text: str, cluster: ClusterOptions) -> str:
+    """The command that puts a target back, to be typed.
+
+    Args:
+        target_text: as the command had it that changed the target.
+        cluster: likewise. The lock that was taken over then is our own since.
+    """
+    from cephfit.cli.target_choice import is_foreign
+
+    words = ["cephfit", "restore", "--target", target_text]
+    if is_foreign(target_text):
+        words += [*replace(cluster, take_over=False).words(), "--apply"]
+    return shlex.join(words)
 
 
 def _say_nothing_to_do(name: str, *, as_json: bool) -> None:

@@ -144,7 +144,7 @@ def run(
     beside = target_texts if len(target_texts) > 1 else ()
     request = Request(file, store, cluster, apply, new, keep, health_limit, profile_file, model, beside)
     with ExitStack() as stack:
-        stack.push(_say_how_to_go_on(target_texts))
+        stack.push(_say_how_to_go_on(target_texts, cluster))
         if len(target_texts) > 1:
             _run_side_by_side(request, target_texts, as_json=as_json)
             return
@@ -205,15 +205,16 @@ def _run_side_by_side(request: "Request", target_texts: Sequence[str], *, as_jso
 
 
 def _say_how_to_go_on(
-    target_texts: Sequence[str],
+    target_texts: Sequence[str], cluster: ClusterOptions
 ) -> Callable[[type[BaseException] | None, object, object], bool]:
     """What a person wants to know after Ctrl-C; to be pushed on an exit stack."""
+    from cephfit.cli.restore import restoring
 
     def say(kind: type[BaseException] | None, _error: object, _traceback: object) -> bool:
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             click.echo(
                 "\nthe same command goes on from here; the target stays as it is now until then, or until "
-                f"{' and '.join(f'`cephfit restore --target {text}`' for text in target_texts)}",
+                f"{' and '.join(f'`{restoring(text, cluster)}`' for text in target_texts)}",
                 err=True,
             )
         return False

@@ -79,6 +79,7 @@ def command(
     from cephfit.cli.workload_choice import trial_of
     from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
     from cephfit.errors import ClusterError
+    from cephfit.lab.guest_pgbench import DoesErrands
     from cephfit.protocols import BelongsToRun
     from cephfit.sample import State
     from cephfit.sweep.beforehand import MayKeepCaches
@@ -97,12 +98,14 @@ def command(
 
     with progress_display() as progress:
         target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
+        in_guests = isinstance(target, DoesErrands)
         try:
             cache = CacheCondition(cache_text)
             if cache is CacheCondition.COLD and isinstance(target, MayKeepCaches):
                 _require_droppable(target, target_text)
-            if isinstance(target, BelongsToRun):
+            if in_guests:
                 _guest_file(output)  # refused before minutes of work
+            if isinstance(target, BelongsToRun):
                 target.begin(f"trace-{workload}-{secrets.token_hex(4)}")
             trial = trial_of(
                 target,
@@ -112,13 +115,13 @@ def command(
                 seed=seed,
                 cache=cache,
                 observe=observe,
-                collect=of_guests.append if isinstance(target, BelongsToRun) else None,
+                collect=of_guests.append if in_guests else None,
             )
             sample = run_once(target, Configuration(DEFAULT_CONFIGURATION), trial, progress=progress)
             captured += [_kept(trace, sample, output) for trace in of_guests]
         finally:
             try:
-                if isinstance(target, BelongsToRun):
+                if in_guests:
                     target.reset()
             finally:
                 target.close()

@@ -1,0 +1,55 @@
+"""What is said after Ctrl-C can be typed as it is, and undoes what was begun."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cephfit.cli import sweep_run, target_choice
+from cephfit.cli.main import cephfit
+from cephfit.errors import ClusterError
+
+SPACED = "/tmp/my keys/cephfit.keyring"
+OPTIONS = (
+    *("--conf", "/etc/ceph/ceph.conf", "--id", "cephfit", "--keyring", SPACED, "--admin", "ceph"),
+    *("--ssh", "--ssh-host", "a=10.0.0.1", "--ssh-host", "b=10.0.0.2", "--restarts", "cephadm", "--pg-num", "16"),
+)
+
+
+def interrupted(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[list[str]]:
+    """The restoring commands that an interrupted sweep names."""
+
+    def measure(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep_run, "measure", measure)
+    done = CliRunner().invoke(cephfit, ["sweep", "run", "quick", *words])
+    return [shlex.split(said) for said in re.findall(r"`(cephfit restore .*?)`", done.output)]
+
+
+def test_the_command_reaches_the_cluster_as_the_sweep_did_and_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--target", "ceph:prod,settings=conf", *OPTIONS, "--take-over", "--apply")
+    (command,) = interrupted(monkeypatch, *words)
+    asked: list[Any] = []
+
+    def open_target(text: str, **how: Any) -> None:
+        asked.append((text, how["for_change"], how["leave"], how["cluster"]))
+        raise ClusterError("not here")
+
+    monkeypatch.setattr(target_choice, "open_target", open_target)
+    done = CliRunner().invoke(cephfit, command[1:])
+    assert isinstance(done.exception, ClusterError), done.output
+    ((text, for_change, leave, cluster),) = asked
+    assert (text, for_change, leave) == ("ceph:prod,settings=conf", True, True)
+    assert (cluster.conf, cluster.client_id) == (Path("/etc/ceph/ceph.conf"), "cephfit")
+    assert (str(cluster.keyring), cluster.admin, cluster.restarts) == (SPACED, "ceph", "cephadm")
+    assert (cluster.ssh, cluster.ssh_hosts, cluster.pg_num) == (True, ("a=10.0.0.1", "b=10.0.0.2"), 16)
+    assert not cluster.take_over, "the lock is the sweep's own since"
+
+
+def test_targets_of_cephfits_own_need_no_more_than_their_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    (command,) = interrupted(monkeypatch, "--target", "lab:mine")
+    assert command == ["cephfit", "restore", "--target", "lab:mine"]

@@ -1,0 +1,59 @@
+"""`cephfit trace workload` takes guests away when it is over, and leaves every other target as it is."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cephfit.cli import target_choice, workload_choice
+from cephfit.cli.main import cephfit
+from cephfit.errors import ClusterError
+from cephfit.sample import State, WorkloadSample
+from cephfit.sweep import verification
+
+
+class Target:
+    """Whose things carry the id of the run that they are made for."""
+
+    name = "marked"
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def begin(self, run_id: str) -> None:
+        self.done.append("begin")
+
+    def reset(self) -> None:
+        self.done.append("reset")
+
+    def close(self) -> None:
+        self.done.append("close")
+
+
+class Cloud(Target):
+    """The same with guests."""
+
+    def errand(self, client: Any, script: str, *, seconds: float) -> Any:
+        raise AssertionError("no guest is asked here")
+
+
+@pytest.mark.parametrize(
+    ("target", "done", "collects"),
+    [(Target(), ["begin", "close"], False), (Cloud(), ["begin", "reset", "close"], True)],
+)
+def test_only_guests_are_taken_away_at_the_end(
+    target: Target, done: list[str], collects: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    heard: list[bool] = []
+
+    def trial_of(*_: Any, collect: Any, **__: Any) -> None:
+        heard.append(collect is not None)
+
+    sample = WorkloadSample("A", 0, 0, State.FAILED, "tps", None, 1, 2, reason="it was not run")
+    monkeypatch.setattr(target_choice, "open_target", lambda *_, **__: target)
+    monkeypatch.setattr(workload_choice, "trial_of", trial_of)
+    monkeypatch.setattr(verification, "run_once", lambda *_, **__: sample)
+    ended = CliRunner().invoke(cephfit, ["trace", "workload", "--target", "lab", "-o", str(tmp_path / "t")])
+    assert isinstance(ended.exception, ClusterError), ended.exception
+    assert (target.done, heard) == (done, [collects])
