@@ -1,6 +1,5 @@
 """The noise floor as it was measured: configurations that are the default under another name (A/A runs)."""
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -8,6 +7,7 @@ from cephfit.baseline import Baselines
 from cephfit.configuration import DEFAULT_CONFIGURATION
 from cephfit.prediction import PredictionSet
 from cephfit.protocols import Applied
+from cephfit.results.cell_intervals import AgainstDefault
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,8 @@ class Controls:
     Attributes:
         names: of the controls.
         points: largest distance of a control's prediction from 100; None without a prediction.
-        cell_points: per cell of the baselines the largest distance of a control's rate from the default's = 100.
+        cell_points: per cell of the baselines the largest distance of a control's rate from the default's = 100,
+            as in the heat map: within the rounds that both have.
     """
 
     names: tuple[str, ...]
@@ -43,17 +44,10 @@ def controls_of(
     names = names_of_controls(applied)
     if not names:
         return None
-    cells: dict[str, float] = {}
-    for (configuration, cell), baseline in baselines.cells.items():
-        default = baselines.cells.get((DEFAULT_CONFIGURATION, cell))
-        if configuration in names and default is not None:
-            ratio = math.exp(_mean_log(baseline.iops) - _mean_log(default.iops))
+    against, cells = AgainstDefault.of(baselines), dict[str, float]()
+    for configuration, cell in baselines.cells:
+        if configuration in names and (ratio := against.ratio(configuration, cell)) is not None:
             cells[str(cell)] = max(cells.get(str(cell), 0.0), abs(100 * ratio - 100))
     predicted = {p.configuration: p.relative for p in predictions.predictions} if predictions else {}
     distances = [abs(predicted[name] - 100) for name in names if name in predicted]
     return Controls(names, max(distances, default=None), cells)
-
-
-def _mean_log(rates: Iterable[float]) -> float:
-    logs = [math.log(rate) for rate in rates]
-    return math.fsum(logs) / len(logs)
