@@ -1,6 +1,6 @@
 """The formats that are read, and how a file's content tells which one it is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cephfit.errors import InputError
 from cephfit.traces.files.stream import TraceStream
@@ -24,6 +24,7 @@ from cephfit.traces.readers.strace import StraceReader
 from cephfit.traces.readers.vscsi_binary import VscsiBinaryReader
 from cephfit.traces.readers.vscsi_csv import VscsiCsvReader
 from cephfit.traces.readers.xperf import XperfReader
+from cephfit.traces.recordings import PER_CPU
 
 HISTOGRAM = vscsi_histogram.NAME
 """The one format that has histograms instead of accesses."""
@@ -84,6 +85,43 @@ def format_of(stream: TraceStream) -> str:
         where=stream.name,
         remedy=f"known are {', '.join(titles())}; --format FORMAT reads it as one of them",
     )
+
+
+def one_format(files: Sequence[TraceStream], streams: Sequence[TraceStream], asked: str | None) -> str:
+    """The format of all files of a trace.
+
+    Args:
+        files: all.
+        streams: what is to be read, each one of them or several in a row.
+        asked: the name that a person gave; None: told by the content.
+
+    Raises:
+        InputError: formats differ, none is known, or a file is empty.
+    """
+    if asked is not None and asked not in titles():
+        raise InputError(
+            f"{asked!r} is no trace format", where="--format", remedy=f"known are {', '.join(titles())}"
+        )
+    if not any(file.head() for file in files):
+        raise InputError(
+            "the trace is empty",
+            where=", ".join(file.name for file in files),
+            remedy="record it while the workload runs",
+        )
+    for empty in [file for file in files if not file.head()]:
+        if PER_CPU.fullmatch(empty.path.name) is None:
+            raise InputError("the trace is empty", where=empty.name, remedy="leave this file out")
+    if asked is not None:
+        return asked
+    found = [(format_of(s), s) for s in streams if s.head()]
+    first, stream = found[0]
+    for other, its_stream in found[1:]:
+        if other != first:
+            raise InputError(
+                f"files of different formats: {stream.name} is {first}, {its_stream.name} is {other}",
+                remedy="profile them one after the other: each gives a profile of its own",
+            )
+    return first
 
 
 def looks_like(head: bytes) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from cephfit.cells import RANDOM_THRESHOLD_LBN
 from cephfit.errors import InputError
@@ -18,15 +19,26 @@ from cephfit.traces.description.describe import disks_that_count, profile_of
 from cephfit.traces.description.levels import across_recordings
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files import remote
+from cephfit.traces.files.joined_stream import one_stream
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.parts.counted_recordings import counted
 from cephfit.traces.parts.shares import Counted, Share
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers import vscsi_histogram
 from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.readers.parquet import ParquetReader
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.recordings import PER_CPU, Recording, recordings_of, total_nbytes
+from cephfit.traces.recordings import Recording, can_be_read_again, in_a_row, recordings_of, total_nbytes
 from cephfit.traces.told import BLOCK_LAYER, NO_EVENTS, STACKING, lacks_of, told
+
+_APART = (
+    "the files are no trace in a row ({}): each was read by itself, so latencies and accesses in flight across "
+    "their borders are not known"
+)
+_STEPS = (
+    "{} accesses have an earlier time than the one before them: if the clock of a part begins anew, the rates are "
+    "too high, and the parts are recordings of their own"
+)
 
 
 def profile_files(
@@ -86,7 +98,8 @@ def profiles_by_disk(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """As the arguments of ``profile_files``; ``each``: a profile of each disk."""
+    """As the arguments of ``profile_files``; ``each``: a profile of each disk; ``why_apart``: what keeps parts
+    from being read as one file."""
 
     format_name: str | None
     action: Action
@@ -97,42 +110,76 @@ class _Asked:
     threshold: int
     options: ReadOptions
     each: bool = False
+    why_apart: str = ""
+
+
+_Recorded: TypeAlias = tuple[Recording, ...]
+"""One recording, by its consecutive parts."""
 
 
 def _profiles(paths: Sequence[Path], asked: _Asked, scheduler: str | None, progress: Progress) -> list[Profile]:
     recordings = recordings_of(paths)
     if not recordings:
         raise InputError("no trace was named", remedy="name one or more files")
-    name = asked.name or ("workload" if recordings[0].files[0] == STANDARD_INPUT else recordings[0].name)
+    apart: list[_Recorded] = [(r,) for r in recordings]
+    if not asked.parts or len(recordings) == 1:
+        return _read(apart, asked, scheduler, progress)
+    try:
+        return _read([tuple(recordings)], asked, scheduler, progress)
+    except InputError as error:
+        if not can_be_read_again(recordings):
+            raise
+        fault = error
+    try:
+        return _read(apart, replace(asked, why_apart=fault.what), scheduler, progress)
+    except InputError as error:
+        # Of a file that is read by itself the place in it is known; that it ends within a line is no fault of it.
+        raise (error if error.what == fault.what else fault) from None
+
+
+def _read(
+    recorded: Sequence[_Recorded], asked: _Asked, scheduler: str | None, progress: Progress
+) -> list[Profile]:
+    """The profile of recordings beside each other, or of parts that are no trace in a row."""
+    first = recorded[0][0]
+    name = asked.name or ("workload" if first.files[0] == STANDARD_INPUT else first.name)
+    rows = [in_a_row(parts) if len(parts) > 1 else [(f,) for f in parts[0].files] for parts in recorded]
     with ExitStack() as stack:
-        opened = [[stack.enter_context(TraceStream(f)) for f in r.files] for r in recordings]
-        all_streams = [s for streams in opened for s in streams]
-        format_name = _one_format(all_streams, asked.options.format_name or asked.format_name)
+        files = [[[stack.enter_context(TraceStream(f)) for f in row] for row in its] for its in rows]
+        all_files = [stream for its in files for row in its for stream in row]
+        opened = [[one_stream(row) for row in its] for its in files]
+        all_streams = [stream for streams in opened for stream in streams]
+        format_name = formats.one_format(all_files, all_streams, asked.options.format_name or asked.format_name)
         if format_name == formats.HISTOGRAM:
-            return vscsi_histogram.profiles_of_histograms(
-                all_streams, name=name, disks=asked.disks, each=asked.each
-            )
+            return vscsi_histogram.profiles_of_histograms(all_files, name=name, disks=asked.disks, each=asked.each)
         asked = replace(asked, name=name, full=asked.full or asked.threshold != RANDOM_THRESHOLD_LBN)
         reader = next(r for r in formats.readers(asked.action, asked.options) if r.name == format_name)
-        beside = len(recordings) > 1 and not asked.parts
+        if isinstance(reader, ParquetReader) and any(len(parts) > 1 for parts in recorded):
+            return _read([(part,) for parts in recorded for part in parts], asked, scheduler, progress)
         clock_ns = max(reader.clock_ns(s) for s in all_streams)
-        shares = [replace(_share(r, reader, asked, beside=beside), clock_ns=clock_ns) for r in recordings]
-        progress.start("reading the trace", total_nbytes(recordings))
+        beside = len(recorded) > 1 and not asked.parts
+        shares = [
+            replace(_share(parts[0].name, its, reader, asked, beside=beside), clock_ns=clock_ns)
+            for parts, its in zip(recorded, rows, strict=True)
+        ]
+        progress.start("reading the trace", total_nbytes([part for parts in recorded for part in parts]))
         counts = counted(shares, opened, reader, scheduler, progress)
-        found = _from_accesses(recordings, counts, reader, asked, clock_ns)
+        found = _from_accesses(recorded, counts, reader, asked, clock_ns)
         progress.done()
         return found
 
 
-def _share(recording: Recording, reader: StreamReader, asked: _Asked, *, beside: bool) -> Share:
+def _share(
+    name: str, rows: Sequence[Sequence[Path]], reader: StreamReader, asked: _Asked, *, beside: bool
+) -> Share:
     full = asked.full
     described: tuple[str, ...] = ()
     if reader.names_disks:
-        described = tuple(d.removeprefix(f"{recording.name}/" if beside else "") for d in asked.disks)
+        described = tuple(d.removeprefix(f"{name}/" if beside else "") for d in asked.disks)
     elif beside and asked.disks:
-        full = full and recording.name in asked.disks
+        full = full and name in asked.disks
     return Share(
-        tuple(_absolute(f) for f in recording.files),
+        tuple(tuple(map(_absolute, row)) for row in rows),
         reader.name,
         asked.action,
         asked.options,
@@ -143,38 +190,8 @@ def _share(recording: Recording, reader: StreamReader, asked: _Asked, *, beside:
     )
 
 
-def _one_format(streams: Sequence[TraceStream], asked: str | None) -> str:
-    """Raises: InputError: formats differ, none is known, or all files are empty."""
-    if asked is not None and asked not in formats.titles():
-        raise InputError(
-            f"{asked!r} is no trace format", where="--format", remedy=f"known are {', '.join(formats.titles())}"
-        )
-    with_content = [s for s in streams if s.head()]
-    if not with_content:
-        raise InputError(
-            "the trace is empty",
-            where=", ".join(s.name for s in streams),
-            remedy="record it while the workload runs",
-        )
-    if len(with_content) < len(streams):
-        empty = next(s for s in streams if not s.head())
-        if PER_CPU.fullmatch(empty.path.name) is None:
-            raise InputError("the trace is empty", where=empty.name, remedy="leave this file out")
-    if asked is not None:
-        return asked
-    found = [(formats.format_of(s), s) for s in with_content]
-    first, stream = found[0]
-    for other, its_stream in found[1:]:
-        if other != first:
-            raise InputError(
-                f"files of different formats: {stream.name} is {first}, {its_stream.name} is {other}",
-                remedy="profile them one after the other: each gives a profile of its own",
-            )
-    return first
-
-
 def _from_accesses(
-    recordings: Sequence[Recording],
+    recorded: Sequence[_Recorded],
     counts: Iterator[Counted],
     reader: StreamReader,
     asked: _Asked,
@@ -184,21 +201,23 @@ def _from_accesses(
     sources: list[dict[str, Any]] = []
     notes: dict[str, None] = {}
     lacks: dict[str, None] = {}
-    durations: list[int] = []
+    spans: list[tuple[int, int]] = []
+    if asked.why_apart:
+        notes[_APART.format(asked.why_apart)] = None
     losses_known = True
-    for recording, gave in zip(recordings, counts, strict=True):
+    for parts, gave in zip(recorded, counts, strict=True):
         its_counts = gave.partial
         lacks.update(dict.fromkeys(gave.lacks))
-        its = told(recording, reader, events=its_counts.events, notes=gave.notes, lost=its_counts.lost)
+        its = told(parts, reader, events=its_counts.events, notes=gave.notes, lost=its_counts.lost)
         for name in NO_EVENTS:
             its_counts.events.pop(name, None)
         notes.update(dict.fromkeys(its.notes))
         losses_known &= its.losses_known
         its_counts = replace(its_counts, lost=its_counts.lost + its.lost)
-        durations.append(its_counts.duration_ns)
+        spans += [its_counts.span_ns] if its_counts.n_accesses else []
         sources.append(
             {
-                "files": [str(f) for f in recording.files],
+                "files": [str(f) for part in parts for f in part.files],
                 "format": reader.name,
                 "accesses": its_counts.n_accesses,
                 "duration_seconds": its_counts.duration_ns / 1e9,
@@ -206,16 +225,18 @@ def _from_accesses(
             | ({"captured_by": its.captured_by} if its.captured_by else {})
         )
         if not reader.names_disks:
-            its_counts = _renamed(its_counts, recordings[0].name if asked.parts else recording.name)
+            its_counts = _renamed(its_counts, recorded[0][0].name if asked.parts else parts[0].name)
             if not asked.each:
                 its_counts = replace(its_counts, crowd=Crowd(frozenset(asked.disks)))
             total = total.followed_by(its_counts)
-        elif asked.parts or len(recordings) == 1:
+        elif asked.parts or len(recorded) == 1:
             total = total.followed_by(its_counts)
         else:
-            total = total.beside(its_counts, prefix=f"{recording.name}/")
+            total = total.beside(its_counts, prefix=f"{parts[0].name}/")
     if isinstance(reader, BLOCK_LAYER):
         total = replace(total, stacked=across_recordings(total.names, total.stacked))
+    if len(recorded[0]) > 1 and (steps := int(total.sum_of(total.names).counts.clock_steps_back[0])):
+        notes[_STEPS.format(steps)] = None
     if total.lost:
         notes[f"the tracer lost {total.lost} events: all counts are too low"] = None
     keep_upper = asked.action is Action.QUEUE
@@ -225,7 +246,7 @@ def _from_accesses(
         name=asked.name or "",
         action=asked.action.value if isinstance(reader, BLOCK_LAYER) else "",
         sources=sources,
-        duration_ns=sum(durations) if asked.parts else max(durations),
+        duration_ns=_duration_ns(spans, one_after_the_other=asked.parts),
         keep_upper=keep_upper,
         losses_known=losses_known,
         lacks=lacks_of(reader, tuple(lacks), losses_known=losses_known, lost=total.lost),
@@ -234,11 +255,20 @@ def _from_accesses(
         clock_ns=clock_ns,
     )
     if asked.each:
-        where = str(recordings[0].files[0])
+        where = str(recorded[0][0].files[0])
         each, _ = disks_that_count(total, asked.disks, keep_upper=keep_upper, where=where)
         if len(each) > 1:
             return [profile(disks=(disk,)) for disk in each]
     return [profile(disks=asked.disks)]
+
+
+def _duration_ns(spans: Sequence[tuple[int, int]], *, one_after_the_other: bool) -> int:
+    """From the first to the last access of recordings, each of which has these times."""
+    if one_after_the_other and spans and all(after[0] >= before[1] for before, after in pairwise(spans)):
+        return spans[-1][1] - spans[0][0]
+    # Clocks of parts that begin anew tell nothing of what is between them.
+    durations = [end - begin for begin, end in spans]
+    return sum(durations) if one_after_the_other else max(durations, default=0)
 
 
 def _absolute(file: Path) -> Path:

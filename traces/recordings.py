@@ -80,6 +80,22 @@ def siblings_left_out(recording: Recording) -> list[str]:
     return [f"other CPUs of the same recording were not read: {', '.join(missing)}"] if missing else []
 
 
+def in_a_row(recordings: Sequence[Recording]) -> list[tuple[Path, ...]]:
+    """The files that go on with each other where recordings are consecutive parts of one: those of each CPU, in
+    the order of their numbers."""
+    rows: dict[int, list[Path]] = {}
+    for recording in recordings:
+        for file in recording.files:
+            match = PER_CPU.fullmatch(file.name)
+            rows.setdefault(int(match["number"]) if match else -1, []).append(file)
+    return [tuple(rows[number]) for number in sorted(rows)]
+
+
+def can_be_read_again(recordings: Sequence[Recording]) -> bool:
+    """Whether all are files, and none a pipe."""
+    return all(file.is_file() or remote.url_of(file) for r in recordings for file in r.files)
+
+
 def total_nbytes(recordings: Sequence[Recording]) -> float | None:
     """Of all files; None where that is not known before they are read."""
     files = [f for r in recordings for f in r.files]

@@ -27,7 +27,7 @@ _LOSSES_UNKNOWN = "lost events: whether the tracer lost some"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Of one recording.
+    """Of one recording, which may be in parts.
 
     Attributes:
         captured_by: how cephfit captured it; empty where others did.
@@ -43,12 +43,17 @@ class Told:
 
 
 def told(
-    recording: Recording, reader: StreamReader, *, events: Mapping[str, int], notes: Sequence[str], lost: int
+    parts: Sequence[Recording],
+    reader: StreamReader,
+    *,
+    events: Mapping[str, int],
+    notes: Sequence[str],
+    lost: int,
 ) -> Told:
     """What is told of a recording after it was read.
 
     Args:
-        recording: its files.
+        parts: its files, by the parts of it that follow each other.
         reader: of its format.
         events: as in AccessBatch, of the whole recording.
         notes: that the files hold.
@@ -57,13 +62,14 @@ def told(
     Raises:
         InputError: the file that a capture wrote beside them is damaged.
     """
-    captured = capture_record.of_files(recording.files)
+    captured = [found for part in parts if (found := capture_record.of_files(part.files))]
+    left_out = [note for part in parts for note in siblings_left_out(part)]
     return Told(
-        captured.method if captured else "",
+        captured[0].method if captured else "",
         # What is dropped leaves a gap in the numbers, too, where the kernel numbers first (Linux since 2025).
-        max(captured.lost - lost, 0) if captured else 0,
-        captured is not None or bool(events.get(LOSSES_TOLD)),
-        tuple(filter(None, (reader.note, *notes, *siblings_left_out(recording)))),
+        max(sum(its.lost for its in captured) - lost, 0),
+        len(captured) == len(parts) or bool(events.get(LOSSES_TOLD)),
+        tuple(filter(None, (reader.note, *notes, *left_out))),
     )
 
 

@@ -127,12 +127,16 @@ class PartialProfile:
         return replace(self, crowd=self.crowd.with_more_in_flight(op, depth, more))
 
     @property
+    def span_ns(self) -> tuple[int, int]:
+        """The times of the first and the last access of any disk."""
+        tallies = self._tallies()
+        return min((t.earliest_ns for t in tallies), default=0), max((t.latest_ns for t in tallies), default=0)
+
+    @property
     def duration_ns(self) -> int:
         """From the first to the last access of any disk."""
-        tallies = self._tallies()
-        if not tallies:
-            return 0
-        return max(t.latest_ns for t in tallies) - min(t.earliest_ns for t in tallies)
+        begin, end = self.span_ns
+        return end - begin
 
 
 def _divided(disks: dict[str, Tally], crowd: Crowd, apart: Set[str]) -> tuple[dict[str, Tally], Crowd]:

@@ -1,10 +1,12 @@
 """Shares of the work of reading traces: each is counted on its own, on whatever machine, and the counts join."""
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from cephfit.traces import formats
 from cephfit.traces.description.recording import Counting, PartialProfile
+from cephfit.traces.files.joined_stream import one_stream
 from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.parts.in_flight_cuts import FlightOfPart, InFlightOfPart
@@ -24,7 +26,7 @@ class Share:
     """Files that are read together, or a part of one file.
 
     Attributes:
-        files: absolute paths or URLs.
+        rows: absolute paths or URLs of what is read together: each a file, or consecutive parts of one.
         format_name, action, options: as in ``profile_files``.
         threshold: LBN beyond which an access is random, for a full description; None: without one.
         described: disks that the full description is of; empty: all.
@@ -33,7 +35,7 @@ class Share:
         clock_ns: the smallest difference that the times of all files tell.
     """
 
-    files: tuple[Path, ...]
+    rows: tuple[tuple[Path, ...], ...]
     format_name: str
     action: Action
     options: ReadOptions
@@ -43,6 +45,11 @@ class Share:
     begin: int = 0
     end: int | None = None
     clock_ns: int = 1
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Of all rows."""
+        return tuple(chain.from_iterable(self.rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ def count(share: Share) -> Counted:
     if share.begin or share.end is not None:
         streams: list[TraceStream] = [PartStream(share.files[0], share.begin, share.end)]
     else:
-        streams = [TraceStream(f) for f in share.files]
+        streams = [one_stream([TraceStream(f) for f in row]) for row in share.rows]
     counting = Counting(share.threshold, share.described, each_disk=share.each_disk, clock_ns=share.clock_ns)
     in_flight = InFlightOfPart()
     disks: tuple[str, ...] = ()
