@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_trace_views import counts_profile, needs_fio, text_of
+from test_trace_views import counts_profile, needs_fio, run, text_of
 
 from cephfit.profile import Profile
 from cephfit.traces.replay.fio_job import job_of
@@ -73,3 +73,51 @@ def test_fio_keeps_a_slow_pace_and_its_mix(tmp_path: Path) -> None:
     took_ms = sum(found[op]["lat_ns"]["mean"] * found[op]["total_ios"] for op in ("read", "write")) / 1e6
     assert n_reads + n_writes == pytest.approx((found["job_runtime"] - took_ms) / 100, abs=3)
     assert 8 <= n_writes <= 28  # 18 on average, and fio draws by chance
+
+
+def in_flight(path: Path, depths: list[int]) -> Path:
+    """Bursts, each of so many accesses that begin within its first microsecond, one second apart."""
+    rows = [
+        f"{1_000_000_000 * burst + i % 1000},r,{4096 * i},4096,500000000\n"
+        for burst, depth in enumerate(depths)
+        for i in range(depth)
+    ]
+    path.write_text("".join(rows))
+    return path
+
+
+COLUMNS = ("--columns", "time:ns,op,offset:bytes,length:bytes,latency:ns")
+
+
+@pytest.mark.parametrize(("deepest", "iodepth"), [(33, 32), (50, 48), (128, 124), (1000, 960), (20_000, 19_456)])
+def test_a_job_is_as_deep_as_95_percent_of_the_accesses_were(tmp_path: Path, deepest: int, iodepth: int) -> None:
+    """Of a burst of n the k-th finds k in flight: 95 % find 0.95 n, exactly up to 64, then to within 1/16."""
+    trace = in_flight(tmp_path / "t", [deepest])
+    job = json.loads(run("jobs", trace, *COLUMNS, "--pace", "full-speed", "--json").stdout)
+    (section,) = job["sections"]
+    assert section["iodepth"] == iodepth
+    assert f"iodepth={iodepth}" in job["job"].splitlines()
+    assert 0.95 * deepest <= iodepth <= max(0.95 * deepest * (1 + 1 / 16), 0.95 * deepest + 1)
+
+
+def test_percentiles_of_what_is_in_flight_join_over_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cephfit.traces import profile_files
+    from cephfit.traces.parts import shares
+    from cephfit.traces.read_options import ReadOptions
+
+    trace, options = in_flight(tmp_path / "t", [300, 5, 2000]), ReadOptions(columns=COLUMNS[1])
+    whole = profile_files([trace], options=options).description["percentiles"]["outstanding"]
+    assert whole["all"] == whole["read"]
+    assert whole["all"]["n"] == 2305
+    monkeypatch.setattr(shares, "PART_NBYTES", 10_000)
+    assert profile_files([trace], options=options).description["percentiles"]["outstanding"] == whole
+
+
+def test_a_histogram_that_ends_too_early_says_so() -> None:
+    """vscsiStats has no more than "above 64"."""
+    counted = counts_profile(100, 0, random=1.0)
+    depths = {"all": {"limits": DEPTHS, "counts": [0] * len(DEPTHS) + [100]}}
+    about = {"iops": 1000.0, "histograms": {"outstanding": depths}}
+    job = job_of(Profile("deep", counted.accesses, counted.random, None, about))
+    assert job.iodepth == 64
+    assert any(note.startswith("more than 64 were outstanding") for note in job.notes)

@@ -33,7 +33,13 @@ N_DISTANCES = len(DISTANCES) + 2
 """The last place is for a first access, which has no distance."""
 N_TIMES = N_FINE + len(TIMES)
 """A time's place is its fine bucket plus the number of limits below it, which tells both."""
-N_DEPTHS = len(limits.OUTSTANDING) + 1
+DEPTHS: Sequence[int] = [
+    *range(1, limits.OUTSTANDING[-1]),
+    *(int(2**octave * (1 + step / 16)) for octave in range(6, 16) for step in range(16)),
+    1 << 16,
+]
+"""Each number of accesses in flight up to vscsiStats' last limit, then 16 in each octave; more are one place."""
+N_DEPTHS = len(DEPTHS) + 1
 
 FEW_SHIFT, MANY_SHIFT = 58, 52
 """Of steps to up to 64 places, of any value, and to up to 4096, of values below 2^57."""
@@ -56,7 +62,7 @@ def _all_steps() -> NDArray[np.uint64]:
 
 
 STEPS = _all_steps()
-DEPTH_PLACES = np.searchsorted(limits.OUTSTANDING, np.arange(limits.OUTSTANDING[-1] + 2)).astype(np.uint8)
+DEPTH_PLACES = np.searchsorted(DEPTHS, np.arange(DEPTHS[-1] + 2)).astype(np.uint8)
 """Place of each number of accesses in flight; the last one stands for all above."""
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.counting import tally_loop
-from cephfit.traces.counting.places import DEPTH_PLACES, STEPS, edge_of, empty_joint, put_edge, sections_of
+from cephfit.traces.counting.places import DEPTH_PLACES, DEPTHS, STEPS, edge_of, empty_joint, put_edge, sections_of
 from cephfit.traces.counting.tally_buckets import FINE_PER_OCTAVE, Counts, counts_of
 from cephfit.traces.counting.tally_loop import ALL, N
 
@@ -65,7 +65,7 @@ class Tally:
             nbytes (2,);
             size, distance, interarrival, latency, outstanding (3, limits + 1): in vscsiStats' limits;
             span (2, limits + 1): absolute distances of the judged ones, in ``limits.SPAN_LBN``;
-            fine_interarrival, fine_latency (3, buckets): for percentiles;
+            fine_interarrival, fine_latency, fine_outstanding (3, buckets): for percentiles;
             clock_steps_back (3,): accesses with a time before that of the one before; they have no inter-arrival.
     """
 
@@ -163,3 +163,13 @@ def percentile_ns(fine: NDArray[np.int64], share: float) -> float | None:
         return None
     rank = max(int(np.ceil(share * total)), 1)
     return fine_value_ns(int(np.searchsorted(np.cumsum(fine), rank, side="left")))
+
+
+def depth_percentile(fine: NDArray[np.int64], share: float) -> int | None:
+    """The number in flight that ``share`` (0 to 1) of the accesses do not exceed: exact up to 64, then the next of
+    ``places.DEPTHS``. None where nothing was counted, or it is beyond them."""
+    total = int(fine.sum())
+    if not total:
+        return None
+    place = int(np.searchsorted(np.cumsum(fine), max(int(np.ceil(share * total)), 1), side="left"))
+    return DEPTHS[place] if place < len(DEPTHS) else None

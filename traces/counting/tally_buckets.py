@@ -9,6 +9,7 @@ from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES, SIZE_BINS
 from cephfit.traces.counting import limits
 from cephfit.traces.counting.buckets import PER_OCTAVE, lowest_of
 from cephfit.traces.counting.places import (
+    DEPTHS,
     DISTANCES,
     N_FINE,
     N_TIMES,
@@ -37,6 +38,7 @@ class Counts(NamedTuple):
     outstanding: NDArray[np.int64]
     fine_interarrival: NDArray[np.int64]
     fine_latency: NDArray[np.int64]
+    fine_outstanding: NDArray[np.int64]
     clock_steps_back: NDArray[np.int64]
 
 
@@ -80,6 +82,8 @@ def _times_of_places() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return fine, coarse
 
 
+_TO_DEPTH = _adding(np.searchsorted(limits.OUTSTANDING, [*DEPTHS, DEPTHS[-1] + 1]), len(limits.OUTSTANDING) + 1)
+
 _FINE_OF_PLACE, _TIME_OF_PLACE = _times_of_places()
 _TO_TIME = _adding(_TIME_OF_PLACE, len(limits.TIME_US) + 1)
 
@@ -113,8 +117,9 @@ def counts_of(joint: NDArray[np.int64]) -> Counts:
         span=by_distance @ _TO_SPAN,
         interarrival=counted.gap @ _TO_TIME,
         latency=_with_all(counted.latency @ _TO_TIME),
-        outstanding=_with_all(counted.outstanding),
+        outstanding=_with_all(counted.outstanding @ _TO_DEPTH),
         fine_interarrival=_fine(counted.gap),
         fine_latency=_with_all(_fine(counted.latency)),
+        fine_outstanding=_with_all(counted.outstanding),
         clock_steps_back=counted.clock_steps_back,
     )

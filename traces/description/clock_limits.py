@@ -27,11 +27,9 @@ def tells_depths(clock_ns: int, median_latency_ns: float | None) -> bool:
     return clock_ns < COARSE_NS or median_latency_ns is None or median_latency_ns >= clock_ns
 
 
-def without_depths(description: dict[str, Any]) -> None:
-    """Take out what was in flight, and for how long something was."""
-    description["histograms"].pop("outstanding", None)
-    behaviour = description.get("behaviour", {})
-    for facts in (behaviour, *behaviour.get("disks", {}).values()):
+def without_busy_shares(behaviour: dict[str, Any]) -> None:
+    """Take out for how long something was in flight."""
+    for facts in (behaviour, *behaviour["disks"].values()):
         facts["busy_share"] = None
 
 

@@ -3,16 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
 from cephfit.errors import InputError
 from cephfit.profile import Profile
-from cephfit.traces.counting import limits
 from cephfit.traces.counting.crowd import DISKS_LISTED
-from cephfit.traces.counting.tally import KINDS, Tally, percentile_ns
+from cephfit.traces.counting.tally import Tally
 from cephfit.traces.description import behaviour, clock_limits
+from cephfit.traces.description.distributions import (
+    are_depths_told,
+    are_timed,
+    histograms_of,
+    percentiles_of,
+    random_by_threshold,
+)
 from cephfit.traces.description.portraits import MAX_DISKS
 from cephfit.traces.description.recording import (
     NOT_ASKED_FOR,
@@ -20,21 +23,7 @@ from cephfit.traces.description.recording import (
     disks_asked_for,
     disks_of_one_level,
 )
-from cephfit.units import NS_PER_S, NS_PER_US
-
-HISTOGRAM_LIMITS: Mapping[str, NDArray[np.int64]] = {
-    "size": limits.SIZE_NBYTES,
-    "distance": limits.DISTANCE_LBN,
-    "interarrival_us": limits.TIME_US,
-    "latency_us": limits.TIME_US,
-    "outstanding": limits.OUTSTANDING,
-}
-"""The histograms of a description, all in vscsiStats' limits."""
-
-NEED_TIMES = ("interarrival_us", "outstanding")
-"""Histograms that mean nothing where all accesses have the same time."""
-
-PERCENTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+from cephfit.units import NS_PER_S
 
 MISSING_LATENCIES = 0.01
 """Share of the accesses from which on it is said that their latency is not known; at the end of a recording some
@@ -87,8 +76,8 @@ def profile_of(
         "clock_seconds": clock_ns / NS_PER_S if clock_ns > 1 else None,
         **_summary(total, duration_ns),
         "histograms": histograms_of(total, clock_ns),
-        "percentiles": _percentiles(total, clock_ns),
-        "random_by_threshold": _random_by_threshold(total),
+        "percentiles": percentiles_of(total, clock_ns),
+        "random_by_threshold": random_by_threshold(total),
         "disks": {d: _disk(partial.disks[d]) for d in kept[:DISKS_LISTED]},
         "n_disks": len(kept),
         "left_out": {d: {"accesses": partial.n_of(d), "why": why} for d, why in sorted(left_out.items())},
@@ -100,9 +89,9 @@ def profile_of(
     }
     accesses, random, by_bin = _shares(total)
     if with_behaviour:
-        random, by_bin = _with_behaviour(partial, kept, description, is_timed=_are_timed(total))
-    if not clock_limits.tells_depths(clock_ns, percentile_ns(total.counts.fine_latency[0], 0.5)):
-        clock_limits.without_depths(description)
+        random, by_bin = _with_behaviour(partial, kept, description, is_timed=are_timed(total))
+    if with_behaviour and not are_depths_told(total, clock_ns):
+        clock_limits.without_busy_shares(description["behaviour"])
     return Profile(name, accesses, random, by_bin, description)
 
 
@@ -177,17 +166,11 @@ def _no_accesses(partial: PartialProfile, action: str, sources: Sequence[Mapping
     )
 
 
-def _are_timed(tally: Tally) -> bool:
-    """Whether its accesses have different times; else how they followed each other is not known. (The duration
-    does not tell it: parts of a trace may each have none.)"""
-    return tally.latest_ns > tally.earliest_ns
-
-
 def _lacks(said: Sequence[str], tally: Tally, clock_ns: int) -> list[str]:
     """What the trace does not say: what its format says of itself, and what the accesses show, so that no format
     can forget it."""
     lacks = list(said)
-    if tally.n > 1 and not _are_timed(tally) and not any("no rates" in words for words in lacks):
+    if tally.n > 1 and not are_timed(tally) and not any("no rates" in words for words in lacks):
         lacks.append("time: all accesses have the same one; no rates, no inter-arrival, none outstanding")
     elif clock_ns >= clock_limits.COARSE_NS and not any(words.startswith("time:") for words in lacks):
         lacks.append(clock_limits.words_of(clock_ns))
@@ -197,35 +180,9 @@ def _lacks(said: Sequence[str], tally: Tally, clock_ns: int) -> list[str]:
             lacks.append("latency and outstanding accesses")
         elif tally.n - n_timed > MISSING_LATENCIES * tally.n:
             lacks.append(f"latency: of {tally.n - n_timed} of the {tally.n} accesses")
-        median_ns = percentile_ns(tally.counts.fine_latency[0], 0.5)
-        if n_timed and not (tally.counts.outstanding.any() and clock_limits.tells_depths(clock_ns, median_ns)):
+        if n_timed and not are_depths_told(tally, clock_ns):
             lacks.append("outstanding accesses")
     return lacks
-
-
-def histograms_of(tally: Tally, clock_ns: int = 1) -> dict[str, Any]:
-    """Every histogram that has counts: name, then kind, then its limits and one more count than limits."""
-    left_out = NEED_TIMES if tally.n > 1 and not _are_timed(tally) else ()
-    counts = {
-        "size": tally.counts.size,
-        "distance": tally.counts.distance,
-        "interarrival_us": tally.counts.interarrival,
-        "latency_us": tally.counts.latency,
-        "outstanding": tally.counts.outstanding,
-    }
-    table: dict[str, Any] = {
-        name: {
-            kind: {"limits": HISTOGRAM_LIMITS[name].tolist(), "counts": counts[name][i].tolist()}
-            for i, kind in enumerate(KINDS)
-        }
-        for name in counts
-        if counts[name].any() and name not in left_out
-    }
-    gaps = table.pop("interarrival_us", {})
-    for kind, row in gaps.items():
-        if told := clock_limits.histogram_of_gaps(row["limits"], row["counts"], clock_ns):
-            table.setdefault("interarrival_us", {})[kind] = told
-    return table
 
 
 def _shares(tally: Tally) -> tuple[dict[Op, dict[str, int]], dict[Op, float], dict[Op, dict[str, float]]]:
@@ -240,19 +197,6 @@ def _shares(tally: Tally) -> tuple[dict[Op, dict[str, int]], dict[Op, float], di
     return accesses, random, by_bin
 
 
-def _random_by_threshold(tally: Tally) -> dict[str, dict[str, float]]:
-    """The share of random accesses if the threshold were another one: op, then LBN, then share."""
-    table: dict[str, dict[str, float]] = {}
-    for i, op in enumerate(Op):
-        counts = tally.counts.span[i]
-        if counts.any():
-            beyond = counts.sum() - np.cumsum(counts)[:-1]
-            table[op.value] = {
-                str(t): float(n / counts.sum()) for t, n in zip(limits.SPAN_LBN, beyond, strict=True)
-            }
-    return table
-
-
 def _summary(tally: Tally, duration_ns: int) -> dict[str, Any]:
     n = tally.n
     nbytes = int(tally.counts.nbytes.sum())
@@ -261,29 +205,10 @@ def _summary(tally: Tally, duration_ns: int) -> dict[str, Any]:
         "nbytes": {op.value: int(tally.counts.nbytes[i]) for i, op in enumerate(Op)},
         "clock_steps_back": int(tally.counts.clock_steps_back[0]),
     }
-    if duration_ns > 0 and _are_timed(tally):  # the duration is the whole recording's, the tally some disks'
+    if duration_ns > 0 and are_timed(tally):  # the duration is the whole recording's, the tally some disks'
         seconds = duration_ns / NS_PER_S
         summary |= {"iops": n / seconds, "bytes_per_second": nbytes / seconds}
     return summary
-
-
-def _percentiles(tally: Tally, clock_ns: int) -> dict[str, Any]:
-    table: dict[str, Any] = {}
-    for name, fine in (
-        ("interarrival_us", tally.counts.fine_interarrival),
-        ("latency_us", tally.counts.fine_latency),
-    ):
-        row = {}
-        for i, kind in enumerate(KINDS):
-            values = {f"p{100 * share:g}": percentile_ns(fine[i], share) for share in PERCENTILES}
-            if name in NEED_TIMES:
-                values = {p: v for p, v in values.items() if v is None or clock_limits.is_told(v, clock_ns)}
-            known = {p: round(v / NS_PER_US, 3) for p, v in values.items() if v is not None}
-            if known and (name not in NEED_TIMES or _are_timed(tally)):
-                row[kind] = {"n": int(fine[i].sum()), **known}
-        if row:
-            table[name] = row
-    return table
 
 
 def _disk(tally: Tally) -> dict[str, Any]:

@@ -105,10 +105,7 @@ def job_of(
             notes.append(f"whether {op.value}s are random the trace does not tell: they are sequential")
     sizes = {op: _sizes(profile, op, notes) for op in Op}
     n_reads = sum(profile.accesses[Op.READ].values())
-    depth = _depth(about.get("histograms", {}).get("outstanding", {}).get("all"))
-    if depth is None:
-        depth = 1
-        notes.append("the trace does not tell how many accesses were outstanding: iodepth is 1")
+    depth = _depth(about, notes)
     think_us, rates = _pace(profile, depth, notes) if paced else (None, None)
     if think_us and seconds and think_us > 1e6 * seconds:
         think_us = round(1e6 * seconds)  # fio ends no pause before its time is over
@@ -173,12 +170,25 @@ def _whole_percents(counts: dict[int, int]) -> list[tuple[int, int]]:
     return [(size, percent) for (size, _), percent in zip(kept, percents, strict=True) if percent]
 
 
-def _depth(histogram: dict[str, list[int]] | None) -> int | None:
+def _depth(about: Mapping[str, Any], notes: list[str]) -> int:
+    """What DEPTH_SHARE of the accesses did not exceed: exact where the description has it, else the upper limit of
+    the histogram's bucket."""
+    exact = about.get("percentiles", {}).get("outstanding", {}).get("all", {}).get(f"p{100 * DEPTH_SHARE:g}")
+    if exact is not None:
+        return int(exact)
+    histogram = about.get("histograms", {}).get("outstanding", {}).get("all")
     if histogram is None or not sum(histogram["counts"]):
-        return None
+        notes.append("the trace does not tell how many accesses were outstanding: iodepth is 1")
+        return 1
     cumulated = np.cumsum(histogram["counts"])
     place = int(np.searchsorted(cumulated, DEPTH_SHARE * cumulated[-1]))
-    return histogram["limits"][min(place, len(histogram["limits"]) - 1)]
+    if place < len(histogram["limits"]):
+        return int(histogram["limits"][place])
+    deepest = int(histogram["limits"][-1])
+    notes.append(
+        f"more than {deepest} were outstanding, the histogram does not tell how many: iodepth is {deepest}"
+    )
+    return deepest
 
 
 def _pace(profile: Profile, depth: int, notes: list[str]) -> tuple[int | None, dict[Op, int] | None]:

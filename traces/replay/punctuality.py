@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from cephfit.access import AccessBatch
 from cephfit.errors import InputError
+from cephfit.traces.description.block_hash import hashed
 from cephfit.traces.replay.iolog_writer import whole_blocks
 from cephfit.units import LBN_NBYTES, NS_PER_MS, NS_PER_US
 
 _DISKS_NAMED = 15
 _LINES_AT_ONCE = 1 << 16
-_MATCHED_AT_ONCE = 1 << 21
+_MATCHED_AT_ONCE = 1 << 19
 
 
 class Issues(NamedTuple):
@@ -120,7 +121,7 @@ def matched(planned: Issues, logged: Issues) -> NDArray[np.int64]:
     found = np.full(len(planned.place), -1, np.int64)
     n_parts = 1 + (len(planned.place) + len(logged.place)) // _MATCHED_AT_ONCE
     for part in range(n_parts):
-        a, b = (np.flatnonzero(issues.place // 2 % n_parts == part) for issues in (planned, logged))
+        a, b = (np.flatnonzero(hashed(issues.place) % np.uint64(n_parts) == part) for issues in (planned, logged))
         mine, theirs = _pairs(planned, a, logged, b)
         found[mine] = theirs
     return found
