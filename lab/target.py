@@ -1,6 +1,7 @@
 """The lab as a target: a Ceph cluster whose daemons and disks are on this machine."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -52,27 +53,27 @@ class LabTarget(CephTarget):
         folder.mkdir(exist_ok=True)
         self._lab = lab
         self._lock = TargetLock(folder / "lock", name) if for_change else None
-        try:
+        with ExitStack() as opened:
+            opened.callback(self._unlock)
             if for_change:
                 lab.reassert_limits()  # a process killed while it filled volumes left the disks at full speed
                 if lab.unmade_osds():  # another one while it made OSDs anew
                     lab.remake_osds({})
             admin = RadosAdmin(lab.conf)
-        except BaseException:
-            self._unlock()
-            raise
-        journal = Journal(folder / "journal.jsonl", read_only=not for_change)
-        super().__init__(
-            name,
-            admin=admin,
-            images=admin,
-            access=ClientAccess("admin", str(lab.keyring)),
-            folder=folder,
-            journal=journal,
-            surroundings=_surroundings(name, lab, admin, journal, librbd=librbd, way=way),
-            for_change=for_change,
-            progress=progress,
-        )
+            opened.callback(admin.close)
+            journal = Journal(folder / "journal.jsonl", read_only=not for_change)
+            super().__init__(
+                name,
+                admin=admin,
+                images=admin,
+                access=ClientAccess("admin", str(lab.keyring)),
+                folder=folder,
+                journal=journal,
+                surroundings=_surroundings(name, lab, admin, journal, librbd=librbd, way=way),
+                for_change=for_change,
+                progress=progress,
+            )
+            opened.pop_all()
 
     def facts(self) -> Mapping[str, Any]:
         return {**super().facts(), "lab": {"name": self._lab.name, "spec": self._lab.spec.to_json()}}

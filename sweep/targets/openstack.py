@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from cephfit.configuration import Configuration
@@ -44,7 +45,7 @@ class OpenStackTarget:
     at any instant.
 
     Args:
-        choice: cloud, image, flavour, network, volume type of the default.
+        choice: cloud, image, flavor, network, volume type of the default.
         for_change: take the lock; needed by all but ``facts``, ``health`` and ``unsupported``.
         progress: hears what takes long.
 
@@ -60,21 +61,21 @@ class OpenStackTarget:
     def __init__(self, choice: CloudChoice, *, for_change: bool = True, progress: Progress | None = None) -> None:
         self._choice = choice
         self._progress = progress or Silence()
-        self._cloud = connect(choice.cloud)
-        self.name = f"openstack:{self._cloud.name}"
-        folder = state_folder(choice)
-        self._lock: TargetLock | None = None
-        if for_change:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = TargetLock(folder / "lock", self.name)
-        journal = Journal(folder / "journal.jsonl", read_only=not for_change)
-        self._made = MadeThings(self._cloud, journal, self._progress, name=self.name)
-        if for_change:
-            try:
+        with ExitStack() as opened:
+            self._cloud = connect(choice.cloud)
+            opened.callback(self._cloud.close)
+            self.name = f"openstack:{self._cloud.name}"
+            folder = state_folder(choice)
+            self._lock: TargetLock | None = None
+            if for_change:
+                folder.mkdir(parents=True, exist_ok=True)
+                self._lock = TargetLock(folder / "lock", self.name)
+                opened.callback(self._lock.release)
+            journal = Journal(folder / "journal.jsonl", read_only=not for_change)
+            self._made = MadeThings(self._cloud, journal, self._progress, name=self.name)
+            if for_change:
                 self._made.require_here()
-            except ClusterError:
-                OpenStackTarget.close(self)
-                raise
+            opened.pop_all()
         self._forecast = CloudForecast(self._cloud, choice)
         self._run_id = ""
         self._nodes: tuple[Node, ...] = ()

@@ -6,14 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import rados
-import rbd
-
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError
 from cephfit.protocols import Applied, Health, Progress
 from cephfit.sweep.admin.rados_admin import RadosAdmin
-from cephfit.sweep.cloud import volumes
 from cephfit.sweep.cloud.choice import CloudChoice
 from cephfit.sweep.cloud.pool_room import CinderPool
 from cephfit.sweep.cloud.stacks import Node
@@ -23,15 +19,11 @@ from cephfit.sweep.pools.pool_names import POOL_PREFIX
 from cephfit.sweep.preview import Preview, Undoing
 from cephfit.sweep.settings import catalogue as options
 from cephfit.sweep.targets.ceph import CephTarget
+from cephfit.sweep.targets.cinder_images import CinderImages, image_of, require_room_to_fill
 from cephfit.sweep.targets.openstack import OpenStackTarget
 from cephfit.sweep.telemetry.witness import ClusterWitness
 from cephfit.sweep.validity.disturbances import MapWatch, Mark
 from cephfit.sweep.validity.strangers import StrangersInPool, StrangersInPools
-
-_IMAGE = "volume-{}"
-"""What Cinder's driver calls the image of a volume."""
-_ID_OBJECT = f"rbd_id.{_IMAGE}"
-"""The object by which librbd finds an image by its name."""
 
 
 class OpenStackWithCeph(OpenStackTarget):
@@ -64,6 +56,7 @@ class OpenStackWithCeph(OpenStackTarget):
             super().close()
             raise
         self.name = f"{self.name}+{self._ceph.name}"
+        self._cinder_images = CinderImages(self._admin.cluster, self._ceph.name)
         self._volume_pools: frozenset[str] = frozenset()
         self._images: frozenset[str] = frozenset()
         self._map_watch = MapWatch(
@@ -131,8 +124,8 @@ class OpenStackWithCeph(OpenStackTarget):
         ours = super().apply(
             cloud_part(configuration), n_clients=n_clients, volume_nbytes=volume_nbytes, fill=fill
         )
-        self._volume_pools |= self._pools_of(self._nodes).keys()
-        self._images |= {_IMAGE.format(node.volume) for node in self._nodes}
+        self._volume_pools |= self._cinder_images.pools_of(self._nodes).keys()
+        self._images |= {image_of(node.volume) for node in self._nodes}
         return Applied(
             configuration.name,
             ours.ok,
@@ -190,71 +183,10 @@ class OpenStackWithCeph(OpenStackTarget):
         ]
 
     def _before_filling(self, nodes: Sequence[Node], nbytes: int) -> None:
-        """See that the pools have room, also where nobody could tell before which ones they would be.
-
-        What was written before, under whatever options, is overwritten in place. What a killed filling wrote no
-        note tells, so images are asked where the room would be too little for all of it.
-        """
-        if self._choice.overcommit:
-            return
-        homes: dict[str, dict[str, int]] = {}
-        for node in nodes:
-            more = volumes.unwritten(self._cloud, node.volume, nbytes)
-            for pool in self._pools_of([node]) if more else ():
-                homes.setdefault(pool, {})[node.volume] = more
-        for pool, wanted in homes.items():
-            try:
-                self._ceph.room.require(pool, sum(wanted.values()))
-            except ClusterError:
-                left = sum(min(more, nbytes - self._used(pool, v, nbytes)) for v, more in wanted.items())
-                if left == sum(wanted.values()):
-                    raise
-                if left:
-                    self._ceph.room.require(pool, left)
-
-    def _used(self, pool: str, volume: str, nbytes: int) -> int:
-        """Of an image's first bytes, those that take room in its pool already, by whole objects, before copies."""
-        name, found = _IMAGE.format(volume), 0
-
-        def add(_offset: int, length: int, is_there: bool) -> None:
-            nonlocal found
-            found += length if is_there else 0
-
-        try:
-            with (
-                self._admin.cluster.open_ioctx(pool) as pool_of,
-                rbd.Image(pool_of, name, read_only=True) as image,
-            ):
-                image.diff_iterate(0, min(nbytes, image.size()), None, add, whole_object=True)
-        except (rbd.Error, rados.Error):
-            return 0  # then all of it counts as not written yet
-        return min(found, nbytes)
-
-    def _pools_of(self, nodes: Iterable[Node]) -> Mapping[str, int]:
-        """The pools in which guests' volumes lie, and how many in each.
-
-        Raises:
-            ClusterError: this cluster has none of them: the cloud's volumes lie on another one.
-        """
-        found: dict[str, int] = {}
-        for node in nodes:
-            homes = [pool for pool in self._admin.cluster.list_pools() if self._holds(pool, node.volume)]
-            if not homes:
-                raise ClusterError(
-                    f"volume {node.volume} of client {node.name} is not on this cluster",
-                    where=self._ceph.name,
-                    remedy="name the Ceph cluster on which the cloud's Cinder keeps its volumes",
-                )
-            found.update({home: found.get(home, 0) + 1 for home in homes})
-        return found
-
-    def _holds(self, pool: str, volume: str) -> bool:
-        try:
-            with self._admin.cluster.open_ioctx(pool) as pool_of:
-                pool_of.stat(_ID_OBJECT.format(volume))
-        except rados.ObjectNotFound:
-            return False
-        return True
+        """See that the pools have room, also where nobody could tell before which ones they would be."""
+        if not self._choice.overcommit:
+            images, room = self._cinder_images, self._ceph.room
+            require_room_to_fill(nodes, nbytes, cloud=self._cloud, images=images, room=room)
 
 
 def cluster_part(configuration: Configuration) -> Configuration:

@@ -11,8 +11,8 @@ pytest.importorskip("rbd", reason="needs Ceph's Python bindings")
 from cephfit.errors import ClusterError
 from cephfit.sweep.cloud import volumes
 from cephfit.sweep.cloud.stacks import Node
-from cephfit.sweep.targets import openstack_ceph
-from cephfit.sweep.targets.openstack_ceph import OpenStackWithCeph
+from cephfit.sweep.targets import cinder_images
+from cephfit.sweep.targets.cinder_images import CinderImages, require_room_to_fill
 from cephfit.units import GIB, MIB
 
 NODES = (Node("c0", "s0", "v0", ""), Node("c1", "s1", "v1", ""))
@@ -58,43 +58,46 @@ class Images:
         return Opened()
 
 
-def target(
+class Pool:
+    """The pool, opened: every image is in it."""
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Closed."""
+
+    def stat(self, name: str) -> None:
+        """It is there."""
+
+
+def require_room(
     monkeypatch: pytest.MonkeyPatch,
     pool: SmallPool,
     notes: dict[str, dict[str, str]],
     n_objects_of: dict[str, int] | None = None,
-) -> OpenStackWithCeph:
-    class Pool:
-        def __enter__(self) -> "Pool":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            """Closed."""
-
-    made: Any = OpenStackWithCeph.__new__(OpenStackWithCeph)
-    made._choice = SimpleNamespace(overcommit=False)
-    made._ceph = SimpleNamespace(room=pool)
-    made._admin = SimpleNamespace(cluster=SimpleNamespace(open_ioctx=lambda _: Pool()))
-    made._cloud = None
-    made._pools_of = lambda nodes: {"volumes": len(nodes)}
-    monkeypatch.setattr(volumes, "_asked", lambda _, volume: SimpleNamespace(metadata=notes.get(volume)))
+) -> None:
+    """Ask for room for a GiB in each guest's volume, in a cloud that keeps such notes with them."""
     images = Images(n_objects_of or {"volume-v0": 0, "volume-v1": 0})
-    monkeypatch.setattr(openstack_ceph, "rbd", SimpleNamespace(Error=OSError, Image=images.open))
-    return made  # type: ignore[no-any-return]
+    monkeypatch.setattr(cinder_images, "rbd", SimpleNamespace(Error=OSError, Image=images.open))
+    cluster: Any = SimpleNamespace(list_pools=lambda: ["volumes"], open_ioctx=lambda _: Pool())
+    cinder = SimpleNamespace(get_volume=lambda volume: SimpleNamespace(metadata=notes.get(volume)))
+    cloud: Any = SimpleNamespace(block_storage=cinder)
+    require_room_to_fill(NODES, GIB, cloud=cloud, images=CinderImages(cluster, "ceph"), room=pool)
 
 
 def test_what_is_written_again_under_other_options_needs_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pool held the first configuration, and is almost full of it."""
     pool = SmallPool(free=0)
     filled = {volumes.FILLED: str(GIB), volumes.WRITTEN_UNDER: "before"}
-    target(monkeypatch, pool, {"v0": filled, "v1": filled})._before_filling(NODES, GIB)
+    require_room(monkeypatch, pool, {"v0": filled, "v1": filled})
     assert pool.asked == []
 
 
 def test_only_what_is_not_filled_yet_needs_room(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = SmallPool(free=2 * GIB)
     half = {volumes.FILLED: str(GIB // 2)}
-    target(monkeypatch, pool, {"v0": half})._before_filling(NODES, GIB)
+    require_room(monkeypatch, pool, {"v0": half})
     assert pool.asked == [GIB + GIB // 2]
 
 
@@ -102,15 +105,15 @@ def test_of_a_filling_that_was_killed_only_the_rest_needs_room(monkeypatch: pyte
     """No note says how far it came; the images know."""
     pool = SmallPool(free=GIB // 2)
     there = {"volume-v0": 256, "volume-v1": 192}
-    target(monkeypatch, pool, {}, there)._before_filling(NODES, GIB)
+    require_room(monkeypatch, pool, {}, there)
     assert pool.asked == [2 * GIB, GIB // 4]
 
 
 def test_what_does_not_fit_is_still_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = SmallPool(free=GIB // 2)
     with pytest.raises(ClusterError, match="too little room"):
-        target(monkeypatch, pool, {})._before_filling(NODES, GIB)
+        require_room(monkeypatch, pool, {})
     half = {volumes.FILLED: str(GIB // 2)}
     there = {"volume-v0": 128, "volume-v1": 128}
     with pytest.raises(ClusterError, match="too little room"):
-        target(monkeypatch, pool, {"v0": half, "v1": half}, there)._before_filling(NODES, GIB)
+        require_room(monkeypatch, pool, {"v0": half, "v1": half}, there)

@@ -1,0 +1,61 @@
+"""A target whose opening fails lets go of its lock and connections: the next command finds them free."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cephfit.errors import ClusterError, StoreError
+from cephfit.sweep.target_lock import TargetLock
+
+
+class Connection:
+    name = "work"
+
+    def __init__(self, *_: Any) -> None:
+        self.is_open = True
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+def lab_opening(folder: Path, link: Connection, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    target = pytest.importorskip("cephfit.lab.target", reason="needs Ceph's Python bindings")
+    monkeypatch.setattr(target, "RadosAdmin", lambda _: link)
+    lab: Any = SimpleNamespace(
+        name="mine", folder=folder, conf=folder, reassert_limits=lambda: None, unmade_osds=lambda: ()
+    )
+    return lambda: target.LabTarget(lab)
+
+
+def cloud_opening(folder: Path, link: Connection, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    pytest.importorskip("openstack", reason="needs the extra openstack")
+    from cephfit.sweep.cloud.choice import parse_choice
+    from cephfit.sweep.targets import openstack
+
+    monkeypatch.setattr(openstack, "connect", lambda _: link)
+    monkeypatch.setattr(openstack, "state_folder", lambda _: folder / "target")
+    return lambda: openstack.OpenStackTarget(parse_choice("openstack:work"))
+
+
+@pytest.mark.parametrize("opening", [lab_opening, cloud_opening])
+def test_a_damaged_journal_keeps_neither_lock_nor_connection(
+    opening: Callable[..., Callable[[], Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = Connection()
+    opened = opening(tmp_path, link, monkeypatch)
+    folder = tmp_path / "target"
+    folder.mkdir()
+    (folder / "journal.jsonl").write_text("no JSON\n{}\n")
+    with pytest.raises(StoreError, match="line of the journal is damaged"):
+        opened()
+    assert not link.is_open
+    TargetLock(folder / "lock", "the next command").release()
+    with pytest.raises(ClusterError):
+        held = TargetLock(folder / "lock", "somebody")
+        try:
+            opened()
+        finally:
+            held.release()
