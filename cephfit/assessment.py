@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cephfit.errors import InputError
+from cephfit.prediction_model import DEFAULT_CONFIDENCE
 
 ASSESSMENT_SCHEMA_VERSION = 1
 
@@ -110,7 +111,7 @@ class Assessment:
     rows: tuple[AssessmentRow, ...]
     order_held: bool | None
     regret_pct: float | None
-    confidence: float = 0.95
+    confidence: float = DEFAULT_CONFIDENCE
     notes: tuple[str, ...] = field(default_factory=tuple)
     regret_low_pct: float | None = None
     regret_high_pct: float | None = None
@@ -127,7 +128,7 @@ class Assessment:
         if self.regret_low_pct is None or self.regret_high_pct is None:
             return f"{self.regret_pct:.1f} %, its interval not known"
         if self.regret_high_pct <= 0:
-            return "0 %: the predicted best is told from all others that were run"
+            return "0 %: the predicted best is distinguishable from all others that were run"
         if self.regret_low_pct <= 0:
             return f"not distinguishable from 0 (at most {self.regret_high_pct:.1f} %)"
         return f"{self.regret_pct:.1f} % ({self.regret_low_pct:.1f} to {self.regret_high_pct:.1f})"
@@ -139,7 +140,7 @@ class Assessment:
             names = [row.configuration for row in self.rows if row.beside == beside]
             if names:
                 found.append(
-                    f"Measured {beside} the predicted interval: {', '.join(names)}. Predicted intervals carry the "
+                    f"Measured {beside} the predicted interval: {', '.join(names)}. Predicted intervals cover the "
                     "scatter of the benchmark, not the error of the model."
                 )
         return tuple(found)
@@ -213,7 +214,7 @@ class Assessment:
         except KeyError as error:
             raise InputError(f"{error.args[0]!r} is missing", where=where) from None
         except (TypeError, ValueError) as error:
-            raise InputError(f"this is no verification: {error}", where=where) from None
+            raise InputError(f"this is not a verification: {error}", where=where) from None
 
 
 def _optional(value: Any) -> float | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from cephfit.baseline import Baselines
 from cephfit.cells import Cell, Pattern
+from cephfit.prediction_model import model_called
 
 LIMIT = 1e-3
 """Part of the accesses, and of the default's time, that may lie in cells that were not measured."""
@@ -60,7 +61,7 @@ def left_out_of(counts: Mapping[Cell, float], baselines: Baselines, model: str) 
     Args:
         counts: accesses per cell that the workload uses.
         baselines: of the sweep.
-        model: name; ``time`` weighs cells by the time they take, others by their accesses.
+        model: name; those that add time weigh cells by the time they take, others by their accesses.
     """
     kept = {cell: n for cell, n in counts.items() if (baselines.default, cell) in baselines.cells}
     gone = {cell: n for cell, n in counts.items() if cell not in kept}
@@ -68,7 +69,7 @@ def left_out_of(counts: Mapping[Cell, float], baselines: Baselines, model: str) 
     everything = LeftOut(counts)
     if not gone or not kept or part > LIMIT:
         return everything
-    adds_time = model == "time"
+    adds_time = model_called(model).adds_time
     weight = part / (1 - part)
     if adds_time:
         seconds = {cell: _seconds(cell, baselines) for cell in counts}

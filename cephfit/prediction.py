@@ -11,9 +11,6 @@ from cephfit.errors import InputError
 
 PREDICTIONS_SCHEMA_VERSION = 1
 
-RATIOS_COMPARE = ("time",)
-"""Models in which the ratio of two configurations does not depend on the default: T_Y / T_X for any X and Y."""
-
 
 class Verdict(StrEnum):
     """What the interval allows to say against the default."""
@@ -87,11 +84,11 @@ class PredictionSet:
             large an effect is found how often is another thing: docs/method.md, "Power".
         notes: what a reader must know, such as cells without spread.
         as_good: names of those besides the default that the samples cannot tell from ``best``; none where that is
-            the default. For models in ``RATIOS_COMPARE`` they are held against it directly, jointly at
-            ``confidence``. In Formula 2.1 (``meyer`` and its readings) the ratio of two configurations depends on
-            the default, so that only the intervals against that are left: all whose interval reaches up to the
-            best one's are named. That is careful: both intervals carry the noise of the default, and some are
-            named that could be told apart (docs/method.md, "The best against the next").
+            the default. For models that add time (``Model.adds_time``) they are held against it directly,
+            jointly at ``confidence``. In Formula 2.1 (``meyer`` and its readings) the ratio of two configurations
+            depends on the default, so that only the intervals against that are left: all whose interval reaches up
+            to the best one's are named. That is careful: both intervals carry the noise of the default, and some
+            are named that could be told apart (docs/method.md, "The best against the next").
     """
 
     model: str
@@ -170,7 +167,7 @@ class PredictionSet:
         except KeyError as error:
             raise InputError(f"{error.args[0]!r} is missing", where=where) from None
         except (TypeError, ValueError) as error:
-            raise InputError(f"these are no predictions: {error}", where=where) from None
+            raise InputError(f"these are not predictions: {error}", where=where) from None
 
 
 def _finite(value: float) -> float | None:

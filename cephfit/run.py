@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+SIMULATED = "SIMULATED: these figures come from a model, not from a disk"
+"""What everything says that shows figures of a simulated run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Run:

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from cephfit.blocks import Booleans, Floats, Table
 
-_PRIOR_DF = 4.0
+PRIOR_DF = 4.0
 """Degrees of freedom that the pooled variance of a cell counts for beside a configuration's own."""
+LARGEST_LOG = 700.0
+"""Half widths of log ratios are cut here, or taken as infinite above it: a double overflows at exp(709.8)."""
 _STEADY_DF = 10.0
 """Degrees of freedom with which a configuration is held to be as steady as the others, before its own are seen."""
 _RESOLUTION = 1e-3
@@ -50,7 +52,7 @@ class Spread:
     applied_raw: float
     applied_df: int
     notes: tuple[str, ...] = ()
-    prior_df: float = _PRIOR_DF
+    prior_df: float = PRIOR_DF
     steady_df: float = _STEADY_DF
 
     def variance_of(self, weights: Floats) -> tuple[float, float]:
@@ -81,7 +83,7 @@ class Spread:
         return variance, max(1.0, variance**2 / uncertainty)
 
 
-def spread_of(table: Table, *, prior_df: float = _PRIOR_DF, with_shifts: bool = True) -> Spread | None:
+def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = True) -> Spread | None:
     """The spread of a sweep's measurements; None if nothing was measured twice.
 
     Args:

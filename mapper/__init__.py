@@ -1,29 +1,29 @@
 """Profiles x baselines to predictions, and how good they were."""
 
 from cephfit.errors import InputError
+from cephfit.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.prediction_model import MODELS as _MODELS
 from cephfit.protocols import Predictor
 
-MODELS: tuple[str, ...] = ("time", "meyer", "meyer-random", "meyer-sequential")
+MODELS: tuple[str, ...] = tuple(model.name for model in _MODELS)
 """The models by name; the first is the default."""
 
 
-def predictor(model: str = MODELS[0], *, confidence: float = 0.95) -> Predictor:
+def predictor(model: str = MODELS[0], *, confidence: float = DEFAULT_CONFIDENCE) -> Predictor:
     """The predictor called ``model``.
 
     Args:
-        model: one of ``MODELS``: ``time`` adds the mix up as time; ``meyer`` is Formula 2.1 of the thesis, which
-            adds relative rates; ``meyer-random`` and ``meyer-sequential`` are its readings in which all accesses
-            are of the one kind.
+        model: one of ``MODELS``; ``cephfit.prediction_model`` says what each does.
         confidence: level of the intervals, jointly over all configurations compared.
 
     Raises:
         InputError: there is no such model, or the confidence is not between 0 and 1.
     """
     if model not in MODELS:
-        raise InputError(f"there is no model {model!r}", remedy=f"the models are {', '.join(MODELS)}")
+        raise InputError(f"there is no model {model!r}", remedy=f"choose from: {', '.join(MODELS)}")
     if not 0 < confidence < 1:
         raise InputError(
-            f"{confidence} is no confidence",
+            f"{confidence} is not a confidence level",
             remedy="give a number between 0 and 1, such as 0.95",
             where="confidence",
         )

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from cephfit.baseline import Baselines
 from cephfit.errors import InputError
-from cephfit.prediction import RATIOS_COMPARE, PredictionSet, Verdict
+from cephfit.prediction import PredictionSet, Verdict
+from cephfit.prediction_model import model_called
 from cephfit.profile import Profile
 from cephfit.protocols import Predictor
 
@@ -38,7 +39,7 @@ def told_behind(speaker: Predictor, profile: Profile, baselines: Baselines, pred
 
     def _against(reference: str) -> PredictionSet | None:
         """In the default's cells, as the predictions are; None where what is left out weighs too much."""
-        if predictions.model not in RATIOS_COMPARE:
+        if not model_called(predictions.model).adds_time:
             return None
         cells = {p: b for p, b in baselines.cells.items() if (baselines.default, p[1]) in baselines.cells}
         try:

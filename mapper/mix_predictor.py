@@ -13,13 +13,11 @@ from cephfit.blocks import Floats, Table
 from cephfit.cells import Cell, Op
 from cephfit.left_out import LeftOut, left_out_of
 from cephfit.mapper.lost_repeats import lost_repeats
-from cephfit.mapper.mixture import MIXERS, OF_ONE_KIND, Mixture, used_cells
+from cephfit.mapper.mixture import MIXERS, Mixture, used_cells
 from cephfit.prediction import CellReason, Prediction, PredictionSet, Verdict
+from cephfit.prediction_model import DEFAULT_CONFIDENCE, model_called
 from cephfit.profile import Profile
-from cephfit.spread import Spread, spread_of
-
-_LARGEST_LOG = 700.0
-"""Half widths above it are taken as infinite: e to their power is no number."""
+from cephfit.spread import LARGEST_LOG, Spread, spread_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class MixPredictor:
     """
 
     name: str
-    confidence: float = 0.95
+    confidence: float = DEFAULT_CONFIDENCE
     spread_of: Callable[[Table], Spread | None] = spread_of
 
     def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
@@ -176,7 +174,7 @@ def _in_no_common_round(name: str, default: str, cells: Sequence[Cell]) -> str:
 
 def _unjudged(profile: Profile, model: str) -> list[str]:
     """What is said of ops of which no access has one before it on its disk."""
-    if model in OF_ONE_KIND:
+    if model_called(model).all_random is not None:
         return []
     unjudged = [op for op in Op if any(profile.accesses[op].values()) and profile.random_share(op) is None]
     return [f"no {op.value} could be told to be random or sequential: all count as sequential" for op in unjudged]
@@ -235,7 +233,7 @@ def _no_spread(anything_compared: bool) -> str:
 
 def _judged(name: str, mixture: Mixture, width: float, cells: Sequence[Cell], left_out: LeftOut) -> Prediction:
     """The verdict from an interval of log half width ``width``; infinite where there is no spread."""
-    growth = math.exp(width) if width < _LARGEST_LOG else math.inf
+    growth = math.exp(width) if width < LARGEST_LOG else math.inf
     low, high = left_out.widened(mixture.relative / growth, mixture.relative * growth)
     verdict = Verdict.BETTER if low > 100 else Verdict.WORSE if high < 100 else Verdict.INDISTINGUISHABLE
     return Prediction(name, mixture.relative, low, high, verdict, _reasons(mixture, cells))

@@ -1,7 +1,7 @@
 """The two ways in which a mix of accesses adds up: as relative rates (Formula 2.1) and as time."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cephfit.cells import CELLS, Cell, Pattern
 from cephfit.errors import InputError
+from cephfit.prediction_model import MODELS, model_called
 from cephfit.profile import Profile
 
 Rates = NDArray[np.float64]
@@ -61,16 +62,9 @@ def added_as_time(counts: Rates, default: Rates, rates: Rates) -> Mixture:
     return Mixture(100 * (default_total / total), 100 * (rates / default), weights, points, times / total, weights)
 
 
-MIXERS: dict[str, Callable[[Rates, Rates, Rates], Mixture]] = {
-    "time": added_as_time,
-    "meyer": added_as_rates,
-    "meyer-random": added_as_rates,
-    "meyer-sequential": added_as_rates,
+MIXERS: Mapping[str, Callable[[Rates, Rates, Rates], Mixture]] = {
+    model.name: added_as_time if model.adds_time else added_as_rates for model in MODELS
 }
-
-
-OF_ONE_KIND = ("meyer-random", "meyer-sequential")
-"""Models that take all accesses as random, or as sequential."""
 
 
 def used_cells(profile: Profile, model: str) -> dict[Cell, float]:
@@ -80,8 +74,8 @@ def used_cells(profile: Profile, model: str) -> dict[Cell, float]:
         InputError: the profile has no accesses.
     """
     counts = profile.cell_counts()
-    if model in OF_ONE_KIND:
-        counts = _all_of_one_kind(counts, is_random=model == "meyer-random")
+    if (all_random := model_called(model).all_random) is not None:
+        counts = _all_of_one_kind(counts, is_random=all_random)
     used = {cell: n for cell in CELLS if (n := counts[cell]) > 0}
     if not used:
         raise InputError(

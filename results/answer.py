@@ -5,22 +5,16 @@ from itertools import pairwise
 
 from cephfit.assessment import Assessment, AssessmentRow
 from cephfit.prediction import Prediction, PredictionSet, Verdict
+from cephfit.prediction_model import model_called
 from cephfit.results import words
 from cephfit.results.configuration_settings import settings_of
 from cephfit.results.controls import Controls
 from cephfit.results.method_facts import TROUBLES_SHOWN
 from cephfit.results.report_model import Answer, Findings
 
-_MODELS = {
-    "meyer": "Meyer's Formula 2.1: the relative rates of the cells, weighted by the workload's accesses.",
-    "meyer-random": "Meyer's Formula 2.1 with every access taken as random.",
-    "meyer-sequential": "Meyer's Formula 2.1 with every access taken as sequential.",
-    "time": "the service-time model: the mix adds up as time, so slow cells count for what they really cost.",
-}
-
 STOPPED_EARLY = (
-    "Repeats were taken only until the sweep's question was decided: configurations that left early have fewer of "
-    "them and wider intervals, and no interval here knows of the looks in between."
+    "Repeats were taken only until the sweep's question was decided: configurations that dropped out early have "
+    "fewer of them and wider intervals, and no interval here accounts for the interim looks."
 )
 
 
@@ -35,8 +29,8 @@ def answer_of(findings: Findings) -> Answer:
     predictions = findings.predictions
     if predictions is None:
         nothing_yet = (
-            "No workload was held against these figures yet: "
-            f"`cephfit map PROFILE --baselines {findings.store or 'STORE'}` predicts for one."
+            "No workload has been predicted from these figures yet; "
+            f"`cephfit map PROFILE --baselines {findings.store or 'STORE'}` does that."
         )
         return Answer(_sweep_alone(findings), (findings.renewed or nothing_yet,), warning)
     sentences = [
@@ -66,18 +60,18 @@ def caveats_of(findings: Findings, troubles: int, controls: Controls | None) -> 
     if findings.run.is_simulated:
         caveats.append("All figures are simulated.")
     if predictions is not None:
-        caveats.append(f"The model that speaks is {_MODELS.get(predictions.model, predictions.model)}")
+        caveats.append(f"Model {predictions.model}: {model_called(predictions.model).sentence}.")
         caveats.append(
-            f"Its intervals hold for all configurations at once at {words.level(predictions.confidence)}. They "
-            "carry the scatter of the benchmark, not what the model leaves out: phases, bursts, caches, and cells "
-            "that disturb each other."
+            f"Its intervals hold for all configurations jointly at {words.level(predictions.confidence)}. They "
+            "cover the scatter of the benchmark, not what the model leaves out: phases, bursts, caches, and cells "
+            "that interfere with each other."
         )
         caveats += predictions.notes
         caveats += [findings.renewed] if findings.renewed else []
     if controls is None and len({sample.key.configuration for sample in findings.samples}) > 1:
         caveats.append(
-            "The default was not measured a second time under another name, so how much it differs from itself is "
-            "not known. A configuration without settings in the sweep file is such a control."
+            "The default was not measured a second time under another name, so the difference between two such "
+            "measurements is unknown. A configuration without settings in the sweep file is such a control."
         )
     repeats = {sample.key.repeat for sample in findings.samples}
     if findings.samples and len(repeats) < 3:
@@ -88,8 +82,8 @@ def caveats_of(findings: Findings, troubles: int, controls: Controls | None) -> 
     if assessment is not None:
         if predictions is not None and not is_about(assessment, predictions):
             caveats.append(
-                "The real workload was held against an earlier prediction than the one above, or one of another "
-                "model or workload; the figures of predicted beside measured are of that one."
+                "The real workload was compared with another prediction than the one above: an earlier one, or "
+                "one of another model or workload. The comparison shown is that one."
             )
         fewest = min((row.n for row in assessment.rows), default=0)
         if fewest < 3:
@@ -99,7 +93,7 @@ def caveats_of(findings: Findings, troubles: int, controls: Controls | None) -> 
             )
         caveats += assessment.notes
     for name, sentences in findings.run.facts.get("without_effect", {}).items():
-        caveats.append(f"Configuration {name} has settings that nothing here reads: {'; '.join(sentences)}.")
+        caveats.append(f"Configuration {name} has settings without effect here: {'; '.join(sentences)}.")
     limits = findings.run.facts.get("limits", {})
     for sentence in dict.fromkeys(s for sentences in limits.values() for s in sentences):
         under = [name for name, sentences in limits.items() if sentence in sentences]
@@ -107,13 +101,15 @@ def caveats_of(findings: Findings, troubles: int, controls: Controls | None) -> 
     if in_memory := findings.run.facts.get("in_memory"):
         caveats.append(f"{in_memory[:1].upper()}{in_memory[1:]}.")
     for name, sentences in findings.run.facts.get("left_out", {}).items():
-        caveats.append(f"Configuration {name} was measured without options that are gone: {'; '.join(sentences)}.")
+        caveats.append(
+            f"Configuration {name} was measured without options that no longer exist: {'; '.join(sentences)}."
+        )
     if findings.stopping:
         caveats.append(STOPPED_EARLY)
     if troubles:
         which = "" if troubles <= TROUBLES_SHOWN else f" of the first {TROUBLES_SHOWN}"
         said = f"the list below says which and why{which}"
-        caveats.append(f"{words.count(troubles, 'sample')} did not count; {said}.")
+        caveats.append(f"{words.count(troubles, 'sample')} rejected; {said}.")
     if not findings.run.finished:
         caveats.append("The sweep is not finished: what is missing may change the answer.")
     return tuple(dict.fromkeys(caveats))
@@ -140,7 +136,9 @@ def _what_to_set(findings: Findings, predictions: PredictionSet) -> list[str]:
 def _as_good(predictions: PredictionSet) -> list[str]:
     if not predictions.as_good:
         return []
-    return [f"Not told from {predictions.best}: {words.names(predictions.as_good)}; these may be as good."]
+    return [
+        f"Not distinguishable from {predictions.best}: {words.names(predictions.as_good)}; these may be as good."
+    ]
 
 
 def _worst(findings: Findings, predictions: PredictionSet) -> list[str]:
@@ -185,7 +183,7 @@ def _indistinguishable(predictions: PredictionSet) -> list[str]:
 def _verified(findings: Findings, predictions: PredictionSet) -> str:
     assessment = findings.assessment
     if assessment is None:
-        return "The real workload was not run on these configurations yet: this is a prediction only."
+        return "The real workload has not been run on these configurations yet: this is only a prediction."
     ran = f"{assessment.workload} was run on {words.count(len(assessment.rows), 'configuration')}"
     if not is_about(assessment, predictions):
         return f"{ran} to judge another prediction; this one has not been verified yet."
@@ -194,7 +192,7 @@ def _verified(findings: Findings, predictions: PredictionSet) -> str:
     measured = [row.measured_relative for row in assessment.rows if row.measured_relative is not None]
     if assessment.regret_pct is None or len(measured) < 2:
         return f"{ran}, but gave too few values to judge the prediction."
-    cost = f"what following the prediction costs against the best of those run is {assessment.regret_said()}"
+    cost = f"the cost of following it, compared with the best of those run, is {assessment.regret_said()}"
     return f"{ran}{_order(assessment, measured)}; {cost}."
 
 
@@ -206,7 +204,7 @@ def _missed(findings: Findings, predictions: PredictionSet) -> tuple[str, ...]:
 def _order(assessment: Assessment, measured: list[float]) -> str:
     """What the runs say of the order; ``measured`` is in the predicted one."""
     if assessment.order_held is None and sum(row.measured_low is not None for row in assessment.rows) < 2:
-        return ", too seldom to tell their noise, and so no order"
+        return ", too few times to know their noise, and so to judge the order"
     if assessment.order_held is None:
         return ", whose predicted intervals overlap, so that no order was predicted"
     if not assessment.order_held:
@@ -215,10 +213,12 @@ def _order(assessment: Assessment, measured: list[float]) -> str:
         if assessment.ties is None:
             return " and came out in the order predicted, as far as these runs can tell"
         tied = "; ".join(f"{ahead} from {behind}" for ahead, behind in assessment.ties)
-        return " and came out in the order predicted" + (f", though these runs cannot tell {tied}" if tied else "")
+        return " and came out in the order predicted" + (
+            f", though these runs cannot distinguish {tied}" if tied else ""
+        )
     return (
-        " and came out in no order that contradicts the prediction: where it differs, these runs cannot tell, or "
-        "the predicted intervals overlap"
+        " and came out in an order that does not contradict the prediction: where it differs, these runs cannot "
+        "distinguish the configurations, or the predicted intervals overlap"
     )
 
 

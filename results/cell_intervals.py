@@ -16,9 +16,8 @@ from cephfit.blocks import Floats, Table
 from cephfit.cells import Cell
 from cephfit.results import statistics
 from cephfit.results.statistics import Interval
-from cephfit.spread import Spread, spread_of
+from cephfit.spread import LARGEST_LOG, Spread, spread_of
 
-_LARGEST_LOG = 700.0
 """Half widths above it are cut: e to their power is no number."""
 
 
@@ -68,7 +67,7 @@ class AgainstDefault:
             return None
         variance, df = self.spread.variance_of(_in_cell(self.table, cell, contrast))
         quantile = float(stdtrit(df, 0.5 + confidence / 2))
-        factor = math.exp(min(quantile * math.sqrt(variance), _LARGEST_LOG))
+        factor = math.exp(min(quantile * math.sqrt(variance), LARGEST_LOG))
         return Interval(ratio / factor, ratio * factor, confidence, "moderated")
 
     def _contrast(self, name: str, cell: Cell) -> Floats | None:

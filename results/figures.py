@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from cephfit.assessment import Assessment, AssessmentRow
 from cephfit.cells import Cell
 from cephfit.prediction import Prediction, PredictionSet, Verdict
+from cephfit.prediction_model import model_called
 from cephfit.results import words
 from cephfit.results.axis import relative_axis
 from cephfit.results.report_model import CellWeight, Ranking, RankingRow, Verification
@@ -31,6 +32,7 @@ def ranking_of(
         ),
         confidence=predictions.confidence,
         model=predictions.model,
+        adds_time=model_called(predictions.model).adds_time,
         noise_floor=predictions.noise_floor,
         measured_floor=measured_floor,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from cephfit.baseline import Baselines
+from cephfit.configuration import DEFAULT_CONFIGURATION
 from cephfit.results import statistics, words
 from cephfit.results.controls import Controls
 from cephfit.results.loads import names_of
@@ -14,7 +15,7 @@ from cephfit.sample import Sample, State
 
 _SECRETS = ("keyring", "password", "token", "secret")
 TROUBLES_SHOWN = 200
-"""A report lists so many samples that did not count; the CSV of samples has all."""
+"""A report lists so many rejected samples; the CSV of samples has all."""
 
 
 def method_of(findings: Findings, baselines: Baselines, controls: Controls | None) -> Method:
@@ -152,7 +153,7 @@ def _troubles(findings: Findings) -> Iterator[tuple[str, str, str]]:
 
 def _applied_rows(findings: Findings) -> Iterator[AppliedRow]:
     latest = {applied.configuration: applied for _, applied in findings.applied}
-    for name in sorted(latest, key=lambda name: (name != "A", list(latest).index(name))):
+    for name in sorted(latest, key=lambda name: (name != DEFAULT_CONFIGURATION, list(latest).index(name))):
         applied = latest[name]
         yield AppliedRow(
             name,

@@ -7,9 +7,11 @@ from itertools import groupby
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from cephfit import __version__
+from cephfit.configuration import DEFAULT_CONFIGURATION
 from cephfit.results import heat, round_notes, words
 from cephfit.results.report_index import IndexRow, sorted_rows
 from cephfit.results.report_model import ReportModel
+from cephfit.results.statistics import CONFIDENCE
 
 
 def to_html(report: ReportModel) -> str:
@@ -68,6 +70,8 @@ def _environment(*, autoescape: bool) -> Environment:
         groupby_in_order=_in_order,
     )
     environment.globals.update(
+        confidence=CONFIDENCE,
+        default=DEFAULT_CONFIGURATION,
         interval=words.interval,
         legend=heat.legend(),
         rounds_of_cells=round_notes.OF_CELLS,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cephfit.prediction import Prediction, Verdict
+from cephfit.prediction_model import model_called
 from cephfit.results import words
 from cephfit.results.baselines import baselines_of
 from cephfit.results.csv_origin import ORIGIN_COLUMNS, origin_of
@@ -68,7 +69,7 @@ def index_row(findings: Findings, report: ReportModel, page: str) -> IndexRow:
         as_good=predictions.as_good if predictions else (),
         against=_against(best) if best and best is not default else "",
         serves=report.rates.get(best.configuration)
-        if best and predictions and predictions.model == "time"
+        if best and predictions and model_called(predictions.model).adds_time
         else None,
         same_rounds=report.same_rounds,
         headline=report.answer.headline,

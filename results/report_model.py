@@ -78,6 +78,8 @@ class Ranking:
     rows: tuple[RankingRow, ...]
     confidence: float
     model: str
+    adds_time: bool
+    """Whether by that model the mix adds up as time, and a prediction is a ratio of rates."""
     noise_floor: float
     measured_floor: float | None = None
     """Points by which the default differed from itself under another name; None without such a control."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cephfit.prediction import PredictionSet, Verdict
+from cephfit.prediction_model import model_called
 from cephfit.results import statistics
 from cephfit.results.baselines import baselines_of
 from cephfit.results.cell_figures import cell_figures_of
@@ -81,7 +82,7 @@ def prediction_rows(predictions: PredictionSet, rates: Mapping[str, WorkloadRate
 
     ``rate_without`` names the cells of the workload that were not measured and that the rate leaves out.
     """
-    in_time = predictions.model == "time"
+    in_time = model_called(predictions.model).adds_time
     for p in predictions.predictions:
         ends = (end if math.isfinite(end) else "" for end in (p.low, p.high))
         yield (

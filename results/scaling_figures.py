@@ -7,12 +7,12 @@ from cephfit.results import words
 from cephfit.results.axis import Axis, growth_axis, zero_axis
 from cephfit.results.scaling import CLIENTS, Curve, Level, Point
 from cephfit.results.scaling_model import Scaling, ScalingFigure, ScalingLine, ScalingMark, ScalingRow
+from cephfit.units import NS_PER_MS
 
 MOST_LINES = 6
 """So many lines of one figure can be told apart."""
 _X_TITLES = {CLIENTS: "clients"}
 _DEPTH_TITLE = "I/Os in flight per client (iodepth)"
-_NS_PER_MS = 1e6
 
 
 def scaling_of(
@@ -56,7 +56,7 @@ def _scaling(curves: Sequence[Curve], drawn: Sequence[str]) -> Scaling:
         fixed=first.fixed,
         figures=(
             _figure(shown, drawn, "I/Os per second", "all clients together", lambda p: p.iops, 1.0),
-            _figure(shown, drawn, "Mean latency", "milliseconds", lambda p: p.latency_ns, _NS_PER_MS),
+            _figure(shown, drawn, "Mean latency", "milliseconds", lambda p: p.latency_ns, NS_PER_MS),
         ),
         rows=tuple(_row(curve.configuration, point) for curve in curves for point in curve.points),
         undrawn=tuple(curve.configuration for curve in curves if curve.configuration not in drawn),
@@ -121,9 +121,9 @@ def _row(configuration: str, point: Point) -> ScalingRow:
         per_client=words.number(point.iops.mean / point.n_clients),
         gain=f"{gain.mean:.2f}",
         gain_interval=f"{gain.interval.low:.2f} to {gain.interval.high:.2f}" if gain.interval else "–",
-        latency=words.number(point.latency_ns.mean / _NS_PER_MS),
-        latency_interval=_interval(point.latency_ns, _NS_PER_MS),
-        p99=words.number(point.p99_ns.mean / _NS_PER_MS) if point.p99_ns else "–",
+        latency=words.number(point.latency_ns.mean / NS_PER_MS),
+        latency_interval=_interval(point.latency_ns, NS_PER_MS),
+        p99=words.number(point.p99_ns.mean / NS_PER_MS) if point.p99_ns else "–",
     )
 
 

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from scipy import stats
 
-CONFIDENCE = 0.95
+from cephfit.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.spread import LARGEST_LOG
+
+CONFIDENCE = DEFAULT_CONFIDENCE
 UNSTABLE_CV = 0.10
 """Coefficient of variation above which measurements are called unstable (the limit that pyperf warns at)."""
 
@@ -126,7 +129,7 @@ def ratio_interval(
     _must_have(values, 1)
     _must_have(reference, 1)
     t = float(stats.t.ppf(0.5 + confidence / 2, spread.degrees))
-    factor = math.exp(min(t * spread.log_deviation * math.sqrt(1 / len(values) + 1 / len(reference)), 700.0))
+    factor = math.exp(min(t * spread.log_deviation * math.sqrt(1 / len(values) + 1 / len(reference)), LARGEST_LOG))
     centre = ratio(values, reference)
     return Interval(centre / factor, centre * factor, confidence, "pooled")
 
@@ -156,7 +159,7 @@ def welch_ratio_interval(
         return Interval(centre, centre, confidence, "pooled")
     degrees = (own + other) ** 2 / (own**2 / spread.degrees + other**2 / reference_spread.degrees)
     t = float(stats.t.ppf(0.5 + confidence / 2, degrees))
-    factor = math.exp(min(t * math.sqrt(own + other), 700.0))
+    factor = math.exp(min(t * math.sqrt(own + other), LARGEST_LOG))
     return Interval(centre / factor, centre * factor, confidence, "pooled")
 
 
@@ -174,7 +177,7 @@ def level_interval(
         return None
     _must_have(values, 1)
     t = float(stats.t.ppf(0.5 + confidence / 2, spread.degrees))
-    factor = math.exp(min(t * spread.log_deviation / math.sqrt(len(values)), 700.0))
+    factor = math.exp(min(t * spread.log_deviation / math.sqrt(len(values)), LARGEST_LOG))
     centre = mean(values)
     return Interval(centre / factor, centre * factor, confidence, "pooled")
 

@@ -13,7 +13,7 @@ _CLOUD = click.option(
     "--cloud",
     default="",
     metavar="NAME",
-    help="Which cloud of clouds.yaml.  [default: the one of OS_CLOUD, or of the OS_* variables]",
+    help="Name of the cloud in clouds.yaml.  [default: $OS_CLOUD, or the OS_* variables]",
 )
 
 
@@ -27,11 +27,11 @@ def command() -> None:
 
 @command.command()
 @click.argument("target")
-@click.option("--clients", default=1, show_default=True, type=click.IntRange(1), help="So many guests are wanted.")
-@click.option("--volume-size", default="1G", show_default=True, help="Of each one's volume.")
+@click.option("--clients", default=1, show_default=True, type=click.IntRange(1), help="Number of guests.")
+@click.option("--volume-size", default="1G", show_default=True, help="Size of each guest's volume.")
 @json_option
 def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
-    """Look whether a cloud has all that a sweep needs; makes nothing.
+    """Check whether a cloud has all that a sweep needs; creates nothing.
 
     TARGET is what `sweep run --target` takes: `openstack:CLOUD,flavor=NAME,volume_type=NAME,network=NAME`.
     """
@@ -44,7 +44,9 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
     from cephfit.units import parse_nbytes
 
     if target.partition(":")[0] != "openstack":
-        raise InputError(f"{target} is no cloud", remedy="openstack:CLOUD,flavor=NAME,volume_type=NAME,...")
+        raise InputError(
+            f"{target} is not a cloud", remedy="write openstack:CLOUD,flavor=NAME,volume_type=NAME,..."
+        )
     choice = parse_choice(target)
     require_whole(choice)
     nbytes = parse_nbytes(volume_size)
@@ -71,11 +73,11 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
     rows = [(n.what, str(n.more), str(n.used), "none" if n.limit < 0 else str(n.limit)) for n in found.needs]
     print_table(("quota", "needed", "used", "limit"), rows, right=(1, 2, 3))
     if found.n_fitting is not None:
-        click.echo(f"guests for which the compute hosts have processors that are not promised: {found.n_fitting}")
+        click.echo(f"guests for which the compute hosts have unallocated vCPUs: {found.n_fitting}")
     for fit in found.room:
         click.echo(fit.sentence)
     if qos.unseen:
-        click.echo(f"QoS of volume type {choice.volume_type}: this user may not see it")
+        click.echo(f"QoS of volume type {choice.volume_type}: this user is not allowed to see it")
     elif qos.qos is not None and (sentence := qos.qos.sentence(choice.volume_type)):
         click.echo(sentence)
     gib = size_gib(nbytes)
@@ -87,7 +89,7 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
 @_CLOUD
 @json_option
 def list_runs(cloud: str, as_json: bool) -> None:
-    """Show what runs of cephfit own in this project; volume types and QoS specs, which have no project, of all."""
+    """List what cephfit's runs own in this project, and all their volume types and QoS specs."""
     from cephfit.sweep.cloud.owned import runs
 
     connection = connected(cloud)
@@ -113,15 +115,15 @@ def list_runs(cloud: str, as_json: bool) -> None:
 def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:
     """Delete all that a run left in this project: stacks, servers, ports, groups, volumes, types with QoS.
 
-    It deletes at once; --dry-run shows what it would. All is found by the run's id, also when this machine knows
-    nothing of the run any more. What cannot be deleted is listed with the reason, and the command ends with 2.
+    It deletes at once; --dry-run only shows what would be deleted. Everything is found by the run's id, even if
+    this machine no longer knows the run. What cannot be deleted is listed with the reason, and the exit code is 2.
     """
     from cephfit.sweep.cloud.clean import clean as clean_up
     from cephfit.sweep.cloud.owned import owned
     from cephfit.sweep.cloud.ownership import is_run_id
 
     if not is_run_id(run_id):
-        raise InputError(f"{run_id!r} is no run's id", remedy="`cephfit cloud list` shows them")
+        raise InputError(f"{run_id!r} is not the id of a run", remedy="`cephfit cloud list` shows the ids")
     connection = connected(cloud)
     try:
         if dry_run:
@@ -144,7 +146,11 @@ def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:
     elif not gone and not left:
         click.echo(f"run {run_id} owns nothing in this project")
     else:
-        click.echo(f"{len(gone)} things of run {run_id} are deleted")
+        click.echo(f"{len(gone)} resources of run {run_id} deleted")
     if left:
         reasons = "; ".join(f"{one.thing.kind} {one.thing.name} ({one.thing.id}): {one.why}" for one in left)
-        raise ClusterError(f"not deleted: {reasons}", where=f"run {run_id}", remedy="then run this command again")
+        raise ClusterError(
+            f"not deleted: {reasons}",
+            where=f"run {run_id}",
+            remedy="remove the cause, then run this command again",
+        )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cephfit.cli.common_options import load_option, store_option
 from cephfit.cli.output import json_option, print_json, print_table
 from cephfit.cli.written_files import OUTPUT_FILE
 
@@ -21,27 +22,26 @@ if TYPE_CHECKING:
     from cephfit.run import Run
 
 
-@click.command("compare", short_help="Hold runs of one sweep on several targets against each other.")
-@click.option(
-    "--store", default="results.sqlite", show_default=True, help="SQLite file or SQLAlchemy URL of the results."
-)
+@click.command("compare", short_help="Compare runs of one sweep on several targets.")
+@store_option
 @click.option(
     "--run",
     "run_ids",
     multiple=True,
-    help="Which runs; the first is what the others are held against.  [default: the newest of each target of the "
-    "newest sweep, as the command that measured them side by side named them, else the first begun first]",
+    metavar="RUN",
+    help="Run to compare. Repeatable; the others are compared with the first.  [default: the newest of each "
+    "target of the newest sweep, in the order in which one command measured them side by side, else oldest first]",
 )
-@click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
+@load_option
 @click.option(
     "--profile",
     "profile_files",
     multiple=True,
     metavar="PROFILE",
     type=click.Path(path_type=Path),
-    help="Also for this workload (`cephfit trace profile`): its mix added up as time; more than once for several.",
+    help="Also compare what is served of this workload's mix (`cephfit trace profile`). Repeatable.",
 )
-@click.option("-o", "--output", type=OUTPUT_FILE, help="Write the table as CSV to this file; - is stdout.")
+@click.option("-o", "--output", type=OUTPUT_FILE, help="File to write the table to as CSV; - for standard output.")
 @json_option
 def command(
     store: str,
@@ -51,11 +51,11 @@ def command(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Print every configuration in every cell on each target, and its rate against the first target's.
+    """Print every configuration in every cell on each target, and its rate relative to the first target's.
 
     Rates are those of all clients together. Intervals are of 95 %, each by itself: of a hundred cells that do not
-    differ about five seem to. With --profile the same for what each serves of that workload, which is what
-    `cephfit report` calls its accesses per second.
+    differ, about five seem to. With --profile, the same for what each target serves of that workload, which is
+    what `cephfit report` calls accesses per second.
     """
     from cephfit.cli.map import read_profile
     from cephfit.errors import InputError
@@ -65,7 +65,11 @@ def command(
     from cephfit.results.workloads_beside import served_of
 
     if output is not None and as_json and str(output) == "-":
-        raise InputError("the table and --json cannot both go to standard output", where="-o -")
+        raise InputError(
+            "the table and --json cannot both go to standard output",
+            where="-o -",
+            remedy="name a file with -o, or leave out --json",
+        )
     profiles = [read_profile(path) for path in profile_files]
     with Store.open(store) as opened:
         runs = _runs(opened, run_ids)
@@ -126,7 +130,7 @@ def _runs(store: Store, run_ids: Sequence[str]) -> list[Run]:
         runs = _in_order(store, list(by_target.values()))
     if len(runs) < 2:
         raise InputError(
-            f"there is one run to compare: {runs[0].run_id} on {runs[0].target}",
+            f"there is only one run to compare: {runs[0].run_id} on {runs[0].target}",
             where=store.name,
             remedy="measure the sweep on another target too, or name runs with --run",
         )
@@ -152,10 +156,10 @@ def _notes(runs: Sequence[Run]) -> list[str]:
     """What a person must know before believing a difference."""
     notes = [f"run {run.run_id} on {run.target} is not finished" for run in runs if not run.finished]
     if len({run.sweep_digest for run in runs}) > 1:
-        notes.append("the runs are of different sweeps: cells may have been measured in different ways")
+        notes.append("the runs are of different sweeps, which may have measured the cells in different ways")
     simulated = [run.target for run in runs if run.is_simulated]
     if simulated:
-        notes.append(f"simulated, no disk made these figures: {', '.join(simulated)}")
+        notes.append(f"simulated figures, not from a disk: {', '.join(simulated)}")
     return notes
 
 
@@ -179,7 +183,7 @@ def _of_which_rounds(targets: Sequence[Baselines]) -> list[str]:
     return [f"target {i}: {OF_WORKLOADS}" for i, target in enumerate(targets, start=1) if not same_rounds(target)]
 
 
-_HOW_SURE = "Intervals are of 95 %, each by itself: of a hundred cells that do not differ about five seem to."
+_HOW_SURE = "Intervals are of 95 %, each by itself: of a hundred cells that do not differ, about five seem to."
 
 
 def _print_beside(
@@ -222,7 +226,7 @@ def _level(level: Level | None, missing: str) -> str:
     if level is None:
         return missing if len(missing) < 40 else f"{missing[:37]}..."
     if level.interval is None:
-        return f"{_number(level.mean)} (spread not known)"
+        return f"{_number(level.mean)} (spread unknown)"
     return f"{_number(level.mean)} ({_number(level.interval.low)} to {_number(level.interval.high)})"
 
 
@@ -234,6 +238,8 @@ def _number(value: float) -> str:
 def _document(
     runs: Sequence[Run], rows: Sequence[Row], served: Sequence[Served], notes: Sequence[str], load: str
 ) -> dict[str, Any]:
+    from cephfit.results.statistics import CONFIDENCE
+
     def level(found: Level | None) -> dict[str, float | None] | None:
         if found is None:
             return None
@@ -246,7 +252,7 @@ def _document(
             for r in runs
         ],
         "load": load,
-        "confidence": 0.95,
+        "confidence": CONFIDENCE,
         "joint": False,
         "rows": [
             {

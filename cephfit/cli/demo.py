@@ -25,12 +25,28 @@ _LAB = "demo"
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where results go.  [default: a new one under $XDG_DATA_HOME/cephfit]",
+    help="Folder for the results.  [default: a new one under $XDG_DATA_HOME/cephfit]",
 )
-@click.option("--sweep", "sweep_file", default="quick", show_default=True, help="Sweep file or bundled sweep.")
-@click.option("--workload-seconds", type=click.IntRange(5), default=15, show_default=True, help="Of each run.")
 @click.option(
-    "--workload-repeats", type=click.IntRange(2), default=3, show_default=True, help="Per configuration."
+    "--sweep",
+    "sweep_file",
+    default="quick",
+    show_default=True,
+    help="Path of a sweep file, or name of a bundled sweep.",
+)
+@click.option(
+    "--workload-seconds",
+    type=click.IntRange(5),
+    default=15,
+    show_default=True,
+    help="Seconds for which the workload is measured in each run.",
+)
+@click.option(
+    "--workload-repeats",
+    type=click.IntRange(2),
+    default=3,
+    show_default=True,
+    help="Runs of the workload per configuration.",
 )
 @click.option("--keep-lab", is_flag=True, help="Leave the one-machine Ceph running afterwards.")
 def command(
@@ -81,10 +97,16 @@ def _result_folder(wanted: Path | None) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         is_used = any(folder.iterdir())
     except OSError as error:
-        raise HostError(f"cannot be made: {error.strerror}", where=str(folder)) from None
+        raise HostError(
+            f"the folder cannot be created: {error.strerror}",
+            where=str(folder),
+            remedy="name another with --folder",
+        ) from None
     if is_used:
         raise HostError(
-            "the folder is not empty", where=str(folder), remedy="name another one; results are never overwritten"
+            "the folder is not empty",
+            where=str(folder),
+            remedy="name another one with --folder; results are never overwritten",
         )
     return folder.resolve()
 
@@ -108,7 +130,11 @@ def _only_demo() -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise HostError("another demo is running on this machine", where=str(path)) from None
+            raise HostError(
+                "another demo is running on this machine",
+                where=str(path),
+                remedy="wait until it has ended, or stop it with Ctrl-C",
+            ) from None
         yield
 
 
@@ -145,5 +171,5 @@ def _run(*arguments: str) -> None:
         raise KeyboardInterrupt
     if status:
         raise CephfitError(
-            f"`cephfit {arguments[0]}` ended with exit code {status}", remedy="what it said stands above"
+            f"`cephfit {arguments[0]}` ended with exit code {status}", remedy="its own message above says why"
         )

@@ -19,7 +19,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def goal_options(command: _Command) -> _Command:
     """Adds ``--profile`` and ``--model`` (arguments ``profile_file`` and ``model``) of a sweep's goal."""
     return profile_options(
-        "The workload that configurations race for, where the sweep says so (`cephfit trace profile`)."
+        "Profile of the workload that configurations race for, if the sweep says so (`cephfit trace profile`)."
     )(command)
 
 
@@ -29,6 +29,7 @@ def profile_options(what_for: str) -> Callable[[_Command], _Command]:
     Args:
         what_for: the help of ``--profile``.
     """
+    from cephfit.cli.model_options import MODEL_HELP
     from cephfit.mapper import MODELS
 
     profile = click.option(
@@ -41,7 +42,7 @@ def profile_options(what_for: str) -> Callable[[_Command], _Command]:
     model = click.option(
         "--model",
         type=click.Choice(MODELS),
-        help="How to predict: service time, or Meyer's formula.  [default: time]",
+        help=f"{MODEL_HELP}  [default: {MODELS[0]}]",
     )
 
     def with_both(command: _Command) -> _Command:

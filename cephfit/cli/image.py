@@ -17,7 +17,7 @@ def command() -> None:
 
     It is made of this Debian machine's own packages: the cloud kernel and, in memory, busybox, fio and an SSH
     server. fio's server listens on port 8765; the keys of the cloud may log in as root; a script in the user data
-    is run. Its disks are left alone.
+    is run. It does not touch its disks.
     """
 
 
@@ -27,7 +27,7 @@ def command() -> None:
     "--with",
     "extra",
     type=click.Choice(["postgresql"]),
-    help="With a workload's programs: PostgreSQL and pgbench, for `cephfit verify` inside guests.",
+    help="Add a workload's programs: PostgreSQL and pgbench, to run `cephfit verify` inside guests.",
 )
 @json_option
 def build(folder: Path, extra: str | None, as_json: bool) -> None:
@@ -55,21 +55,21 @@ def build(folder: Path, extra: str | None, as_json: bool) -> None:
         return
     click.echo(f"built in {format_seconds(seconds)}: {image.nbytes / MIB:.0f} MiB in {folder}")
     click.echo(f"kernel {image.kernel_release}, {image.fio_version}")
-    click.echo(f"bring it into a cloud with: cephfit image upload {folder} --cloud NAME")
+    click.echo(f"upload it to a cloud with: cephfit image upload {folder} --cloud NAME")
 
 
 @command.command()
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--cloud", help="Name in clouds.yaml.  [default: $OS_CLOUD]")
-@click.option("--name", help="Of the image.  [default: cephfit-guest, or cephfit-guest-postgresql]")
-@click.option("--public", is_flag=True, help="For all projects; needs an administrator.")
+@click.option("--cloud", help="Name of the cloud in clouds.yaml.  [default: $OS_CLOUD]")
+@click.option("--name", help="Name of the image.  [default: cephfit-guest, or cephfit-guest-postgresql]")
+@click.option("--public", is_flag=True, help="Make it visible to all projects; needs an administrator.")
 @json_option
 def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_json: bool) -> None:
-    """Bring the image in FOLDER into a cloud's Glance, as NAME, NAME-kernel and NAME-ramdisk.
+    """Upload the image in FOLDER to a cloud's Glance, as NAME, NAME-kernel and NAME-ramdisk.
 
-    Safe to call again: what is there of this build stays, what a killed upload left is replaced (after ten
-    minutes: until then somebody may be sending it), and another build takes the place of the former one. Images
-    that others brought, and snapshots of guests, are never touched.
+    Safe to run again: the parts of this build that are already there stay, what a killed upload left is replaced
+    (after ten minutes, as somebody may still be uploading it until then), and another build replaces the former
+    one. Images that others uploaded, and snapshots of guests, are never touched.
     """
     from cephfit.sweep.guest.image import GuestImage
 
@@ -85,17 +85,17 @@ def upload(folder: Path, cloud: str | None, name: str | None, public: bool, as_j
     if as_json:
         print_json({"name": name, "id": found.id, "changed": list(found.changed)})
     elif found.changed:
-        click.echo(f"image {name} is {found.id}: {', '.join(found.changed)} sent or changed")
+        click.echo(f"image {name} is {found.id}: {', '.join(found.changed)} uploaded or changed")
     else:
-        click.echo(f"image {name} is {found.id}: it was there already, of this build")
+        click.echo(f"image {name} is {found.id}: this build of it was there already")
 
 
 @command.command()
 @click.argument("name")
-@click.option("--cloud", help="Name in clouds.yaml.  [default: $OS_CLOUD]")
+@click.option("--cloud", help="Name of the cloud in clouds.yaml.  [default: $OS_CLOUD]")
 @json_option
 def remove(name: str, cloud: str | None, as_json: bool) -> None:
-    """Delete the image NAME that `cephfit image upload` brought into a cloud, with its kernel and RAM disk."""
+    """Delete the image NAME that `cephfit image upload` put into a cloud, with its kernel and RAM disk."""
     connection = connected(cloud or "")
     from cephfit.sweep.guest.upload import remove as take_away
 

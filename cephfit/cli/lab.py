@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cephfit.lab.openstack.status import CloudStatus
     from cephfit.lab.status import LabStatus
 
-_name_option = click.option("--name", default="default", show_default=True, help="Which lab.")
+_name_option = click.option("--name", default="default", show_default=True, help="Name of the lab.")
 _folder_option = click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
@@ -27,8 +27,8 @@ _folder_option = click.option(
 def command() -> None:
     """A real one-machine Ceph: monitor, manager, four OSDs on two CRUSH hosts or more, with slow and fast disks.
 
-    All of it lies in one folder and listens on 127.0.0.1; `down` leaves nothing behind. Several labs can live
-    side by side under names of their own. Needs root.
+    It keeps everything in one folder and listens on 127.0.0.1; `down` leaves nothing behind. Several labs can run
+    side by side under different names. Needs root.
     """
 
 
@@ -36,17 +36,21 @@ def command() -> None:
 @_name_option
 @_folder_option
 @click.option(
-    "--hosts", type=click.IntRange(2, 8), default=2, show_default=True, help="CRUSH hosts, two OSDs on each."
+    "--hosts",
+    type=click.IntRange(2, 8),
+    default=2,
+    show_default=True,
+    help="Number of CRUSH hosts, with two OSDs each.",
 )
-@click.option("--openstack", is_flag=True, help="With an OpenStack beside the Ceph, its volumes on that Ceph.")
+@click.option("--openstack", is_flag=True, help="Also start an OpenStack that keeps its volumes on this Ceph.")
 @click.option(
     "--filestore",
     type=click.Choice(("xfs", "btrfs", "ext4")),
-    help="OSDs on FileStore with this file system, instead of BlueStore.",
+    help="Use FileStore on this file system for the OSDs instead of BlueStore.",
 )
 @json_option
 def up(name: str, folder: Path | None, hosts: int, openstack: bool, filestore: str | None, as_json: bool) -> None:
-    """Make a lab; back when all PGs are active+clean and, with --openstack, every service can be used."""
+    """Create a lab; returns when all PGs are active+clean and, with --openstack, every service can be used."""
     from cephfit.lab.cluster import Lab
     from cephfit.lab.spec import LabSpec
     from cephfit.sweep.greater.osd_store import FILESTORE, OsdStore
@@ -89,15 +93,15 @@ def status(context: click.Context, name: str, as_json: bool) -> None:
         _show(state)
     if not state.ready:
         raise ClusterError(
-            "the lab is not finished: `lab up` is still at it, or was killed",
+            "the lab is not complete: `lab up` is still running, or was killed",
             where=f"lab {name}",
-            remedy=f"remove what there is with `cephfit lab down --name {name}`, then make it again",
+            remedy=f"remove what there is with `cephfit lab down --name {name}`, then create it again",
         )
     if state.dead:
         raise ClusterError(
-            f"dead: {', '.join(state.dead)}",
+            f"daemons that died: {', '.join(state.dead)}",
             where=f"lab {name}",
-            remedy=f"`cephfit lab start --name {name}` starts it again; the logs are in {state.folder}/log",
+            remedy=f"`cephfit lab start --name {name}` restarts them; the logs are in {state.folder}/log",
         )
 
 
@@ -105,7 +109,7 @@ def status(context: click.Context, name: str, as_json: bool) -> None:
 @_name_option
 @json_option
 def start(name: str, as_json: bool) -> None:
-    """Start what does not run, for example after a reboot or a crash."""
+    """Start the daemons that do not run, for example after a reboot or a crash."""
     from cephfit.lab.cluster import Lab
 
     lab = Lab.open(name)
@@ -137,11 +141,11 @@ def stop(name: str, as_json: bool) -> None:
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Find the lab by its folder, where the name is not known any more.",
+    help="Find the lab by its folder, if its name is no longer known.",
 )
 @json_option
 def down(name: str, folder: Path | None, as_json: bool) -> None:
-    """Remove a lab and everything of it, in whatever state it is."""
+    """Remove a lab and everything that belongs to it, whatever state it is in."""
     from cephfit.errors import InputError
     from cephfit.lab.cluster import Lab
 

@@ -18,20 +18,20 @@ _COMMANDS = {
     "demo": ("cephfit.cli.demo", "The whole loop on this machine: lab, sweep, trace, map, verify, report."),
     "lab": ("cephfit.cli.lab", "A real one-machine Ceph, also with an OpenStack: up, status, stop, start, down."),
     "sweep": ("cephfit.cli.sweep", "Measure configurations: list, plan, run, status, effects."),
-    "params": ("cephfit.cli.params", "What can be set on a cluster, and what to know before: tree, search, show."),
-    "pools": ("cephfit.cli.pools", "Pools on devices of their own: show, example, plan, apply, remove."),
+    "params": ("cephfit.cli.params", "Browse the options of a cluster and their risks: tree, search, show."),
+    "pools": ("cephfit.cli.pools", "Pools placed on chosen devices: show, example, plan, apply, remove."),
     "restore": ("cephfit.cli.restore", "Put a target back as it was before cephfit changed it."),
     "trace": (
         "cephfit.cli.trace",
         "Workload traces: capture, workload, profile, show, plot, compare, convert, jobs, replay.",
     ),
     "map": ("cephfit.cli.map", "Predict every configuration for a workload profile."),
-    "place": ("cephfit.cli.place", "Say which of the measured pools each workload should have."),
-    "verify": ("cephfit.cli.verify", "Run a real workload and hold the prediction against it."),
-    "report": ("cephfit.cli.report", "Write what was found as HTML, Markdown or CSV."),
-    "compare": ("cephfit.cli.compare", "Hold runs of one sweep on several targets against each other."),
-    "cloud": ("cephfit.cli.cloud", "OpenStack: check a cloud, list and clean what runs own there."),
-    "image": ("cephfit.cli.image", "A small image for benchmark guests: build, upload."),
+    "place": ("cephfit.cli.place", "Recommend one of the measured pools for each workload."),
+    "verify": ("cephfit.cli.verify", "Run a real workload and compare it with the prediction."),
+    "report": ("cephfit.cli.report", "Write a report as HTML, Markdown or CSV."),
+    "compare": ("cephfit.cli.compare", "Compare runs of one sweep on several targets."),
+    "cloud": ("cephfit.cli.cloud", "OpenStack: check a cloud, list what runs own there, delete it."),
+    "image": ("cephfit.cli.image", "A small image for benchmark guests: build, upload, remove."),
     "completion": ("cephfit.cli.completion", "Print the shell completion script."),
 }
 """Command to (module, help line). A module is imported when its command runs, so that help stays fast."""
@@ -78,9 +78,9 @@ def cephfit() -> None:
 
     The loop: `sweep run` measures configurations, `trace profile` reads what a workload does, `map` predicts
     the best and the worst configuration for it, `verify` runs the real workload on them, `report` shows it all.
-    Start with `cephfit demo`. On a cluster of your own (`--target ceph`) nothing is changed without `--apply`.
+    Start with `cephfit demo`. On your own cluster (`--target ceph`) nothing is changed without `--apply`.
 
-    Commands that print a result take --json. Exit code 2: something that a person can mend, said on stderr.
+    Commands that print a result take --json. Exit code 2 means an error that you can fix; stderr says how.
     """
 
 
@@ -98,7 +98,7 @@ def _broken_pipes_told_apart() -> Iterator[None]:
         if _is_unread():
             raise _NobodyReadsError from None
         raise HostError(
-            "a program or a service that cephfit talked to has gone", remedy="give the command again"
+            "a program or a service that cephfit talked to is gone", remedy="run the command again"
         ) from error
 
 
@@ -143,7 +143,7 @@ def _status_of(arguments: Sequence[str] | None) -> int:
         if error.errno not in _SURROUNDINGS:
             raise
         room = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "make room and give the command again" if room else "choose another place, or get the rights"
+        remedy = "make room and run the command again" if room else "choose another place, or get permission"
         place = error.filename or "the output"
         click.echo(f"cephfit: {place}: {error.strerror}\n  {remedy}", err=True)
         return 2

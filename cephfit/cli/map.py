@@ -8,20 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cephfit.cli.common_options import baselines_option, load_option, run_option
 from cephfit.cli.model_options import confidence_option, model_option
 from cephfit.cli.output import json_option, print_json, print_table
+from cephfit.prediction_model import model_called
 
 if TYPE_CHECKING:
     from cephfit.prediction import Prediction, PredictionSet
     from cephfit.profile import Profile
 
-_ADDS_RATES = "it adds relative rates, not time: a cell that got fast counts for more than it saves"
-_WHAT_SPEAKS = {
-    "time": "time: the mix adds up as time (a weighted harmonic mean of the rates)",
-    "meyer": f"meyer, Formula 2.1: {_ADDS_RATES}",
-    "meyer-random": f"meyer-random, Formula 2.1 with all accesses random: {_ADDS_RATES}",
-    "meyer-sequential": f"meyer-sequential, Formula 2.1 with all accesses sequential: {_ADDS_RATES}",
-}
 _SHOWN_CELLS = 6
 _SHOWN_MOVES = 3
 _MOVED_POINTS = 0.5
@@ -29,12 +24,14 @@ _MOVED_POINTS = 0.5
 
 @click.command("map", short_help="Predict every configuration for a workload profile.")
 @click.argument("profile_file", metavar="PROFILE", type=click.Path(path_type=Path))
-@click.option("--baselines", "location", required=True, metavar="STORE|CSV", help="Where the sweep's figures are.")
-@click.option("--run", "run_id", help="Which run; the newest unless given.")
-@click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
+@baselines_option
+@run_option
+@load_option
 @model_option
 @confidence_option
-@click.option("--save/--no-save", default=None, help="Keep profile and predictions in the store.  [default: save]")
+@click.option(
+    "--save/--no-save", default=None, help="Store the profile and the predictions with the run.  [default: save]"
+)
 @json_option
 def command(
     profile_file: Path,
@@ -61,7 +58,7 @@ def command(
     profile = read_profile(profile_file)
     stored = is_store(location)
     if save and not stored:
-        raise click.UsageError("--save needs a store; a CSV file cannot keep predictions")
+        raise click.UsageError("--save needs a store; predictions cannot be saved in a CSV file")
     measured = run_document(location, run_id)
     run_id = measured["run"] or run_id  # the newest of now, whatever is begun meanwhile
     with may_be_unfinished(measured):
@@ -85,14 +82,13 @@ def read_profile(path: Path) -> Profile:
 
     if path.is_dir():
         files = sorted(f.name for f in path.glob("*.json"))
-        raise InputError(
-            "a folder", where=str(path), remedy=f"name a file in it: {', '.join(files) or 'none is there'}"
-        )
-    remedy = "a trace becomes a profile with `cephfit trace profile TRACE -o profile.json`"
+        remedy = f"name a file in it: {', '.join(files)}" if files else "it contains no .json file; name a profile"
+        raise InputError("this is a folder, not a profile", where=str(path), remedy=remedy)
+    remedy = "make a profile from a trace with `cephfit trace profile TRACE -o profile.json`"
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise InputError("this is not text", where=str(path), remedy=remedy) from None
+        raise InputError("this is not a text file", where=str(path), remedy=remedy) from None
     except OSError as error:
         raise InputError(f"the profile cannot be read: {error.strerror}", where=str(path), remedy=remedy) from None
     return Profile.loads(text, where=str(path))
@@ -108,10 +104,10 @@ def _save(location: str, run_id: str | None, load: str, profile: Profile, predic
 
 
 def _print(predictions: PredictionSet, warnings: list[str]) -> None:
-    click.echo(f"Workload {predictions.profile}, baselines of {predictions.baselines}")
+    click.echo(f"Workload {predictions.profile}, baselines from {predictions.baselines}")
     for warning in warnings:
         click.echo(warning)
-    click.echo(f"Model {_WHAT_SPEAKS[predictions.model]}")
+    click.echo(f"Model {predictions.model}: {model_called(predictions.model).sentence}")
     click.echo()
     click.echo(_answer(predictions))
     click.echo()
@@ -151,7 +147,7 @@ def _answer(predictions: PredictionSet) -> str:
 def _as_good(predictions: PredictionSet) -> list[str]:
     if not predictions.as_good:
         return []
-    return [f"Not told from {predictions.best}, the best: {', '.join(predictions.as_good)}"]
+    return [f"Not distinguishable from {predictions.best}, the best: {', '.join(predictions.as_good)}"]
 
 
 def _against(predictions: PredictionSet, name: str) -> str:
@@ -171,8 +167,8 @@ def _print_weights(predictions: PredictionSet) -> None:
 
     default = next(p for p in predictions.predictions if p.verdict is Verdict.DEFAULT)
     heaviest = sorted(default.reasons, key=lambda r: -r.weight)[:_SHOWN_CELLS]
-    measure = "the default's time" if predictions.model == "time" else "the accesses"
-    click.echo(f"The cells that carry the weight (part of {measure}), and the rate in each, default = 100:")
+    measure = "the default's time" if model_called(predictions.model).adds_time else "the accesses"
+    click.echo(f"The cells that matter most (share of {measure}), and the rate in each, default = 100:")
     # Size above pattern: six whole names of cells beside each other are wider than most terminals.
     rows = [["", *(r.cell.pattern.value for r in heaviest)]]
     rows.append(["weight", *(f"{100 * r.weight:.1f} %" for r in heaviest)])
@@ -183,4 +179,4 @@ def _print_weights(predictions: PredictionSet) -> None:
     left = len(default.reasons) - len(heaviest)
     if left:
         share = 100 * (1 - math.fsum(r.weight for r in heaviest))
-        click.echo(f"{left} more cells carry {share:.1f} % together")
+        click.echo(f"{left} more cells account for {share:.1f} % together")

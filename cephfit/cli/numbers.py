@@ -14,5 +14,5 @@ class Finite(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value!r} is no number in the range {self._describe_range()}.", param, ctx)
+            self.fail(f"{value!r} is not a number in the range {self._describe_range()}.", param, ctx)
         return number

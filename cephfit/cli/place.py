@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cephfit.cli.common_options import baselines_option, load_option, run_option
 from cephfit.cli.model_options import confidence_option, model_option
 from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, print_table
@@ -19,23 +20,29 @@ if TYPE_CHECKING:
     from cephfit.sweep.pools.pool_space import Space
 
 
-@click.command("place", short_help="Say which pool each workload should have.")
+@click.command("place", short_help="Recommend a pool for each workload.")
 @click.argument("profiles", metavar="PROFILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--baselines", "location", required=True, metavar="STORE|CSV", help="Figures of a sweep over pools.")
-@click.option("--run", "run_id", help="Which run; the newest unless given.")
-@click.option("--load", default="", help="Which load of the sweep file.  [default: the measurement's own]")
+@baselines_option
+@run_option
+@load_option
 @model_option
 @confidence_option
 @click.option(
-    "--at-least", type=Finite(min=0), metavar="PERCENT", help="Wanted performance, the default pool = 100."
+    "--at-least", type=Finite(min=0), metavar="PERCENT", help="Required performance, with the default pool = 100."
 )
-@click.option("--price", "prices", multiple=True, metavar="CLASS=N", help="Price of a byte on a device class.")
+@click.option(
+    "--price",
+    "prices",
+    multiple=True,
+    metavar="CLASS=N",
+    help="Relative price of a byte on a device class. Repeatable.",
+)
 @click.option(
     "--lies",
     "lying",
     multiple=True,
     metavar="CONFIGURATION=CLASS:COPIES",
-    help="Device class and copies of a configuration that does not say.",
+    help="Device class and number of copies for a configuration that does not state them. Repeatable.",
 )
 @json_option
 def command(
@@ -50,11 +57,11 @@ def command(
     lying: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Say for each workload in PROFILE which of the measured pools fits it.
+    """Recommend one of the measured pools for the workload in each PROFILE.
 
-    Where the samples cannot tell pools from the fastest (or, with --at-least, where several are fast enough for
-    certain), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache tier
-    counts with the part of the measured data that it had room for.
+    If the samples cannot distinguish pools from the fastest one (or, with --at-least, if several are certainly
+    fast enough), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache
+    tier counts with the part of the measured data that it had room for.
     """
     from cephfit.cli.map import read_profile
     from cephfit.cli.run_notes import may_be_unfinished, run_document, run_notes
@@ -100,8 +107,8 @@ def command(
     for predictions, choice in choices:
         _print(choice, spaces, predictions.notes, priced=bool(prices))
     click.echo(
-        f"{level(confidence)} intervals, joint over all configurations: what is faster, or fast enough, is so at "
-        f"that level; the default pool = 100; model {model}"
+        f"{level(confidence)} intervals, joint over all configurations: faster, and fast enough, hold at that "
+        f"level; the default pool = 100; model {model}"
     )
 
 
@@ -135,13 +142,15 @@ def _lying(text: str, known: set[str]) -> tuple[str, Space]:
         share = math.nan
     if name not in known and 0 < share < math.inf:
         raise InputError(
-            f"there is no pool of a configuration {name!r}",
+            f"there is no configuration {name!r} with a pool",
             where="--lies",
             remedy=f"there are {', '.join(sorted(known))}",
         )
     if name not in known or not device_class or not 0 < share < math.inf:
         raise InputError(
-            f"{text!r} is no CONFIGURATION=CLASS:COPIES", where="--lies", remedy=f"such as {min(known)}=hdd:3"
+            f"{text!r} is not CONFIGURATION=CLASS:COPIES",
+            where="--lies",
+            remedy=f"write it like {min(known)}=hdd:3",
         )
     return name, {device_class: share}
 
@@ -161,11 +170,13 @@ def _prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> dict[st
             price = math.nan
         if not name or not 0 <= price < math.inf:
             raise InputError(
-                f"{text!r} is no CLASS=NUMBER, the number zero or more", where="--price", remedy="such as ssd=4"
+                f"{text!r} is not CLASS=NUMBER with a number of zero or more",
+                where="--price",
+                remedy="write it like ssd=4",
             )
         if classes and name not in classes:
             raise InputError(
-                f"no pool lies on a device class {name!r}",
+                f"no pool is on device class {name!r}",
                 where="--price",
                 remedy=f"there are {', '.join(classes)}",
             )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.cluster_options import ClusterOptions, connection_options, daemon_options
+from cephfit.cli.common_options import apply_option, target_option
 from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, print_table
 from cephfit.units import MIB, format_nbytes
@@ -17,34 +18,33 @@ if TYPE_CHECKING:
     from cephfit.sweep.targets.ceph import CephTarget
 
 _file = click.argument("file", type=click.Path(path_type=Path))
-_target = click.option(
-    "--target",
-    "target_text",
-    required=True,
-    metavar="TARGET",
-    help="Which: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`.",
-)
+_target = target_option("lab", "lab:NAME", "ceph", "ceph:NAME")
 _adopt = click.option(
-    "--adopt", multiple=True, metavar="POOL", help="A pool that was there before may be changed. Repeatable."
+    "--adopt",
+    multiple=True,
+    metavar="POOL",
+    help="Allow changes to this pool, which was there before. Repeatable.",
 )
 
 _although_unhealthy = click.option(
-    "--although-unhealthy", is_flag=True, help="Also while the cluster is not healthy: this may be what mends it."
+    "--although-unhealthy",
+    is_flag=True,
+    help="Go ahead even if the cluster is not healthy: this change may be what repairs it.",
 )
 
 
 @click.group(cls=SentenceGroup)
 def command() -> None:
-    """Pools on devices of their own: shown, planned offline, made and taken away.
+    """Pools placed on chosen devices: show, plan offline, create and remove them.
 
     A FILE declares pools (`cephfit pools example` prints one). What they need in the CRUSH map is appended to the
-    cluster's own map and tried offline first: bad mappings, balance, and the data that would move.
+    cluster's own map, which is first tested offline for bad mappings, balance, and the data that would move.
     """
 
 
 @command.command()
 def example() -> None:
-    """Print a file of pools to begin with."""
+    """Print an example of a file that declares pools."""
     from importlib import resources
 
     from cephfit import templates
@@ -57,7 +57,7 @@ def example() -> None:
 @connection_options
 @json_option
 def show(target_text: str, cluster: ClusterOptions, as_json: bool) -> None:
-    """Show each pool: copies or code, devices, how evenly its PGs lie, cache tiers; changes nothing."""
+    """Show each pool: replicas or erasure code, devices, balance of its PGs, cache tiers; changes nothing."""
     target = _open(target_text, cluster, for_change=False)
     try:
         portraits = target.pool_portraits()
@@ -96,7 +96,9 @@ def show(target_text: str, cluster: ClusterOptions, as_json: bool) -> None:
         "",
     )
     print_table(headers, rows, right=(5, 6, 7, 8, 9))
-    click.echo("\nbusiest: PGs of the most loaded OSD over its fair share; moves: upmaps that would even it out")
+    click.echo(
+        "\nbusiest: PGs on the fullest OSD relative to its fair share; moves: upmaps that would balance them"
+    )
 
 
 @command.command()
@@ -106,7 +108,7 @@ def show(target_text: str, cluster: ClusterOptions, as_json: bool) -> None:
 @connection_options
 @json_option
 def plan(file: Path, target_text: str, adopt: tuple[str, ...], cluster: ClusterOptions, as_json: bool) -> None:
-    """Show what the pools of FILE would change, tried offline; changes nothing. Exit code 2 if it must not be."""
+    """Show what the pools of FILE would change, tested offline; changes nothing. Exit code 2 if it is refused."""
     _show_plan(file, target_text, adopt, cluster, as_json=as_json)
 
 
@@ -128,7 +130,7 @@ def _show_plan(
         _print_plan(found)
     if found.faults:
         raise ClusterError(
-            "these pools must not be made", where=str(file), remedy="mend what is listed under `refused`"
+            "these pools are refused", where=str(file), remedy="correct what the plan lists as refused"
         )
 
 
@@ -136,7 +138,7 @@ def _show_plan(
 @_file
 @_target
 @_adopt
-@click.option("--apply", is_flag=True, help="Do it. Without it: the plan.")
+@apply_option(where="")
 @_although_unhealthy
 @daemon_options
 @json_option
@@ -149,10 +151,10 @@ def apply(
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
-    """Make the pools of FILE, or bring those made before to what it says now. With --apply only.
+    """Create the pools of FILE, or change those created before to match it. Only with --apply.
 
-    They stay: `cephfit restore` leaves them and their data alone, `cephfit pools remove` takes them away. Nothing
-    is begun while the cluster is not healthy; afterwards every value, code and place is read back.
+    The pools stay: `cephfit restore` leaves them and their data alone, `cephfit pools remove` removes them.
+    Nothing is started while the cluster is not healthy; afterwards every value, code and placement is read back.
     """
     from cephfit.sweep.beforehand import await_healthy
     from cephfit.sweep.declaration.file_pools import read_pool_file
@@ -160,7 +162,7 @@ def apply(
     if not apply:
         _show_plan(file, target_text, adopt, cluster, as_json=as_json)
         if not as_json:
-            click.echo("\nNothing was changed. The same command with --apply does it.")
+            click.echo("\nNothing was changed. Run the same command with --apply to do it.")
         return
     declared = read_pool_file(file)
     target = _open(target_text, cluster, for_change=True)
@@ -174,15 +176,15 @@ def apply(
         print_json(done.as_json())
         return
     for change in done.changes:
-        words = {"new": "made", "ours": "as declared", "adopted": "changed", "theirs": "left as it was"}
+        words = {"new": "created", "ours": "as declared", "adopted": "changed", "theirs": "left as it was"}
         click.echo(f"pool {change.plan.name}: {words[change.state]}; {change.moved}")
 
 
 @command.command()
 @_file
 @_target
-@click.option("--with-data", is_flag=True, help="Also pools that hold data: it is gone then.")
-@click.option("--apply", is_flag=True, help="Do it. Without it: a list.")
+@click.option("--with-data", is_flag=True, help="Delete pools even if they hold data. The data is lost.")
+@apply_option(where="")
 @_although_unhealthy
 @daemon_options
 @json_option
@@ -195,9 +197,9 @@ def remove(
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
-    """Delete the pools of FILE that `pools apply` made, with their rules; adopted ones get their values back.
+    """Delete the pools of FILE that `pools apply` created, with their rules; adopted ones get their values back.
 
-    The CRUSH map is then what it was; if somebody else changed it meanwhile, only our parts go.
+    The CRUSH map is then as it was before; if somebody else has changed it meanwhile, only cephfit's parts go.
     """
     from cephfit.sweep.beforehand import await_healthy
     from cephfit.sweep.declaration.file_pools import read_pool_file
@@ -218,11 +220,11 @@ def remove(
     for sentence in done:
         click.echo(sentence)
     if not done:
-        click.echo("none of these pools was made or changed by `cephfit pools apply`")
+        click.echo("none of these pools was created or changed by `cephfit pools apply`")
         if any(name.startswith(POOL_PREFIX) for name in declared.pools):
             click.echo(f"{POOL_PREFIX}* are the pools of sweeps: `cephfit restore` deletes them")
     elif not apply:
-        click.echo("\nNothing was changed. The same command with --apply does it.")
+        click.echo("\nNothing was changed. Run the same command with --apply to do it.")
 
 
 def _open(target_text: str, cluster: ClusterOptions, *, for_change: bool) -> "CephTarget":
@@ -233,7 +235,9 @@ def _open(target_text: str, cluster: ClusterOptions, *, for_change: bool) -> "Ce
     target = open_target(target_text, for_change=for_change, cluster=cluster, leave=for_change)
     if not isinstance(target, CephTarget):
         target.close()
-        raise InputError("this target has no pools", where=f"--target {target_text}", remedy="name a Ceph cluster")
+        raise InputError(
+            "this target has no pools", where=f"--target {target_text}", remedy="name a Ceph cluster, such as lab"
+        )
     return target
 
 
@@ -241,12 +245,12 @@ def _print_plan(found: "PoolsPlan") -> None:
     rows = [_row(change) for change in found.changes]
     print_table(("pool", "", "kind", "where", "values", "moves"), rows)
     if found.proposal is not None:
-        click.echo("\nAdded to the CRUSH map, every other line of it as it is:")
+        click.echo("\nAdded to the CRUSH map, whose other lines stay as they are:")
         for line in found.proposal.added:
             click.echo(f"+ {line}")
         if not found.proposal.added:
-            click.echo("  nothing: the rules are there")
-        click.echo(f"By the map alone, {found.proposal.moved}.\n")
+            click.echo("  nothing: the rules are already there")
+        click.echo(f"According to the map alone, {found.proposal.moved}.\n")
         trials = [
             (
                 t.rule,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cephfit.cli.common_options import any_load_option, runs_option, store_option
 from cephfit.cli.output import json_option, print_json
 from cephfit.cli.written_files import OUTPUT_FILE, write_whole
 from cephfit.errors import InputError
@@ -20,33 +21,36 @@ if TYPE_CHECKING:
 _FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".csv": "csv"}
 
 
-@click.command("report", short_help="Write what was found as HTML, Markdown or CSV.")
-@click.option(
-    "--store", default="results.sqlite", show_default=True, help="SQLite file or SQLAlchemy URL of the results."
-)
-@click.option("--run", "run_ids", multiple=True, help="Which run; the newest unless given.")
-@click.option("--load", help="Which load of the sweep file.  [default: the measurement's own]")
+@click.command("report", short_help="Write a report as HTML, Markdown or CSV.")
+@store_option
+@runs_option
+@any_load_option
 @click.option(
     "--profile",
     "profile_files",
     multiple=True,
     metavar="PROFILE",
     type=click.Path(path_type=Path),
-    help="Predict for this workload (`cephfit trace profile`).  [default: the one last given to `cephfit map`]",
+    help="Profile of the workload to predict for.  [default: the one last given to `cephfit map`]",
 )
-@click.option("-o", "--output", type=OUTPUT_FILE, help="File to write; - is stdout.")
+@click.option("-o", "--output", type=OUTPUT_FILE, help="File to write; - for standard output.")
 @click.option(
     "--folder",
     metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Instead of -o: pages of all runs, all loads and every --profile into this folder, an index, and tables "
-    "of all of them; --run (more than once) and --load choose.",
+    help="Instead of -o: write pages for all runs, all loads and every --profile into this folder, with an index "
+    "and tables of all of them; --run (repeatable) and --load choose some.",
 )
-@click.option("--format", "style", type=click.Choice(["html", "md", "csv"]), help="Instead of by the file's name.")
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["html", "md", "csv"]),
+    help="Format of the report.  [default: by the file's suffix]",
+)
 @click.option(
     "--what",
     type=click.Choice(["samples", "cells", "baselines", "predictions"]),
-    help="CSV only: which table.  [default: samples]",
+    help="CSV only: which table to write.  [default: samples]",
 )
 @json_option
 def command(
@@ -62,8 +66,8 @@ def command(
 ) -> None:
     """Write the report of a run under one load, and of how the run scales over its loads.
 
-    The prediction is made anew from the samples as they are now. The page needs no network and no script: mail it,
-    print it, put it beside the samples.
+    The prediction is made anew from the current samples. The page needs no network and no scripts: mail it, print
+    it, or archive it with the samples.
     """
     if (output is None) == (folder is None):
         raise click.UsageError("give either -o FILE or --folder FOLDER")
@@ -75,7 +79,7 @@ def command(
     assert output is not None, "one of the two is given"
     for option, values in (("--run", run_ids), ("--profile", profile_files)):
         if len(values) > 1:
-            raise click.UsageError(f"one page is of one {option}; --folder writes several")
+            raise click.UsageError(f"one page takes one {option}; use --folder for several")
     _write_one(store, output, run_ids, load or "", profile_files, style, what, as_json=as_json)
 
 
@@ -98,7 +102,11 @@ def _write_one(
 
     to_stdout = str(output) == "-"
     if to_stdout and as_json:
-        raise InputError("the report and --json cannot both go to standard output", where="-o -")
+        raise InputError(
+            "the report and --json cannot both go to standard output",
+            where="-o -",
+            remedy="name a file with -o, or leave out --json",
+        )
     style = _style(output, style, what)
     profile = read_profile(profile_files[0]) if profile_files else None
     with Store.open(store) as opened:
@@ -135,8 +143,8 @@ def _write_one(
     if not run_ids and n_runs > 1:
         run = findings.run
         click.echo(
-            f"It is about run {run.run_id} on {run.target}, the newest of {n_runs}; --run names another, --folder "
-            "writes all of them, and `cephfit compare` holds runs on several targets against each other"
+            f"It covers run {run.run_id} on {run.target}, the newest of {n_runs}; choose another with --run, "
+            "write all of them with --folder, or compare runs on several targets with `cephfit compare`"
         )
 
 
@@ -144,15 +152,15 @@ def _style(output: Path, style: str | None, what: str | None) -> str:
     style = style or _FORMATS.get(output.suffix.lower())
     if style is None:
         raise InputError(
-            "the file's name does not tell the format",
+            "the file name does not tell the format",
             where=str(output),
-            remedy="end it with .html, .md or .csv, or give --format",
+            remedy="use a name that ends with .html, .md or .csv, or give --format",
         )
     if what is not None and style != "csv":
         raise InputError(
-            f"--what {what} chooses a table of CSV, and this report is none",
+            f"--what {what} chooses a CSV table, and this report is not CSV",
             where=str(output),
-            remedy="leave out --what, or let the file end with .csv",
+            remedy="omit --what, or use a file name that ends with .csv",
         )
     return style
 
@@ -208,7 +216,7 @@ def _csv(findings: "Findings", what: str) -> str:
         raise InputError(
             "this run has no predictions yet",
             where=findings.run.run_id,
-            remedy="`cephfit map PROFILE --baselines STORE` makes them",
+            remedy="make them with `cephfit map PROFILE --baselines STORE`",
         )
     baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
     return sample_csv.predictions_csv(findings.predictions, findings.run, rates_of(findings, baselines))

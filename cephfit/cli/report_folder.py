@@ -52,13 +52,13 @@ def write_folder(
     now = time.time_ns()
     pages, lost = _findings(store, run_ids, load, profiles, predict)
     if not pages:
-        why = "\n  ".join(lost) or "measure something: `cephfit sweep run`"
+        why = "\n  ".join(lost) or "measure something first: `cephfit sweep run`"
         raise InputError("there is nothing to report", where=store.name, remedy=why)
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise HostError(
-            f"the folder cannot be made: {error.strerror}",
+            f"the folder cannot be created: {error.strerror}",
             where=str(folder),
             remedy="give another with --folder",
         ) from None

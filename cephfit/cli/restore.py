@@ -7,28 +7,23 @@ from dataclasses import asdict, replace
 import click
 
 from cephfit.cli.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.common_options import apply_option, target_option
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.units import format_seconds
 
 
 @click.command()
-@click.option(
-    "--target",
-    "target_text",
-    required=True,
-    metavar="TARGET",
-    help="Which: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `local:/PATH`, `openstack:CLOUD`.",
-)
-@click.option("--apply", is_flag=True, help="Do it, on a cluster that cephfit did not make. Without it: a list.")
+@target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "local:/PATH", "openstack:CLOUD", what="Target to put back")
+@apply_option()
 @cluster_options
 @json_option
 def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: bool) -> None:
     """Put a target back as it was before cephfit changed it, also after a crash.
 
-    Gives every changed option and kernel value its original, restarts the OSDs that need it, detaches the
-    clients' disks and deletes the volumes and pools that cephfit made. Measured samples are in the store and
-    stay there. Safe to run at any time, and again. On a cluster that cephfit did not make (`--target ceph`), it
-    lists what it would do, and does it with `--apply`.
+    Sets every changed option and kernel value back, restarts the OSDs that need it, detaches the clients' disks
+    and deletes the volumes and pools that cephfit created. Measured samples stay in the store. Safe to run at any
+    time, as often as you like. On a cluster that cephfit did not create (`--target ceph`), it only lists what it
+    would do, unless `--apply` is given.
     """
     from cephfit.cli.target_choice import is_foreign, open_target
     from cephfit.sweep.targets.simulated import SimulatedTarget
@@ -55,7 +50,7 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: boo
         return
     click.echo(f"{name} is as it was before cephfit changed it ({format_seconds(seconds)})")
     for reason in health.reasons:
-        click.echo(f"It is not healthy: {reason}")
+        click.echo(f"Not healthy: {reason}")
 
 
 def restoring(target_text: str, cluster: ClusterOptions) -> str:
@@ -94,8 +89,8 @@ def _list(target_text: str, cluster: ClusterOptions, *, as_json: bool) -> None:
         print_json({"target": name, "restored": False, "undoings": [asdict(u) for u in undoings]})
         return
     if not undoings:
-        click.echo(f"{name}: this machine's journal has nothing to undo")
+        click.echo(f"{name}: the journal on this machine has nothing to undo")
         return
     print_table(("what", "now", "then"), [(u.what, u.now or "-", u.then) for u in undoings])
     click.echo()
-    click.echo("Nothing was changed. The same command with --apply does it.")
+    click.echo("Nothing was changed. Run the same command with --apply to do it.")

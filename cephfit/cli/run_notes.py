@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.errors import InputError
+from cephfit.run import SIMULATED
 
 
 def run_document(location: str, run_id: str | None) -> dict[str, Any]:
@@ -35,15 +36,17 @@ def run_notes(document: dict[str, Any]) -> list[str]:
     """The same for people; nothing where there is nothing to beware of."""
     notes = []
     if document["simulated"]:
-        notes.append("SIMULATED: a model made these figures, no disk did")
+        notes.append(SIMULATED)
     if document["run"] is None and document["simulated"] is None:
         notes.append(
             "This file does not say how it was measured: rows of the same run are taken as one round in which all "
-            "configurations took turns. Where one was measured after the other, what the time between them did "
-            "counts as theirs"
+            "configurations took turns. If they were measured one after the other, changes over time are counted "
+            "as differences between configurations"
         )
     if document["finished"] is False:
-        notes.append("UNFINISHED: the sweep is not measured to its end; what is missing may change the answer")
+        notes.append(
+            "UNFINISHED: the sweep has not been measured to its end; what is missing may change the answer"
+        )
     if document["stopping"]:
         from cephfit.results.answer import STOPPED_EARLY
 
@@ -63,5 +66,7 @@ def may_be_unfinished(document: dict[str, Any]) -> Iterator[None]:
     except InputError as error:
         if document["finished"] is not False:
             raise
-        remedy = "the run is not finished: the `cephfit sweep run` that began it goes on; then give this again"
+        remedy = (
+            "the run is not finished: continue it with the same `cephfit sweep run`, then run this command again"
+        )
         raise InputError(error.what, where=error.where, remedy=remedy) from None

@@ -126,11 +126,11 @@ def _error_of(kind: str, what: str, where: str, remedy: str) -> CephfitError:
 
 def _died(process: SpawnProcess) -> CephfitError:
     code = process.exitcode
-    how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with {code}"
+    how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
     return CephfitError(
-        f"the process that measured there {how}",
+        f"the process that measured this target {how}",
         where=process.name,
-        remedy="the same command goes on from what is stored",
+        remedy="run the same command again: it continues from what is stored",
     )
 
 

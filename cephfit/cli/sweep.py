@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.common_options import apply_option, keep_option, run_option, store_option
 from cephfit.cli.goal_choice import goal_options
 from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.numbers import Finite
@@ -17,10 +18,6 @@ from cephfit.cli.sweep_effects import command as effects
 
 if TYPE_CHECKING:
     from cephfit.cli.sweep_run import Request
-
-_STORE = click.option(
-    "--store", default="results.sqlite", show_default=True, help="SQLite file or SQLAlchemy URL of the results."
-)
 
 
 @click.group(name="sweep", cls=SentenceGroup)
@@ -34,7 +31,7 @@ def command() -> None:
 @command.command("list")
 @json_option
 def list_sweeps(as_json: bool) -> None:
-    """Show the sweep files that come with cephfit."""
+    """List the sweep files that come with cephfit."""
     from cephfit.sweep.declaration.file import bundled_sweep, bundled_sweeps, read_sweep
 
     sweeps = {name: read_sweep(bundled_sweep(name)) for name in bundled_sweeps()}
@@ -57,9 +54,9 @@ def list_sweeps(as_json: bool) -> None:
 @command.command()
 @click.argument("file")
 @click.option(
-    "--target", "target_text", help="Also ask this target what it supports, such as `lab`; changes nothing."
+    "--target", "target_text", help="Also ask this target (such as `lab`) what it supports; changes nothing."
 )
-@click.option("--store", help="Take the expected time from earlier runs on the target in this store.")
+@click.option("--store", help="Estimate the time from earlier runs on the target in this store.")
 @cluster_options
 @goal_options
 @json_option
@@ -74,8 +71,8 @@ def plan(
 ) -> None:
     """Show what a sweep would do, and how long it would take; changes nothing.
 
-    With --target also what that target cannot do, every setting as it is now and as it would be, what restarts,
-    and which pools and data are touched.
+    With --target it also shows what that target does not support, the current and the new value of every setting,
+    what would be restarted, and which pools and data are affected.
     """
     from cephfit.cli.sweep_planned import planned, print_planned
 
@@ -93,21 +90,21 @@ def plan(
     "target_texts",
     required=True,
     multiple=True,
-    help="Where to measure: `lab`, `lab:NAME`, `ceph`, `ceph:NAME` (these with `,settings=store|conf|injectargs`: "
-    "how options reach daemons), `sim`, `local:/PATH`, `openstack:CLOUD,...`. Given more than once, the targets "
-    "are measured side by side, each in a run of its own.",
+    help="Where to measure: `lab`, `lab:NAME`, `ceph`, `ceph:NAME` (add `,settings=store|conf|injectargs` to "
+    "choose how options reach daemons), `sim`, `local:/PATH`, `openstack:CLOUD,...`. Repeatable: several targets "
+    "are measured side by side, each in its own run.",
 )
-@_STORE
-@click.option("--apply", is_flag=True, help="Do it, on a cluster that cephfit did not make. Otherwise a dry run.")
-@click.option("--new", is_flag=True, help="Begin a new run, also where one of this sweep is unfinished.")
-@click.option("--keep", is_flag=True, help="Leave the target as it is at the end: volumes, last configuration.")
+@store_option
+@apply_option()
+@click.option("--new", is_flag=True, help="Begin a new run even if one of this sweep is unfinished.")
+@keep_option
 @click.option(
     "--health-limit",
     default=300.0,
     show_default=True,
     type=Finite(min=0),
     metavar="SECONDS",
-    help="How long to wait for a cluster that is not healthy.",
+    help="How long to wait for the cluster to become healthy.",
 )
 @cluster_options
 @goal_options
@@ -125,10 +122,10 @@ def run(
     model: str | None,
     as_json: bool,
 ) -> None:
-    """Measure a sweep; an unfinished run of it on the same target goes on where it stopped.
+    """Measure a sweep; an unfinished run of it on the same target continues where it stopped.
 
-    On a cluster that cephfit did not make (`--target ceph`), nothing is changed without `--apply`: it only shows
-    the plan, every setting as it is now and as it would be, what restarts, and which pools are made.
+    On a cluster that cephfit did not create (`--target ceph`), nothing is changed without `--apply`: it only shows
+    the plan, the current and the new value of every setting, what would be restarted, and the pools to be created.
     """
     from cephfit.cli.sweep_planned import planned, show_dry_run
     from cephfit.cli.sweep_run import Request, measure
@@ -160,12 +157,12 @@ def _refuse_twins(target_texts: Sequence[str], cluster: ClusterOptions) -> None:
     from cephfit.errors import InputError
 
     if len(set(target_texts)) < len(target_texts):
-        raise InputError("a target is given twice", where="--target", remedy="each is measured once")
+        raise InputError("a target is given twice", where="--target", remedy="give each target once")
     if cluster.conf is not None and sum(is_foreign(text) for text in target_texts) > 1:
         raise InputError(
-            "--conf says where one cluster is, and several are given",
+            "--conf names one cluster, but several targets are Ceph clusters",
             where="--target",
-            remedy="name them as ceph:NAME, each with its /etc/ceph/NAME.conf",
+            remedy="name them as ceph:NAME, each with its own /etc/ceph/NAME.conf",
         )
 
 
@@ -213,7 +210,7 @@ def _say_how_to_go_on(
     def say(kind: type[BaseException] | None, _error: object, _traceback: object) -> bool:
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             click.echo(
-                "\nthe same command goes on from here; the target stays as it is now until then, or until "
+                "\nrun the same command to continue from here; the target stays as it is now until then, or until "
                 f"{' and '.join(f'`{restoring(text, cluster)}`' for text in target_texts)}",
                 err=True,
             )
@@ -223,8 +220,8 @@ def _say_how_to_go_on(
 
 
 @command.command()
-@_STORE
-@click.option("--run", "run_id", help="Which run; the newest unless given.")
+@store_option
+@run_option
 @json_option
 def status(store: str, run_id: str | None, as_json: bool) -> None:
     """Show how far a run is: per configuration what is measured, failed, invalid, skipped and left."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cephfit.cli.common_options import run_option, store_option
 from cephfit.cli.goal_choice import goal_of, profile_options
-from cephfit.cli.numbers import Finite
+from cephfit.cli.model_options import confidence_option
 from cephfit.cli.output import json_option, print_json, print_table
 from cephfit.cli.run_notes import run_notes
 
@@ -20,20 +21,18 @@ _LABEL = 16
 
 
 @click.command("effects", short_help="Show which settings of a screening matter.")
-@click.option(
-    "--store", default="results.sqlite", show_default=True, help="SQLite file or SQLAlchemy URL of the results."
-)
-@click.option("--run", "run_id", help="Which run; the newest unless given.")
-@click.option("--confidence", type=Finite(0.5, 0.9999), default=0.95, show_default=True)
-@profile_options("Show the effects on this workload too, as predicted for it (`cephfit trace profile`).")
+@store_option
+@run_option
+@confidence_option
+@profile_options("Also show the predicted effects on the workload of this profile (`cephfit trace profile`).")
 @json_option
 def command(
     store: str, run_id: str | None, confidence: float, profile_file: Path | None, model: str | None, as_json: bool
 ) -> None:
-    """Show what each factor of a screening does: the change of the rate from its first level to its second.
+    """Show the effect of each factor of a screening: the change of the rate from its first level to its second.
 
-    Per cell, with intervals that hold jointly over all factors (`--json` has them); with --profile also on the
-    predicted performance for that workload.
+    Effects are given per cell, with intervals that hold jointly over all factors (shown by `--json`); with
+    --profile also on the predicted performance for that workload.
     """
     from cephfit.results.store import Store
     from cephfit.sweep.declaration.file import parse_sweep
@@ -86,13 +85,13 @@ def _print(document: dict[str, Any], *, asked_for_profile: bool) -> None:
         click.echo(note)
     if not document["cells"]:
         click.echo(
-            "too few of the screening's configurations have figures: finish the sweep, with 2 repeats or more"
+            "too few of the screening's configurations were measured: finish the sweep, with 2 repeats or more"
         )
         return
     factors = document["factors"]
     sure = f"{100 * document['confidence']:g} %"
     click.echo(
-        f"Change of the rate in percent from the first level to the second; told from none at {sure}: "
+        f"Change of the rate in percent from the first level to the second; distinguishable from none at {sure}: "
         "* jointly over all factors of the cell, ** over all factors and cells"
     )
     rows = []
@@ -104,14 +103,14 @@ def _print(document: dict[str, Any], *, asked_for_profile: bool) -> None:
     print_table(("factor", "levels", *cells), rows, right=range(2, 2 + len(cells)))
     together = [c["of"] for c in document["cells"] if c["interactions"]]
     if together:
-        click.echo(f"factors act together in {', '.join(together)}: the intervals are wider there")
+        click.echo(f"factors interact in {', '.join(together)}: the intervals are wider there")
     if document["profile"] is not None:
         _print_profile(document["profile"], sure)
     elif asked_for_profile:
         measured = ", ".join(c["of"] for c in document["cells"])
         click.echo(
-            "no effects on the workload can be told: too little is known of the cells that it uses; the run has "
-            f"{measured}. Finish the sweep, or add the workload's sizes and patterns to the sweep file"
+            "the effects on the workload are not known: too few of the cells that it uses were measured; the run "
+            f"has {measured}. Finish the sweep, or add the workload's sizes and patterns to the sweep file"
         )
 
 

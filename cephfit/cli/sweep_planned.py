@@ -44,7 +44,7 @@ def planned(
     from cephfit.sweep.step_times import times_of
 
     if target_text is None and cluster.given():
-        raise click.UsageError(f"{', '.join(cluster.given())}: which cluster is meant, --target says")
+        raise click.UsageError(f"{', '.join(cluster.given())}: add --target, which names the cluster")
     sweep = read_sweep(find_sweep(file))
     unsupported = preview = times = None
     left_out: Mapping[str, tuple[str, ...]] = {}
@@ -105,4 +105,4 @@ def show_dry_run(plans: Sequence[tuple[str, Mapping[str, Any]]], others: Sequenc
         print_planned(plan)
         click.echo()
     without = f", and nothing was measured on {' and '.join(others)} either" if others else ""
-    click.echo(f"Nothing was changed{without}. The same command with --apply does it.")
+    click.echo(f"Nothing was changed{without}. Run the same command with --apply to do it.")

@@ -20,9 +20,11 @@ def preview_document(target: Target, sweep: Sweep) -> dict[str, Any] | None:
 
 def print_preview(document: Mapping[str, Any]) -> None:
     """The same for people."""
+    from cephfit.sweep.targets.cluster_preview import RESTART_SECONDS
+
     click.echo()
     if document["differences"]:
-        click.echo("Settings, as they are now and as they would be:")
+        click.echo("Settings that would change:")
         words = ("configuration", "place", "key", "now", "then")
         print_table(words, [tuple(d[w] or "-" for w in words) for d in document["differences"]])
     else:
@@ -33,12 +35,12 @@ def print_preview(document: Mapping[str, Any]) -> None:
     if document["osd_restarts"]:
         click.echo(
             f"{document['osd_restarts']} OSD restarts in all, one after the other, about "
-            f"{format_seconds(document['osd_restart_seconds'])} (assumed: 30 s each)"
+            f"{format_seconds(document['osd_restart_seconds'])} (assumed: {RESTART_SECONDS:g} s each)"
         )
     else:
         click.echo("No daemon is restarted.")
     if document["pools"]:
-        click.echo("Pools that would be made, and deleted at the end:")
+        click.echo("Pools that would be created, and deleted at the end:")
         rows = [
             (
                 pool["name"],
@@ -53,7 +55,7 @@ def print_preview(document: Mapping[str, Any]) -> None:
         ]
         print_table(("pool", "values", "configurations", "PGs", "per OSD", "written", "in all copies"), rows)
     moved = document["moved_nbytes"]
-    click.echo(f"Data of other pools that moves: {format_nbytes(moved) if moved else 'none'}")
+    click.echo(f"Data of other pools that would move: {format_nbytes(moved) if moved else 'none'}")
     for note in document["notes"]:
         click.echo(note)
     for reason in document["unhealthy_because"]:

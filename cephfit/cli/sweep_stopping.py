@@ -122,7 +122,7 @@ def print_expected(document: Mapping[str, Any]) -> None:
     terms += [f"cells known to {100 * stopping['within']:g} %"] if stopping["within"] else []
     least, median, most = (f"{100 * parts[word]:.0f}" for word in ("least", "median", "most"))
     click.echo(
-        f"of these, {median} % are expected to be saved ({least} to {most} %) by stopping early: "
+        f"stopping early is expected to save {median} % of these ({least} to {most} %): "
         f"{' and '.join(terms)}, decided from {stopping['minimum']} repeats on at "
         f"{100 * stopping['confidence']:g} % ({stopping['expected_from']})"
     )
@@ -135,7 +135,7 @@ def print_left_out(document: Mapping[str, Any]) -> None:
         for reason in reasons:
             together.setdefault(reason, []).append(name)
     if together:
-        click.echo("\nLeft out, because this cluster does not take it:")
+        click.echo("\nLeft out, because this cluster does not support it:")
         print_table(("configurations", "why"), [(", ".join(names), reason) for reason, names in together.items()])
 
 
@@ -147,7 +147,7 @@ def print_search(document: Mapping[str, Any]) -> None:
     goal = f"the rate of {search['cell']}" if search["cell"] else "the predicted performance for the profile"
     click.echo(
         f"an optimiser ({search['sampler']}, seed {search['seed']}) proposes {search['trials']} configurations, "
-        f"{search['batch']} at a time, each from what the earlier ones gave, to {search['direction']} {goal} over "
+        f"{search['batch']} at a time, from the results of the earlier ones, to {search['direction']} {goal} over "
         f"{', '.join(search['factors'])}"
     )
 
@@ -169,7 +169,7 @@ def print_stopping(document: Mapping[str, Any]) -> None:
         together.setdefault((str(r["after"]), _cells(r["cells"]), r["reason"]), []).append(r["configuration"])
     rows = [(", ".join(names), *rest) for rest, names in together.items()]
     if rows:
-        print_table(("measured no more", "after", "cells", "why"), rows, right=(1,))
+        print_table(("no longer measured", "after", "cells", "why"), rows, right=(1,))
 
 
 def _cells(names: Sequence[str]) -> str:
@@ -188,7 +188,7 @@ def print_trials(document: Mapping[str, Any]) -> None:
     if ranked:
         best = max(ranked, key=lambda t: float(t["relative"]))
         click.echo(
-            f"highest: {best['configuration']}, {best['relative']:.1f}; the highest of {len(ranked)} owes part of "
-            "it to chance: measure it again beside the default before it is believed"
+            f"highest: {best['configuration']}, {best['relative']:.1f}; part of that is chance, being the highest "
+            f"of {len(ranked)}: measure it again next to the default before you rely on it"
         )
     print_table(("trial", "default = 100", "settings"), rows, right=(1,))

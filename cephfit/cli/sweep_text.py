@@ -10,7 +10,7 @@ from cephfit.cli.output import print_table
 from cephfit.cli.sweep_stopping import known_of, print_expected, print_search, print_stopping, print_trials
 from cephfit.configuration import Partition
 from cephfit.results.store import Store
-from cephfit.run import Run
+from cephfit.run import SIMULATED, Run
 from cephfit.sample import State
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import StepTimes, expected_seconds
@@ -95,14 +95,16 @@ def print_plan(document: Mapping[str, Any]) -> None:
         f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
     )
     if document["configurations"] and all(c["unsupported"] is None for c in document["configurations"]):
-        click.echo("no cluster was asked whether it has these options and pools: --target TARGET does that")
+        click.echo(
+            "no cluster was asked whether it supports these options and pools; add --target TARGET to ask one"
+        )
     print_search(document)
     print_expected(document)
     if document["accept_risk"]:
-        click.echo(f"accepts the risk of: {', '.join(document['accept_risk'])}")
+        click.echo(f"accepts the risks of: {', '.join(document['accept_risk'])}")
     for word, heading in (
-        ("unsupported", "This target cannot be brought into these; their samples will be `skipped`:"),
-        ("without_effect", "These have settings without effect on this target, and are measured all the same:"),
+        ("unsupported", "This target does not support these configurations; their samples will be `skipped`:"),
+        ("without_effect", "These have settings without effect on this target, and are measured nevertheless:"),
     ):
         lines = [(c["name"], reason) for c in document["configurations"] for reason in c[word] or ()]
         if lines:
@@ -143,7 +145,7 @@ def print_status(document: Mapping[str, Any]) -> None:
     state = "finished" if document["finished"] else f"unfinished, {document['left']} fio runs left"
     click.echo(f"run {document['run']} of {document['sweep']} on {document['target']}: {state}")
     if document["simulated"]:
-        click.echo("SIMULATED: a model made these figures, no disk did")
+        click.echo(SIMULATED)
     click.echo("samples (a fio run gives one for each client):")
     words = ["configuration", "planned", "ok", "failed", "invalid", "skipped", "left"]
     words += ["saved"] if document["stopping"] else []
@@ -156,7 +158,7 @@ def print_status(document: Mapping[str, Any]) -> None:
         where = "" if row["state"] == State.SKIPPED.value else f" ({_cells(row['cells'])})"
         click.echo(f"{row['configuration']}, {samples} {row['state']}{where}: {row['reason']}")
     if len(document["not_ok"]) > _SHOWN_REASONS:
-        click.echo(f"{len(document['not_ok']) - _SHOWN_REASONS} more reasons: --json shows all")
+        click.echo(f"{len(document['not_ok']) - _SHOWN_REASONS} more reasons; --json shows all of them")
 
 
 def _cells(cells: Sequence[str]) -> str:

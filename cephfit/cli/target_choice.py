@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from cephfit.sweep.hosts.access import SshAccess
     from cephfit.sweep.targets.foreign import ClusterChoice
 
-KINDS = ("lab", "ceph", "sim", "local", "openstack")
-
 
 def is_foreign(text: str) -> bool:
     """Whether a target is one that cephfit did not make, so that changes to it need leave (``--apply``)."""
@@ -58,13 +56,13 @@ def open_target(
         raise InputError(
             f"{', '.join(cluster.given())}: only for --target ceph, or openstack with ceph=",
             where=f"--target {text}",
-            remedy="leave it out",
+            remedy="omit it",
         )
     if for_change and is_foreign(text) and not leave:
         raise InputError(
-            "cephfit did not make this cluster, and nothing is changed on it without leave",
+            "cephfit did not create this cluster, and changes nothing on it without --apply",
             where=f"--target {text}",
-            remedy="see what would be done with `cephfit sweep plan`; then give the command --apply",
+            remedy="see what would be done with `cephfit sweep plan`; then add --apply",
         )
     if kind == "lab":
         from cephfit.lab.cluster import Lab
@@ -114,17 +112,17 @@ def require_openstack(where: str) -> None:
         try:
             version = metadata.version(package)
         except metadata.PackageNotFoundError:
-            fault = f"Python's {package} is not installed"
+            fault = f"the Python package {package} is not installed"
             break
         # The distribution's own, which a virtual environment with system packages sees, may be years old.
         if int(version.partition(".")[0]) < least:
-            fault = f"Python's {package} is too old: {version}, {least} is needed"
+            fault = f"the Python package {package} is too old: {version}; {least} or later is needed"
             break
     if fault:
         raise HostError(
             fault,
             where=where,
-            remedy="install cephfit with its extra: pip install 'cephfit[openstack]'",
+            remedy="pip install 'cephfit[openstack]'",
         )
 
 
@@ -168,8 +166,8 @@ def _cloud_with_ceph(
         below = cluster_choice(f"{'' if is_path else choice.ceph},{choice.reach}", said)
         if below.only_pool:
             raise InputError(
-                "--only-pool leaves nothing of Ceph to be configured below a cloud",
-                remedy="leave out --only-pool, or ceph= in the target",
+                "--only-pool allows no settings of Ceph, which is what ceph= is for",
+                remedy="omit --only-pool, or ceph= in the target",
             )
         target = ForeignTarget(f"ceph:{choice.ceph}", below, for_change=for_change, progress=progress)
         return target, RadosAdmin(below.conf, client_id=below.client_id, keyring=below.keyring)
@@ -201,28 +199,28 @@ def cluster_choice(name: str, said: ClusterOptions) -> "ClusterChoice":
         conf = Path(known) if known else Path("/etc/ceph") / f"{name or 'ceph'}.conf"
     if not conf.is_file():
         raise InputError(
-            "there is no such ceph.conf",
+            "this ceph.conf does not exist",
             where=str(conf),
-            remedy="name it with --conf, or the cluster as ceph:NAME",
+            remedy="give its path with --conf, or the cluster's name as ceph:NAME",
         )
     if said.keyring is not None and not said.keyring.is_file():
         raise InputError(
-            "there is no such keyring",
+            "this keyring does not exist",
             where=str(said.keyring),
-            remedy=f"save what `ceph auth get client.{said.client_id or 'admin'}` prints there",
+            remedy=f"save the output of `ceph auth get client.{said.client_id or 'admin'}` there",
         )
     if said.admin == "rest" and not said.rest_url:
         raise InputError("--admin rest needs the address of ceph-rest-api", remedy="give it with --rest-url")
     if said.only_pool and (said.restarts or said.crush_rule or said.pg_num):
         raise InputError(
-            "--only-pool allows no restarts and no pools of cephfit's own",
-            remedy="leave out --restarts, --crush-rule and --pg-num, or --only-pool",
+            "--only-pool allows neither restarts nor new pools",
+            remedy="omit --restarts, --crush-rule and --pg-num, or --only-pool",
         )
     if said.only_pool and words:
         raise InputError(
-            "--only-pool touches no daemon, so there is no way for settings to reach them",
+            "--only-pool changes no daemon, so settings= and osd_conf= make no sense with it",
             where=f"--target ceph:{name},{words}",
-            remedy="leave out one of them",
+            remedy="omit one of them",
         )
     defaults: dict[str, str | int] = {}
     if said.crush_rule:
@@ -249,12 +247,14 @@ def _ssh(said: ClusterOptions) -> "SshAccess | None":
 
     if not said.ssh:
         if said.ssh_user or said.ssh_config or said.ssh_hosts or said.restarts == "ssh":
-            raise InputError("the hosts may not be reached over SSH unless you say so", remedy="add --ssh")
+            raise InputError("SSH to the hosts must be allowed explicitly", remedy="add --ssh")
         return None
     destinations = {}
     for text in said.ssh_hosts:
         host, is_pair, destination = text.partition("=")
         if not (host and is_pair and destination):
-            raise InputError(f"{text!r} is no NAME=HOST", where="--ssh-host")
+            raise InputError(
+                f"{text!r} is not NAME=HOST", where="--ssh-host", remedy="write it like osd-1=192.0.2.7"
+            )
         destinations[host] = destination
     return SshAccess(user=said.ssh_user or "", config=said.ssh_config, destinations=destinations)

@@ -10,7 +10,7 @@ from cephfit.cli.trace_place import trace_place
 from cephfit.units import format_nbytes, format_seconds
 
 
-@click.command("capture", short_help="Record what a block device is asked to do.")
+@click.command("capture", short_help="Record the accesses to a block device.")
 @click.argument("device", type=click.Path(path_type=Path, readable=False))
 @click.option("--seconds", type=Finite(min=0.1), required=True, help="How long to record.")
 @click.option(
@@ -18,13 +18,13 @@ from cephfit.units import format_nbytes, format_seconds
     "--output",
     type=click.Path(),
     required=True,
-    help="A folder (a new one: with / at its end), or the base name of the files (OUTPUT.blktrace.N).",
+    help="Folder for the files (end its name with / to create it), or their base name (OUTPUT.blktrace.N).",
 )
 @json_option
 def command(device: Path, seconds: float, output: str, as_json: bool) -> None:
     """Record DEVICE's accesses as raw blktrace files. Needs root.
 
-    By blktrace, or by the kernel's own blk tracer where blktrace cannot work (a locked-down kernel).
+    Uses blktrace, or the kernel's own blk tracer where blktrace cannot work (on a locked-down kernel).
     """
     from cephfit.traces.capturing.capture import capture as record
 
@@ -43,7 +43,7 @@ def command(device: Path, seconds: float, output: str, as_json: bool) -> None:
     else:
         click.echo("no events were lost")
     if not report.files:
-        click.echo(f"{device} was asked for nothing meanwhile; record it while the workload runs")
+        click.echo(f"{device} was not accessed meanwhile; record it while the workload runs")
         return
     source = output if place.is_dir() or len(report.files) != 1 else report.files[0]
     click.echo(f"next: cephfit trace profile {source} -o profile.json")

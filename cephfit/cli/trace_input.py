@@ -94,7 +94,7 @@ class TraceInput:
 
         if self.disks and set(found.description.get("disks", {})) != set(self.disks):
             raise InputError(
-                "a profile is of all its disks together",
+                "a profile covers all its disks together",
                 where=f"{path}, --disk {self.disks[0]}",
                 remedy="give the trace, or make a profile of the disk: cephfit trace profile TRACE --disk "
                 f"{self.disks[0]} -o profile.json",
@@ -137,9 +137,14 @@ def trace_options(command: _Command) -> _Command:
             type=click.Choice(["Q", "D"]),
             default="Q",
             show_default=True,
-            help="Of a trace: what counts.",
+            help="For a trace: block-layer event that counts as an access, Q (queued) or D (issued to the disk).",
         ),
-        click.option("--format", "format_name", metavar="FORMAT", help="Of a trace [default: by content]."),
+        click.option(
+            "--format",
+            "format_name",
+            metavar="FORMAT",
+            help="Format of the trace.  [default: detected from its content]",
+        ),
     ):
         command = option(command)
 
@@ -169,7 +174,7 @@ def description_option(command: _Command) -> _Command:
         type=click.Choice(["fast", "full"]),
         default="full",
         show_default=True,
-        help="How much of a trace to describe; fast leaves out behaviour over time and place.",
+        help="How much of a trace to describe; fast leaves out behaviour over time and over the disk.",
     )(disks_option(command))
 
 

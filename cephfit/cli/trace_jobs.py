@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from cephfit.traces.replay.fio_job_file import Section
 
 
-@click.command("jobs", short_help="Write a fio job that does what a profile says.")
+@click.command("jobs", short_help="Write a fio job that reproduces a profile.")
 @click.argument("path", metavar="PROFILE_OR_TRACE", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=OUTPUT_FILE, help="The job file [default: print].")
+@click.option("-o", "--output", type=OUTPUT_FILE, help="Job file to write.  [default: print it]")
 @click.option(
     "--file",
     "file",
     type=click.Path(path_type=Path),
     default=Path("cephfit-fio.data"),
     show_default=True,
-    help="File or device that the job works on. It WRITES to it. Of several disks each gets a file of its own "
-    "beside it, with the disk's name in its name.",
+    help="File or device that the job works on. The job WRITES to it. With several disks, each gets its own file "
+    "next to this one, with the disk's name in its name.",
 )
 @click.option(
     "--disk-file",
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     metavar="DISK FILE",
     type=(str, click.Path(path_type=Path)),
     multiple=True,
-    help="File or device for one of several disks (several: give it again).",
+    help="File or device for one of several disks. Repeatable.",
 )
-@click.option("--size", "size", metavar="SIZE", help="Of each file [default: its disk's footprint].")
-@click.option("--seconds", type=Finite(min=0.1), default=60.0, show_default=True, help="How long it runs.")
+@click.option("--size", "size", metavar="SIZE", help="Size of each file.  [default: its disk's footprint]")
+@click.option("--seconds", type=Finite(min=0.1), default=60.0, show_default=True, help="How long the job runs.")
 @click.option(
     "--pace",
     type=click.Choice(["recorded", "full-speed"]),
     default="recorded",
     show_default=True,
-    help="As fast as the workload was, or as the device lets it.",
+    help="As fast as the recorded workload, or as fast as the device can.",
 )
 @trace_options
 @description_option
@@ -61,11 +61,11 @@ def command(
 ) -> None:
     """Write a fio job with the profile's sizes, mix, randomness, depth and pace.
 
-    Of a trace of several disks (--disk takes some of them) each one is a section of the file, which reproduces its
-    own profile; fio runs all sections at once, each on its own file. A profile file is one job.
+    For a trace of several disks (--disk selects some), each disk becomes a section that reproduces its own
+    profile; fio runs all sections at once, each on its own file. A profile file becomes one job.
 
-    fio takes whole percents, and one share of random accesses for all reads and one for all writes. Best from a
-    trace, or a profile made with --describe full, which knows exact sizes and the footprint.
+    fio takes whole percentages, and one share of random accesses for all reads and one for all writes. Works best
+    from a trace, or a profile made with --describe full, which has the exact sizes and the footprint.
     """
     from cephfit.traces.replay.fio_job import job_of
     from cephfit.traces.replay.fio_job_file import DiskJob, job_file, sections_of, shared_notes
@@ -113,9 +113,9 @@ def _as_json(section: Section) -> dict[str, Any]:
 
 def _say(output: Path, sections: list[Section], shared: list[str]) -> None:
     if len(sections) == 1:
-        click.echo(f"{output}: fio {output} does it on {sections[0].file} (which it overwrites)")
+        click.echo(f"{output}: fio {output} runs it on {sections[0].file} (and overwrites that)")
     else:
-        click.echo(f"{output}: fio {output} does what {len(sections)} disks did, at once (and overwrites):")
+        click.echo(f"{output}: fio {output} reproduces {len(sections)} disks at once, and overwrites:")
     for section in sections if len(sections) > 1 else []:
         click.echo(f"  {section.file}: disk {section.of.disk}, section {section.name}")
     for note in shared:

@@ -24,7 +24,7 @@ def trace_place(text: str) -> Iterator[Path]:
             place.mkdir(parents=True)
         except OSError as error:
             raise InputError(
-                f"the folder cannot be made: {error.strerror}", where=text, remedy="choose another place"
+                f"the folder cannot be created: {error.strerror}", where=text, remedy="choose another"
             ) from None
     try:
         yield place

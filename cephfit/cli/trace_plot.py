@@ -35,9 +35,9 @@ figure{{margin:0}} svg{{width:100%;height:auto}}</style></head>
     "--output",
     required=True,
     type=OUTPUT_FILE,
-    help="Where to; its ending says what: .png, .svg, .pdf, or .html with one picture below the other.",
+    help="File to write; its suffix chooses the format: .png, .svg, .pdf, or .html with one plot below the other.",
 )
-@click.option("--only", "only", multiple=True, help="Draw this picture (several: give it again) [default: all].")
+@click.option("--only", "only", multiple=True, help="Draw this plot only. Repeatable.  [default: all]")
 @trace_options
 @description_option
 @json_option
@@ -48,7 +48,8 @@ def command(
     trace: TraceInput,
     as_json: bool,
 ) -> None:
-    """Draw size bins, sizes, distances, outstanding, latency, inter-arrival, and behaviour over time and place.
+    """Draw size bins, sizes, distances, outstanding I/O, latency, inter-arrival times, and behaviour over time and
+    over the disk.
 
     Needs matplotlib: pip install 'cephfit[plot]'.
     """
@@ -57,15 +58,15 @@ def command(
     kind = output.suffix.lower().lstrip(".")
     if kind not in ("png", "svg", "pdf", "html"):
         raise InputError(
-            f"no pictures are written as {output.suffix or 'a file without an ending'}",
+            f"there is no output format for {output.suffix or 'a file without a suffix'}",
             where=str(output),
-            remedy="let it end with .png, .svg, .pdf or .html",
+            remedy="use a file name that ends with .png, .svg, .pdf or .html",
         )
     try:
         import matplotlib
     except ImportError:
         raise HostError(
-            "pictures need matplotlib, which is not installed", remedy="pip install 'cephfit[plot]'"
+            "plots need matplotlib, which is not installed", remedy="pip install 'cephfit[plot]'"
         ) from None
     from cephfit.traces.description.figures import drawings, figure_of
 
@@ -75,11 +76,11 @@ def command(
     for name in only:
         if name not in known:
             raise InputError(
-                f"there is no picture {name!r} of it", where="--only", remedy=f"there are {', '.join(known)}"
+                f"there is no plot {name!r} of it", where="--only", remedy=f"choose from: {', '.join(known)}"
             )
     names = list(only) or known
     style: Any = {"svg.hashsalt": "cephfit", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
-    with matplotlib.rc_context(style), written_whole(output, what="the pictures") as place:
+    with matplotlib.rc_context(style), written_whole(output, what="the plots") as place:
         if kind == "html":
             place.write_text(_page(found, names), encoding="utf-8")
         else:

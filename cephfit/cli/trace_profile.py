@@ -13,14 +13,14 @@ from cephfit.cli.written_files import OUTPUT_FILE, write_whole
 @click.command("profile", short_help="What a workload does, from its trace.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--format", "format_name", metavar="FORMAT", help="Read as this format instead of telling by content."
+    "--format", "format_name", metavar="FORMAT", help="Format of the trace.  [default: detected from its content]"
 )
 @click.option(
     "--action",
     type=click.Choice(["Q", "D"]),
     default="Q",
     show_default=True,
-    help="Block layer event that counts as an access: Q as the application queued it, D as the device got it.",
+    help="Block-layer event that counts as an access: Q (queued) or D (issued to the disk).",
 )
 @reading_options
 @disks_option
@@ -39,17 +39,17 @@ from cephfit.cli.written_files import OUTPUT_FILE, write_whole
     default=128,
     show_default=True,
     metavar="LBN",
-    help="Distance in 512-byte blocks beyond which an access is random; another one than 128 implies "
-    "--describe full. Sweeps measure random accesses anywhere, so keep 128 to map.",
+    help="Distance in 512-byte blocks beyond which an access is random; any value but 128 implies "
+    "--describe full. Keep 128 for a profile that you want to map.",
 )
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    help="Let a Dask cluster read the files (tcp://HOST:8786; its workers see them under the same paths), or "
-    "`processes`: one for each core. The profile is the same.",
+    help="Read the files on a Dask cluster (tcp://HOST:8786; its workers must see them under the same paths), or "
+    "in one process per core (`processes`). The profile is the same.",
 )
-@click.option("--name", help="Name of the profile [default: from the first file].")
-@click.option("-o", "--output", type=OUTPUT_FILE, help="Write the profile here.")
+@click.option("--name", help="Name of the profile.  [default: from the first file]")
+@click.option("-o", "--output", type=OUTPUT_FILE, help="File to write the profile to.")
 @json_option
 def command(
     files: tuple[Path, ...],
@@ -70,16 +70,16 @@ def command(
     """Read traces and count accesses per size bin, op and randomness.
 
     FILE is a trace (also compressed with gzip, xz, bzip2 or zstd), a URL (s3://, http:// ...: install
-    cephfit[remote]), - for standard input, a folder with blktrace's files, or their base name. Files of several
-    disks are counted beside each other; those of one recording (blktrace: one for each CPU) are merged.
+    cephfit[remote]), - for standard input, a folder with blktrace's files, or their base name. Several disks are
+    counted separately and added up; the files of one recording (blktrace: one per CPU) are merged.
 
-    Formats, told by content: blktrace (raw files, blkparse -d dumps), blkparse (default text), block-events
-    (perf script, trace-cmd), biosnoop, vscsi-csv and vscsi-binary (vscsiStats command traces), vscsi-histogram
-    (vscsiStats -p all -c), fio-iolog, strace, qemu, rbd-replay, xperf, and those of published traces: msr, spc,
-    alibaba, tencent, systor17, fiu, mqsim, disksim, blkreplay, oracle-general; and parquet, as `trace convert`
-    writes it. What a format does not say is told with the profile.
+    Formats, detected from the content: blktrace (raw files, blkparse -d dumps), blkparse (default text),
+    block-events (perf script, trace-cmd), biosnoop, vscsi-csv and vscsi-binary (vscsiStats command traces),
+    vscsi-histogram (vscsiStats -p all -c), fio-iolog, strace, qemu, rbd-replay, xperf, and those of published
+    traces: msr, spc, alibaba, tencent, systor17, fiu, mqsim, disksim, blkreplay, oracle-general; and parquet, as
+    `trace convert` writes it. The profile lists what its format cannot tell.
 
-    A file of another layout is read with --columns, the text of blkparse -f with --blkparse-format.
+    Read a file of another layout with --columns, and the output of blkparse -f with --blkparse-format.
     """
     from cephfit.traces import profile_files
     from cephfit.traces.readers.block_layer import Action

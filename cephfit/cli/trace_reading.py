@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-_COLUMNS_HELP = """Read a delimited file whose columns are these, in their order: time:UNIT (ns, us, ms, s,
-filetime), op[:READ/WRITE] (its words for them), offset:UNIT and length:UNIT (bytes, lbn, sectors, kib, mib,
-pages), disk, latency (in time's unit), - to leave a column out. Where the file does not say it: op=read,
+_COLUMNS_HELP = """Read a delimited file with these columns, in this order: time:UNIT (ns, us, ms, s,
+filetime), op[:READ/WRITE] (the file's words for them), offset:UNIT and length:UNIT (bytes, lbn, sectors, kib, mib,
+pages), disk, latency (in time's unit), - to ignore a column. If the file has no such column: op=read,
 op=write, length=4096. sep=comma, semicolon, tab, pipe or space. Example:
  time:us,op:0/1,offset:bytes,length:bytes"""
 
@@ -25,13 +25,13 @@ def reading_options(command: _Command) -> _Command:
         click.option(
             "--blkparse-format",
             metavar="FORMAT",
-            help="Read the text of `blkparse -f FORMAT`, as '%T.%t,%d,%a,%S,%n\\n'.",
+            help="Read the output of `blkparse -f FORMAT`, such as '%T.%t,%d,%a,%S,%n\\n'.",
         ),
         click.option("--columns", metavar="COLUMNS", help=" ".join(_COLUMNS_HELP.split())),
         click.option(
             "--assume-op",
             type=click.Choice(["read", "write"]),
-            help="Count all accesses as these, where the format has no op.",
+            help="Count all accesses as reads or writes, if the format does not tell them apart.",
         ),
     ):
         command = option(command)
@@ -40,9 +40,9 @@ def reading_options(command: _Command) -> _Command:
 
 def disks_option(command: _Command) -> _Command:
     """Adds ``--disk``, given to the command as ``disks``."""
-    return click.option(
-        "--disk", "disks", multiple=True, help="Of a trace: count this disk only (several: give it again)."
-    )(command)
+    return click.option("--disk", "disks", multiple=True, help="For a trace: count this disk only. Repeatable.")(
+        command
+    )
 
 
 def read_options(assume_op: str | None, columns: str | None, blkparse_format: str | None) -> ReadOptions:
@@ -52,5 +52,7 @@ def read_options(assume_op: str | None, columns: str | None, blkparse_format: st
     from cephfit.traces.read_options import ReadOptions
 
     if columns and blkparse_format:
-        raise InputError("it is either one or the other", where="--columns and --blkparse-format")
+        raise InputError(
+            "--columns and --blkparse-format exclude each other", remedy="give the one that describes the file"
+        )
     return ReadOptions(Op(assume_op) if assume_op else None, columns, blkparse_format)

@@ -41,7 +41,7 @@ def command(path: Path, trace: TraceInput, as_json: bool) -> None:
         ("size", "Size", "bytes"),
         ("distance", "Distance to the previous access", "LBN"),
         ("distance_windowed", "Distance to the closest of the previous 16", "LBN"),
-        ("outstanding", "Outstanding when one is issued", "accesses"),
+        ("outstanding", "Outstanding I/O when an access is issued", "accesses"),
         ("interarrival_us", "Inter-arrival", "us"),
         ("latency_us", "Latency", "us"),
     ):
@@ -50,7 +50,7 @@ def command(path: Path, trace: TraceInput, as_json: bool) -> None:
             _print_histogram(console, title, unit, histogram)
     behaviour = found.description.get("behaviour")
     if behaviour is None:
-        click.echo("\nFor behaviour over time and place: cephfit trace profile TRACE --describe full")
+        click.echo("\nFor behaviour over time and over the disk: cephfit trace profile TRACE --describe full")
         return
     _print_behaviour(console, behaviour)
 
@@ -90,7 +90,7 @@ def _number(value: float) -> str:
 
 def _print_behaviour(console: Console, behaviour: dict[str, Any]) -> None:
     if behaviour["over_time"] is None:
-        console.print("\nOver time: nothing, as all accesses have the same time", style="bold")
+        console.print("\nOver time: not available, as all accesses have the same time", style="bold")
     else:
         _print_over_time(console, behaviour["over_time"])
         _print_phases(console, behaviour["phases"])
@@ -157,17 +157,17 @@ def _print_facts(behaviour: dict[str, Any]) -> None:
     kind = "" if footprint["exact"] else f" (estimate, ±{200 * footprint['relative_standard_error']:.1f} %)"
     click.echo(
         f"footprint: {footprint['nbytes'] / (1 << 30):.2f} GiB in {footprint['blocks_of_4k']} blocks of 4K{kind}; "
-        f"{100 * footprint['reaccess_share']:.1f} % of block accesses find theirs accessed before"
+        f"{100 * footprint['reaccess_share']:.1f} % of block accesses go to blocks accessed before"
     )
     shares = ", ".join(f"{k} in {100 * v:.1f} %" for k, v in hot["share_of_regions"]["accesses"].items())
     click.echo(
-        f"hot spots: of the accesses {shares} of the {hot['regions_touched']} regions of "
-        f"{format_nbytes(hot['region_nbytes'])}iB that were touched"
+        f"hot spots: of the accesses, {shares} of the {hot['regions_touched']} regions of "
+        f"{format_nbytes(hot['region_nbytes'])}iB that were accessed"
     )
     sizes = ", ".join(
         f"{r['op']} {r['nbytes']} B {100 * r['share']:.1f} %" for r in behaviour["sizes"]["dominant"][:6]
     )
-    click.echo(f"commonest sizes: {sizes}")
+    click.echo(f"most common sizes: {sizes}")
     for row in behaviour["burstiness"]:
         click.echo(
             f"burstiness at {row['window_seconds']:g} s: peak {row['peak_to_mean']:.1f} x mean, "
@@ -200,5 +200,5 @@ def _print_map(console: Console, name: str, heat_map: dict[str, Any]) -> None:
         line = "".join(_LEVELS[ceil((len(_LEVELS) - 1) * log1p(n) / log1p(peak))] for n in cells[y])
         console.print(f"{base_gib + y * place_gib:9.2f} GiB│{line}│", markup=False, soft_wrap=True)
     seconds = per_time * heat_map["bin_seconds"]
-    legend = f"a column is {seconds:g} s; █ is {peak} accesses, shades are logarithmic"
+    legend = f"one column is {seconds:g} s; █ is {peak} accesses, shades are logarithmic"
     console.print(f"{'':14}{legend}", markup=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cephfit.cli.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.common_options import needed_apply_option, scale_option, target_option
 from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_place import trace_place
@@ -24,33 +25,29 @@ _CLIENT = "c0"
 
 
 @click.command("workload", short_help="Run a real workload on a target and capture its trace.")
-@click.option(
-    "--target",
-    "target_text",
-    required=True,
-    metavar="TARGET",
-    help="Where: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `openstack:CLOUD,...`.",
-)
+@target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "openstack:CLOUD,...")
 @click.option("--workload", type=click.Choice(WORKLOADS), default=WORKLOADS[0], show_default=True)
-@click.option("--scale", type=click.IntRange(min=1), help="Size of pgbench's database, in 15 MiB.")
-@click.option("--seconds", type=Finite(min=1), default=30.0, show_default=True, help="Measured time.")
-@click.option("--seed", type=int, default=2017, show_default=True, help="Kept with the run.")
+@scale_option
+@click.option(
+    "--seconds", type=Finite(min=1), default=30.0, show_default=True, help="How long the workload is measured."
+)
+@click.option("--seed", type=int, default=2017, show_default=True, help="Seed of the workload's random choices.")
 @click.option(
     "--cache",
     "cache_text",
     type=click.Choice(("cold", "warm")),
     default="cold",
     show_default=True,
-    help="The cluster's caches before the run: dropped, or warm from one reading of the volume, as in any cloud.",
+    help="The cluster's caches before the run: dropped (cold), or warmed by reading the volume once.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(),
     required=True,
-    help="A folder (a new one: with / at its end), or the base name of the files.",
+    help="Folder for the files (end its name with / to create it), or their base name.",
 )
-@click.option("--apply", is_flag=True, help="Do it, on a cluster that cephfit did not make.")
+@needed_apply_option
 @cluster_options
 @json_option
 def command(
@@ -65,11 +62,11 @@ def command(
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
-    """Run the workload once on the default configuration and record what its block device is asked to do.
+    """Run the workload once on the default configuration and record the accesses to its block device.
 
-    Loading the data and starting up are not recorded. The volume stays, for the next run of this command. In a
+    Loading the data and starting up are not recorded. The volume is kept for the next run of this command. In a
     cloud (`openstack:CLOUD,image=cephfit-guest-postgresql,...`) the workload runs in a guest on its Cinder volume,
-    and the guest's kernel records it; the guest goes at the end.
+    and the guest's kernel records it; the guest is deleted at the end.
     """
     import secrets
     from collections.abc import Iterator
@@ -127,9 +124,9 @@ def command(
                 target.close()
     if sample.state is not State.OK or not captured:
         raise ClusterError(
-            f"{workload} gave no run to trust: {sample.reason}",
+            f"{workload} gave no valid run: {sample.reason}",
             where=target_text,
-            remedy="remove the trace files, mend the reason, then run it again",
+            remedy="delete the trace files, remove the cause, then run the command again",
         )
     report = captured[0]
     if as_json:
@@ -145,7 +142,7 @@ def _require_droppable(target: MayKeepCaches, target_text: str) -> None:
     from cephfit.errors import InputError
 
     if why := target.why_caches_stay():
-        raise InputError(why, where=f"--target {target_text}", remedy="give the command --cache warm")
+        raise InputError(why, where=f"--target {target_text}", remedy="add --cache warm")
 
 
 def _guest_file(output: str) -> Path:

@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.common_options import (
+    keep_option,
+    needed_apply_option,
+    scale_option,
+    store_option,
+    target_option,
+)
 from cephfit.cli.model_options import mapped_confidence_option, mapped_model_option
 from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
@@ -25,49 +32,44 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--sweep", "sweep_text", required=True, metavar="FILE", help="The sweep file, or the name of one.")
 @click.option(
-    "--store",
-    "location",
-    default="results.sqlite",
-    show_default=True,
-    metavar="STORE",
-    help="The sweep's results.",
-)
-@click.option("--run", "run_id", help="Which run; the newest of this sweep unless given.")
-@click.option(
-    "--target",
-    "target_text",
+    "--sweep",
+    "sweep_text",
     required=True,
-    metavar="TARGET",
-    help="Where: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `openstack:CLOUD,...`.",
+    metavar="FILE",
+    help="Path of the sweep file, or name of a bundled one.",
 )
+@store_option
+@click.option("--run", "run_id", metavar="RUN", help="Which run to use.  [default: the newest of this sweep]")
+@target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "openstack:CLOUD,...")
 @click.option(
     "--profile",
     "profile_file",
     type=click.Path(path_type=Path),
-    help="The workload's profile.  [default: the one that `cephfit map` kept in the store]",
+    help="Profile of the workload.  [default: the one that `cephfit map` stored]",
 )
 @mapped_model_option
 @mapped_confidence_option
 @click.option(
     "--configurations",
     metavar="A,B,...",
-    help="Which to run; the default configuration always is.  [default: default, predicted best and worst]",
+    help="Configurations to run, besides the default.  [default: the predicted best and worst]",
 )
 @click.option("--workload", type=click.Choice(WORKLOADS), default=WORKLOADS[0], show_default=True)
-@click.option("--scale", type=click.IntRange(min=1), help="Size of pgbench's database, in 15 MiB.")
+@scale_option
 @click.option(
     "--repeats", type=click.IntRange(min=1), default=3, show_default=True, help="Runs per configuration."
 )
-@click.option("--seconds", type=Finite(min=1), default=30.0, show_default=True, help="Measured time of each run.")
-@click.option("--keep", is_flag=True, help="Leave the target as it is at the end: volumes, last configuration.")
-@click.option("--apply", is_flag=True, help="Do it, on a cluster that cephfit did not make.")
+@click.option(
+    "--seconds", type=Finite(min=1), default=30.0, show_default=True, help="How long each run is measured."
+)
+@keep_option
+@needed_apply_option
 @cluster_options
 @json_option
 def command(
     sweep_text: str,
-    location: str,
+    store: str,
     run_id: str | None,
     target_text: str,
     profile_file: Path | None,
@@ -85,11 +87,11 @@ def command(
 ) -> None:
     """Run a real workload on the default, the predicted best and the predicted worst configuration.
 
-    Runs are interleaved and repeated; each is stored when it is over, and a run that was interrupted goes on
-    where it stopped. Before every run caches are in the condition that the sweep file names. Prints measured
-    beside predicted: the error, whether the order held, and the regret, which is what following the prediction
-    costs against the best configuration that was run. On a cluster that cephfit did not make, it needs
-    `--apply`; `cephfit sweep plan --target` shows what that changes.
+    Runs are interleaved and repeated; each is stored when it ends, and an interrupted verification continues where
+    it stopped. Before every run the caches are brought into the condition that the sweep file states. Prints the
+    measured next to the predicted performance: the error, whether the order held, and the regret, which is what
+    following the prediction costs compared with the best configuration that was run. On a cluster that cephfit did
+    not create it needs `--apply`; `cephfit sweep plan --target` shows what would change.
     """
     from cephfit.cli.sweep_stopping import known_of
     from cephfit.cli.target_choice import open_target
@@ -103,10 +105,10 @@ def command(
     from cephfit.sweep.verification import verify
 
     sweep = read_sweep(find_sweep(sweep_text))
-    with Store.open(location) as store, progress_display() as progress:
-        run = _run_of(store, sweep, run_id)
-        predictions, kept = _predict(store, run, location, profile_file, model, confidence)
-        chosen, fewer = _choose(with_trials(sweep, known_of(store, run).trials), predictions, configurations)
+    with Store.open(store) as opened, progress_display() as progress:
+        run = _run_of(opened, sweep, run_id)
+        predictions, kept = _predict(opened, run, store, profile_file, model, confidence)
+        chosen, fewer = _choose(with_trials(sweep, known_of(opened, run).trials), predictions, configurations)
         note = "; ".join(filter(None, (kept, fewer)))
         if note:
             progress.note(note)
@@ -114,19 +116,19 @@ def command(
         try:
             if target.name != run.target or is_another_cluster(run.facts, target.facts()):
                 progress.note(
-                    f"the prediction is from another cluster: {run.target}, fsid {run.facts.get(CLUSTER)}"
+                    f"the prediction is for another cluster: {run.target}, fsid {run.facts.get(CLUSTER)}"
                 )
             if isinstance(target, BelongsToRun):
                 target.begin(run.run_id)
             cache = sweep.measurement.cache
             trial = trial_of(target, scale=scale, repeats=repeats, seconds=seconds, seed=run.seed, cache=cache)
-            samples = verify(target, chosen, trial, store=store, run_id=run.run_id, progress=progress)
+            samples = verify(target, chosen, trial, store=opened, run_id=run.run_id, progress=progress)
             if not keep:
                 target.reset()
         finally:
             target.close()
         assessment = assess(predictions, samples, workload)
-        store.put_document(run.run_id, "verification", assessment.to_json())
+        opened.put_document(run.run_id, "verification", assessment.to_json())
     if as_json:
         print_json({"run": run.run_id, "note": note, **assessment.to_json()})
     else:
@@ -144,14 +146,14 @@ def _run_of(store: Store, sweep: Sweep, run_id: str | None) -> Run:
             raise InputError(
                 f"the configurations of sweep {sweep.name} are not those that run {run_id} measured",
                 where=store.name,
-                remedy="give the sweep file as it was, or name a run of this one",
+                remedy="give the sweep file as it was then, or a run of this sweep file with --run",
             )
         return run
     for run in store.runs():
         if run.sweep_digest == sweep.digest:
             return run
     raise StoreError(
-        f"there is no run of sweep {sweep.name} as this file has it",
+        f"no run has measured sweep {sweep.name} as this file declares it",
         where=store.name,
         remedy="measure it first with `cephfit sweep run`, or name a run with --run",
     )
@@ -170,6 +172,7 @@ def _predict(
     from cephfit.mapper import MODELS, predictor
     from cephfit.mapper.contrasts import ranked
     from cephfit.prediction import PredictionSet
+    from cephfit.prediction_model import DEFAULT_CONFIDENCE
     from cephfit.profile import Profile
     from cephfit.results import open_baselines
     from cephfit.results.words import level
@@ -180,7 +183,7 @@ def _predict(
     else:
         if document is None:
             raise InputError(
-                "no profile of the workload is known",
+                "the profile of the workload is missing",
                 where=f"run {run.run_id}",
                 remedy="give one with --profile, or map one first with `cephfit map`",
             )
@@ -190,7 +193,7 @@ def _predict(
         None if mapped is None else PredictionSet.from_json(mapped, where=f"run {run.run_id}: stored predictions")
     )
     model = model or (stored.model if stored else MODELS[0])
-    confidence = confidence or (stored.confidence if stored else 0.95)
+    confidence = confidence or (stored.confidence if stored else DEFAULT_CONFIDENCE)
     speaker = predictor(model, confidence=confidence)
     predictions = ranked(speaker, profile, open_baselines(location, run.run_id))
     if stored is None or (stored.model, stored.confidence) == (model, confidence):
@@ -198,9 +201,9 @@ def _predict(
         store.put_document(run.run_id, "predictions", predictions.to_json())
         return predictions, ""
     return predictions, (
-        f"what is judged is the prediction for {profile.name} by model {model} at {level(confidence)}; the one "
-        f"that is stored, for {stored.profile} by {stored.model} at {level(stored.confidence)}, stays what "
-        "`cephfit report` shows"
+        f"this verifies the prediction for {profile.name} by model {model} at {level(confidence)}; "
+        f"`cephfit report` keeps showing the stored one, for {stored.profile} by {stored.model} at "
+        f"{level(stored.confidence)}"
     )
 
 
@@ -242,7 +245,7 @@ def _print(assessment: Assessment, note: str) -> None:
         right=(1, 2, 3),
     )
     click.echo()
-    order = {True: "held", False: "did NOT hold", None: "cannot be told from these runs"}[assessment.order_held]
+    order = {True: "held", False: "did NOT hold", None: "is not clear from these runs"}[assessment.order_held]
     click.echo(f"The predicted order {order} (model {assessment.model}, workload {assessment.workload})")
     if assessment.regret_pct is not None:
         click.echo(f"Regret of following the prediction: {assessment.regret_said()}")

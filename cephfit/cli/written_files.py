@@ -22,9 +22,9 @@ class _OutputFile(click.Path):
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if not path.parent.is_dir():
             raise InputError(
-                f"the folder {path.parent} is not there",
+                f"the folder {path.parent} does not exist",
                 where=str(path),
-                remedy="make it first, or give another place with -o",
+                remedy="create it first, or give another path with -o",
             )
         return path
 
@@ -64,7 +64,7 @@ def written_whole(path: Path, *, what: str) -> Iterator[Path]:
             raise type(error)(error.what, where=str(path), remedy=error.remedy) from None
         if isinstance(error, OSError):
             raise HostError(
-                f"{what} cannot be written: {error.strerror}", where=str(path), remedy="give another place with -o"
+                f"{what} cannot be written: {error.strerror}", where=str(path), remedy="give another path with -o"
             ) from None
         raise
 

@@ -11,7 +11,8 @@ from scipy.special import ndtr, ndtri
 
 from cephfit.baseline import Baselines
 from cephfit.errors import InputError
-from cephfit.prediction import RATIOS_COMPARE, Prediction, PredictionSet
+from cephfit.prediction import Prediction, PredictionSet
+from cephfit.prediction_model import model_called
 from cephfit.profile import Profile
 from cephfit.sweep.goal import Goal
 from cephfit.sweep.stopping import Decide, Stopping
@@ -190,7 +191,7 @@ class _Held:
         look: Look,
     ) -> None:
         self._leader, self._sign, self._look = leader, sign, look
-        self._compares = goal.model in RATIOS_COMPARE
+        self._compares = model_called(goal.model).adds_time
         confidence = look.stopping.confidence
         if self._compares and leader != baselines.default:
             relative = replace(baselines, default=leader)

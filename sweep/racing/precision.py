@@ -8,9 +8,7 @@ from scipy.special import stdtrit
 
 from cephfit.baseline import Baselines
 from cephfit.cells import Cell
-
-_PRIOR_DF = 4.0
-"""Degrees of freedom that a cell's pooled variance counts for beside a configuration's own, as in the mapper."""
+from cephfit.spread import LARGEST_LOG, PRIOR_DF
 
 
 def half_widths(baselines: Baselines, confidence: float) -> Mapping[tuple[str, Cell], float]:
@@ -30,7 +28,7 @@ def half_widths(baselines: Baselines, confidence: float) -> Mapping[tuple[str, C
         for name, values in groups.items():
             n = len(values)
             own = float(values.var(ddof=1))
-            variance = max(pooled, (_PRIOR_DF * pooled + (n - 1) * own) / (_PRIOR_DF + n - 1))
-            quantile = float(stdtrit(min(df, _PRIOR_DF + n - 1), (1 + confidence) / 2))
-            widths[name, cell] = math.expm1(min(quantile * math.sqrt(variance / n), 700.0))
+            variance = max(pooled, (PRIOR_DF * pooled + (n - 1) * own) / (PRIOR_DF + n - 1))
+            quantile = float(stdtrit(min(df, PRIOR_DF + n - 1), (1 + confidence) / 2))
+            widths[name, cell] = math.expm1(min(quantile * math.sqrt(variance / n), LARGEST_LOG))
     return widths

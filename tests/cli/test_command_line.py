@@ -38,7 +38,7 @@ def test_every_command_has_help(command: str) -> None:
 def test_effects_have_words_of_their_own_for_a_profile() -> None:
     """A screening does not race: what --profile does there is not what it does for `sweep run`."""
     effects, sweep_run = (" ".join(run("sweep", verb, "--help").stdout.split()) for verb in ("effects", "run"))
-    assert "Show the effects on this workload too" in effects
+    assert "Also show the predicted effects on the workload of this profile" in effects
     assert "configurations race" not in effects
     assert "configurations race for" in sweep_run
 
@@ -89,7 +89,7 @@ def test_a_pipe_of_its_own_that_breaks_is_said(
     with pytest.raises(SystemExit) as end:
         command_line.main(["sweep", "list"])
     assert end.value.code == 2
-    assert "a program or a service that cephfit talked to has gone" in capsys.readouterr().err
+    assert "a program or a service that cephfit talked to is gone" in capsys.readouterr().err
 
 
 def test_an_unknown_command_is_exit_code_2() -> None:

@@ -95,7 +95,7 @@ def test_an_optimisers_trials_compete_and_can_be_verified(searched: Path, profil
 def test_numbers_that_are_none_are_refused(profile: str, figures: str, options: tuple[str, str]) -> None:
     refused = give(place.command, profile, "--baselines", figures, *options, "--json")
     assert refused.exit_code == 2
-    assert f"'{options[1]}' is no number" in refused.output
+    assert f"'{options[1]}' is not a number" in refused.output
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_numbers_that_are_none_are_refused(profile: str, figures: str, options: 
 def test_other_commands_refuse_numbers_that_are_none(command: str) -> None:
     refused = give(cephfit, *command.split(), "nan")
     assert refused.exit_code == 2
-    assert "'nan' is no number" in refused.output
+    assert "'nan' is not a number" in refused.output
 
 
 def test_the_level_is_not_rounded_up_to_certainty(profile: str, figures: str) -> None:

@@ -82,7 +82,7 @@ def test_pools_that_were_made_before_such_names_were_kept_for_sweeps_can_be_remo
     assert "`cephfit pools remove` deletes one that was made as this" in str(refused)
     monkeypatch.setattr(Cluster, "to_remove", lambda *_: ())
     listed = typed(cluster, monkeypatch, tmp_path / "f", "remove", text=text).output
-    assert "made or changed by `cephfit pools apply`\ncephfit-* are the pools of sweeps" in listed
+    assert "created or changed by `cephfit pools apply`\ncephfit-* are the pools of sweeps" in listed
 
 
 def test_what_passes_by_itself_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -68,12 +68,15 @@ def test_a_race_is_called_so(store: Path, profile: str, command: object) -> None
     assert "STOPPED EARLY" not in give(command, profile, "--baselines", str(store)).output
     with Store.open(store) as opened:
         opened.put_document(opened.run(None).run_id, "stopping", {"looks": 1, "stopped": [], "races": []})
-    assert "no interval here knows of the looks" in give(command, profile, "--baselines", str(store)).output
+    assert (
+        "accounts for the interim looks"
+        in give(command, profile, "--baselines", str(store)).output
+    )
 
 
 def test_the_weights_of_the_heaviest_cells_fit_80_columns(store: Path, profile: str) -> None:
     lines = give(map_command.command, profile, "--baselines", str(store)).output.splitlines()
-    begin = next(i for i, line in enumerate(lines) if line.startswith("The cells that carry the weight"))
+    begin = next(i for i, line in enumerate(lines) if line.startswith("The cells that matter most"))
     size, pattern, weight, *_ = lines[begin + 1 :]
     cells = [f"{s}-{p}" for s, p in zip(size.split(), pattern.split(), strict=True)]
     assert set(cells) <= {"4K-read", "4K-write", "4K-randread", "4K-randwrite"}
@@ -110,7 +113,7 @@ def test_half_a_sweep_is_called_so_and_what_it_lacks_is_to_be_measured(store: Pa
 def test_the_real_workload_is_not_begun_on_a_simulation(store: Path, profile: str) -> None:
     file = str(store.with_name("tiny.yaml"))
     arguments = ("--sweep", file, "--store", str(store), "--target", "sim", "--profile", profile)
-    with pytest.raises(InputError, match="no disks that a real workload could run on"):
+    with pytest.raises(InputError, match="no disks for a real workload"):
         give(verify.command, *arguments)
     with Store.open(str(store)) as opened:
         assert not opened.workload_samples(opened.run().run_id), "nothing of it is in the store"
@@ -121,7 +124,7 @@ def test_a_report_says_which_of_several_runs_it_is_about(store: Path, tmp_path: 
     assert "the newest of" not in give(report.command, *arguments).output
     with Store.open(str(store)) as opened:
         opened.add_run(replace(opened.run(), run_id="later", created_ns=2**62, finished=False))
-    assert "It is about run later on sim, the newest of 2" in give(report.command, *arguments).output
+    assert "It covers run later on sim, the newest of 2" in give(report.command, *arguments).output
     assert "the newest of" not in give(report.command, *arguments, "--run", "later").output
 
 

@@ -172,7 +172,7 @@ def test_compare_holds_every_cell_against_the_first_target(measured: Path) -> No
         assert second["ratio"]["low"] < second["ratio"]["mean"] < second["ratio"]["high"]
     text = compared(measured, "--load", "deep")
     assert "4K-randread" in text
-    assert "no disk made these figures" in text
+    assert "simulated figures, not from a disk" in text
     with pytest.raises(InputError, match="shallow"):
         compared(measured, "--load", "shallow")
     with pytest.raises(InputError, match="one run to compare"):
@@ -182,7 +182,7 @@ def test_compare_holds_every_cell_against_the_first_target(measured: Path) -> No
 def test_compare_says_how_sure_it_is(measured: Path) -> None:
     text = compared(measured)
     assert (
-        "Intervals are of 95 %, each by itself: of a hundred cells that do not differ about five seem to" in text
+        "Intervals are of 95 %, each by itself: of a hundred cells that do not differ, about five seem to" in text
     )
     document = json.loads(compared(measured, "--json"))
     assert (document["confidence"], document["joint"]) == (0.95, False)

@@ -29,5 +29,5 @@ def test_without_the_slash_it_is_the_base_name_of_the_files(tmp_path: Path) -> N
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be made"), trace_place(f"{tmp_path}/file/"):
+    with pytest.raises(InputError, match="cannot be created"), trace_place(f"{tmp_path}/file/"):
         pass

@@ -75,7 +75,7 @@ def stored(folder: Path) -> dict[str, Any]:
 
 def test_model_and_confidence_are_those_of_the_mapping(folder: Path) -> None:
     mapped(folder, "--model", "meyer", "--confidence", "0.99")
-    assert "what is judged" not in verified(folder)
+    assert "this verifies the prediction" not in verified(folder)
     assert (stored(folder)["model"], stored(folder)["confidence"]) == ("meyer", 0.99)
 
 
@@ -85,7 +85,7 @@ def test_a_prediction_of_another_kind_is_judged_without_taking_the_mapped_ones_p
 ) -> None:
     mapped(folder, "--model", "meyer", "--confidence", "0.99")
     before = stored(folder)
-    assert "the one that is stored, for pgbench by meyer at 99 %, stays" in verified(folder, *options)
+    assert "keeps showing the stored one, for pgbench by meyer at 99 %" in verified(folder, *options)
     assert stored(folder) == before
 
 

@@ -57,7 +57,7 @@ def test_regret_that_the_runs_cannot_tell_from_none_is_called_so() -> None:
     assert noisy.regret_low_pct == 0
     assert noisy.regret_said() == f"not distinguishable from 0 (at most {noisy.regret_high_pct:.1f} %)"
     sure = assess(predicted(), runs(A=(100, 101), fast=(130, 131), slow=(50, 50.5)), "pgbench")
-    assert sure.regret_said().startswith("0 %: the predicted best is told from all others")
+    assert sure.regret_said().startswith("0 %: the predicted best is distinguishable from all others")
     once = assess(predicted(), runs(A=(100,), fast=(90,), slow=(50,)), "pgbench")
     assert once.regret_said() == "10.0 %, its interval not known"
     assert Assessment.from_json(noisy.to_json()) == noisy

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ from click.testing import CliRunner, Result
 
 from cephfit.cells import CELLS, Cell
 from cephfit.cli.main import cephfit
+from cephfit.cli.map import _print, read_profile
 from cephfit.errors import InputError
+from cephfit.mapper import predictor
+from cephfit.results import open_baselines
 from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Metrics, Sample, SampleKey, State
@@ -55,6 +59,13 @@ def test_formula_2_1_ranks_the_same_csv_the_other_way_and_says_that_it_adds_rate
     assert answer.exit_code == 0, answer.output
     assert re.search(r"^Best: fast-small, \+37\.5 %", answer.output, re.MULTILINE)
     assert "adds relative rates, not time" in answer.output
+
+
+def test_a_prediction_by_a_model_of_a_later_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    baselines = open_baselines(str(EXAMPLES / "ranks-differ.csv"))
+    found = predictor().predict(read_profile(EXAMPLES / "half-and-half.json"), baselines)
+    _print(replace(found, model="later"), [])
+    assert "Model later: a model that this version of cephfit does not know" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("model", ["time", "meyer", "meyer-random", "meyer-sequential"])

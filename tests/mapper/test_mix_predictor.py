@@ -221,7 +221,7 @@ def test_an_unknown_model_is_named_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0, math.nan])
 def test_an_impossible_confidence_is_refused(confidence: float) -> None:
-    with pytest.raises(InputError, match="no confidence"):
+    with pytest.raises(InputError, match="not a confidence level"):
         predictor("time", confidence=confidence)
 
 

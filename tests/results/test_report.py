@@ -89,7 +89,7 @@ def test_the_answer_is_in_the_first_lines(findings: Findings) -> None:
     assert answer.sentences[0].startswith("Configuration hybrid sets "), "what to do, not only its name"
     assert answer.sentences[1].startswith("The worst is throttled: predicted 0.59 times the default")
     assert answer.sentences[2] == "Not distinguishable from the default: readahead and A-again."
-    assert "in the order predicted; what following the prediction costs against the best" in answer.sentences[3]
+    assert "in the order predicted; the cost of following it, compared with the best" in answer.sentences[3]
     page = page_of(findings)
     assert page.text["h1"] == [answer.headline]
 
@@ -119,7 +119,14 @@ def test_everything_that_was_measured_is_told(findings: Findings) -> None:
     for fact in (
         *("lab:default", RUN_ID, "2017", "cold", "fio-3.33", "libaio", "16.2.15 (pacific)", "ntp synchronised"),
         *("Noise floor", "Cross-check", "556 ok samples", "2 PGs active+recovering while it ran", "No space left"),
-        *("osd.0 and osd.1", "service-time model", "Each run lasted 30 s.", "Round 1", "Seek distance", "Latency"),
+        *(
+            "osd.0 and osd.1",
+            "the mix adds up as time",
+            "Each run lasted 30 s.",
+            "Round 1",
+            "Seek distance",
+            "Latency",
+        ),
         *("description: the default and five configurations <that differ> &",),
     ):
         assert fact in text, fact
@@ -170,21 +177,29 @@ def test_no_better_configuration_is_an_answer_too(findings: Findings) -> None:
         "For the workload pgbench, no configuration is predicted to be distinguishably better than the default, A."
     )
     assert "No configuration is predicted to be distinguishably worse than the default." in answer.sentences
-    assert "this is a prediction only" in answer.sentences[-1]
+    assert "this is only a prediction" in answer.sentences[-1]
+
+
+def test_a_prediction_by_a_model_of_a_later_version_is_reported(findings: Findings) -> None:
+    later = replace(example_predictions(), model="later")
+    report = report_of(replace(findings, predictions=later), made_ns=0)
+    assert "Model later: a model that this version of cephfit does not know." in report.caveats
+    assert "later" in to_html(report)
+    assert "model `later`" in to_markdown(report)
 
 
 def test_who_may_be_as_good_as_the_best_is_named(findings: Findings) -> None:
     assert "may be as good" not in " ".join(report_of(findings, made_ns=0).answer.sentences)
     tied = replace(example_predictions(), as_good=("ssd", "mixed"))
     sentences = report_of(replace(findings, predictions=tied), made_ns=0).answer.sentences
-    assert f"Not told from {tied.best}: ssd and mixed; these may be as good." in sentences
+    assert f"Not distinguishable from {tied.best}: ssd and mixed; these may be as good." in sentences
 
 
 def test_a_prediction_that_failed_is_told_as_loudly(findings: Findings) -> None:
     regret = {"regret_pct": 12.34, "regret_low_pct": 9.87, "regret_high_pct": 14.0}
     wrong = replace(example_assessment(), order_held=False, **regret)
     sentences = report_of(replace(findings, assessment=wrong), made_ns=0).answer.sentences
-    told = "what following the prediction costs against the best of those run is 12.3 % (9.9 to 14.0)"
+    told = "the cost of following it, compared with the best of those run, is 12.3 % (9.9 to 14.0)"
     assert f"NOT in the order predicted; {told}" in " ".join(sentences)
 
 
@@ -196,9 +211,9 @@ def test_an_order_is_claimed_only_where_the_runs_show_it(findings: Findings) -> 
     assert "came out in the order predicted" in told()
     best, default, worst = example_assessment().rows
     tied = (best, default, replace(worst, measured_relative=101.0, measured_low=90.0, measured_high=113.0))
-    assert "no order that contradicts the prediction" in told(rows=tied)
+    assert "an order that does not contradict the prediction" in told(rows=tied)
     near = (best, default, replace(worst, measured_relative=95.0, measured_low=80.0, measured_high=113.0))
-    assert "though these runs cannot tell A from throttled" in told(rows=near, ties=(("A", "throttled"),))
+    assert "though these runs cannot distinguish A from throttled" in told(rows=near, ties=(("A", "throttled"),))
     assert "came out in the order predicted;" in told(rows=near), "held against each other they are told apart"
     assert "as far as these runs can tell" in told(ties=None), "of a store of before ties were kept"
     assert "no order was predicted" in told(order_held=None)
@@ -211,7 +226,7 @@ def test_runs_that_judged_another_prediction_do_not_vouch_for_this_one(findings:
     report = report_of(replace(findings, predictions=predictions), made_ns=0)
     assert "measured" not in report.answer.headline
     assert "this one has not been verified yet" in report.answer.sentences[-1]
-    assert any("an earlier prediction" in caveat for caveat in report.caveats)
+    assert any("another prediction than the one above" in caveat for caveat in report.caveats)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +280,7 @@ def test_settings_that_nothing_reads_are_told(findings: Findings) -> None:
     facts = {**findings.run.facts, "without_effect": {"one-copy": ["filestore_op_threads is FileStore's"]}}
     report = report_of(replace(findings, run=replace(findings.run, facts=facts)), made_ns=0)
     assert (
-        "Configuration one-copy has settings that nothing here reads: filestore_op_threads is FileStore's."
+        "Configuration one-copy has settings without effect here: filestore_op_threads is FileStore's."
         in report.caveats
     )
 

@@ -100,7 +100,10 @@ def test_plot_draws_every_picture_as_png_svg_and_html(trace: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(("-o", "w.gif"), "let it end with .png"), (("-o", "w.png", "--only", "cat"), "there are cells, size")],
+    [
+        (("-o", "w.gif"), "use a file name that ends with .png"),
+        (("-o", "w.png", "--only", "cat"), "choose from: cells, size"),
+    ],
 )
 def test_plot_errors(trace: Path, arguments: tuple[str, ...], says: str) -> None:
     done = run("plot", trace, *arguments, check=False)
@@ -345,7 +348,7 @@ def test_a_disk_whose_latencies_are_not_known_is_shown_beside_one_whose_are(tmp_
 def test_the_threshold_that_counts_is_the_one_that_was_asked_for(trace: Path, tmp_path: Path) -> None:
     run("profile", trace, "--threshold", "1024", "-o", tmp_path / "p.json")
     shown = run("show", tmp_path / "p.json").stdout
-    assert "by threshold in LBN (1024 counts): 128: " in shown
+    assert "by threshold in LBN (1024 is used): 128: " in shown
     assert "128 counts" not in shown
 
 

@@ -145,5 +145,5 @@ def test_a_damaged_profile_is_refused_as_other_commands_refuse_it(tmp_path: Path
     file.write_bytes(b'{"schema_version": 1, "name": "\xff"}')
     done = run(command, file, check=False)
     assert done.returncode == 2
-    assert "this is not text" in done.stderr
+    assert "this is not a text file" in done.stderr
     assert "p.json" in done.stderr

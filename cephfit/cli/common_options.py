@@ -1,0 +1,82 @@
+"""Options that several commands share, each declared and worded once."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+store_option = click.option(
+    "--store",
+    default="results.sqlite",
+    show_default=True,
+    metavar="STORE",
+    help="Store of the results: an SQLite file or an SQLAlchemy URL.",
+)
+
+run_option = click.option("--run", "run_id", metavar="RUN", help="Which run to use.  [default: the newest]")
+
+runs_option = click.option(
+    "--run",
+    "run_ids",
+    multiple=True,
+    metavar="RUN",
+    help="Which run to use.  [default: the newest]",
+)
+"""Repeatable; the command gets ``run_ids``."""
+
+baselines_option = click.option(
+    "--baselines",
+    "location",
+    required=True,
+    metavar="STORE|CSV",
+    help="The measured rates: a store written by `cephfit sweep run`, or a CSV file.",
+)
+
+_LOAD_HELP = "Which load of the sweep file to use.  [default: the measurement's own]"
+
+load_option = click.option("--load", default="", metavar="LOAD", help=_LOAD_HELP)
+
+any_load_option = click.option("--load", metavar="LOAD", help=_LOAD_HELP)
+"""None where it was not given, for commands that can take all loads."""
+
+keep_option = click.option(
+    "--keep",
+    is_flag=True,
+    help="Leave the target as it is at the end: keep the volumes and the last configuration.",
+)
+
+scale_option = click.option(
+    "--scale", type=click.IntRange(min=1), help="pgbench scale factor (about 15 MiB of database each)."
+)
+
+
+def target_option(*forms: str, what: str = "Target cluster", more: str = "") -> Callable[[_Command], _Command]:
+    """Adds a required ``--target`` (argument ``target_text``).
+
+    Args:
+        forms: what may be given, such as ``lab:NAME``.
+        what: begins the help.
+        more: ends it.
+    """
+    choices = ", ".join(f"`{form}`" for form in forms)
+    return click.option(
+        "--target", "target_text", required=True, metavar="TARGET", help=f"{what}: {choices}.{more}"
+    )
+
+
+def apply_option(where: str = "to a cluster that cephfit did not create") -> Callable[[_Command], _Command]:
+    """Adds ``--apply`` to a command that shows, without it, what it would do.
+
+    Args:
+        where: the changes go; empty where ``--apply`` is needed everywhere.
+    """
+    changes = f"Apply the changes {where}".rstrip()
+    return click.option("--apply", is_flag=True, help=f"{changes}.  [default: only show them]")
+
+
+needed_apply_option = click.option(
+    "--apply", is_flag=True, help="Allow changes to a cluster that cephfit did not create; required there."
+)
+"""For commands that do nothing at all on such a cluster without it."""
