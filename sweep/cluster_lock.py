@@ -161,7 +161,7 @@ class ClusterLock:
                 found[key] = Holder(**json.loads(text))
             except (ValueError, TypeError):
                 raise ClusterError(
-                    "this key is no lock of this version of cephfit",
+                    "this key is not a lock of this version of cephfit",
                     where=f"config-key {key}",
                     remedy=f"if nobody is at work, delete it: ceph config-key rm {key}",
                 ) from None

@@ -19,6 +19,7 @@ from scipy import stats
 
 from cephfit.cells import Cell
 from cephfit.errors import InputError
+from cephfit.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.results.baselines import baselines_of
 from cephfit.sample import OWN_LOAD, Sample
 from cephfit.sweep.design.model import Design, DesignKind
@@ -90,7 +91,7 @@ def screening_of(designs: Iterable[Design], where: str = "") -> Design:
 
 
 def effects_on_cells(
-    design: Design, samples: Sequence[Sample], cells: Sequence[Cell], *, confidence: float = 0.95
+    design: Design, samples: Sequence[Sample], cells: Sequence[Cell], *, confidence: float = DEFAULT_CONFIDENCE
 ) -> list[Effects]:
     """Effects on the rate of every cell; each cell's intervals hold jointly over all factors (Bonferroni)."""
     rates = _by_round(samples)
@@ -104,7 +105,7 @@ def effects_on_cells(
 
 
 def effects_on_profile(
-    design: Design, samples: Sequence[Sample], goal: Goal, *, confidence: float = 0.95
+    design: Design, samples: Sequence[Sample], goal: Goal, *, confidence: float = DEFAULT_CONFIDENCE
 ) -> Effects | None:
     """Effects on the predicted performance for a workload; the intervals hold jointly over all factors.
 

@@ -7,13 +7,9 @@ from pathlib import Path
 
 from cephfit.errors import ClusterError
 from cephfit.sweep.child_process import end, find_program, start
+from cephfit.sweep.engines.engine import SLOWEST_NBYTES_PER_S
+from cephfit.sweep.model import RBD_OBJECT_NBYTES
 from cephfit.sweep.volumes import Volume
-from cephfit.units import MIB
-
-_OBJECT_NBYTES = 4 * MIB
-"""RBD's default object size: volumes are written, and read through, in whole objects, so they hold whole ones."""
-_SLOWEST_NBYTES_PER_S = MIB
-"""A fill slower than this is taken for stuck."""
 
 
 def fill(volumes: Sequence[Volume], *, conf: Path, client_id: str = "admin") -> None:
@@ -30,7 +26,7 @@ def fill(volumes: Sequence[Volume], *, conf: Path, client_id: str = "admin") -> 
     """
     argv = [
         find_program("fio", package="fio"), "--output-format=json", "--ioengine=rbd",
-        f"--clientname={client_id}", "--rw=write", f"--bs={_OBJECT_NBYTES}", "--iodepth=4", "--direct=1",
+        f"--clientname={client_id}", "--rw=write", f"--bs={RBD_OBJECT_NBYTES}", "--iodepth=4", "--direct=1",
         "--refill_buffers", "--buffer_compress_percentage=0", "--randrepeat=0", "--end_fsync=1",
         "--thread", "--group_reporting",
     ]  # fmt: skip
@@ -38,7 +34,7 @@ def fill(volumes: Sequence[Volume], *, conf: Path, client_id: str = "admin") -> 
         argv += [f"--name={volume.image}", f"--pool={volume.pool}", f"--rbdname={volume.image}"]
         argv += [f"--size={volume.nbytes}"]
     wanted = sum(v.nbytes for v in volumes)
-    seconds = 60 + wanted / _SLOWEST_NBYTES_PER_S
+    seconds = 60 + wanted / SLOWEST_NBYTES_PER_S
     # fio's rbd engine takes no path of a configuration file; librados reads this variable.
     process = start(argv, environment={"CEPH_CONF": str(conf.absolute())})
     try:

@@ -58,17 +58,25 @@ def check_goal(sweep: Sweep, goal: Goal | None) -> None:
     InputError: the sweep needs a profile and there is none, or the profile needs cells that are not measured.
     """
     if needs_goal(sweep) and goal is None:
-        raise InputError("nobody predicts for this sweep", where=f"sweep {sweep.name}")
+        raise InputError(
+            "this sweep races or searches by a prediction, and no model was given",
+            where=f"sweep {sweep.name}",
+            remedy="give one with --model, and the workload with --profile",
+        )
     if not needs_profile(sweep) or goal is None:
         return
     if goal.profile is None:
         raise InputError(
-            "this sweep looks for what suits a workload, and there is no workload",
+            "this sweep searches for what suits a workload, and no workload was given",
             where=f"sweep {sweep.name}",
             remedy="give its profile: --profile profile.json (made with `cephfit trace profile`)",
         )
     if not goal.profile.n_accesses:
-        raise InputError("the workload has no accesses", where=f"profile {goal.profile.name}")
+        raise InputError(
+            "the workload has no accesses",
+            where=f"profile {goal.profile.name}",
+            remedy="trace it while it is running, and profile that trace",
+        )
     lacking = [cell for cell in goal.used_cells() if cell not in sweep.measurement.cells]
     if lacking:
         raise InputError(

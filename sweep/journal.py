@@ -138,10 +138,14 @@ class Journal:
                 raise StoreError(
                     "this line of the journal is damaged",
                     where=where,
-                    remedy="the lines after it still say what was; mend the line by hand, then restore",
+                    remedy="the lines after it are needed: correct it by hand, then run `cephfit restore`",
                 ) from None
             if version != SCHEMA_VERSION:
-                raise StoreError(f"the journal is of version {version}, not {SCHEMA_VERSION}", where=where)
+                raise StoreError(
+                    f"the journal has version {version}, this cephfit reads {SCHEMA_VERSION}",
+                    where=where,
+                    remedy="run `cephfit restore` with the version of cephfit that wrote it",
+                )
             if line.get("forget"):
                 self._entries.pop((kind, place), None)
             else:

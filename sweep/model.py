@@ -9,11 +9,15 @@ from cephfit.configuration import Configuration
 from cephfit.sample import OWN_LOAD
 from cephfit.sweep.design.model import Design, Search
 from cephfit.sweep.stopping import Stopping
+from cephfit.units import MIB
 
 FIO = "fio"
 """The engine that measures unless a sweep file names another one."""
 RADOS_BENCH = "rados-bench"
 RBD_BENCH = "rbd-bench"
+
+RBD_OBJECT_NBYTES = 4 * MIB
+"""RBD's default object size: volumes are written, and read through, in whole objects, so they hold whole ones."""
 
 
 class CacheCondition(StrEnum):

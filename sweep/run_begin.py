@@ -76,7 +76,7 @@ def begun(
         raise InputError(
             f"run {run.run_id} was begun on another cluster that was called {run.target}",
             where=f"fsid {run.facts[CLUSTER]}, now {facts[CLUSTER]}",
-            remedy="figures of two clusters are no sweep of one; begin a new run: --new",
+            remedy="a run must not mix figures of two clusters; begin a new run with --new",
         )
     if run.facts.get(GOAL) != facts.get(GOAL):
         raise InputError(

@@ -77,19 +77,25 @@ def parse_reach(text: str, *, where: str, own_conf: bool = False) -> Reach:
         key, is_pair, value = word.partition("=")
         if key not in _WORDS or not is_pair or not value:
             remedy = nearest(key, _WORDS) or f"there are {' and '.join(f'{w}=...' for w in _WORDS)}"
-            raise InputError(f"{word!r} says nothing of a Ceph cluster", where=where, remedy=remedy)
+            raise InputError(f"unknown word {word!r} in the target", where=where, remedy=remedy)
         if key in said:
-            raise InputError(f"{key} is said twice", where=where)
+            raise InputError(f"{key} is given twice", where=where, remedy="give it once")
         said[key] = value
     ways = [way.value for way in SettingsWay]
     way = said.get("settings")
     if way is not None and way not in ways:
-        raise InputError(f"settings reach no daemon by {way!r}", where=where, remedy=f"ways are {', '.join(ways)}")
+        raise InputError(
+            f"settings={way} is not a known way", where=where, remedy=f"choose from: {', '.join(ways)}"
+        )
     path = said.get("osd_conf", CONF_PATH)
     if not path.startswith("/"):
-        raise InputError(f"osd_conf={path} is no absolute path", where=where)
+        raise InputError(
+            f"osd_conf={path} is not an absolute path",
+            where=where,
+            remedy="write it like osd_conf=/etc/ceph/ceph.conf",
+        )
     if "osd_conf" in said and own_conf:
-        raise InputError("osd_conf is of other people's clusters; a lab's is known", where=where)
+        raise InputError("osd_conf applies to --target ceph only", where=where, remedy="leave it out for a lab")
     if "osd_conf" in said and way in ("store", "injectargs"):
-        raise InputError(f"settings={way} reads no osd_conf", where=where, remedy="leave out one of them")
+        raise InputError(f"settings={way} does not use osd_conf", where=where, remedy="leave out one of them")
     return Reach(None if way is None else SettingsWay(way), path)

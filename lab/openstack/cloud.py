@@ -150,7 +150,7 @@ class LabCloud:
         registration.set_quotas(self.layout)
         self.layout = replace(self.layout, ready=True)
         self.layout.write()
-        progress.advance(detail="flavours, image, network, volume types")
+        progress.advance(detail="flavors, image, network, volume types")
 
     def _make_components(self, namespace: MountNamespace, progress: Progress) -> GuestImage:
         """Migrate and start the parts side by side; Keystone's users and catalogue as soon as it runs.

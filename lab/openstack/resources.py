@@ -1,4 +1,4 @@
-"""What people find in the lab's OpenStack when it is up: flavours, an image, a network, volume types."""
+"""What people find in the lab's OpenStack when it is up: flavors, an image, a network, volume types."""
 
 from collections.abc import Mapping
 
@@ -18,9 +18,9 @@ FLAVOURS: Mapping[str, int] = {"cephfit.tiny": 384, "cephfit.small": 512, "cephf
 def create(layout: Layout, image: GuestImage) -> None:
     """Make them, for everybody. Safe to call twice."""
     cloud = registration.connect(layout)
-    flavours = {flavour.name for flavour in cloud.compute.flavors()}
+    flavors = {flavor.name for flavor in cloud.compute.flavors()}
     for name, ram in FLAVOURS.items():
-        if name not in flavours:
+        if name not in flavors:
             cloud.compute.create_flavor(name=name, ram=ram, vcpus=1, disk=1)
     types = {known.name for known in cloud.block_storage.types()}
     for device_class in layout.pools:

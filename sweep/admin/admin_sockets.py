@@ -48,5 +48,5 @@ class AdminSockets:
                 f"{daemon.kind}.{e.get('id', e.get('name'))}": e["hostname"] for e in said if "hostname" in e
             }
         if daemon.name not in self._places:
-            raise ClusterError("the cluster does not say on which host it is", where=daemon.name)
+            raise ClusterError("the cluster does not say which host it runs on", where=daemon.name)
         return self._places[daemon.name]

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.errors import ClusterError, HostError
-from cephfit.sweep.admin.answers import DEFAULT_TIMEOUT_SECONDS, RefusedError, parse_answer, refusal, spelled
+from cephfit.sweep.admin.answers import (
+    DEFAULT_TIMEOUT_SECONDS,
+    RefusedError,
+    parse_answer,
+    refusal,
+    require_conf,
+    spelled,
+)
 
 _GLOBAL_WORDS = frozenset({"name", "key", "id", "user", "cluster", "conf", "host", "fsid", "keyring"})
 """Argument names that the program would take for its own options (``--key``: a secret, ``--name``: the client)."""
@@ -40,8 +47,7 @@ class BinaryAdmin:
         program = shutil.which("ceph")
         if program is None:
             raise HostError("there is no `ceph` program", remedy="install the package ceph-common")
-        if not conf.is_file():
-            raise ClusterError("there is no such Ceph configuration file", where=str(conf))
+        require_conf(conf)
         seconds = max(1, round(timeout_seconds))
         self._where = f"cluster of {conf}"
         self._timeout_seconds = float(seconds)

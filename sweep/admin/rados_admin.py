@@ -8,7 +8,7 @@ from typing import Any
 import rados
 
 from cephfit.errors import ClusterError
-from cephfit.sweep.admin.answers import DEFAULT_TIMEOUT_SECONDS, parse_answer, refusal, spelled
+from cephfit.sweep.admin.answers import DEFAULT_TIMEOUT_SECONDS, parse_answer, refusal, require_conf, spelled
 from cephfit.sweep.admin.older_releases import as_before_nautilus
 
 
@@ -36,8 +36,7 @@ class RadosAdmin:
         keyring: Path | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> None:
-        if not conf.is_file():
-            raise ClusterError("there is no such Ceph configuration file", where=str(conf))
+        require_conf(conf)
         self._where = f"cluster of {conf}"
         timeout = str(max(1, round(timeout_seconds)))
         self._cluster: Any = rados.Rados(
@@ -110,7 +109,7 @@ class RadosAdmin:
                     # Commands that the manager serves (`pg dump`, `osd df`) on releases that do not proxy them.
                     code, answer, words = self._cluster.mgr_command(text, b"")
             else:
-                raise ClusterError(f"{whom!r} is no daemon that takes commands", where=self._where)
+                raise ClusterError(f"{whom!r} is not a daemon that takes commands", where=self._where)
         except (rados.Error, ValueError) as error:
             code = -(getattr(error, "errno", None) or 0)
             raise refusal(whom, spelled(prefix, arguments), abs(code), str(error)) from None

@@ -1,4 +1,4 @@
-"""What a cloud must have before anything is made in it: image, flavour, network, volume types, quota, room."""
+"""What a cloud must have before anything is made in it: image, flavor, network, volume types, quota, room."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -179,14 +179,14 @@ def require_image(cloud: Connection, name: str) -> Any:
 
 
 def require_flavor(cloud: Connection, name: str) -> Any:
-    """The flavour.
+    """The flavor.
 
     Raises:
         InputError: there is none of this name.
     """
     return _require(
         cloud,
-        "flavour",
+        "flavor",
         lambda: cloud.compute.find_flavor(name, ignore_missing=True),
         lambda: cloud.compute.flavors(),
         name=name,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cephfit.errors import InputError
 from cephfit.sweep import own_folders
+from cephfit.sweep.engines.fio_servers import DEFAULT_PORT
 from cephfit.sweep.yaml_lines import nearest
 
 _RESULTS = ("server", "signal", "console")
@@ -46,7 +47,7 @@ class CloudChoice:
     volume_type: str = ""
     network: str = ""
     zone: str = ""
-    port: int = 8765
+    port: int = DEFAULT_PORT
     results: str = ""
     reached_from: str = ""
     affinity: str = _AFFINITIES[0]
@@ -80,31 +81,45 @@ def parse_choice(text: str) -> CloudChoice:
     for word in words:
         key, is_pair, value = word.partition("=")
         if not is_pair or not value:
-            raise InputError(f"{word!r} is no NAME=VALUE", where=f"--target {text}")
+            raise InputError(
+                f"{word!r} is not NAME=VALUE",
+                where=f"--target {text}",
+                remedy=f"NAME is one of {', '.join(known)}",
+            )
         if key not in known:
-            raise InputError(f"a cloud has no {key!r}", where=f"--target {text}", remedy=nearest(key, known))
+            raise InputError(
+                f"unknown word {key!r} in the target", where=f"--target {text}", remedy=nearest(key, known)
+            )
         if key in said:
-            raise InputError(f"{key} is said twice", where=f"--target {text}")
+            raise InputError(f"{key} is given twice", where=f"--target {text}", remedy="give it once")
         said[key] = value
-    port, overcommit = said.pop("port", "8765"), said.pop("overcommit", "no")
+    port, overcommit = said.pop("port", str(DEFAULT_PORT)), said.pop("overcommit", "no")
     if not port.isdigit() or not 0 < int(port) < 65536:
-        raise InputError(f"{port!r} is no port", where=f"--target {text}", remedy="a number from 1 to 65535")
+        raise InputError(
+            f"{port!r} is not a port", where=f"--target {text}", remedy="give a number from 1 to 65535"
+        )
     if overcommit not in ("yes", "no"):
-        raise InputError(f"overcommit={overcommit}", where=f"--target {text}", remedy="yes or no")
+        raise InputError(
+            f"overcommit={overcommit} is not known", where=f"--target {text}", remedy="write yes or no"
+        )
     for key, values in (("results", _RESULTS), ("affinity", _AFFINITIES)):
         if said.get(key, values[0]) not in values:
             raise InputError(
-                f"{key}={said[key]}",
+                f"{key}={said[key]} is not known",
                 where=f"--target {text}",
-                remedy=f"one of {', '.join(values)}, or nothing",
+                remedy=f"choose from: {', '.join(values)}, or leave it out",
             )
     if "reached_from" in said:
         said["reached_from"] = _cidr(said["reached_from"], where=f"--target {text}")
     if "ceph" in said and "lab" in said:
-        raise InputError("ceph and lab both name the cluster below the cloud", where=f"--target {text}")
+        raise InputError(
+            "ceph= and lab= both name the cluster below the cloud",
+            where=f"--target {text}",
+            remedy="give one of them",
+        )
     if alone := [key for key in ("settings", "osd_conf") if key in said and not {"ceph", "lab"} & said.keys()]:
         raise InputError(
-            f"{alone[0]} is of the Ceph below the cloud, and none is named",
+            f"{alone[0]}= is for the Ceph cluster below the cloud, and none is named",
             where=f"--target {text}",
             remedy="add ceph=/path/of/ceph.conf or lab=NAME, or leave it out",
         )
@@ -117,7 +132,7 @@ def _cidr(text: str, *, where: str) -> str:
         return str(ipaddress.ip_network(text))
     except ValueError as error:
         raise InputError(
-            f"reached_from: {error}", where=where, remedy="addresses as 192.0.2.7/32 or 192.0.2.0/24"
+            f"reached_from: {error}", where=where, remedy="write addresses like 192.0.2.7/32 or 192.0.2.0/24"
         ) from None
 
 
@@ -125,12 +140,12 @@ def require_whole(choice: CloudChoice) -> None:
     """What clients are made of; who only restores or cleans up need not say it.
 
     Raises:
-        InputError: flavour or volume type is not said.
+        InputError: flavor or volume type is not said.
     """
     for key in ("flavor", "volume_type"):
         if not getattr(choice, key):
             raise InputError(
-                f"which {key} the benchmark clients have is not said",
+                f"the {key} of the benchmark clients is missing",
                 where="--target openstack",
                 remedy=f"add it: openstack:{choice.cloud},{key}=NAME,...",
             )

@@ -13,7 +13,7 @@ from cephfit.sweep.cloud.qos import qos_of_types
 
 def facts_of(cloud: Connection, choice: CloudChoice) -> Mapping[str, Any]:
     """See ``protocols.Target.facts``."""
-    flavor = persistently(lambda: cloud.compute.find_flavor(choice.flavor, ignore_missing=True), where="flavours")
+    flavor = persistently(lambda: cloud.compute.find_flavor(choice.flavor, ignore_missing=True), where="flavors")
     image = persistently(lambda: cloud.image.find_image(choice.image, ignore_missing=True), where="images")
     return {
         "cloud": {

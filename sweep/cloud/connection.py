@@ -123,7 +123,7 @@ def spoken(where: str) -> Iterator[None]:
     except (SDKException, keystone.ClientException) as error:
         raise ClusterError(one_line(error), where=where) from None
     except requests.JSONDecodeError as error:
-        raise ClusterError(f"the answer is no JSON: {_plain(str(error.doc))[:200]}", where=where) from None
+        raise ClusterError(f"the answer is not JSON: {_plain(str(error.doc))[:200]}", where=where) from None
 
 
 def one_line(error: Exception) -> str:

@@ -8,14 +8,11 @@ from typing import Any
 from cephfit.errors import ClusterError
 from cephfit.protocols import Client
 from cephfit.sweep.cloud.errands import Answers, Errands
-from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome
+from cephfit.sweep.engines.engine import SLOWEST_NBYTES_PER_S, CellOutcome, CellRun, ClientOutcome
 from cephfit.sweep.engines.fio import FioEngine, figures_of
 from cephfit.sweep.engines.fio_job import render_job, render_warming
 from cephfit.sweep.engines.fio_output import UnusableOutputError, error_of, jobs_by_client, read_output
 from cephfit.sweep.engines.fio_remote import drain_seconds, why_not_together
-from cephfit.units import MIB
-
-_SLOWEST_NBYTES_PER_S = MIB
 
 
 class ErrandEngine:
@@ -81,7 +78,7 @@ class ErrandEngine:
         Raises:
             ClusterError: a guest brought nothing back.
         """
-        seconds = nbytes * len(clients) / _SLOWEST_NBYTES_PER_S
+        seconds = nbytes * len(clients) / SLOWEST_NBYTES_PER_S
         answers = self._send(clients, jobs, seconds=seconds, together=False)
         found = {}
         for client in clients:

@@ -210,6 +210,7 @@ class Errands:
                 raise ClusterError(
                     f"no result came back; its console ends with: {words or 'nothing'}",
                     where=f"client {lost.client.name}",
+                    remedy="see its console (`openstack console log show`), then run the same command again",
                 )
             if still:
                 time.sleep(_POLLING_SECONDS)
@@ -221,7 +222,11 @@ class Errands:
             server = self._nodes[client.name].server
             while (status := guests.status_of(self._cloud, server)) != "ACTIVE":
                 if status in ("ERROR", "gone") or time.monotonic() > deadline:
-                    raise ClusterError(f"its server is {status}", where=f"client {client.name} (server {server})")
+                    raise ClusterError(
+                        f"its server is {status}",
+                        where=f"client {client.name} (server {server})",
+                        remedy="see why with `openstack server show`, then run the same command again",
+                    )
                 time.sleep(_POLLING_SECONDS)
 
     def _shown(self, server: str, *, n_lines: int | None = None) -> str | None:

@@ -163,9 +163,9 @@ class Stacks:
         if not _is_whole(status):
             reasons = "; ".join(failures(self._cloud, name)) or "no resource says why"
             raise ClusterError(
-                f"Heat could not make it ({status or 'it is gone'}): {reasons}",
+                f"Heat could not create it ({status or 'it is gone'}): {reasons}",
                 where=f"stack {name}",
-                remedy="mend that, and run the same command again: the stack is made anew",
+                remedy="fix that, then run the same command again: the stack is created anew",
             )
 
     def _create(self, name: str, attributes: Mapping[str, Any]) -> None:
@@ -200,7 +200,11 @@ class Stacks:
         deadline = time.monotonic() + self._timeout_seconds
         while (status := self._status(name)).endswith("IN_PROGRESS"):
             if time.monotonic() > deadline:
-                raise ClusterError(f"still {status} after {self._timeout_seconds:.0f} s", where=f"stack {name}")
+                raise ClusterError(
+                    f"still {status} after {self._timeout_seconds:.0f} s",
+                    where=f"stack {name}",
+                    remedy="see why (`openstack stack resource list`), then run the same command again",
+                )
             time.sleep(_POLLING_SECONDS)
         return status
 

@@ -9,10 +9,11 @@ from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Client
 from cephfit.sweep.cloud.connection import persistently
 from cephfit.sweep.cloud.stacks import Node
+from cephfit.sweep.engines.engine import SLOWEST_NBYTES_PER_S
 from cephfit.sweep.engines.fio_driver import speak, with_trouble
 from cephfit.sweep.engines.fio_output import UnusableOutputError, error_of, read_output
 from cephfit.sweep.yaml_lines import nearest
-from cephfit.units import GIB, MIB
+from cephfit.units import GIB
 
 FILLED = "cephfit_filled"
 """Metadata key of a volume: so many bytes from its start hold incompressible data."""
@@ -24,7 +25,6 @@ _NO_OPTIONS = "-"
 _NOTE = "cephfit_note_{}_{:02}"
 """Metadata key of a part of a volume's note: Cinder's values have 255 characters."""
 _PART = 200
-_SLOWEST_NBYTES_PER_S = MIB
 
 Moved = Callable[[Sequence[Client], Mapping[str, str], str, int], dict[str, int]]
 """Runs jobs, one per client, that read or write so many bytes each; says what each moved."""
@@ -133,7 +133,7 @@ def _filling_jobs(clients: Sequence[Client], nbytes: int) -> dict[str, str]:
 
 
 def _by_servers(clients: Sequence[Client], jobs: Mapping[str, str], nbytes: int) -> dict[str, int]:
-    said = speak(clients, jobs, timeout_seconds=120 + nbytes * len(clients) / _SLOWEST_NBYTES_PER_S)
+    said = speak(clients, jobs, timeout_seconds=120 + nbytes * len(clients) / SLOWEST_NBYTES_PER_S)
     try:
         found = {
             str(job.get("jobname")): job for job in read_output(said.output, jobs="client_stats")["client_stats"]

@@ -127,6 +127,6 @@ def _ids(text: str, where: str) -> tuple[int, ...]:
     wrong = [w for w in words if not w.isdigit()]
     if wrong:
         raise InputError(
-            f"{wrong[0]!r} is no OSD", where=where, remedy="write ids, such as [0, 3] or [osd.0, osd.3]"
+            f"{wrong[0]!r} is not an OSD", where=where, remedy="write ids, such as [0, 3] or [osd.0, osd.3]"
         )
     return tuple(sorted({int(w) for w in words}))

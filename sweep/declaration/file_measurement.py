@@ -4,16 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cephfit.sweep.declaration.file_loads import SHAPE, read_cells, read_loads, read_shape
-from cephfit.sweep.model import FIO, RADOS_BENCH, RBD_BENCH, CacheCondition, Measurement
+from cephfit.sweep.model import FIO, RADOS_BENCH, RBD_BENCH, RBD_OBJECT_NBYTES, CacheCondition, Measurement
 from cephfit.sweep.yaml_lines import Located
-from cephfit.units import MIB, format_nbytes
+from cephfit.units import format_nbytes
 
 _MEASUREMENT = (
     *("sizes", "patterns", "volume_size", "repeats", "ramp_seconds", "run_seconds", "engine", "ioengine"),
     *("direct", "cache", "seed", "max_attempts", *SHAPE, "loads"),
 )
 _REQUIRED = ("clients", "volume_size", "repeats", "run_seconds", "seed")
-_OBJECT_NBYTES = 4 * MIB
 _SYNCHRONOUS = ("sync", "psync", "pvsync", "pvsync2")
 _LIBRBD = "rbd"
 _IOENGINES = ("libaio", "io_uring", "posixaio", _LIBRBD, *_SYNCHRONOUS)
@@ -35,7 +34,7 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
     shape = read_shape(parts)
     volume_nbytes = parts["volume_size"].nbytes()
     # Filling and warming write and read whole objects of RBD's default size, whatever the cells' sizes.
-    block = max([0 if stored else _OBJECT_NBYTES, *(c.size.benchmark_nbytes for c in cells)])
+    block = max([0 if stored else RBD_OBJECT_NBYTES, *(c.size.benchmark_nbytes for c in cells)])
     if volume_nbytes < block or volume_nbytes % block:
         parts["volume_size"].refuse(
             f"a volume of {parts['volume_size'].value} does not hold whole blocks of {format_nbytes(block)}",

@@ -149,7 +149,9 @@ def setting_places(parts: dict[str, Located]) -> Iterator[SettingPlace]:
     if "ceph" in parts:
         for section, body in parts["ceph"].mapping().items():
             if not _MASKED_SECTION.fullmatch(section):
-                body.refuse(f"{section!r} is no section of Ceph's configuration", nearest(section, _CEPH_SECTIONS))
+                body.refuse(
+                    f"{section!r} is not a section of Ceph's configuration", nearest(section, _CEPH_SECTIONS)
+                )
             yield from _scope(body, Partition.CEPH, section)
     if "greater" in parts:
         for scope, body in parts["greater"].mapping().items():

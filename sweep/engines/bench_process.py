@@ -51,7 +51,7 @@ def image_of(client: Client) -> Image:
     options = client.fio_options
     if "rbdname" not in options or "pool" not in options:
         raise InputError(
-            f"client {client.name} is no RBD image that rados and rbd could reach",
+            f"client {client.name} is not an RBD image that rados and rbd can reach",
             where="measurement.engine",
             remedy="use engine: fio, or a target whose clients are images of a Ceph cluster",
         )

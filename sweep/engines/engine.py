@@ -8,12 +8,16 @@ from cephfit.cells import Cell, Op
 from cephfit.protocols import Client
 from cephfit.sample import OWN_LOAD, Metrics
 from cephfit.sweep.model import Measurement
+from cephfit.units import MIB
 
 LOOK_AT_STORAGE = (
     "see the health of the cluster or disk behind it, and what the system's log says; the same command goes on "
     "with the run"
 )
 """The remedy where a volume cannot be read or written."""
+
+SLOWEST_NBYTES_PER_S = MIB
+"""Reading or writing a whole volume more slowly than this is taken for stuck."""
 
 
 @dataclass(frozen=True, slots=True)

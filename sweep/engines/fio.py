@@ -11,7 +11,13 @@ from cephfit.protocols import Client
 from cephfit.sample import Metrics
 from cephfit.sweep.child_process import end, find_guard, find_program, start
 from cephfit.sweep.engines.device_counters import DeviceWatch, in_flight_nbytes, why_uncounted
-from cephfit.sweep.engines.engine import LOOK_AT_STORAGE, CellOutcome, CellRun, ClientOutcome
+from cephfit.sweep.engines.engine import (
+    LOOK_AT_STORAGE,
+    SLOWEST_NBYTES_PER_S,
+    CellOutcome,
+    CellRun,
+    ClientOutcome,
+)
 from cephfit.sweep.engines.fio_job import ceph_conf, render_job, render_warming
 from cephfit.sweep.engines.fio_output import (
     UnusableOutputError,
@@ -23,14 +29,10 @@ from cephfit.sweep.engines.fio_output import (
 )
 from cephfit.sweep.engines.image_watch import ImageWatch, is_image
 from cephfit.sweep.telemetry.client_cpu import CPU, thread_cpu
-from cephfit.units import MIB
 
 GRACE_SECONDS = 120.0
 """How much longer than ramp and run time fio may take: a cluster that lost an OSD stands still for half a minute
 before it goes on, and such a run should end as an invalid sample rather than a killed program."""
-
-_SLOWEST_NBYTES_PER_S = MIB
-"""Reading a volume more slowly than this is taken for stuck."""
 
 
 class FioEngine:
@@ -78,7 +80,7 @@ class FioEngine:
         _refuse_remote(run)
         names = f"clients {', '.join(client.name for client in run.clients)}"
         nbytes = sum(client.nbytes for client in run.clients)
-        timeout_seconds = self._grace_seconds + nbytes / _SLOWEST_NBYTES_PER_S
+        timeout_seconds = self._grace_seconds + nbytes / SLOWEST_NBYTES_PER_S
         output, errors = _run_fio(render_warming(run), conf=ceph_conf(run), timeout_seconds=timeout_seconds)
         try:
             jobs = jobs_by_client(read_output(output), [c.name for c in run.clients])

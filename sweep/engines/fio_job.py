@@ -8,14 +8,10 @@ from cephfit import templates
 from cephfit.errors import InputError
 from cephfit.protocols import Client
 from cephfit.sweep.engines.engine import CellRun
-from cephfit.units import MIB
+from cephfit.sweep.model import RBD_OBJECT_NBYTES
 
 CONF_OPTION = "conf"
 """Not fio's own: path of the ceph.conf for ``ioengine=rbd``. fio has no option for it, librados a variable."""
-
-
-_OBJECT_NBYTES = 4 * MIB
-"""RBD's default object size."""
 
 
 def render_job(run: CellRun) -> str:
@@ -49,7 +45,7 @@ def region_of(run: CellRun, client: Client) -> tuple[int, int]:
     base = int(client.fio_options.get("offset", 0))
     if run.cell.pattern.is_random:
         return base, client.nbytes
-    unit = max(run.cell.size.benchmark_nbytes, _OBJECT_NBYTES)
+    unit = max(run.cell.size.benchmark_nbytes, RBD_OBJECT_NBYTES)
     start = run.seeds[client.name] % (client.nbytes // 2 // unit + 1) * unit
     return base + start, client.nbytes - start
 
@@ -121,7 +117,7 @@ def _check(client: Client, run: CellRun) -> None:
     engine = client.fio_options.get("ioengine", run.measurement.ioengine)
     if engine == "rbd" and "rbdname" not in client.fio_options:
         raise InputError(
-            f"client {client.name} is no RBD image that fio could open by itself",
+            f"client {client.name} is not an RBD image that fio can open by itself",
             where="measurement.ioengine: rbd",
             remedy="write ioengine: libaio, or choose a target whose clients are reached through librbd",
         )

@@ -21,8 +21,7 @@ from typing import Any, NoReturn
 
 from cephfit.cells import Cell
 from cephfit.sample import Metrics
-
-_NS_PER_MS = 1_000_000
+from cephfit.units import NS_PER_MS
 
 
 class UnusableOutputError(Exception):
@@ -115,7 +114,7 @@ def metrics_of(
     block = cell.size.benchmark_nbytes
     n_ios, rest = divmod(nbytes, block)
     if rest:
-        raise UnusableOutputError(f"{nbytes:.0f} bytes are no whole number of blocks of {block}")
+        raise UnusableOutputError(f"{nbytes:.0f} bytes are not a whole number of blocks of {block}")
     in_flight = iodepth * n_threads
     if abs(n_ios - _number(side, "total_ios")) > in_flight:
         raise UnusableOutputError(
@@ -129,19 +128,19 @@ def metrics_of(
             f"no I/O both began and ended in the measured {run_seconds:g} s: no latency is known, measure longer"
         )
     if clat.get("N") == 0:
-        mean_ns = in_flight * runtime_ms * _NS_PER_MS / n_ios
+        mean_ns = in_flight * runtime_ms * NS_PER_MS / n_ios
     else:
         mean_ns, percentiles = _latency(clat)
     longest_ns = _number(clat, "max")
     # No more I/Os can be in flight than fio was told (Little); those of the ramp may have begun before it ended.
-    if n_ios * mean_ns > 1.01 * in_flight * (runtime_ms * _NS_PER_MS + longest_ns):
+    if n_ios * mean_ns > 1.01 * in_flight * (runtime_ms * NS_PER_MS + longest_ns):
         raise UnusableOutputError(f"a mean latency of {mean_ns:.0f} ns needs more than {in_flight} I/Os in flight")
     seconds = runtime_ms / 1000
     return Metrics(
         iops=n_ios / seconds,
         nbytes_per_s=nbytes / seconds,
         n_ios=int(n_ios),
-        runtime_ns=int(runtime_ms * _NS_PER_MS),
+        runtime_ns=int(runtime_ms * NS_PER_MS),
         latency_mean_ns=mean_ns,
         latency_percentiles_ns=percentiles,
     )
@@ -206,4 +205,4 @@ def _number(mapping: Mapping[str, Any], key: str) -> float:
 
 
 def _no_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")

@@ -20,22 +20,26 @@ from cephfit.protocols import Client
 from cephfit.sample import Metrics
 from cephfit.sweep.engines.clocks import Offset, together
 from cephfit.sweep.engines.device_counters import CounterWatch, in_flight_nbytes
-from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome, CountsIo
+from cephfit.sweep.engines.engine import (
+    LOOK_AT_STORAGE,
+    SLOWEST_NBYTES_PER_S,
+    CellOutcome,
+    CellRun,
+    ClientOutcome,
+    CountsIo,
+)
 from cephfit.sweep.engines.fio import GRACE_SECONDS, FioEngine, figures_of
 from cephfit.sweep.engines.fio_clocks import WINDOW_SECONDS, ServerClocks, measured_parts, with_log
 from cephfit.sweep.engines.fio_driver import Spoken, speak, with_trouble
 from cephfit.sweep.engines.fio_job import render_job, render_warming
 from cephfit.sweep.engines.fio_output import UnusableOutputError, error_of, read_output
 from cephfit.sweep.engines.fio_servers import host_of, why_unreachable
-from cephfit.units import MIB
 
 AGGREGATE = "All clients"
 """fio's own sum over the clients, never used."""
 BY_CLIENTS = "by_the_clients_clocks"
 MOST_SKEW = 0.1
 """Clients that start, or end, further apart than this part of the measured time did not run together."""
-
-_SLOWEST_NBYTES_PER_S = MIB
 
 
 class RemoteFioEngine:
@@ -113,16 +117,21 @@ class RemoteFioEngine:
         """See Engine."""
         if unreachable := self._unreachable(run.clients):
             name, why = next(iter(unreachable.items()))
-            raise ClusterError(f"client {name} cannot be reached: {why}")
+            raise ClusterError(
+                f"client {name} cannot be reached: {why}",
+                remedy="see whether its fio server runs and the network lets this machine reach it",
+            )
         jobs = {client.name: render_warming(replace(run, clients=[client])) for client in run.clients}
         largest = max(client.nbytes for client in run.clients)
-        timeout_seconds = self._grace_seconds + largest * len(run.clients) / _SLOWEST_NBYTES_PER_S
+        timeout_seconds = self._grace_seconds + largest * len(run.clients) / SLOWEST_NBYTES_PER_S
         spoken = speak(run.clients, jobs, timeout_seconds=timeout_seconds)
         try:
             found = jobs_of(read_output(spoken.output, jobs="client_stats"), run.clients)
             read = {name: 0 if error_of(job) else int(job["read"]["io_bytes"]) for name, job in found.items()}
         except UnusableOutputError as error:
-            raise ClusterError(with_trouble(f"the volumes could not be read: {error}", spoken, "")) from None
+            raise ClusterError(
+                with_trouble(f"the volumes could not be read: {error}", spoken, ""), remedy=LOOK_AT_STORAGE
+            ) from None
         for client in run.clients:
             if read.get(client.name, 0) < client.nbytes:
                 raise ClusterError(
@@ -131,7 +140,8 @@ class RemoteFioEngine:
                         "could be read",
                         spoken,
                         host_of(client),
-                    )
+                    ),
+                    remedy=LOOK_AT_STORAGE,
                 )
 
     def _unreachable(self, clients: Sequence[Client]) -> dict[str, str]:

@@ -134,7 +134,7 @@ def refuse_among_images(pool: str) -> None:
         InputError: always.
     """
     raise InputError(
-        f"{RADOS_BENCH} writes objects that are no images, and nothing but images may be touched in pool {pool}",
+        f"{RADOS_BENCH} writes objects other than images, and only images may be touched in pool {pool}",
         where="measurement.engine with --only-pool",
         remedy="use engine: fio or rbd-bench, or leave out --only-pool for pools of cephfit's own",
     )
@@ -161,7 +161,7 @@ def parse(output: str) -> dict[str, Any]:
         raise ValueError(f"rados bench wrote no JSON: {output.strip()[:80]!r}")
     document = json.loads(output[start:])
     if not isinstance(document, dict):
-        raise ValueError("rados bench's JSON is no object")
+        raise ValueError("rados bench's JSON is not an object")
     return document
 
 

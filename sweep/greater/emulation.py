@@ -42,7 +42,7 @@ class Emulation:
 
     def __post_init__(self) -> None:
         if min(self.delay_ms, self.jitter_ms, self.loss_pct, self.rate_mbit) < 0 or self.loss_pct >= 100:
-            raise InputError(f"there is no such network: {self}")
+            raise InputError(f"these network settings are impossible: {self}")
         if self.jitter_ms and not self.delay_ms:
             raise InputError("jitter_ms without delay_ms: only a delay can vary", remedy="set delay_ms too")
 
@@ -83,7 +83,7 @@ def emulation_of(settings: Mapping[str, Any]) -> Emulation:
         try:
             numbers[key] = float(value)
         except ValueError:
-            raise InputError(f"network/{key} = {value!r} is no number") from None
+            raise InputError(f"network/{key} = {value!r} is not a number") from None
     return Emulation(**numbers)
 
 

@@ -45,7 +45,9 @@ class OsdStore:
 
     def __post_init__(self) -> None:
         if self.objectstore not in _PLACES:
-            raise InputError(f"{self.objectstore!r} is no object store", remedy="choose bluestore or filestore")
+            raise InputError(
+                f"{self.objectstore!r} is not an object store", remedy="choose bluestore or filestore"
+            )
         if self.objectstore == FILESTORE and self.filesystem not in FILE_SYSTEMS:
             raise InputError(
                 f"FileStore cannot be put on {self.filesystem or 'no file system'}",

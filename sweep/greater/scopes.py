@@ -42,11 +42,11 @@ def fault_of_scope(scope: str) -> str:
     """What is wrong with a scope as it stands in a sweep file; empty if nothing."""
     base, slash, mask = scope.partition("/")
     if base not in GREATER_SCOPES:
-        return f"{base!r} is no scope of the greater environment"
+        return f"{base!r} is not a scope of the greater environment"
     if slash and base == CLIENT_DISK:
         return "client_disk takes no mask: all clients are alike"
     if slash and not _MASK.fullmatch(mask):
-        return f"{mask!r} is no mask: write it like class:hdd, host:NAME or osd:3"
+        return f"{mask!r} is not a mask: write it like class:hdd, host:NAME or osd:3"
     return ""
 
 
@@ -62,7 +62,7 @@ def fault_of_key(scope: str, key: str) -> str:
     if known is not None:
         return "" if key in known else f"{scope} has no key {key!r}"
     if base == OSD_HOST:
-        return "" if key == CPU_GOVERNOR or _SYSCTL.fullmatch(key) else f"{key!r} is no sysctl key"
+        return "" if key == CPU_GOVERNOR or _SYSCTL.fullmatch(key) else f"{key!r} is not a sysctl key"
     return "" if re.fullmatch(r"[A-Za-z0-9_]+", key) else f"{key!r} is not the name of a queue value"
 
 

@@ -15,8 +15,6 @@ from cephfit.sweep.guest import initramfs, kernel, postgresql, programs
 SCHEMA_VERSION = 1
 N_STEPS = 3
 _DISK_NBYTES = 8 << 20
-FIO_PORT = 8765
-"""Where fio's server listens, unless told otherwise (fio(1), --server)."""
 
 PROPERTIES: Mapping[str, str] = {
     "os_command_line": "console=ttyS0 quiet",

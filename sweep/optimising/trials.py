@@ -6,6 +6,7 @@ from typing import Any
 
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
 from cephfit.errors import InputError
+from cephfit.prediction_model import DEFAULT_CONFIDENCE
 from cephfit.results.baselines import baselines_of
 from cephfit.sample import OWN_LOAD, Sample
 from cephfit.sweep.design.factor import Factor, Level, configuration_of
@@ -133,7 +134,7 @@ def _value(
     assert goal is not None, "checked before the sweep began"
     assert goal.profile is not None, "checked before the sweep began"
     try:
-        predictions = goal.predictor(0.95).predict(goal.profile, baselines)
+        predictions = goal.predictor(DEFAULT_CONFIDENCE).predict(goal.profile, baselines)
     except InputError:
         return None
     found_value = [p.relative for p in predictions.predictions if p.configuration == trial.configuration.name]

@@ -256,16 +256,16 @@ def _restarts(
     elif choice.restarts.startswith("/"):
         if not (Path(choice.restarts).is_file() and os.access(choice.restarts, os.X_OK)):
             raise InputError(
-                "this is no program that can be run",
+                "this is not an executable file",
                 where=f"--restarts {choice.restarts}",
-                remedy="give the absolute path of one that restarts an OSD, called with its number and host",
+                remedy="give the absolute path of a program that takes an OSD's number and host, and restarts it",
             )
         daemons = ProgramOsds(admin, Path(choice.restarts))
     else:
         raise InputError(
-            f"nobody called {choice.restarts!r} restarts OSDs",
+            f"{choice.restarts!r} is not a known way to restart OSDs",
             where="--restarts",
-            remedy=f"there are {', '.join(RESTARTS)}, or the absolute path of a program",
+            remedy=f"choose from: {', '.join(RESTARTS)}, or the absolute path of a program",
         )
     return OneByOne(admin, journal, daemons, progress=progress, patience_seconds=choice.patience_seconds)
 
@@ -273,7 +273,7 @@ def _restarts(
 def _require_one_cluster(fsid: str, images_fsid: str, choice: ClusterChoice) -> None:
     if fsid != images_fsid:
         raise ClusterError(
-            f"commands go to cluster {fsid}, the images would be on cluster {images_fsid}",
+            f"commands go to cluster {fsid}, but the images would be on cluster {images_fsid}",
             where=choice.rest_url or str(choice.conf),
-            remedy="name the ceph.conf and the REST address of one cluster",
+            remedy="give the ceph.conf and the REST address of the same cluster",
         )

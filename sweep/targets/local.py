@@ -38,12 +38,14 @@ def local_target(text: str, *, for_change: bool = True) -> "LocalTarget":
     _, _, path = text.partition(":")
     if not path.startswith("/"):
         raise InputError(
-            f"{path!r} is no absolute path" if path else "the path of a file or block device is missing",
+            f"{path!r} is not an absolute path" if path else "the path of a file or block device is missing",
             where=f"--target {text.removesuffix(':')}",
             remedy="write the target like local:/var/tmp/try.img",
         )
     if Path(path).is_dir():
-        raise InputError("a folder", where=f"--target {text}", remedy="name a file in it, or a block device")
+        raise InputError(
+            "this is a folder, not a file", where=f"--target {text}", remedy="name a file in it, or a block device"
+        )
     return LocalTarget(Path(path), for_change=for_change)
 
 
@@ -173,13 +175,15 @@ class LocalTarget:
         elif self._path.exists():
             if self._journal.get(_CREATED, str(self._path)) is None:
                 raise InputError(
-                    f"{self._path} is there already, and cephfit did not make it",
+                    f"{self._path} already exists, and cephfit did not create it",
                     where=self.name,
                     remedy="a sweep overwrites it: name a path that is free, or delete it yourself",
                 )
         else:
             if not self._path.parent.is_dir():
-                raise InputError(f"there is no folder {self._path.parent}", where=self.name)
+                raise InputError(
+                    f"the folder {self._path.parent} does not exist", where=self.name, remedy="create it first"
+                )
             self._journal.forget(_FILLED, str(self._path))
             self._journal.note(_CREATED, str(self._path), None)
         if not fill and not self._path.exists():
@@ -225,9 +229,9 @@ class LocalTarget:
             descriptor = os.open(self._path, os.O_RDWR | os.O_EXCL)
         except OSError as error:
             raise HostError(
-                f"cannot have the device for ourselves: {error.strerror}",
+                f"cannot open the device exclusively: {error.strerror}",
                 where=str(self._path),
-                remedy="a sweep overwrites it: it must be unmounted, unused and yours",
+                remedy="a sweep overwrites it: it must be unmounted, unused, and writable by you",
             ) from None
         try:
             size = int.from_bytes(fcntl.ioctl(descriptor, _BLKGETSIZE64, bytes(8)), "little")
@@ -235,7 +239,9 @@ class LocalTarget:
             os.close(descriptor)
         if size < nbytes:
             raise InputError(
-                f"the device has {format_nbytes(size)}, {format_nbytes(nbytes)} are needed", where=self.name
+                f"the device has {format_nbytes(size)}, but {format_nbytes(nbytes)} are needed",
+                where=self.name,
+                remedy="use a larger device, smaller volumes or fewer clients",
             )
         if not self._filled_nbytes():
             probe = subprocess.run(
@@ -246,7 +252,7 @@ class LocalTarget:
                 raise InputError(
                     f"the device is not empty: {probe.stdout.strip() or probe.stderr.strip()}",
                     where=self.name,
-                    remedy="a sweep overwrites it: if nobody needs what is there, run wipefs --all on it first",
+                    remedy="a sweep overwrites it: if nobody needs its content, run wipefs --all on it first",
                 )
 
     def _refuse_ceph(self, configuration: Configuration, setting: Setting) -> None:

@@ -18,6 +18,7 @@ from cephfit.cells import Cell, Op
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
 from cephfit.errors import InputError
 from cephfit.protocols import Applied, Client, Health
+from cephfit.run import SIMULATED
 from cephfit.sample import Metrics
 from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome, Engine, IndependentCount
 from cephfit.sweep.model import Sweep
@@ -25,8 +26,6 @@ from cephfit.sweep.options.option_history import histories, history_of, is_gone
 from cephfit.sweep.settings.catalogue import nearest_option
 from cephfit.sweep.targets.simulated_truth import effect_of, run_ns, true_iops
 from cephfit.sweep.yaml_lines import nearest
-
-_WARNING = "SIMULATED: a model made these figures, no disk did"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ class SimulatedTarget:
         settings = {field.name: getattr(self.simulation, field.name) for field in fields(Simulation)}
         return {
             "simulated": True,
-            "warning": _WARNING,
+            "warning": SIMULATED,
             "simulation": settings,
             "versions": {"cephfit": __version__},
         }
@@ -211,7 +210,7 @@ class SimulatedEngine:
         self._target = target
 
     def facts(self) -> Mapping[str, Any]:
-        return {"name": "simulation", "version": __version__, "warning": _WARNING}
+        return {"name": "simulation", "version": __version__, "warning": SIMULATED}
 
     def warm(self, run: CellRun) -> None:
         pass

@@ -156,7 +156,7 @@ def test_a_monitor_that_hangs_is_given_up_in_time(opener: Opener, lab_cluster: L
 
 
 def test_a_missing_configuration_file_is_named(opener_by_file: Opener, tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match="no such Ceph configuration file") as error:
+    with pytest.raises(ClusterError, match="this Ceph configuration file does not exist") as error:
         opener_by_file(tmp_path / "missing.conf")
     assert error.value.where.endswith("missing.conf")
 

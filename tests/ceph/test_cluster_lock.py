@@ -182,7 +182,7 @@ def test_it_shows_now_and_then_that_it_lives(here: Machine, monkeypatch: pytest.
 
 def test_a_key_of_another_version_is_named(here: Machine) -> None:
     here.store.content[LOCK_PREFIX + "old"] = "{}"
-    with pytest.raises(ClusterError, match="no lock of this version") as error:
+    with pytest.raises(ClusterError, match="not a lock of this version") as error:
         here.lock()
     assert "ceph config-key rm cephfit/lock/old" in error.value.remedy
 

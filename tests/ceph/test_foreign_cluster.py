@@ -119,7 +119,7 @@ def test_without_apply_it_says_what_it_would_do_and_does_nothing(cluster: Cluste
     assert not store.exists()
     assert restarted(cluster.lab) == earlier
     text = cluster("sweep", "run", cluster.sweep(), "--store", store).stdout
-    assert text.endswith("Nothing was changed. The same command with --apply does it.\n")
+    assert text.endswith("Nothing was changed. Run the same command with --apply to do it.\n")
     assert "nobody here can restart OSDs" in text
 
 
@@ -208,7 +208,7 @@ def test_only_one_pool_is_touched(cluster: Cluster, tmp_path: Path) -> None:
 def test_cold_caches_are_not_had_within_one_pool(cluster: Cluster, tmp_path: Path) -> None:
     done = cluster("sweep", "plan", cluster.sweep("cold"), "--only-pool", "rbd", pools=False)
     assert done.returncode == 2
-    assert "wants cold caches, and only pool rbd may be touched" in done.stderr
+    assert "needs cold caches, and only pool rbd may be touched" in done.stderr
 
 
 def test_two_machines_do_not_meet(lab_cluster: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,11 +65,11 @@ def test_what_a_target_says_of_it() -> None:
     said = parse_reach("settings=conf,osd_conf=/var/lib/ceph/x/osd.$id/config", where="")
     assert said == Reach(SettingsWay.CONF, "/var/lib/ceph/x/osd.$id/config")
     for wrong, why in {
-        "settings=file": "settings reach no daemon by 'file'",
-        "setings=conf": "says nothing of a Ceph cluster",
-        "settings=conf,settings=store": "settings is said twice",
-        "settings=store,osd_conf=/x": "settings=store reads no osd_conf",
-        "osd_conf=x": "is no absolute path",
+        "settings=file": "settings=file is not a known way",
+        "setings=conf": "unknown word 'setings=conf' in the target",
+        "settings=conf,settings=store": "settings is given twice",
+        "settings=store,osd_conf=/x": "settings=store does not use osd_conf",
+        "osd_conf=x": "is not an absolute path",
     }.items():
         with pytest.raises(InputError, match=why):
             parse_reach(wrong, where="--target ceph")
@@ -79,7 +79,7 @@ def test_one_pool_and_a_way_to_daemons_do_not_go_together(tmp_path: Path) -> Non
     conf = tmp_path / "ceph.conf"
     conf.touch()
     assert cluster_choice("x,settings=conf", ClusterOptions(conf=conf)).reach == Reach(SettingsWay.CONF)
-    with pytest.raises(InputError, match="--only-pool touches no daemon"):
+    with pytest.raises(InputError, match="--only-pool changes no daemon"):
         cluster_choice("x,settings=conf", ClusterOptions(conf=conf, only_pool="bench"))
 
 

@@ -27,7 +27,7 @@ from cephfit.lab.openstack.cloud import LabCloud
 from cephfit.lab.openstack.layout import interface_names
 from cephfit.lab.openstack.registration import connect
 from cephfit.sweep.cloud import errands, guests
-from cephfit.sweep.guest.image import FIO_PORT
+from cephfit.sweep.engines.fio_servers import DEFAULT_PORT
 from cephfit.sweep.guest.upload import DEFAULT_NAME
 
 pytestmark = [*MARKS, pytest.mark.timeout(1500)]
@@ -144,7 +144,7 @@ def wait_for_fio(address: str) -> None:
     while True:
         with socket.socket() as probe:
             probe.settimeout(2.0)
-            if probe.connect_ex((address, FIO_PORT)) == 0:
+            if probe.connect_ex((address, DEFAULT_PORT)) == 0:
                 break
         assert time.monotonic() < until, f"fio's server at {address} does not answer"
         time.sleep(0.3)

@@ -178,7 +178,7 @@ def test_rados_bench_is_refused_where_nothing_but_images_may_be_touched(tmp_path
     measurement = replace(quick.measurement, engine="rados-bench")
     nothing: Any = None
     changes = OnlyPool("rbd", nothing, Journal(tmp_path / "journal"), nothing)
-    said = "rados-bench writes objects that are no images, and nothing but images may be touched in pool rbd"
+    said = "rados-bench writes objects other than images, and only images may be touched in pool rbd"
     with pytest.raises(InputError, match=said) as caught:
         changes.preview(replace(quick, measurement=measurement), [Configuration("A")])
     assert "use engine: fio or rbd-bench" in str(caught.value)
@@ -190,7 +190,7 @@ def test_rados_bench_is_refused_where_nothing_but_images_may_be_touched(tmp_path
 
 
 def test_a_client_that_is_no_image_cannot_be_measured_by_them() -> None:
-    with pytest.raises(InputError, match="no RBD image"):
+    with pytest.raises(InputError, match="not an RBD image"):
         image_of(Client("c0", {"filename": "/dev/loop3"}, 1))
     options = {"pool": "p", "rbdname": "i", "clientname": "bench", "conf": "/x/ceph.conf"}
     assert image_of(Client("c0", options, 1)).access == ("--conf", "/x/ceph.conf", "--id", "bench")

@@ -200,7 +200,7 @@ def test_lacking(played_cloud: Connection) -> None:
     said = lacking(played_cloud)
     for sentence, kind, meant in zip(
         said[:4],
-        ("image", "flavour", "network", "volume type"),
+        ("image", "flavor", "network", "volume type"),
         ("cephfit-guest", "cephfit.tiny", "lab", "ssd"),
         strict=True,
     ):

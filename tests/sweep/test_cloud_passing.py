@@ -49,7 +49,7 @@ def test_a_signal_is_waited_for_across_a_service_in_trouble(
     [
         (GATEWAY, "502 Bad Gateway"),
         ((500, {"error": {"message": "no database", "type": "DBError"}}), "no database"),
-        ((200, GATEWAY[1]), "the answer is no JSON: 502 Bad Gateway"),
+        ((200, GATEWAY[1]), "the answer is not JSON: 502 Bad Gateway"),
     ],
 )
 def test_a_service_that_stays_in_trouble_is_one_sentence(

@@ -65,7 +65,7 @@ def _set(path: str, value: object) -> Callable[[dict[str, Any]], None]:
         (_set("error", 5), "Input/output error"),
         (_set("read.io_bytes", 0), "measure longer"),
         (_set("read.io_bytes", -1), "io_bytes is -1"),
-        (_set("read.io_bytes", 335544321), "no whole number of blocks"),
+        (_set("read.io_bytes", 335544321), "not a whole number of blocks"),
         (_set("read.io_bytes", True), "io_bytes is True"),
         (_set("read.total_ios", 70), "more than the 4 in flight"),
         (_set("read.runtime", 900), "ended after 0.9 s"),

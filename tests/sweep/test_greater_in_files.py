@@ -19,7 +19,7 @@ measurement: {sizes: [4K], patterns: [read], clients: 1, volume_size: 64M, repea
 @pytest.mark.parametrize(
     ("text", "what", "remedy"),
     [
-        ("{osd_disc: {scheduler: none}}", "'osd_disc' is no scope", "osd_disk"),
+        ("{osd_disc: {scheduler: none}}", "'osd_disc' is not a scope", "osd_disk"),
         ("{network: {delay: 1}}", "network has no key 'delay'", "delay_ms"),
         ("{network: {delay_ms: fast}}", "delay_ms must be a number, not 'fast'", ""),
         ("{network/host:a: {rate_mbit: .inf}}", "rate_mbit must be a number, not inf", ""),
@@ -29,9 +29,9 @@ measurement: {sizes: [4K], patterns: [read], clients: 1, volume_size: 64M, repea
         ("{network: {mtu: 1500.5}}", "mtu must be a whole number from 68 on, not 1500.5", ""),
         ("{osd_store: {filesystem: zfs}}", "filesystem cannot be 'zfs': choose from xfs, btrfs, ext4", ""),
         ("{osd_store: {file_system: xfs}}", "osd_store has no key 'file_system'", "filesystem"),
-        ("{osd_host: {tcp_rmem: 1}}", "'tcp_rmem' is no sysctl key", ""),
+        ("{osd_host: {tcp_rmem: 1}}", "'tcp_rmem' is not a sysctl key", ""),
         ("{client_disk/class:hdd: {scheduler: none}}", "client_disk takes no mask", ""),
-        ("{osd_disk/hdd: {scheduler: none}}", "'hdd' is no mask", ""),
+        ("{osd_disk/hdd: {scheduler: none}}", "'hdd' is not a mask", ""),
         ("{network: {loss_pct: 1}}", "risks data: all traffic of the OSDs' hosts suffers it", "accept_risk"),
     ],
 )

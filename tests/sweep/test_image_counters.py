@@ -118,4 +118,4 @@ def test_where_nobody_counts_the_reason_is_said() -> None:
     there = Client("c0", {**client.fio_options, "conf": "/nowhere/ceph.conf"}, 1)
     with ImageWatch([there], Op.READ, run_seconds=100) as watch:
         pass
-    assert "no such Ceph configuration file" in watch.why_not(there)
+    assert "this Ceph configuration file does not exist" in watch.why_not(there)

@@ -148,7 +148,7 @@ def test_clean_deletes_a_runs_things_and_nothing_that_only_looks_like_them(cloud
     ("wrong", "words"),
     [
         ({"image": "cephfit-gest"}, "has no image cephfit-gest.*did you mean 'cephfit-guest'"),
-        ({"flavor": "cephfit.tny"}, "has no flavour cephfit.tny.*did you mean 'cephfit.tiny'"),
+        ({"flavor": "cephfit.tny"}, "has no flavor cephfit.tny.*did you mean 'cephfit.tiny'"),
         ({"network": "labb"}, "has no network labb.*did you mean 'lab'"),
         ({"volume_type": "sdd"}, "has no volume type sdd.*did you mean 'ssd'"),
     ],

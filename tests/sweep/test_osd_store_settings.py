@@ -39,7 +39,7 @@ def test_another_file_system_does_not_inherit_options_of_the_first() -> None:
         ({"filesystem": "zfs"}, "FileStore cannot be put on zfs"),
         ({"objectstore": "bluestore", "filesystem": "xfs"}, "filesystem is of filestore"),
         ({"filesystem": "xfs", "db": "ssd"}, "db is of bluestore"),
-        ({"objectstore": "memstore"}, "'memstore' is no object store"),
+        ({"objectstore": "memstore"}, "'memstore' is not an object store"),
     ],
 )
 def test_what_does_not_go_together_is_refused(settings: dict[str, Value], why: str) -> None:

@@ -225,7 +225,7 @@ def test_only_the_asked_end_is_raced_for() -> None:
 
 
 def test_a_race_without_its_workload_is_refused_before_anything_is_touched(sweep: Sweep, store: Store) -> None:
-    with pytest.raises(InputError, match="there is no workload"):
+    with pytest.raises(InputError, match="no workload was given"):
         measure(sweep, Goal(time_predictor, "time"), store)
     lacking = Goal(time_predictor, "time", cell_profile(Cell.parse("32M-read")))
     with pytest.raises(InputError, match="does not measure: 32M-read"):

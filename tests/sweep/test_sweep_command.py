@@ -147,7 +147,7 @@ def test_the_status_of_an_interrupted_run_says_what_is_left(small_file: Path, tm
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "the same command goes on" in errors and "cephfit restore --target sim" in errors
+    assert "run the same command to continue" in errors and "cephfit restore --target sim" in errors
     document = json.loads(cephfit("sweep", "status", "--store", store, "--json").stdout)
     assert document["finished"] is False
     assert 0 < document["left"] < 24

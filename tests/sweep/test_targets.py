@@ -202,7 +202,7 @@ def test_a_local_target_touches_no_file_that_it_did_not_make(tmp_path: Path) -> 
     precious = tmp_path / "precious"
     precious.write_text("years of work")
     target = local_target(f"local:{precious}")
-    with pytest.raises(InputError, match="did not make it"):
+    with pytest.raises(InputError, match="did not create it"):
         target.apply(DEFAULT, n_clients=1, volume_nbytes=MIB)
     target.reset()
     target.close()
