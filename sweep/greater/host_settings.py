@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cephfit.configuration import Configuration, Partition, Setting
@@ -12,7 +12,7 @@ from cephfit.protocols import Client
 from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.greater.emulation import Emulation, Emulations, emulation_of
 from cephfit.sweep.greater.host_files import HostFile, HostFiles, choices
-from cephfit.sweep.greater.kernel_locks import KernelLocks
+from cephfit.sweep.greater.kernel_locks import LINK, KernelLocks
 from cephfit.sweep.greater.osd_places import OsdPlace
 from cephfit.sweep.greater.scopes import (
     CLIENT_DISK,
@@ -49,6 +49,7 @@ class HostSettings:
         stores: who makes OSDs anew; None where nobody may.
         interfaces: network interfaces of a host where Ceph does not know them.
         target: name of the target, for whoever finds the values of a host locked.
+        lock: where the lock on a host's kernel values is, on the host.
     """
 
     def __init__(
@@ -61,8 +62,9 @@ class HostSettings:
         stores: RemakesOsds | None = None,
         interfaces: tuple[str, ...] = (),
         target: str = "a target",
+        lock: PurePosixPath = LINK,
     ) -> None:
-        self._locks = KernelLocks(hosts, journal, target=target)
+        self._locks = KernelLocks(hosts, journal, target=target, link=lock)
         self._files = HostFiles(hosts, journal)
         self._emulations = Emulations(hosts, journal)
         self._osds = osds

@@ -20,7 +20,7 @@ from cephfit.sweep.hosts.host import Host, HostRefusedError
 from cephfit.sweep.journal import Entry, Journal
 
 _LOCK = "lock on kernel values of"
-_LINK = PurePosixPath("/run/cephfit-kernel-values")
+LINK = PurePosixPath("/run/cephfit-kernel-values")
 """Only root makes files in /run; it is empty after a boot."""
 _ATTEMPTS = 3
 _REMOVING_SECONDS = 10
@@ -45,7 +45,7 @@ class KernelLocks:
         link: where the lock is.
     """
 
-    def __init__(self, hosts: Hosts, journal: Journal, *, target: str, link: PurePosixPath = _LINK) -> None:
+    def __init__(self, hosts: Hosts, journal: Journal, *, target: str, link: PurePosixPath = LINK) -> None:
         self._hosts = hosts
         self._journal = journal
         self._link = link

@@ -12,7 +12,6 @@ from greater_examples import greater, osd
 
 from cephfit.configuration import Configuration, Value
 from cephfit.errors import HostError
-from cephfit.sweep.greater import kernel_locks
 from cephfit.sweep.greater.host_settings import HostSettings
 from cephfit.sweep.greater.kernel_locks import HostLockedError, KernelLocks
 from cephfit.sweep.hosts.access import Hosts
@@ -24,12 +23,16 @@ SYSCTL = "net.ipv4.tcp_notsent_lowat"
 HOST = socket.gethostname()
 
 
-@pytest.fixture(autouse=True)
-def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def link_in(folder: Path) -> PurePosixPath:
     """Not the machine's own: other tests may run."""
-    place = tmp_path / "run" / "kernel-values"
+    return PurePosixPath(folder / "run" / "kernel-values")
+
+
+@pytest.fixture(autouse=True)
+def link(tmp_path: Path) -> Path:
+    """Where the lock is; its folder is there."""
+    place = Path(link_in(tmp_path))
     place.parent.mkdir()
-    monkeypatch.setattr(kernel_locks.KernelLocks.__init__, "__kwdefaults__", {"link": PurePosixPath(place)})
     return place
 
 
@@ -46,7 +49,9 @@ def target(name: str, folder: Path) -> HostSettings:
     """Called again it is the next process."""
     journal = Journal(folder / name / "journal.jsonl")
     journal.path.parent.mkdir(exist_ok=True)
-    return HostSettings(Hosts(), journal, osds=lambda: [osd(0, "loop0")], target=f"lab:{name}")
+    return HostSettings(
+        Hosts(), journal, osds=lambda: [osd(0, "loop0")], target=f"lab:{name}", lock=link_in(folder)
+    )
 
 
 @pytest.mark.root
@@ -151,7 +156,8 @@ class Overtaken(LocalHost):
 def locks(name: str, folder: Path, host: Any = None) -> KernelLocks:
     journal = Journal(folder / name / "journal.jsonl")
     journal.path.parent.mkdir(exist_ok=True)
-    return KernelLocks(Hosts() if host is None else Machines(host), journal, target=f"lab:{name}")
+    hosts = Hosts() if host is None else Machines(host)
+    return KernelLocks(hosts, journal, target=f"lab:{name}", link=link_in(folder))
 
 
 @pytest.mark.parametrize("faster", ["another", "gone"])
