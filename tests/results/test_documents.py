@@ -81,7 +81,7 @@ def test_documents_that_are_none_are_refused_with_the_part_that_is_wrong(read: o
     ):
         with pytest.raises(InputError, match=said):
             read(document)
-    with pytest.raises(InputError, match="no predictions"):
+    with pytest.raises(InputError, match="not predictions"):
         PredictionSet.from_json({**example_predictions().to_json(), "predictions": [3]})
     with pytest.raises(InputError, match="not a verification"):
         Assessment.from_json({**example_assessment().to_json(), "rows": [3]})

@@ -357,7 +357,7 @@ def test_what_cannot_be_written_is_said(finished_store: Path, tmp_path: Path) ->
         fill(store, documents=False)
     for arguments, said in (
         (("--store", finished_store, "-o", tmp_path / "report.pdf"), "does not tell the format"),
-        (("--store", finished_store, "-o", tmp_path / "file" / "r.html"), "is not there"),
+        (("--store", finished_store, "-o", tmp_path / "file" / "r.html"), "does not exist"),
         (("--store", finished_store, "-o", "-", "--format", "md", "--json"), "cannot both go"),
         (("--store", tmp_path / "none.db", "-o", tmp_path / "r.html"), "no store of results"),
         (("--store", finished_store, "--run", "x", "-o", tmp_path / "r.html"), "there is no run 'x'"),
@@ -410,7 +410,7 @@ def test_two_floors_have_two_names(findings: Findings) -> None:
     """What the sweep could show, and how far the default was from itself: both were called the noise floor."""
     text = to_markdown(report_of(findings, made_ns=0))
     assert text.count("could show (the noise floor)") == 1
-    assert "How far the default was from itself" in text
+    assert "The default, measured a second time under another name, came out" in text
     assert "Noise floor as measured" not in text
 
 
