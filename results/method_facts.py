@@ -7,6 +7,7 @@ from typing import Any
 
 from cephfit.baseline import Baselines
 from cephfit.configuration import DEFAULT_CONFIGURATION
+from cephfit.evidence import window_nbytes_of
 from cephfit.results import statistics, words
 from cephfit.results.controls import Controls
 from cephfit.results.loads import names_of
@@ -126,16 +127,8 @@ def deviation_of(sample: Sample) -> float | None:
     if sample.state is not State.OK or sample.metrics is None:
         return None
     by_fio = sample.metrics.nbytes_per_s * sample.metrics.runtime_ns / 1e9
-    window = _find(sample.evidence, "window_nbytes")
-    return float(window) / by_fio - 1 if isinstance(window, int | float) and by_fio > 0 else None
-
-
-def _find(value: Any, key: str) -> Any:
-    if isinstance(value, Mapping):
-        if key in value:
-            return value[key]
-        return next((found for part in value.values() if (found := _find(part, key)) is not None), None)
-    return None
+    window = window_nbytes_of(sample.evidence)
+    return window / by_fio - 1 if window is not None and by_fio > 0 else None
 
 
 def _troubles(findings: Findings) -> Iterator[tuple[str, str, str]]:

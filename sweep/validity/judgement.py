@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cephfit.evidence import INDEPENDENT_COUNT, counted, not_counted
 from cephfit.sample import Sample, SampleKey, State
 from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome, disagreement
 
@@ -82,12 +83,12 @@ def _evidence(run: CellRun, client: str, given: ClientOutcome, around: Circumsta
         "health": {"looks": around.n_health_looks, "unhealthy": list(around.unhealthy)},
         # Of the whole run, so it is kept once: with its first client.
         **({"used": around.used} if around.used is not None and client == run.clients[0].name else {}),
-        "independent_count": {"none_because": given.uncounted or "nobody counted"}
+        INDEPENDENT_COUNT: not_counted(given.uncounted or "nobody counted")
         if count is None
-        else {
-            "source": count.source,
-            "window_nbytes": round(count.window_nbytes),
-            "total_nbytes": count.total_nbytes,
-            "allowed_nbytes": round(count.allowed_nbytes),
-        },
+        else counted(
+            source=count.source,
+            window_nbytes=count.window_nbytes,
+            total_nbytes=count.total_nbytes,
+            allowed_nbytes=count.allowed_nbytes,
+        ),
     }
