@@ -37,7 +37,13 @@ figure{{margin:0}} svg{{width:100%;height:auto}}</style></head>
     type=OUTPUT_FILE,
     help="File to write; its suffix chooses the format: .png, .svg, .pdf, or .html with one plot below the other.",
 )
-@click.option("--only", "only", multiple=True, help="Draw this plot only. Repeatable.  [default: all]")
+@click.option(
+    "--only",
+    "only",
+    multiple=True,
+    help="Draw this plot only; lbn:DISK and heat_map:DISK are of that disk. Repeatable.  [default: all, of the "
+    "busiest disk]",
+)
 @trace_options
 @description_option
 @json_option
@@ -68,8 +74,13 @@ def command(
         raise HostError(
             "plots need matplotlib, which is not installed", remedy="pip install 'cephfit[plot]'"
         ) from None
-    from cephfit.traces.description.figures import drawings, figure_of
+    from cephfit.traces.description.figures import NAMES, drawings, figure_of, usually_drawn
 
+    for name in only:
+        if name.partition(":")[0] not in NAMES:  # said before a trace is read for hours
+            raise InputError(
+                f"there is no plot {name!r}", where="--only", remedy=f"choose from: {', '.join(NAMES)}"
+            )
     with progress_display() as progress:
         found = trace.profile(path, progress)
     known = list(drawings(found))
@@ -78,7 +89,7 @@ def command(
             raise InputError(
                 f"there is no plot {name!r} of it", where="--only", remedy=f"choose from: {', '.join(known)}"
             )
-    names = list(only) or known
+    names = list(only) or usually_drawn(found)
     style: Any = {"svg.hashsalt": "cephfit", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
     with matplotlib.rc_context(style), written_whole(output, what="the plots") as place:
         if kind == "html":
@@ -99,17 +110,17 @@ def _page(found: Profile, names: list[str]) -> str:
     from cephfit.traces.description.figures import figure_of
 
     figures = []
-    for name in names:
+    for number, name in enumerate(names):
         buffer = io.StringIO()
         figure_of(found, [name]).savefig(buffer, format="svg", metadata={"Date": None})
         svg = buffer.getvalue()
-        figures.append(f"<figure>{_own_ids(svg[svg.index('<svg') :], name)}</figure>")
+        figures.append(f"<figure>{_own_ids(svg[svg.index('<svg') :], f'p{number}')}</figure>")
     summary = f"{found.n_accesses:,} accesses, {100 * found.description.get('read_share', 0):.1f} % reads"
     return _PAGE.format(title=escape(found.name), summary=summary, figures="\n".join(figures))
 
 
-def _own_ids(svg: str, name: str) -> str:
+def _own_ids(svg: str, prefix: str) -> str:
     """The pictures of one page must not share the ids by which their parts refer to each other."""
     import re
 
-    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)

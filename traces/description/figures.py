@@ -25,6 +25,12 @@ _GIB_LBN = 1 << 21
 _BURSTY = 30
 """A rate whose peak is so many times its median is drawn on a logarithmic axis (linear below 1)."""
 
+NAMES = (
+    *("cells", "size", "distance", "distance_windowed", "outstanding", "latency_us", "interarrival_us"),
+    *("iops", "bytes", "latency_over_time", "sensitivity", "lbn", "heat_map"),
+)
+"""All pictures; the last two also with ``:DISK`` for another disk than the busiest one."""
+
 Drawing = Callable[["Axes"], None]
 
 
@@ -54,10 +60,16 @@ def drawings(profile: Profile) -> dict[str, Drawing]:
         named["sensitivity"] = lambda axes: _sensitivity(
             axes, behaviour["sensitivity"], behaviour.get("random_threshold_lbn", RANDOM_THRESHOLD_LBN)
         )
-        for name, disk in list(behaviour["disks"].items())[:1]:
-            named["lbn"] = _place_drawing(_scatter, disk["sample"], name)
-            named["heat_map"] = _place_drawing(_heat_map, disk["heat_map"], name)
+        for number, (name, disk) in enumerate(behaviour["disks"].items()):
+            of_disk = f":{name}" if number else ""
+            named[f"lbn{of_disk}"] = _place_drawing(_scatter, disk["sample"], name)
+            named[f"heat_map{of_disk}"] = _place_drawing(_heat_map, disk["heat_map"], name)
     return named
+
+
+def usually_drawn(profile: Profile) -> list[str]:
+    """The pictures that are drawn if none is named: of places those of the busiest disk."""
+    return [name for name in drawings(profile) if name in NAMES]
 
 
 def figure_of(profile: Profile, names: Sequence[str]) -> "Figure":
