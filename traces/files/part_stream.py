@@ -17,6 +17,8 @@ class PartStream(TraceStream):
         begin: where the part begins.
     """
 
+    is_read_beside = True
+
     def __init__(self, path: Path, begin: int, end: int | None) -> None:
         super().__init__(path)
         self.begin = begin

@@ -17,9 +17,12 @@ class TraceStream:
     """One trace file, read once from its beginning to its end.
 
     Attributes:
+        is_read_beside: others are read at the same time, so that threads of its own would have no core.
         name: the path as it was given, for messages.
         offset: decompressed bytes read so far, without a byte order mark; of UTF-16 those of its text in UTF-8.
     """
+
+    is_read_beside: bool = False
 
     def __init__(self, path: Path) -> None:
         """Raises:

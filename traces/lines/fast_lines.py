@@ -4,7 +4,6 @@ Loops read ahead in threads, one for each core, what Python then looks at in the
 are used whatever the file is, compressed or a pipe, and the accesses come out as if there was one.
 """
 
-import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.errors import InputError
-from cephfit.traces.files.part_stream import PartStream
+from cephfit.traces.files.ahead import n_cores
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import TextBlock
 from cephfit.traces.lines.text_buffers import TextBuffer, TextBuffers
@@ -69,8 +68,7 @@ def read_by_turns(stream: TraceStream, parser: LineParser[_T]) -> Iterator[list[
 
 
 def _n_threads(stream: TraceStream) -> int:
-    """Parts of a file are read side by side already."""
-    return 1 if isinstance(stream, PartStream) else len(os.sched_getaffinity(0))
+    return 1 if stream.is_read_beside else n_cores()
 
 
 def _parsed_ahead(

@@ -5,6 +5,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -41,13 +42,14 @@ def _by_threads(shares: Sequence[Share]) -> Generator[Counted, None, None]:
     if len(shares) == 1 or n_cores() == 1:
         yield from map(count, shares)
         return
+    count_beside = partial(count, beside=True)
     with ThreadPoolExecutor(n_cores()) as pool:
         try:
-            waiting = deque(pool.submit(count, share) for share in shares[: _AHEAD * n_cores()])
+            waiting = deque(pool.submit(count_beside, share) for share in shares[: _AHEAD * n_cores()])
             for share in [*shares[_AHEAD * n_cores() :], *[None] * len(waiting)]:
                 yield waiting.popleft().result()
                 if share is not None:
-                    waiting.append(pool.submit(count, share))
+                    waiting.append(pool.submit(count_beside, share))
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -68,8 +68,12 @@ class Counted:
     flight: FlightOfPart | None = None
 
 
-def count(share: Share) -> Counted:
+def count(share: Share, *, beside: bool = False) -> Counted:
     """Count one share; runs in another process or on another machine, too.
+
+    Args:
+        share: to be counted.
+        beside: others are counted in this process at the same time.
 
     Raises:
         InputError: naming the file and the place in it; in a part, places count from its beginning.
@@ -80,6 +84,8 @@ def count(share: Share) -> Counted:
         streams: list[TraceStream] = [PartStream(share.files[0], share.begin, share.end)]
     else:
         streams = [one_stream([TraceStream(f) for f in row]) for row in share.rows]
+        for stream in streams:
+            stream.is_read_beside |= beside
     counting = Counting(share.threshold, share.described, each_disk=share.each_disk, clock_ns=share.clock_ns)
     in_flight = InFlightOfPart()
     disks: tuple[str, ...] = ()
