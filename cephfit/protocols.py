@@ -1,36 +1,14 @@
-"""The narrow protocols between the core and the world. One contract suite runs against every implementation."""
+"""The narrow protocols between the core and the world. docs/design.md says which of them have a contract suite."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from cephfit.access import AccessBatch
 from cephfit.baseline import Baselines
 from cephfit.configuration import Configuration
 from cephfit.prediction import PredictionSet
 from cephfit.profile import Profile
-
-
-@runtime_checkable
-class TraceReader(Protocol):
-    """Reads one trace format. Stateless: one instance may read many files.
-
-    Memory is bounded by a constant, whatever the file's size.
-    """
-
-    name: str
-    """Short name of the format, as ``--format`` takes it."""
-
-    def sniff(self, head: bytes) -> bool:
-        """Whether a file that begins with ``head`` (up to 64 KiB, decompressed) is of this format."""
-
-    def batches(self, source: Path) -> Iterator[AccessBatch]:
-        """The accesses of a file, in order of issue.
-
-        Raises:
-            InputError: naming the file and the line or byte offset.
-        """
 
 
 class CephAdmin(Protocol):

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from cephfit.access import AccessBatch
 from cephfit.traces.files.stream import TraceStream
@@ -13,7 +12,10 @@ cannot show losses, a count of none means that nobody knows."""
 
 
 class StreamReader(ABC):
-    """A ``protocols.TraceReader`` that reads streams, so that compressed files and pipes work everywhere."""
+    """Reads one trace format, from streams, so that compressed files and pipes work everywhere.
+
+    Memory is bounded by a constant, whatever the file's size.
+    """
 
     name: str
     """Short name of the format, as ``--format`` takes it."""
@@ -52,8 +54,3 @@ class StreamReader(ABC):
         """
         (stream,) = streams
         return self.read(stream)
-
-    def batches(self, source: Path) -> Iterator[AccessBatch]:
-        """As ``protocols.TraceReader`` says."""
-        with TraceStream(source) as stream:
-            yield from self.read(stream)
