@@ -201,6 +201,31 @@ def test_accesses_and_their_histogram_give_the_same_profile(
         )
 
 
+@pytest.mark.parametrize("threshold", [0, 16, 1000, 500_000])
+def test_histograms_tell_random_shares_at_their_own_limits(tmp_path: Path, threshold: int) -> None:
+    rng = np.random.default_rng(threshold)
+    # No distance is exactly the negative of a limit: that one cannot be told.
+    rows = [("rw"[i % 2], 8 * int(rng.integers(1 << rng.integers(3, 18))) + 3 * i % 7, 4096) for i in range(400)]
+    lines = [f"{i},{n},1,{'read' if op == 'r' else 'write'},{lbn},{i}" for i, (op, lbn, n) in enumerate(rows)]
+    (tmp_path / "commands.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "histogram.csv").write_text(histogram_csv(rows))
+    exact = profile_files([tmp_path / "commands.csv"], threshold=threshold)
+    found = profile_files([tmp_path / "histogram.csv"], threshold=threshold)
+    assert found.description["random_threshold_lbn"] == threshold
+    assert found.random == pytest.approx(exact.random, abs=0.011)
+    assert any(f"more than {threshold} LBN away" in note for note in found.description["notes"])
+    table = profile_files([tmp_path / "histogram.csv"]).description["random_by_threshold"]
+    for op in Op if threshold else ():
+        assert table[op.value][str(threshold)] == found.random[op]
+
+
+def test_histograms_refuse_a_threshold_that_they_cannot_tell(tmp_path: Path) -> None:
+    (tmp_path / "h.csv").write_text(histogram_csv(ONE))
+    with pytest.raises(InputError, match="at their own limits only") as caught:
+        profile_files([tmp_path / "h.csv"], threshold=129)
+    assert "128, 500, 1000" in caught.value.remedy
+
+
 ONE = [("r", 0, 4096), ("w", 800, 8192), ("w", 816, 8192)]
 TWO = [*ONE, ("r", 9000, 65536)]
 
@@ -210,6 +235,9 @@ def test_a_later_sample_of_counters_that_run_on_contains_the_earlier_one(tmp_pat
     found = profile_files([tmp_path / "h.csv"])
     assert found.n_accesses == 4
     assert found.description["disks"]["7/8194/scsi0:0"]["samples"] == 2
+    assert any(note.startswith("a disk has several samples") for note in found.description["notes"])
+    (tmp_path / "h.csv").write_text(histogram_csv(TWO))
+    assert not any("samples" in note for note in profile_files([tmp_path / "h.csv"]).description["notes"])
 
 
 def test_a_sample_after_a_reset_adds_to_the_earlier_one(tmp_path: Path) -> None:

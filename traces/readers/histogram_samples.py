@@ -5,6 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+SEVERAL_SAMPLES = (
+    "a disk has several samples: one that is nowhere below the one before is taken to contain it, as counters "
+    "that run on do; if `vscsiStats -r` reset them in between, profile the samples one by one"
+)
+"""What a reader of a profile from several of them must know."""
+
 
 @dataclass(frozen=True, slots=True)
 class Histogram:

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES, SIZE_BINS, Op
+from cephfit.cells import RANDOM_THRESHOLD_LBN, Op
 from cephfit.errors import InputError
 from cephfit.profile import Profile
 from cephfit.traces.counting import limits
 from cephfit.traces.description.recording import NOT_ASKED_FOR, disks_asked_for
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import text_blocks
-from cephfit.traces.readers.histogram_samples import Histogram, Sample, accumulated, summed
-from cephfit.units import MIB
+from cephfit.traces.readers.histogram_samples import SEVERAL_SAMPLES, Histogram, Sample, accumulated, summed
+from cephfit.traces.readers.histogram_shares import THRESHOLDS_LBN, random_by_threshold, shares_of
 
 NAME = "vscsi-histogram"
 TITLE = "vscsiStats histograms, CSV (`vscsiStats -p all -c`)"
@@ -62,19 +62,18 @@ _AGAIN = "the file is cut off, damaged or was changed: print it again with `vscs
 _FIRST = ("size", "all")
 """The histogram that begins a new sample of a disk."""
 
-_RANDOM_BUCKETS = np.append(np.abs(limits.DISTANCE_LBN) > RANDOM_THRESHOLD_LBN, True)
-_RANDOM_BUCKETS[np.searchsorted(limits.DISTANCE_LBN, -RANDOM_THRESHOLD_LBN)] = True
-"""Buckets of random accesses: above 128, and up to -128 (see ``shares_of``)."""
-
-_LARGEST_BUCKET = "above 512 KiB"
-
 
 def sniff(head: bytes) -> bool:
     return _HEADER.match(head.lstrip()) is not None
 
 
 def profiles_of_histograms(
-    streams: list[TraceStream], *, name: str, disks: Sequence[str] = (), each: bool = False
+    streams: list[TraceStream],
+    *,
+    name: str,
+    disks: Sequence[str] = (),
+    each: bool = False,
+    threshold: int = RANDOM_THRESHOLD_LBN,
 ) -> list[Profile]:
     """Read histogram files, the disks and repeated samples of all of them, as one profile.
 
@@ -83,10 +82,17 @@ def profiles_of_histograms(
         name: of the profile.
         disks: count only these; empty: all.
         each: one profile for each disk that has accesses.
+        threshold: LBN beyond which an access is random.
 
     Raises:
-        InputError: naming the file and the line; or there is no such disk.
+        InputError: naming the file and the line; or there is no such disk, or no limit at the threshold.
     """
+    if threshold not in THRESHOLDS_LBN:
+        raise InputError(
+            "histograms tell the share of random accesses at their own limits only",
+            where=f"--threshold {threshold}",
+            remedy=f"take one of {', '.join(map(str, THRESHOLDS_LBN))}",
+        )
     samples: dict[str, list[Sample]] = {}
     files = []
     for stream in streams:
@@ -97,14 +103,16 @@ def profiles_of_histograms(
     wanted = disks_asked_for(disks, list(found), where=", ".join(files)) or list(found)
     used = [disk for disk in wanted if _n_accesses(found[disk])] if each else []
     groups = [[disk] for disk in used] or [wanted]
-    return [_profile(name, files, found, {d: len(samples[d]) for d in group}) for group in groups]
+    return [_profile(name, files, found, {d: len(samples[d]) for d in group}, threshold) for group in groups]
 
 
 def _n_accesses(sample: Sample) -> int:
     return int(sample["size", "read"].counts.sum() + sample["size", "write"].counts.sum())
 
 
-def _profile(name: str, files: Sequence[str], found: dict[str, Sample], n_samples: dict[str, int]) -> Profile:
+def _profile(
+    name: str, files: Sequence[str], found: dict[str, Sample], n_samples: dict[str, int], threshold: int
+) -> Profile:
     """The profile of those disks of which ``n_samples`` says how often they were printed.
 
     Raises:
@@ -114,7 +122,9 @@ def _profile(name: str, files: Sequence[str], found: dict[str, Sample], n_sample
     total: Sample = {}
     for disk_total in per_disk.values():
         total = summed(total, disk_total) if total else disk_total
-    accesses, random, notes = shares_of(total)
+    accesses, random, notes = shares_of(total, threshold)
+    if threshold != RANDOM_THRESHOLD_LBN:
+        notes.append(limits.other_threshold(threshold))
     if not any(sum(row.values()) for row in accesses.values()):
         raise InputError(
             "the histograms count no access",
@@ -125,14 +135,15 @@ def _profile(name: str, files: Sequence[str], found: dict[str, Sample], n_sample
     description: dict[str, Any] = {
         "sources": [{"files": list(files), "format": NAME}],
         "action": "",
-        "random_threshold_lbn": RANDOM_THRESHOLD_LBN,
+        "random_threshold_lbn": threshold,
         "duration_seconds": None,
         "read_share": n_reads / (n_reads + n_writes),
         "nbytes": {
             op.value: int(total["size", op.value].mean) * int(total["size", op.value].counts.sum()) for op in Op
         },
         "histograms": _as_json(total),
-        "disks": {disk: _disk_as_json(sample, n_samples[disk]) for disk, sample in per_disk.items()},
+        "random_by_threshold": random_by_threshold(total),
+        "disks": {d: _disk_as_json(sample, n_samples[d], threshold) for d, sample in per_disk.items()},
         "n_disks": len(per_disk),
         "left_out": {
             disk: {"accesses": _n_accesses(sample), "why": NOT_ASKED_FOR}
@@ -147,6 +158,7 @@ def _profile(name: str, files: Sequence[str], found: dict[str, Sample], n_sample
             "sizes and distances are separate histograms: the share of random accesses is that of all reads and "
             "all writes, not of a size bin",
             "bytes are vscsiStats' mean, a whole number, times the count",
+            *([SEVERAL_SAMPLES] if max(n_samples.values()) > 1 else []),
             *notes,
         ],
     }
@@ -246,35 +258,6 @@ def _finished(
     return name, key, histogram
 
 
-def shares_of(sample: Sample) -> tuple[dict[Op, dict[str, int]], dict[Op, float], list[str]]:
-    """Accesses by op and size bin, and the share of random accesses by op.
-
-    All bounds of the size bins up to 256 KiB are limits of vscsiStats. Its last bucket, above 512 KiB, covers
-    the bins 1M and 32M: it counts as 1M; where the largest access shows that some belong to 32M, a note says so.
-
-    Random are the buckets above 128 LBN and those up to -128: the one distance of exactly -128, which would not
-    be random, cannot be told from its bucket (-500 exclusive to -128).
-    """
-    accesses: dict[Op, dict[str, int]] = {}
-    random: dict[Op, float] = {}
-    notes: list[str] = []
-    upper = np.append(limits.SIZE_NBYTES, MIB)
-    bin_of_bucket = np.searchsorted(np.array(SIZE_BIN_EDGES), upper, side="left")
-    for op in Op:
-        size = sample["size", op.value]
-        row = np.bincount(bin_of_bucket, weights=size.counts, minlength=len(SIZE_BINS))
-        accesses[op] = {b.name: round(n) for b, n in zip(SIZE_BINS, row, strict=True)}
-        if size.largest > SIZE_BIN_EDGES[-1]:
-            notes.append(
-                f"{int(size.counts[-1])} {op.value}s are {_LARGEST_BUCKET} and count in the size bin 1M; the "
-                f"largest has {size.largest} bytes, so some belong to 32M"
-            )
-        distance = sample["distance", op.value].counts
-        total = int(distance.sum())
-        random[op] = float(distance[_RANDOM_BUCKETS].sum() / total) if total else 0.0
-    return accesses, random, notes
-
-
 def _as_json(sample: Sample) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for (quantity, kind), histogram in sample.items():
@@ -285,8 +268,8 @@ def _as_json(sample: Sample) -> dict[str, Any]:
     return table
 
 
-def _disk_as_json(sample: Sample, n_samples: int) -> dict[str, Any]:
-    accesses, random, _ = shares_of(sample)
+def _disk_as_json(sample: Sample, n_samples: int, threshold: int) -> dict[str, Any]:
+    accesses, random, _ = shares_of(sample, threshold)
     return {
         "accesses": {op.value: accesses[op] for op in Op},
         "random": {op.value: random[op] for op in Op},
