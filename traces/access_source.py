@@ -168,7 +168,7 @@ def _only_recording(paths: Sequence[Path]) -> Recording:
     if len(recordings) != 1:
         raise InputError(
             f"there are {len(recordings)} recordings, one is needed",
-            where=", ".join(map(str, paths)),
+            where=", ".join(map(remote.words_of, paths)),
             remedy="name one trace file, or the files of one blktrace recording",
         )
     return recordings[0]
@@ -177,7 +177,7 @@ def _only_recording(paths: Sequence[Path]) -> Recording:
 def _reader_of(
     streams: Sequence[TraceStream], format_name: str | None, action: Action, options: ReadOptions
 ) -> StreamReader:
-    format_name = options.format_name or format_name
+    format_name = options.format_with(format_name)
     if format_name is None:
         format_name = formats.format_of(next((s for s in streams if s.head()), streams[0]))
     reader = next((r for r in formats.readers(action, options) if r.name == format_name), None)

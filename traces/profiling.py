@@ -149,9 +149,11 @@ def _read(
         all_files = [stream for its in files for row in its for stream in row]
         opened = [[one_stream(row) for row in its] for its in files]
         all_streams = [stream for streams in opened for stream in streams]
-        format_name = formats.one_format(all_files, all_streams, asked.options.format_name or asked.format_name)
+        format_name = formats.one_format(all_files, all_streams, asked.options.format_with(asked.format_name))
         if format_name == formats.HISTOGRAM:
-            return vscsi_histogram.profiles_of_histograms(all_files, name=name, disks=asked.disks, each=asked.each)
+            return vscsi_histogram.profiles_of_histograms(
+                all_files, name=name, disks=asked.disks, each=asked.each, threshold=asked.threshold
+            )
         asked = replace(asked, name=name, full=asked.full or asked.threshold != RANDOM_THRESHOLD_LBN)
         reader = next(r for r in formats.readers(asked.action, asked.options) if r.name == format_name)
         if isinstance(reader, ParquetReader) and any(len(parts) > 1 for parts in recorded):
@@ -217,7 +219,7 @@ def _from_accesses(
         spans += [its_counts.span_ns] if its_counts.n_accesses else []
         sources.append(
             {
-                "files": [str(f) for part in parts for f in part.files],
+                "files": [remote.words_of(f) for part in parts for f in part.files],
                 "format": reader.name,
                 "accesses": its_counts.n_accesses,
                 "duration_seconds": its_counts.duration_ns / 1e9,
@@ -255,7 +257,7 @@ def _from_accesses(
         clock_ns=clock_ns,
     )
     if asked.each:
-        where = str(recorded[0][0].files[0])
+        where = remote.words_of(recorded[0][0].files[0])
         each, _ = disks_that_count(total, asked.disks, keep_upper=keep_upper, where=where)
         if len(each) > 1:
             return [profile(disks=(disk,)) for disk in each]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from cephfit.cells import Op
+from cephfit.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +24,19 @@ class ReadOptions:
     def format_name(self) -> str | None:
         """The format that the options imply."""
         return "columns" if self.columns else "blkparse-f" if self.blkparse_format else None
+
+    def format_with(self, asked: str | None) -> str | None:
+        """The format that they and ``--format`` say; None: neither does.
+
+        Raises:
+            InputError: they say different ones.
+        """
+        implied = self.format_name
+        if implied and asked and asked != implied:
+            option = "--columns" if self.columns else "--blkparse-format"
+            raise InputError(
+                f"{option} says how the lines are, --format {asked} that they are of another form",
+                where=f"--format {asked}",
+                remedy="give one of the two",
+            )
+        return implied or asked

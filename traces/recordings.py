@@ -34,16 +34,20 @@ def recordings_of(paths: Sequence[Path]) -> list[Recording]:
     """
     files: list[Path] = []
     for path in [p for p in paths if not p.name.endswith(capture_record.SUFFIX)] or paths:
-        files.extend(_expanded(path))
+        files.extend(_expanded(remote.local(path)))
     groups: dict[tuple[Path, str], list[Path]] = {}
     for file in dict.fromkeys(files):
         match = PER_CPU.fullmatch(file.name)
         groups.setdefault((file.parent, match["stem"] if match else file.name), []).append(file)
-    stems = Counter(stem for _, stem in groups)
-    return [
-        Recording(stem if stems[stem] == 1 else str(folder / stem), tuple(members))
-        for (folder, stem), members in groups.items()
-    ]
+    # URLs that differ in their queries only have one name in results.
+    shown = [Path(remote.words_of(folder / stem)) for folder, stem in groups]
+    stems, wholes = Counter(path.name for path in shown), Counter[Path]()
+    recordings = []
+    for path, members in zip(shown, groups.values(), strict=True):
+        wholes[path] += 1
+        name = path.name if stems[path.name] == 1 else str(path)
+        recordings.append(Recording(name if wholes[path] == 1 else f"{name} ({wholes[path]})", tuple(members)))
+    return recordings
 
 
 def _expanded(path: Path) -> list[Path]:

@@ -7,6 +7,8 @@ Source: output of ``vscsiStats -p all -c`` (VMware ESXi).
 import numpy as np
 from numpy.typing import NDArray
 
+from cephfit.cells import RANDOM_THRESHOLD_LBN
+
 _SIZES_SMALL = [512, 1024, 2048, 4095, 4096, 8191, 8192, 16383, 16384]
 
 SIZE_NBYTES = np.array(
@@ -28,6 +30,11 @@ OUTSTANDING = np.array([1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 64], dtype=np.int
 
 SPAN_LBN = np.array([1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384], dtype=np.int64)
 """Absolute distances: other thresholds at which the share of random accesses is told as well."""
+
+
+def other_threshold(threshold: int) -> str:
+    """What a profile says where another distance makes an access random."""
+    return f"random means more than {threshold} LBN away; Meyer's method means {RANDOM_THRESHOLD_LBN}"
 
 
 def bucket_table(limits: NDArray[np.int64]) -> NDArray[np.uint8]:

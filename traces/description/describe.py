@@ -6,6 +6,7 @@ from typing import Any
 from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
 from cephfit.errors import InputError
 from cephfit.profile import Profile
+from cephfit.traces.counting import limits
 from cephfit.traces.counting.crowd import DISKS_LISTED
 from cephfit.traces.counting.tally import Tally
 from cephfit.traces.description import behaviour, clock_limits
@@ -143,9 +144,7 @@ def _with_behaviour(
         description["histograms"]["distance_windowed"] = windowed
     threshold = description["random_threshold_lbn"] = description["behaviour"]["random_threshold_lbn"]
     if threshold != RANDOM_THRESHOLD_LBN:
-        description["notes"].append(
-            f"random means more than {threshold} LBN away; Meyer's method means {RANDOM_THRESHOLD_LBN}"
-        )
+        description["notes"].append(limits.other_threshold(threshold))
     return behaviour.shares_at_threshold(portraits)
 
 

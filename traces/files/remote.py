@@ -4,13 +4,37 @@ import errno
 import re
 from pathlib import Path
 from typing import Any, BinaryIO, cast
+from urllib.parse import unquote
 
 from cephfit.errors import HostError, InputError
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?P<rest>[^/].*)")
-_USER = re.compile(r"//[^/@]*@")
+_FILE = re.compile(r"[Ff][Ii][Ll][Ee]:/+(?:localhost/)?(?P<rest>[^/].*)")
+_USER = re.compile(r"//[^/?#\s'\"]*@")
+_QUERY = re.compile(r"(://[^?#\s'\"]*)[?#][^\s'\"]*")
+_LEFT_OUT = "\x1f"
+"""Before a component that ``Path`` would leave out, an empty one or a dot; no URL has this character."""
 _ADDRESS = re.compile(r", url='?\S+$")
 """How aiohttp ends what it says of an answer; the error's place names the address already."""
+
+
+def path_of(text: str) -> Path:
+    """The path that stands for what a person named, from which ``url_of`` gives a URL as it was written: a key of
+    S3 may have empty components, and a signature is one of every letter. A ``file:`` URL is the local file."""
+    match = _URL.fullmatch(text)
+    if match is None or _FILE.fullmatch(text) or Path(text).exists():
+        return local(Path(text))
+    kept = [part if part not in ("", ".") else _LEFT_OUT + part for part in match["rest"].split("/")]
+    return Path(f"{match['scheme']}:/{'/'.join(kept)}")
+
+
+def local(path: Path) -> Path:
+    """The file that a path stands for which was made of a ``file:`` URL; any other path as it is."""
+    match = _FILE.fullmatch(str(path))
+    if match is None or path.exists():
+        return path
+    found = Path("/" + match["rest"])
+    return found if found.exists() else Path(unquote(str(found)))
 
 
 def url_of(path: Path) -> str | None:
@@ -21,12 +45,25 @@ def url_of(path: Path) -> str | None:
     match = _URL.fullmatch(str(path))
     if match is None or path.exists():
         return None
-    return f"{match['scheme']}://{match['rest']}"
+    slashes = "///" if match["scheme"].lower() == "file" else "//"
+    return f"{match['scheme']}:{slashes}{match['rest'].replace(_LEFT_OUT, '')}"
 
 
 def shown(url: str) -> str:
-    """The URL without a user and password in it."""
-    return _USER.sub("//", url)
+    """The URL as messages and results have it: without users and passwords, and without a query, which may be a
+    signature."""
+    return _in_text(re.split("[?#]", url, maxsplit=1)[0])
+
+
+def _in_text(text: str) -> str:
+    """The same for all URLs in a text."""
+    return _QUERY.sub(r"\1", _USER.sub("//", text))
+
+
+def words_of(path: Path) -> str:
+    """How messages and results name a file or URL."""
+    url = url_of(path)
+    return shown(url) if url else str(path)
 
 
 def open_url(url: str) -> BinaryIO:
@@ -43,9 +80,9 @@ def open_url(url: str) -> BinaryIO:
             remedy="install cephfit[remote], or copy the file here first",
         ) from None
     try:
-        return cast(BinaryIO, _Remote(fsspec.open(url, "rb").open()))
+        return cast(BinaryIO, _Remote(fsspec.open(url, "rb").open(), url))
     except ImportError as error:
-        raise HostError(_words(error), where=shown(url), remedy="install cephfit[remote]") from None
+        raise HostError(_words(error, url), where=shown(url), remedy="install cephfit[remote]") from None
     except Exception as error:  # every kind of store raises its own
         raise InputError(
             f"the trace cannot be read: {_reason(error, url)}",
@@ -54,14 +91,14 @@ def open_url(url: str) -> BinaryIO:
         ) from None
 
 
-def _words(error: BaseException) -> str:
-    return shown((str(error) or type(error).__name__).splitlines()[0])
+def _words(error: BaseException, url: str) -> str:
+    return _in_text((str(error) or type(error).__name__).splitlines()[0].replace(url, shown(url)))
 
 
 def _reason(error: BaseException, url: str) -> str:
     """What happened. fsspec's own error for HTTP says nothing but the address; the reason is its cause."""
     if str(error) and str(error) != url:
-        return _ADDRESS.sub("", _words(error))
+        return _ADDRESS.sub("", _words(error, url))
     if error.__cause__ is not None:
         return _reason(error.__cause__, url)
     return "there is no such file" if isinstance(error, FileNotFoundError) else type(error).__name__
@@ -70,14 +107,15 @@ def _reason(error: BaseException, url: str) -> str:
 class _Remote:
     """A remote file whose every failure is an OSError."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, url: str) -> None:
         self._file = file
+        self._url = url
 
     def read(self, nbytes: int = -1) -> bytes:
         try:
             return cast(bytes, self._file.read(nbytes))
         except Exception as error:  # as above
-            raise OSError(errno.EIO, _words(error)) from None
+            raise OSError(errno.EIO, _words(error, self._url)) from None
 
     def readinto(self, buffer: memoryview) -> int:
         block = self.read(len(buffer))

@@ -20,6 +20,10 @@ PART_NBYTES = 16 << 20
 """Files are cut into parts of about this length: little work is lost at the end, where one core waits for the
 other, and less than that is what is done for each part."""
 
+_LONGER = 4
+"""Times longer are the parts of large files: each part has to learn the names of all disks anew."""
+_MANY_PARTS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -127,7 +131,8 @@ def _cuts(path: Path, step: int) -> list[int]:
     """Where parts begin: at records of ``step`` bytes, or at lines where it is 1."""
     cuts, nbytes = [0], path.stat().st_size
     with path.open("rb") as file:
-        for at in range(PART_NBYTES, nbytes - PART_NBYTES // 2, PART_NBYTES):
+        length = min(max(PART_NBYTES, nbytes // _MANY_PARTS), _LONGER * PART_NBYTES)
+        for at in range(length, nbytes - length // 2, length):
             at = at // step * step
             if step == 1:
                 file.seek(at)
