@@ -77,7 +77,7 @@ def command(
     run_id = measured["run"] or run_id  # the newest of now, whatever is begun meanwhile
     baselines = open_baselines(location, run_id, load)
     spaces = _spaces(location, run_id, lying)
-    by_class = _prices(prices, spaces)
+    by_class = parse_prices(prices, spaces)
     choices: list[tuple[PredictionSet, PoolChoice]] = []
     for path in profiles:
         profile = read_profile(path)
@@ -126,12 +126,21 @@ def _spaces(location: str, run_id: str | None, lying: tuple[str, ...]) -> dict[s
         sweep = known_of(store, store.run(run_id)).sweep
     first = same_pool(sweep.configurations)
     rivals = [c for c in sweep.configurations if only_pool_settings(c) and first[c.name] == c.name]
-    said = dict(_lying(text, {c.name for c in rivals}) for text in lying)
+    said = dict(parse_lies(text, {c.name for c in rivals}) for text in lying)
     measured_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
     return {c.name: said.get(c.name) or space_of(c, measured_nbytes) for c in rivals}
 
 
-def _lying(text: str, known: set[str]) -> tuple[str, Space]:
+def parse_lies(text: str, known: set[str]) -> tuple[str, Space]:
+    """Which configuration a ``--lies`` speaks of, and what each byte takes there.
+
+    Args:
+        text: ``CONFIGURATION=CLASS:COPIES``.
+        known: configurations with a pool.
+
+    Raises:
+        InputError: it says something else.
+    """
     from cephfit.errors import InputError
 
     name, _, rest = text.partition("=")
@@ -155,7 +164,16 @@ def _lying(text: str, known: set[str]) -> tuple[str, Space]:
     return name, {device_class: share}
 
 
-def _prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> dict[str, float]:
+def parse_prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> dict[str, float]:
+    """The price of a byte by device class; 1 of each where none is given.
+
+    Args:
+        prices: each ``CLASS=NUMBER``.
+        spaces: by configuration, None where it is not known.
+
+    Raises:
+        InputError: one says something else, or names a class that no pool is on.
+    """
     from cephfit.errors import InputError
 
     if not prices:

@@ -29,7 +29,6 @@ from cephfit.sweep.surroundings import ExportsDevices, RestartsOsds, Surrounding
 from cephfit.sweep.target_lock import TargetLock
 from cephfit.sweep.targets.ceph import CephTarget
 
-ADMINS = ("rados", "ceph", "rest")
 RESTARTS = ("none", "cephadm", "ssh")
 
 
@@ -41,7 +40,7 @@ class ClusterChoice:
         conf: its ceph.conf.
         client_id: such as ``admin`` for ``client.admin``.
         keyring: of this client; None for the one that ceph.conf or Ceph's defaults name.
-        admin: how commands are sent, one of ``ADMINS``.
+        admin: how commands are sent, ``rados``, ``ceph`` or ``rest``.
         rest_url: of ceph-rest-api, for ``rest``.
         only_pool: the one pool that may be touched; empty for pools of cephfit's own and the config store.
         restarts: who restarts OSDs: one of ``RESTARTS``, or the absolute path of a program.
@@ -254,13 +253,7 @@ def _restarts(
     elif choice.restarts == "ssh":
         daemons = SystemdOsds(admin, hosts)
     elif choice.restarts.startswith("/"):
-        if not (Path(choice.restarts).is_file() and os.access(choice.restarts, os.X_OK)):
-            raise InputError(
-                "this is not an executable file",
-                where=f"--restarts {choice.restarts}",
-                remedy="give the absolute path of a program that takes an OSD's number and host, and restarts it",
-            )
-        daemons = ProgramOsds(admin, Path(choice.restarts))
+        daemons = ProgramOsds(admin, restarting_program(choice.restarts))
     else:
         raise InputError(
             f"{choice.restarts!r} is not a known way to restart OSDs",
@@ -268,6 +261,21 @@ def _restarts(
             remedy=f"choose from: {', '.join(RESTARTS)}, or the absolute path of a program",
         )
     return OneByOne(admin, journal, daemons, progress=progress, patience_seconds=choice.patience_seconds)
+
+
+def restarting_program(path: str) -> Path:
+    """The program that people have for restarting OSDs.
+
+    Raises:
+        InputError: it cannot be run.
+    """
+    if not (Path(path).is_file() and os.access(path, os.X_OK)):
+        raise InputError(
+            "this is not an executable file",
+            where=f"--restarts {path}",
+            remedy="give the absolute path of a program that takes an OSD's number and host, and restarts it",
+        )
+    return Path(path)
 
 
 def _require_one_cluster(fsid: str, images_fsid: str, choice: ClusterChoice) -> None:

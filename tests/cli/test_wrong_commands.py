@@ -15,7 +15,7 @@ from cephfit.cli import demo, lab, report
 from cephfit.cli.cluster_options import ClusterOptions
 from cephfit.cli.main import cephfit
 from cephfit.cli.map import read_profile
-from cephfit.cli.place import _lying, _prices
+from cephfit.cli.place import parse_lies, parse_prices
 from cephfit.cli.target_choice import open_target
 from cephfit.cli.written_files import write_whole, written_whole
 from cephfit.configuration import Configuration
@@ -25,7 +25,7 @@ from cephfit.sweep.declaration.file_pools import read_pool_file
 from cephfit.sweep.guest import image, programs
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.surroundings import Surroundings
-from cephfit.sweep.targets.foreign import ClusterChoice, _restarts
+from cephfit.sweep.targets.foreign import restarting_program
 from cephfit.sweep.targets.only_pool import OnlyPool
 from cephfit.sweep.targets.simulated import simulated_target
 from cephfit.sweep.targets.whole_cluster import WholeCluster
@@ -69,15 +69,14 @@ def test_a_program_that_cannot_restart_osds_is_refused_beforehand(tmp_path: Path
         program.mkdir()
     elif what == "plain file":
         program.write_text("#!/bin/sh\n")
-    choice = ClusterChoice(conf=tmp_path / "ceph.conf", restarts=str(program))
     with pytest.raises(InputError, match="not an executable file") as caught:
-        _restarts(choice, None, None, None, None)  # type: ignore[arg-type]
+        restarting_program(str(program))
     assert f"--restarts {program}" in str(caught.value)
 
 
 def test_place_names_the_configurations_that_there_are() -> None:
     with pytest.raises(InputError, match="no configuration 'Z' with a pool") as caught:
-        _lying("Z=hdd:2", {"A", "ssd"})
+        parse_lies("Z=hdd:2", {"A", "ssd"})
     assert "there are A, ssd" in str(caught.value)
 
 
@@ -117,18 +116,18 @@ def test_no_option_takes_a_number_that_is_none() -> None:
 @pytest.mark.parametrize("lies", ["A=hdd:inf", "A=hdd:nan", "A=hdd:-1"])
 def test_bytes_on_disks_are_so_many_for_each_byte(lies: str) -> None:
     with pytest.raises(InputError, match=r"--lies: .* is not CONFIGURATION=CLASS:COPIES"):
-        _lying(lies, {"A"})
+        parse_lies(lies, {"A"})
 
 
 @pytest.mark.parametrize("price", ["ssd", "ssd=-3", "ssd=nan", "=4"])
 def test_a_price_is_a_number_from_zero_on(price: str) -> None:
     with pytest.raises(InputError, match=r"--price: .* is not CLASS=NUMBER"):
-        _prices((price,), {})
+        parse_prices((price,), {})
 
 
 def test_a_price_is_of_a_class_that_a_pool_lies_on() -> None:
     with pytest.raises(InputError, match="no pool is on device class 'sdd'") as caught:
-        _prices(("sdd=1",), {"A": {"hdd": 2.0}, "fast": {"ssd": 2.0}, "by hand": None})
+        parse_prices(("sdd=1",), {"A": {"hdd": 2.0}, "fast": {"ssd": 2.0}, "by hand": None})
     assert caught.value.remedy == "there are hdd, ssd"
 
 
@@ -256,6 +255,6 @@ def test_files_that_are_no_text_or_not_there_say_where_to_begin(tmp_path: Path) 
 
 @pytest.mark.parametrize("word", ["seed", "noise", "pace"])
 def test_a_value_that_a_simulation_cannot_have_shows_one_that_it_can(word: str) -> None:
-    with pytest.raises(InputError, match=f"'x' is no value for {word}") as caught:
+    with pytest.raises(InputError, match=f"'x' is not a value for {word}") as caught:
         simulated_target(f"sim:{word}=x")
     assert simulated_target(f"sim:{caught.value.remedy.removeprefix('write it like ')}")
