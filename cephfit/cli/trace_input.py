@@ -82,10 +82,12 @@ class TraceInput:
 
     def _profile_file(self, path: Path) -> Profile | None:
         from cephfit.cli.map import read_profile
+        from cephfit.traces.description.shape import refuse_other_shapes
 
         if self.format_name is not None or self.options.format_name is not None or not _looks_like_a_profile(path):
             return None
         found = read_profile(path)
+        refuse_other_shapes(found.description, where=str(path))
         self._refuse_other_disks(found, path)
         return found
 

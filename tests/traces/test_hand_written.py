@@ -1,0 +1,78 @@
+"""Hand-written descriptions: what is of another form than cephfit writes is named, never a traceback."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_trace_views import run
+from trace_maker import mixed_workload, write
+
+from cephfit.errors import InputError
+from cephfit.traces import profile_files
+from cephfit.traces.description.shape import refuse_other_shapes
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("histograms", [], "description.histograms: [] is no object"),
+    ("histograms", {"size": {"all": {"limits": [1], "counts": [1]}}}, "one count more than limits"),
+    ("histograms", {"size": {"all": {"counts": [1, 2]}}}, "histograms.size.all: 'limits' is missing"),
+    ("iops", "many", "description.iops: 'many' is not a number"),
+    ("lacks", "time", "description.lacks: 'time' is no list"),
+    ("sources", [7], "description.sources[0]: 7 is no object"),
+    ("behaviour", {}, "description.behaviour: "),
+]
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    trace = write(tmp_path_factory.mktemp("written") / "t.blktrace.0", mixed_workload(300))
+    return profile_files([trace], full=True).to_json()
+
+
+@pytest.mark.parametrize(("name", "value", "says"), WRONG)
+def test_what_is_of_another_form_is_named(
+    document: dict[str, Any], tmp_path: Path, name: str, value: Any, says: str
+) -> None:
+    changed = document | {"description": document["description"] | {name: value}}
+    (tmp_path / "p.json").write_text(json.dumps(changed))
+    done = run("show", tmp_path / "p.json", check=False)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+
+
+def test_a_profile_needs_no_description(document: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text(json.dumps(document | {"description": {}}))
+    for view in (("show",), ("compare", tmp_path / "p.json"), ("jobs", "--pace", "full-speed")):
+        run(view[0], tmp_path / "p.json", *view[1:])
+
+
+def test_what_cephfit_writes_has_the_form(document: dict[str, Any], tmp_path: Path) -> None:
+    refuse_other_shapes(document["description"], where="p")
+    (tmp_path / "t").write_text("1,R,4096,4096,1000\n")
+    refuse_other_shapes(profile_files([tmp_path / "t"], full=True).description, where="p")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["all", "limits", "n", "x"]), inner),
+        max_leaves=5,
+    ),
+    st.data(),
+)
+def test_any_value_anywhere_is_taken_or_refused(document: dict[str, Any], value: Any, data: st.DataObject) -> None:
+    changed = json.loads(json.dumps(document["description"]))
+    part: Any = changed
+    while True:
+        name = data.draw(st.sampled_from(sorted(part) if isinstance(part, dict) else list(range(len(part)))))
+        if not (isinstance(part[name], dict | list) and part[name]) or data.draw(st.booleans()):
+            break
+        part = part[name]
+    part[name] = value
+    try:
+        refuse_other_shapes(changed, where="p")
+    except InputError as error:
+        assert error.where is not None and error.where.startswith("p: ")
