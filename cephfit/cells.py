@@ -40,18 +40,16 @@ class Pattern(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SizeBin:
-    """A size bin: the accesses with ``lower_exclusive < nbytes <= upper_inclusive``.
+    """A size bin: the accesses of at most ``upper_inclusive`` bytes that no smaller bin has.
 
     Attributes:
         name: ``4K`` ... ``32M``.
         benchmark_nbytes: the block size with which fio measures the bin's baselines.
-        lower_exclusive: bytes.
         upper_inclusive: bytes; None for the last bin, which has no upper bound.
     """
 
     name: str
     benchmark_nbytes: int
-    lower_exclusive: int
     upper_inclusive: int | None
 
     def __str__(self) -> str:
@@ -59,11 +57,11 @@ class SizeBin:
 
 
 SIZE_BINS: tuple[SizeBin, ...] = (
-    SizeBin("4K", 4 * KIB, 0, 8 * KIB),
-    SizeBin("32K", 32 * KIB, 8 * KIB, 48 * KIB),
-    SizeBin("128K", 128 * KIB, 48 * KIB, 256 * KIB),
-    SizeBin("1M", MIB, 256 * KIB, 4 * MIB),
-    SizeBin("32M", 32 * MIB, 4 * MIB, None),
+    SizeBin("4K", 4 * KIB, 8 * KIB),
+    SizeBin("32K", 32 * KIB, 48 * KIB),
+    SizeBin("128K", 128 * KIB, 256 * KIB),
+    SizeBin("1M", MIB, 4 * MIB),
+    SizeBin("32M", 32 * MIB, None),
 )
 """Table 2.1 of the thesis."""
 

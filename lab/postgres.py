@@ -25,6 +25,7 @@ another user must pass through it, which the XDG folders of root do not allow.""
 _START_SECONDS = 60.0
 _STOP_SECONDS = 120.0
 _VOLUME_SECONDS = 600.0
+_BACKEND_SECONDS = 10.0
 
 
 def find_binaries() -> Path:
@@ -212,9 +213,9 @@ class PostgresServer:
         with suppress(OSError):
             _RUN.rmdir()
 
-    def _await_backends(self, seconds: float = 10.0) -> None:
+    def _await_backends(self) -> None:
         """A killed server's backends go by themselves, and hold the file system open until then."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + _BACKEND_SECONDS
         while self._group.pids() and time.monotonic() < until:
             time.sleep(0.05)
         processes.kill(self._group.pids())

@@ -30,6 +30,7 @@ _PROGRAMS = frozenset(
 )
 """Only these can be a lab's; an editor or `tail -f` with a file of the lab open is somebody's own."""
 
+_GONE_SECONDS = 10.0
 _EXEC_SECONDS = 2.0
 
 MARK = "CEPHFIT_LAB"
@@ -131,8 +132,8 @@ def stop(pids: Iterable[int], *, seconds: float = 10.0) -> None:
     wait_gone(left, seconds)
 
 
-def kill(pids: Iterable[int], *, seconds: float = 10.0) -> None:
+def kill(pids: Iterable[int]) -> None:
     """End them at once."""
     pids = list(pids)
     send(pids, signal.SIGKILL)
-    wait_gone(pids, seconds)
+    wait_gone(pids, _GONE_SECONDS)

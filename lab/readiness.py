@@ -8,6 +8,7 @@ from cephfit.protocols import CephAdmin
 from cephfit.sweep.waiting import still_amiss
 
 _POLL_SECONDS = 0.2
+_WHOLE_SECONDS = 90.0
 
 
 def _unready_pgs(pgs: Collection[Mapping[str, Any]], since: Mapping[int, int]) -> str:
@@ -59,7 +60,6 @@ def wait_whole(
     osds: Collection[int],
     *,
     before: Mapping[int, int] | None = None,
-    seconds: float = 90.0,
     alive: Callable[[], None] = lambda: None,
 ) -> None:
     """Wait until all OSDs are up, every PG is active+clean and the health is HEALTH_OK.
@@ -67,7 +67,6 @@ def wait_whole(
     Args:
         osds: all OSDs of the cluster.
         before: epochs at which restarted OSDs had come up before; they must have come up again since.
-        seconds: how long to wait at most.
         alive: called in between; raises if there is no hope, because a daemon died.
 
     Raises:
@@ -81,5 +80,5 @@ def wait_whole(
         except ClusterError as error:  # the manager is not there yet
             return error.what
 
-    if why := still_amiss(look, seconds=seconds, poll_seconds=_POLL_SECONDS):
-        raise ClusterError(f"not active+clean within {seconds:g} s: {why}", where="cluster")
+    if why := still_amiss(look, seconds=_WHOLE_SECONDS, poll_seconds=_POLL_SECONDS):
+        raise ClusterError(f"not active+clean within {_WHOLE_SECONDS:g} s: {why}", where="cluster")

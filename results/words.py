@@ -128,10 +128,12 @@ def duration(ns: int) -> str:
 
 
 def names(items: Sequence[str]) -> str:
-    """``a, b and c``."""
+    """``a, b and c``; ``none`` of none."""
+    if not items:
+        return "none"
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
-def count(n: int, one: str, many: str = "") -> str:
+def count(n: int, one: str) -> str:
     """``1 run``, ``2 runs``."""
-    return f"{n} {one if n == 1 else many or one + 's'}"
+    return f"{n} {one if n == 1 else one + 's'}"

@@ -43,12 +43,6 @@ def capabilities(level: Level, *, pool: str = "") -> Mapping[str, str]:
     return {"mon": f"allow rw, profile rbd, {_LOCK}", "mgr": "allow rw", "osd": "allow *"}
 
 
-def auth_command(level: Level, client: str, *, pool: str = "") -> str:
-    """What a cluster's administrator types to make such a key."""
-    words = " ".join(f"{daemon} '{caps}'" for daemon, caps in capabilities(level, pool=pool).items())
-    return f"ceph auth get-or-create client.{client} {words}"
-
-
 def needed_for(whom: str, prefix: str) -> str:
     """The capability that a refused command needs, for messages.
 

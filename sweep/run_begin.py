@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from cephfit import __version__
@@ -111,10 +111,8 @@ def _about_caches(sweep: Sweep, facts: Mapping[str, Any]) -> dict[str, str]:
     return {IN_MEMORY: note} if note else {}
 
 
-def _new_run(
-    sweep: Sweep, target: Target, facts: Mapping[str, Any], *, now_ns: Callable[[], int] = time.time_ns
-) -> Run:
-    created_ns = now_ns()
+def _new_run(sweep: Sweep, target: Target, facts: Mapping[str, Any]) -> Run:
+    created_ns = time.time_ns()
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(created_ns // 1_000_000_000))
     return Run(
         run_id=f"{sweep.name}-{stamp}-{secrets.token_hex(2)}",

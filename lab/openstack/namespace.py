@@ -26,6 +26,8 @@ _SHADOWED = {
 }
 """Folder of this machine to the one below the lab's ``var`` that services see in its place."""
 
+_SEPARATE_SECONDS = 10.0
+
 TEMPORARY = "/run/tmp"
 """Temporary files of the services: in memory and private."""
 
@@ -69,13 +71,13 @@ class MountNamespace:
         """Run a program inside to its end; see ``machine.run``."""
         return run(self.wrap(argv), seconds=seconds, environment=environment_of(self._layout, {}))
 
-    def wait_separate(self, *, seconds: float = 10.0) -> None:
+    def wait_separate(self) -> None:
         """Wait until the holder, just started, has left this process's namespace.
 
         Raises:
             HostError: it cannot.
         """
-        until = time.monotonic() + seconds
+        until = time.monotonic() + _SEPARATE_SECONDS
         ours = Path("/proc/self/ns/mnt").readlink()
         while True:
             with suppress(OSError):

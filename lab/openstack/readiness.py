@@ -12,6 +12,7 @@ from cephfit.lab.openstack import registration
 from cephfit.lab.openstack.layout import Layout
 
 _POLL_SECONDS = 0.5
+_READY_SECONDS = 300.0
 _NEUTRON_AGENTS = {"neutron-linuxbridge-agent", "neutron-dhcp-agent", "neutron-metadata-agent"}
 
 
@@ -85,7 +86,6 @@ def why_not_ready(cloud: Connection, layout: Layout) -> dict[str, str]:
 def wait_ready(
     layout: Layout,
     *,
-    seconds: float = 300.0,
     alive: Callable[[], None] = lambda: None,
     heard: Callable[[str], None] = lambda name: None,
 ) -> None:
@@ -98,7 +98,7 @@ def wait_ready(
     Raises:
         ClusterError: it takes too long; says what is still amiss.
     """
-    until = time.monotonic() + seconds
+    until = time.monotonic() + _READY_SECONDS
     waiting = set(_CHECKS)
     while True:
         alive()
@@ -113,7 +113,7 @@ def wait_ready(
         if time.monotonic() > until:
             told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
             raise ClusterError(
-                f"not ready within {seconds:g} s: {told}",
+                f"not ready within {_READY_SECONDS:g} s: {told}",
                 where=f"OpenStack of lab {layout.name}",
                 remedy=f"the logs are in {layout.folder / 'log'}",
             )

@@ -144,11 +144,11 @@ class Services:
         )
 
 
-def listens(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether something takes connections there."""
+def listens(port: int) -> bool:
+    """Whether something takes connections there, on 127.0.0.1."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
-        return probe.connect_ex((host, port)) == 0
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _sessions() -> dict[int, list[int]]:

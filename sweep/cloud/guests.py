@@ -25,6 +25,7 @@ _POLLING_SECONDS = 1.0
 _CONNECT_SECONDS = 2.0
 _PROBE_NBYTES = 4 * KIB
 _PROBE_SECONDS = 30.0
+_LAST_LINES = 5
 _LOOKING_SECONDS = 15.0
 """How often the console of a guest is read that one waits for."""
 _NO_FIO = "CEPHFIT-NO-FIO"
@@ -159,9 +160,9 @@ def health_of(cloud: Connection, nodes: Sequence[Node], *, are_rebuilt: bool) ->
     return Health(ok=not reasons, reasons=reasons, observed={"servers": len(nodes)})
 
 
-def last_words(cloud: Connection, server: str, *, n_lines: int = 5) -> str:
+def last_words(cloud: Connection, server: str) -> str:
     """The last lines of a server's console, on one line."""
-    said = console(cloud, server, n_lines=n_lines)
+    said = console(cloud, server, n_lines=_LAST_LINES)
     return " / ".join(line.strip() for line in said.splitlines() if line.strip())
 
 

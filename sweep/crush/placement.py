@@ -65,9 +65,7 @@ class Placement:
         return f"{self.devices}{apart}, apart by {self.failure_domain}"
 
 
-def placement_of(
-    settings: Mapping[str, str], *, erasure: bool = False, where: str = "", domain: str = "host"
-) -> Placement | None:
+def placement_of(settings: Mapping[str, str], *, erasure: bool = False, where: str = "") -> Placement | None:
     """What pool settings say of a place; None where they say nothing (the pool has a rule that exists).
 
     Args:
@@ -75,7 +73,6 @@ def placement_of(
             ``devices.osds``, ``devices.root``, the same of ``primary``, ``failure_domain``, ``classes.NAME``.
         erasure: for an erasure-coded pool, which gets a rule of its own unless it names one.
         where: for messages.
-        domain: failure domain where none is said.
 
     Raises:
         InputError: they contradict each other.
@@ -96,7 +93,7 @@ def placement_of(
     return Placement(
         devices=_devices(settings, "devices", where) or Devices(),
         primary=primary,
-        failure_domain=settings.get("failure_domain", domain),
+        failure_domain=settings.get("failure_domain", "host"),
         erasure=erasure,
         classes={
             k.removeprefix("classes."): _ids(v, where) for k, v in settings.items() if k.startswith("classes.")

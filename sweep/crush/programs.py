@@ -17,6 +17,7 @@ NOWHERE = 0x7FFFFFFF
 """CRUSH_ITEM_NONE (Ceph's src/crush/crush.h): a place of an erasure-coded PG that no OSD was found for."""
 
 _SECONDS = 120.0
+_MOST_MOVES = "100"
 _MAPPING = re.compile(r"^CRUSH rule \d+ x (\d+) \[([\d,]*)\]$", re.MULTILINE)
 _BAD = re.compile(r"^bad mapping rule \d+ x (\d+) num_rep \d+ result ", re.MULTILINE)
 _OUR_FILE = re.compile(r"\S*/cephfit-crush-\w+/\w+")
@@ -106,11 +107,11 @@ def map_pgs(osd_map: bytes, crush_map: bytes | None = None) -> dict[str, tuple[i
         return pgs_in(_run("osdmaptool", str(at["osdmap"]), "--clear-temp", "--test-map-pgs-dump").stdout)
 
 
-def balancing_moves(osd_map: bytes, pool: str, *, at_most: int = 100) -> int:
+def balancing_moves(osd_map: bytes, pool: str) -> int:
     """How many upmap entries would even out a pool's PGs (to within one PG per OSD), as osdmaptool reckons."""
     with _files(osdmap=osd_map) as at:
         moves = at["osdmap"].with_name("moves")
-        argv = ["--upmap", str(moves), "--upmap-pool", pool, "--upmap-deviation", "1", "--upmap-max", str(at_most)]
+        argv = ["--upmap", str(moves), "--upmap-pool", pool, "--upmap-deviation", "1", "--upmap-max", _MOST_MOVES]
         _run("osdmaptool", str(at["osdmap"]), *argv)
         return len(moves.read_text().splitlines()) if moves.exists() else 0
 

@@ -38,6 +38,7 @@ from cephfit.sweep.engines.fio_servers import host_of, why_unreachable
 AGGREGATE = "All clients"
 """fio's own sum over the clients, never used."""
 BY_CLIENTS = "by_the_clients_clocks"
+_CONNECT_SECONDS = 5.0
 MOST_SKEW = 0.1
 """Clients that start, or end, further apart than this part of the measured time did not run together."""
 
@@ -52,7 +53,6 @@ class RemoteFioEngine:
         counts: who says independently what a client moved; None where nobody can.
         clocks: compares the clients' clocks with ours before runs; None where they have no other clock.
         grace_seconds: how much longer than ramp and run time a run may take.
-        connect_seconds: how long a server may take to answer.
         most_skew: part of the measured time by which clients may start, or end, apart.
     """
 
@@ -62,13 +62,11 @@ class RemoteFioEngine:
         *,
         clocks: ServerClocks | None = None,
         grace_seconds: float = GRACE_SECONDS,
-        connect_seconds: float = 5.0,
         most_skew: float = MOST_SKEW,
     ) -> None:
         self._counts = counts
         self._most_skew = most_skew
         self._grace_seconds = grace_seconds
-        self._connect_seconds = connect_seconds
         self._clocks = clocks
 
     def facts(self) -> Mapping[str, Any]:
@@ -99,15 +97,15 @@ class RemoteFioEngine:
         except UnusableOutputError as error:
             failure = with_trouble(str(error), spoken, "")
             return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, spoken.output or None)
-        together = {**_together(spoken, len(run.clients)), **_by_guests(parts, offsets, run)}
+        simultaneity = {**_together(spoken, len(run.clients)), **_by_guests(parts, offsets, run)}
         outcomes = {client.name: _outcome(client, found.get(client.name), run, spoken) for client in run.clients}
         run_seconds = run.measurement.run_seconds
         drain = drain_seconds((outcome.metrics for outcome in outcomes.values()), run_seconds)
-        doubt = why_not_together(together, run_seconds, most_skew=self._most_skew, drain=drain)
+        doubt = why_not_together(simultaneity, run_seconds, most_skew=self._most_skew, drain=drain)
         for client in run.clients:
             outcome = outcomes[client.name]
             if outcome.metrics is not None:
-                outcome = replace(outcome, doubt=doubt, evidence={**outcome.evidence, "together": together})
+                outcome = replace(outcome, doubt=doubt, evidence={**outcome.evidence, "together": simultaneity})
                 outcome = _counted(outcome, client, run, watch, uncounted)
             outcomes[client.name] = outcome
         # Without the servers' lines before it: who reads the store expects JSON.
@@ -145,7 +143,7 @@ class RemoteFioEngine:
                 )
 
     def _unreachable(self, clients: Sequence[Client]) -> dict[str, str]:
-        reasons = {c.name: why_unreachable(c, timeout_seconds=self._connect_seconds) for c in clients}
+        reasons = {c.name: why_unreachable(c, timeout_seconds=_CONNECT_SECONDS) for c in clients}
         return {name: why for name, why in reasons.items() if why}
 
     def _countable(self, clients: Sequence[Client]) -> tuple[list[Client], dict[str, str]]:

@@ -41,9 +41,6 @@ _METADATA_NBYTES = 64 * KIB
 class RadosBenchEngine:
     """Implements ``Engine``, ``PreparesCells`` and ``KnowsItsLimits`` by ``rados bench``."""
 
-    def __init__(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
-        self._grace_seconds = grace_seconds
-
     def facts(self) -> Mapping[str, Any]:
         """See Engine."""
         return {"name": RADOS_BENCH, "version": version_of("rados")}
@@ -71,7 +68,7 @@ class RadosBenchEngine:
             )
             for client in run.clients
         }
-        for name, ended in run_together(commands, timeout_seconds=seconds + self._grace_seconds).items():
+        for name, ended in run_together(commands, timeout_seconds=seconds + GRACE_SECONDS).items():
             if ended.trouble:
                 raise ClusterError(
                     f"the objects of client {name} could not be written: {ended.trouble}", remedy=LOOK_AT_STORAGE
@@ -89,7 +86,7 @@ class RadosBenchEngine:
         }
         try:
             with watch_osds(run.clients) as watch:
-                ended = run_together(commands, timeout_seconds=seconds + self._grace_seconds)
+                ended = run_together(commands, timeout_seconds=seconds + GRACE_SECONDS)
         finally:
             self._clean(run)
         found = {name: _figures(end, run, seconds) for name, end in ended.items()}

@@ -44,8 +44,7 @@ class RbdBenchEngine:
     from that.
     """
 
-    def __init__(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
-        self._grace_seconds = grace_seconds
+    def __init__(self) -> None:
         self._rates: dict[tuple[str, Cell, str, str], float] = {}
 
     def facts(self) -> Mapping[str, Any]:
@@ -61,7 +60,7 @@ class RbdBenchEngine:
         n_ios = {c.name: 4 * run.measurement.iodepth for c in run.clients if _key(run, c) not in self._rates}
         while n_ios:
             commands = {c.name: _command(run, c, n_ios[c.name]) for c in run.clients if c.name in n_ios}
-            for name, ended in run_together(commands, timeout_seconds=self._grace_seconds).items():
+            for name, ended in run_together(commands, timeout_seconds=GRACE_SECONDS).items():
                 client = next(c for c in run.clients if c.name == name)
                 try:
                     metrics = metrics_of(ended, run.cell, iodepth=run.measurement.iodepth)
@@ -85,7 +84,7 @@ class RbdBenchEngine:
         op = run.cell.pattern.op
         images = ImageWatch(run.clients, op, run_seconds=seconds)
         with images, watch_osds(run.clients) as watch:
-            ended = run_together(commands, timeout_seconds=_SLOWER * seconds + self._grace_seconds)
+            ended = run_together(commands, timeout_seconds=_SLOWER * seconds + GRACE_SECONDS)
         evidence = {"osds_counted_nbytes": watch.count.nbytes(op), "osds_uncounted": watch.count.why_not}
         in_flight = in_flight_nbytes(run.measurement.iodepth, run.cell.size.benchmark_nbytes)
         outcomes = {
@@ -101,7 +100,7 @@ class RbdBenchEngine:
         how = ("--io-type", "read", "--io-pattern", "seq", "--io-size", "4M", "--io-threads", "1", "--io-total")
         commands = {c.name: (*_access(c), *how, str(c.nbytes)) for c in run.clients}
         nbytes = sum(client.nbytes for client in run.clients)
-        for name, ended in run_together(commands, timeout_seconds=self._grace_seconds + nbytes / MIB).items():
+        for name, ended in run_together(commands, timeout_seconds=GRACE_SECONDS + nbytes / MIB).items():
             if ended.trouble:
                 raise ClusterError(
                     f"the volume of client {name} could not be read: {ended.trouble}", remedy=LOOK_AT_STORAGE

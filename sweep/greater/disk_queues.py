@@ -16,9 +16,8 @@ _SYS_BLOCK = Path("/sys/block")
 class DiskQueues:
     """Sets queue values of disks, journalled first, and reads them back."""
 
-    def __init__(self, journal: Journal, *, sys_block: Path = _SYS_BLOCK) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._sys_block = sys_block
 
     def apply(self, wanted: Iterable[tuple[Setting, Path]]) -> None:
         """Set each setting on its device; every value changed before and not wanted now gets its original.
@@ -44,7 +43,7 @@ class DiskQueues:
     def restore(self, device: Path | None = None) -> None:
         """Give all queue values, or those of one device, their originals."""
         for entry in reversed(self._journal.entries(_SYSFS)):
-            if device is None or self._sys_block / device.name in Path(entry.place).parents:
+            if device is None or _SYS_BLOCK / device.name in Path(entry.place).parents:
                 self._restore(entry)
 
     def read_back(self, wanted: Iterable[tuple[Setting, Path]]) -> tuple[dict[str, dict[str, Value]], list[str]]:
@@ -64,10 +63,8 @@ class DiskQueues:
 
     def _file(self, device: Path, key: str) -> Path:
         if "/" in key or key.startswith("."):
-            raise ClusterError(
-                f"{key!r} is not the name of a queue value", where=str(self._sys_block / device.name)
-            )
-        return self._sys_block / device.name / "queue" / key
+            raise ClusterError(f"{key!r} is not the name of a queue value", where=str(_SYS_BLOCK / device.name))
+        return _SYS_BLOCK / device.name / "queue" / key
 
     def _restore(self, entry: Entry) -> None:
         path = Path(entry.place)

@@ -17,13 +17,11 @@ class SshAccess:
 
     Attributes:
         user: to log in as; the SSH configuration's unless given.
-        sudo: None: unless the user is root.
         config: SSH configuration; ``~/.ssh/config`` unless given.
         destinations: host name of Ceph to SSH destination, where they differ.
     """
 
     user: str = ""
-    sudo: bool | None = None
     config: Path | None = None
     destinations: Mapping[str, str] = field(default_factory=dict)
 
@@ -64,7 +62,7 @@ class Hosts:
         destination = self._access.destinations.get(name, name)
         if self._access.user and "@" not in destination:
             destination = f"{self._access.user}@{destination}"
-        return SshHost(destination, name=name, sudo=self._access.sudo, config=self._access.config)
+        return SshHost(destination, name=name, config=self._access.config)
 
     def close(self) -> None:
         """Let go of all connections."""

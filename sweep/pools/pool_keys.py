@@ -25,9 +25,6 @@ CACHE_MODES = ("writeback", "readonly", "readproxy")
 ERASURE_KEYS = ("k", "m", "plugin", "technique", "stripe_unit", "l", "c", "d", "scalar_mds", "packetsize", "w")
 """What an erasure code profile says beside the place of the chunks (Ceph's manual, "Erasure code profiles")."""
 
-PARTS = ("cache", "metadata")
-"""Pools beside the pool: its cache tier; images' metadata where the pool is erasure-coded."""
-
 _PLACE = (*(f"{word}.{key}" for word in ("devices", "primary") for key in DEVICE_WORDS), "failure_domain")
 _BESIDE = (*PLAIN_KEYS, *_PLACE)
 

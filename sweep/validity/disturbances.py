@@ -47,7 +47,6 @@ class MapWatch:
         admin: one command each time; the whole map only when its epoch has changed.
         is_ours: whether a pool is measured by us, by name.
         strangers: sees what others do in such a pool; None where nobody else is in it.
-        foreign_iops: I/Os per second of others that are too many.
     """
 
     def __init__(
@@ -56,12 +55,10 @@ class MapWatch:
         is_ours: Callable[[str], bool],
         *,
         strangers: SeesStrangers | None = None,
-        foreign_iops: float = FOREIGN_IOPS,
     ) -> None:
         self._admin = admin
         self._is_ours = is_ours
         self._strangers = strangers
-        self._foreign_iops = foreign_iops
         self._last: Mark | None = None
 
     def mark(self) -> Mark:
@@ -81,7 +78,7 @@ class MapWatch:
         moved = () if now.epoch == mark.epoch else changes(mark.osd_map, now.osd_map)
         images = self._strangers.rates() if self._strangers is not None else {}
         stats = self._admin.command("osd pool stats")
-        return (*moved, *foreign_load(stats, self._is_ours, self._foreign_iops, images))
+        return (*moved, *foreign_load(stats, self._is_ours, FOREIGN_IOPS, images))
 
     def osd_map(self) -> Mapping[str, Any]:
         """``osd dump`` as it is now."""

@@ -9,7 +9,7 @@ from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError
 from cephfit.lab.cluster import Lab
 from cephfit.sweep.admin.rados_admin import RadosAdmin
-from cephfit.sweep.capabilities import Level, auth_command, capabilities
+from cephfit.sweep.capabilities import Level, capabilities
 from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.units import MIB
 
@@ -49,7 +49,8 @@ IMAGES = Configuration(
 
 @pytest.mark.parametrize("level", Level)
 def test_the_document_says_what_is_tested(level: Level) -> None:
-    assert auth_command(level, "cephfit", pool="bench") in DOCUMENT.read_text()
+    words = " ".join(f"{daemon} '{caps}'" for daemon, caps in capabilities(level, pool="bench").items())
+    assert f"ceph auth get-or-create client.cephfit {words}" in DOCUMENT.read_text()
 
 
 def test_reading_suffices_for_a_preview(lab_cluster: Lab, tmp_path: Path) -> None:

@@ -89,3 +89,7 @@ def test_what_is_better_never_reads_as_equal(value: float) -> None:
 def test_no_number_loses_its_size(value: float) -> None:
     assert float(words.number(value).replace(" ", "")) == pytest.approx(value, rel=5e-3)
     assert "e" not in words.number(value)
+
+
+def test_names_of_nothing() -> None:
+    assert [words.names(["a", "b", "c"][:n]) for n in range(4)] == ["none", "a", "a and b", "a, b and c"]
