@@ -48,7 +48,7 @@ keep_option = click.option(
 )
 
 scale_option = click.option(
-    "--scale", type=click.IntRange(min=1), help="pgbench scale factor (about 15 MiB of database each)."
+    "--scale", type=click.IntRange(min=1), help="pgbench scale factor (about 15 MiB of database per unit)."
 )
 
 

@@ -12,7 +12,7 @@ from cephfit.cli.common_options import needed_apply_option, scale_option, target
 from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_place import trace_place
-from cephfit.cli.workload_choice import WORKLOADS
+from cephfit.cli.workload_choice import workload_option
 
 if TYPE_CHECKING:
     from cephfit.sample import WorkloadSample
@@ -26,7 +26,7 @@ _CLIENT = "c0"
 
 @click.command("workload", short_help="Run a real workload on a target and capture its trace.")
 @target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "openstack:CLOUD,...")
-@click.option("--workload", type=click.Choice(WORKLOADS), default=WORKLOADS[0], show_default=True)
+@workload_option
 @scale_option
 @click.option(
     "--seconds", type=Finite(min=1), default=30.0, show_default=True, help="How long the workload is measured."

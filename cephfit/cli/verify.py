@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,7 +18,7 @@ from cephfit.cli.common_options import (
 from cephfit.cli.model_options import mapped_confidence_option, mapped_model_option
 from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
-from cephfit.cli.workload_choice import WORKLOADS
+from cephfit.cli.workload_choice import workload_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     metavar="A,B,...",
     help="Configurations to run, besides the default.  [default: the predicted best and worst]",
 )
-@click.option("--workload", type=click.Choice(WORKLOADS), default=WORKLOADS[0], show_default=True)
+@workload_option
 @scale_option
 @click.option(
     "--repeats", type=click.IntRange(min=1), default=3, show_default=True, help="Runs per configuration."
@@ -128,7 +128,7 @@ def command(
         finally:
             target.close()
         assessment = assess(predictions, samples, workload)
-        opened.put_document(run.run_id, "verification", assessment.to_json())
+        opened.put_document(run.run_id, VERIFICATION_DOCUMENT, assessment.to_json())
     if as_json:
         print_json({"run": run.run_id, "note": note, **assessment.to_json()})
     else:
@@ -177,7 +177,7 @@ def _predict(
     from cephfit.results import open_baselines
     from cephfit.results.words import level
 
-    document = store.document(run.run_id, "profile")
+    document = store.document(run.run_id, PROFILE_DOCUMENT)
     if profile_file is not None:
         profile = read_profile(profile_file)
     else:
@@ -188,7 +188,7 @@ def _predict(
                 remedy="give one with --profile, or map one first with `cephfit map`",
             )
         profile = Profile.from_json(document, where=f"profile of run {run.run_id}")
-    mapped = store.document(run.run_id, "predictions")
+    mapped = store.document(run.run_id, PREDICTIONS_DOCUMENT)
     stored = (
         None if mapped is None else PredictionSet.from_json(mapped, where=f"run {run.run_id}: stored predictions")
     )
@@ -197,8 +197,8 @@ def _predict(
     speaker = predictor(model, confidence=confidence)
     predictions = ranked(speaker, profile, open_baselines(location, run.run_id))
     if stored is None or (stored.model, stored.confidence) == (model, confidence):
-        store.put_document(run.run_id, "profile", profile.to_json())
-        store.put_document(run.run_id, "predictions", predictions.to_json())
+        store.put_document(run.run_id, PROFILE_DOCUMENT, profile.to_json())
+        store.put_document(run.run_id, PREDICTIONS_DOCUMENT, predictions.to_json())
         return predictions, ""
     return predictions, (
         f"this verifies the prediction for {profile.name} by model {model} at {level(confidence)}; "
@@ -259,14 +259,12 @@ def _row(row: AssessmentRow) -> list[str]:
     return [
         row.configuration,
         _relative(row.predicted_relative, row.predicted_low, row.predicted_high),
-        "no value" if row.measured_relative is None else _measured(row),
+        "no value"
+        if row.measured_relative is None
+        else _relative(row.measured_relative, row.measured_low, row.measured_high),
         "" if row.error_points is None else f"{row.error_points:+.1f}",
         ", ".join(f"{value:.1f}" for value in row.values),
     ]
-
-
-def _measured(row: Any) -> str:
-    return _relative(row.measured_relative, row.measured_low, row.measured_high)
 
 
 def _relative(value: float, low: float | None, high: float | None) -> str:

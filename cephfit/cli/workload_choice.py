@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 if TYPE_CHECKING:
     from cephfit.protocols import Target, Workload
     from cephfit.sweep.guest.tracing import GuestTrace
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     from cephfit.sweep.workload_trial import Trial
 
 WORKLOADS = ("pgbench",)
+
+workload_option = click.option(
+    "--workload", type=click.Choice(WORKLOADS), default=WORKLOADS[0], show_default=True, help="Workload to run."
+)
 
 _ROOM = 1.25
 """Volume size over what the workload says it needs: a file system gets slower when it is nearly full."""
