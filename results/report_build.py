@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from cephfit import __version__
 from cephfit.assessment import Assessment
 from cephfit.baseline import Baselines
+from cephfit.documents import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT, STOPPING_DOCUMENT, VERIFICATION_DOCUMENT
 from cephfit.errors import InputError
 from cephfit.prediction import PredictionSet
 from cephfit.profile import Profile
@@ -57,7 +58,7 @@ def read_findings(
     run = store.run(run_id)
     samples = tuple(store.samples(run.run_id))
     of_load(samples, load)
-    kinds = ("profile", "predictions", "verification")
+    kinds = (PROFILE_DOCUMENT, PREDICTIONS_DOCUMENT, VERIFICATION_DOCUMENT)
     documents = {kind: store.document(run.run_id, kind_of(kind, load)) for kind in kinds}
     kept_profile, kept, verification = documents.values()
     last_ok = next((s.key for s in reversed(samples) if s.state is State.OK and s.key.load == load), None)
@@ -82,7 +83,7 @@ def read_findings(
             None if verification is None else Assessment.from_json(verification, where=f"{where}: verification")
         ),
         fio=json.loads(fio) if fio else None,
-        stopping=store.document(run.run_id, "stopping"),
+        stopping=store.document(run.run_id, STOPPING_DOCUMENT),
         store=store.name,
         load=load,
         renewed=renewed,

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
+from cephfit.documents import STOPPING_DOCUMENT, TRIALS_DOCUMENT
 from cephfit.results.store import Store
 from cephfit.sweep.design.model import Search
 from cephfit.sweep.goal import Goal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.optimising.proposals import proposals
 from cephfit.sweep.optimising.trials import (
-    TRIALS_DOCUMENT,
     Trial,
     batch_rounds,
     trial_at,
@@ -23,9 +23,6 @@ from cephfit.sweep.optimising.trials import (
 from cephfit.sweep.plan import Plan, Step, plan_of
 from cephfit.sweep.racing.rounds import Decided, begin, decide
 from cephfit.sweep.racing.saving import saving_document
-
-STOPPING_DOCUMENT = "stopping"
-"""Kind of the store's document with what was decided between the rounds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,9 +142,9 @@ def _in_order(store: Store, runs: list[Run]) -> list[Run]:
 
     Those that one command measures side by side begin at the same time, one or the other a moment earlier.
     """
-    from cephfit.cli.sweep_run import BESIDE
+    from cephfit.documents import BESIDE_DOCUMENT
 
-    documents = [store.document(run.run_id, BESIDE) for run in runs]
+    documents = [store.document(run.run_id, BESIDE_DOCUMENT) for run in runs]
     orders = [document for document in documents if document is not None]
     if len(orders) == len(runs) and all(order["targets"] == orders[0]["targets"] for order in orders):
         numbers = {run.run_id: order["number"] for run, order in zip(runs, orders, strict=True)}

@@ -11,6 +11,7 @@ import click
 from cephfit.cli.common_options import baselines_option, load_option, run_option
 from cephfit.cli.model_options import confidence_option, model_option
 from cephfit.cli.output import json_option, print_json, print_table
+from cephfit.documents import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT
 from cephfit.prediction_model import model_called
 
 if TYPE_CHECKING:
@@ -99,8 +100,8 @@ def _save(location: str, run_id: str | None, load: str, profile: Profile, predic
 
     with Store.open(location) as store:
         run = store.run(run_id)
-        store.put_document(run.run_id, kind_of("profile", load), profile.to_json())
-        store.put_document(run.run_id, kind_of("predictions", load), predictions.to_json())
+        store.put_document(run.run_id, kind_of(PROFILE_DOCUMENT, load), profile.to_json())
+        store.put_document(run.run_id, kind_of(PREDICTIONS_DOCUMENT, load), predictions.to_json())
 
 
 def _print(predictions: PredictionSet, warnings: list[str]) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from cephfit.documents import STOPPING_DOCUMENT
 from cephfit.errors import InputError
 from cephfit.run import SIMULATED
 
@@ -28,7 +29,7 @@ def run_document(location: str, run_id: str | None) -> dict[str, Any]:
         return {"run": None, "simulated": says_simulated(Path(location)), "finished": None, "stopping": None}
     with Store.open(location) as store:
         run = store.run(run_id)
-        stopping = store.document(run.run_id, "stopping") is not None
+        stopping = store.document(run.run_id, STOPPING_DOCUMENT) is not None
     return {"run": run.run_id, "simulated": run.is_simulated, "finished": run.finished, "stopping": stopping}
 
 

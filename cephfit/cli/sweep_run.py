@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cephfit.cli.cluster_options import ClusterOptions
+from cephfit.documents import BESIDE_DOCUMENT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cephfit.protocols import Progress
-
-
-BESIDE = "beside"
-"""Kind of the document that says which of several targets of one command a run was made on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +95,7 @@ def measure(request: Request, target_text: str, progress: Progress) -> dict[str,
         )
         if request.beside:
             order = {"number": request.beside.index(target_text), "targets": list(request.beside)}
-            results.put_document(finished.run_id, BESIDE, order)
+            results.put_document(finished.run_id, BESIDE_DOCUMENT, order)
         if not request.keep:
             target.reset()
         return status_document(results, finished)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cephfit.cli.output import print_table
+from cephfit.documents import STOPPING_DOCUMENT, TRIALS_DOCUMENT
 from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample
@@ -14,7 +15,6 @@ from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.goal import Goal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.optimising.trials import (
-    TRIALS_DOCUMENT,
     Trial,
     rounds_by_name,
     trials_from_json,
@@ -24,7 +24,6 @@ from cephfit.sweep.optimising.trials import (
 from cephfit.sweep.plan import plan_of
 from cephfit.sweep.racing.rounds import stops_of
 from cephfit.sweep.racing.saving import ASSUMED_SCATTER, expected_saving, saving_document, scatter_of
-from cephfit.sweep.schedule import STOPPING_DOCUMENT
 
 
 @dataclass(frozen=True, slots=True)

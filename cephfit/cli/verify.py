@@ -19,6 +19,7 @@ from cephfit.cli.model_options import mapped_confidence_option, mapped_model_opt
 from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.cli.workload_choice import workload_option
+from cephfit.documents import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT, VERIFICATION_DOCUMENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,9 +15,6 @@ from cephfit.sweep.design.names import sentence, shortened
 from cephfit.sweep.goal import Goal
 from cephfit.sweep.model import Sweep
 
-TRIALS_DOCUMENT = "trials"
-"""Kind of the store's document with all trials proposed so far."""
-
 Point = tuple[float, ...]
 """One number per factor: the index of its level, or the part of the way through its span, 0 to 1."""
 

@@ -20,7 +20,7 @@ from cephfit.cli.compare import _lines, _number, _of_which_rounds
 from cephfit.cli.compare import command as compare
 from cephfit.cli.folding import fold
 from cephfit.cli.sweep import command as sweep
-from cephfit.cli.sweep_run import BESIDE
+from cephfit.documents import BESIDE_DOCUMENT
 from cephfit.errors import InputError
 from cephfit.profile import Profile
 from cephfit.results import open_baselines, side_by_side
@@ -200,8 +200,10 @@ def test_the_first_target_of_the_command_is_the_reference(
             new.add_run(run)
             for sample in old.samples(run.run_id):
                 new.add_samples(run.run_id, [sample], fio_json=None)
-            new.put_document(run.run_id, BESIDE, {"number": targets.index(run.target), "targets": targets})
-        assert old.document(old.run().run_id, BESIDE)["targets"] == [CALM, NOISY]  # type: ignore[index]
+            new.put_document(
+                run.run_id, BESIDE_DOCUMENT, {"number": targets.index(run.target), "targets": targets}
+            )
+        assert old.document(old.run().run_id, BESIDE_DOCUMENT)["targets"] == [CALM, NOISY]  # type: ignore[index]
     assert [run["target"] for run in json.loads(compared(tmp_path, "--json"))["runs"]] == targets
 
 

@@ -6,6 +6,7 @@ import pytest
 from ends_of_programs import EndOfProgramError, StopsAfter
 
 from cephfit.cells import Cell
+from cephfit.documents import TRIALS_DOCUMENT
 from cephfit.mapper import predictor
 from cephfit.results.baselines import baselines_of
 from cephfit.results.store import Store
@@ -17,7 +18,6 @@ from cephfit.sweep.goal import Goal, even_profile
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.optimising.proposals import proposals
 from cephfit.sweep.optimising.trials import (
-    TRIALS_DOCUMENT,
     rounds_by_name,
     trials_from_json,
     values_of,

@@ -10,6 +10,7 @@ import pytest
 from ends_of_programs import EndOfProgramError, StopsAfter
 
 from cephfit.cells import Cell
+from cephfit.documents import STOPPING_DOCUMENT
 from cephfit.errors import InputError
 from cephfit.mapper import predictor
 from cephfit.profile import Profile
@@ -28,7 +29,6 @@ from cephfit.sweep.racing.contest import Contest, Look
 from cephfit.sweep.racing.rounds import begin, decide, decisions, stops_of
 from cephfit.sweep.racing.saving import ASSUMED_SCATTER, expected_saving, imagined_samples, saved_runs
 from cephfit.sweep.runner import run_sweep
-from cephfit.sweep.schedule import STOPPING_DOCUMENT
 from cephfit.sweep.standing import Standing
 from cephfit.sweep.stopping import Decide, Stopping
 from cephfit.sweep.targets.simulated import SimulatedTarget, Simulation
