@@ -196,12 +196,12 @@ def test_a_tracer_of_somebody_else_is_left_alone(disk: Path, tmp_path: Path) -> 
 
 def test_what_is_no_block_device(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for path, message in ((tmp_path / "none", "no such device"), (tmp_path / "file", "no block device")):
+    for path, message in ((tmp_path / "none", "no such device"), (tmp_path / "file", "not a block device")):
         with pytest.raises(InputError, match=message):
             capture(path, 0.1, tmp_path / "run")
 
 
 def test_an_older_trace_is_not_overwritten(disk: Path, tmp_path: Path) -> None:
     (tmp_path / "run.blktrace.0").write_bytes(b"precious")
-    with pytest.raises(InputError, match="there is a trace already"):
+    with pytest.raises(InputError, match="there is already a trace here"):
         capture(disk, 0.1, tmp_path / "run")

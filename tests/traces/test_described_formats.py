@@ -100,7 +100,7 @@ def test_blkparse_formats_of_the_person(tmp_path: Path, layout: str, text: str, 
 
 
 @pytest.mark.parametrize(
-    ("layout", "wrong"), [("%a %S %n", "no %d"), ("%d %S", "neither %n nor %N"), ("%q", "no dir")]
+    ("layout", "wrong"), [("%a %S %n", "no %d"), ("%d %S", "neither %n nor %N"), ("%q", "not a directive")]
 )
 def test_wrong_blkparse_formats_are_explained(tmp_path: Path, layout: str, wrong: str) -> None:
     with pytest.raises(InputError, match=wrong):

@@ -269,7 +269,7 @@ def test_oracle_general_is_refused_until_the_op_is_said(tmp_path: Path) -> None:
 
 def test_oracle_general_with_a_record_that_is_none(tmp_path: Path) -> None:
     bad = ORACLE * 300 + struct.pack("<IQIq", 1, 2, 3, 5)
-    with pytest.raises(InputError, match="no oracleGeneral record") as caught:
+    with pytest.raises(InputError, match="not an oracleGeneral record") as caught:
         profiled(tmp_path, bad, format_name="oracle-general", options=ReadOptions(assume_op=Op.READ))
     assert "record 10 (byte 240)" in caught.value.where
 

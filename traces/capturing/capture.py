@@ -91,7 +91,7 @@ def _kernel_name(device: Path) -> str:
     except OSError as error:
         raise InputError(f"no such device: {error.strerror}", where=str(device), remedy="see `lsblk`") from None
     if not stat.S_ISBLK(status.st_mode):
-        raise InputError("this is no block device", where=str(device), remedy="see `lsblk`")
+        raise InputError("this is not a block device", where=str(device), remedy="see `lsblk`")
     numbers = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
     return (Path("/sys/dev/block") / numbers).resolve().name
 
@@ -100,11 +100,11 @@ def _place(output: Path, device: str) -> tuple[Path, str]:
     """Folder and stem of the files. Raises: InputError: they exist, or their folder does not."""
     folder, stem = (output, device) if output.is_dir() else (output.parent, output.name)
     if not folder.is_dir():
-        raise InputError("there is no such folder", where=str(folder), remedy="make it first")
+        raise InputError("this folder does not exist", where=str(folder), remedy="create it first")
     taken = [*folder.glob(f"{stem}.blktrace.*"), *folder.glob(f"{stem}.capture.json")]
     if taken:
         raise InputError(
-            "there is a trace already", where=str(taken[0]), remedy="choose another place, or delete it"
+            "there is already a trace here", where=str(taken[0]), remedy="choose another place, or delete it"
         )
     return folder, stem
 

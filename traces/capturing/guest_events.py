@@ -18,9 +18,11 @@ def file_of(output: Path, client: str) -> Path:
         output / f"{client}{EVENTS_SUFFIX}" if output.is_dir() else output.with_name(output.name + EVENTS_SUFFIX)
     )
     if not file.parent.is_dir():
-        raise InputError("there is no such folder", where=str(file.parent), remedy="make it first")
+        raise InputError("this folder does not exist", where=str(file.parent), remedy="create it first")
     if file.exists():
-        raise InputError("there is a trace already", where=str(file), remedy="choose another place, or delete it")
+        raise InputError(
+            "there is already a trace here", where=str(file), remedy="choose another place, or delete it"
+        )
     return file
 
 

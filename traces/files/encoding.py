@@ -85,7 +85,7 @@ class _Utf16(io.RawIOBase):
         begin = self._n_read + n_fresh - len(error.object)
         line = self._n_lines + error.object[: error.start].decode(self._encoding, "replace").count("\n") + 1
         return InputError(
-            f"the text is no UTF-16, as its byte order mark says: {error.reason}",
+            f"the text is not UTF-16, although its byte order mark says so: {error.reason}",
             where=f"{self._name}, line {line} (byte {begin + error.start})",
-            remedy="the line is damaged or cut off: copy the file again, or mend or delete the line",
+            remedy="the line is damaged or cut off: copy the file again, or correct or delete the line",
         )

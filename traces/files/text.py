@@ -71,7 +71,7 @@ def impossible_numbers(stream: TraceStream, number: int, line: bytes) -> InputEr
 def no_text(stream: TraceStream, nbytes: int) -> InputError:
     """The error for a line that has no end after ``nbytes``, which were read last."""
     return InputError(
-        "a line is longer than 64 KiB: this is no text",
+        "a line is longer than 64 KiB: this is not text",
         where=f"{stream.name}, byte {stream.offset - nbytes}",
         remedy="the file is damaged or of another format: cut it at this byte, or name its format by --format",
     )

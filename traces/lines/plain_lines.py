@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.columns import Accesses
+from cephfit.traces.limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 from cephfit.traces.lines import delimited_loop as loop
 from cephfit.traces.lines import field_index
 from cephfit.traces.lines.delimited_loop import Fields
@@ -16,9 +17,6 @@ from cephfit.units import LBN_NBYTES
 OP_NBYTES = 8
 """Longest spelling of an op that the loop knows."""
 
-LBN_MAX = 1 << 54
-NBYTES_MAX = 1 << 40
-TIME_NS_MAX = 1 << 62
 _FEW = 16
 _LBN_BITS = LBN_NBYTES.bit_length() - 1
 
@@ -78,11 +76,10 @@ def fields_of(
     time_origin: int = 0,
     offset_unit: int,
     length_unit: int,
-    latency_unit_ns: int | None = None,
     time_max_ns: int = TIME_NS_MAX,
 ) -> Fields:
-    """For the loop; ``columns`` are those of time, op, offset, length and latency, whose unit may be another one
-    than that of time; columns that the line does not have are left out."""
+    """For the loop; ``columns`` are those of time, op, offset, length and latency, which is in the unit of time;
+    columns that the line does not have are left out."""
     n = len(plain.fields)
     columns = [c if c is not None and c < n else None for c in columns]
     m = max(len(plain.reads), len(plain.writes))
@@ -91,12 +88,11 @@ def fields_of(
         row[: len(spellings)] = [loop.packed(s) for s in spellings]
     time, _, offset, length, latency = columns
     time_max = time_max_ns // time_unit_ns - 1  # below the limit with any fraction
-    latency_unit_ns = latency_unit_ns or time_unit_ns
     meanings = (
         (time, loop.TIME, (time_origin, time_unit_ns, 0, -time_max, time_max)),
         (offset, loop.OFFSET, (0, offset_unit, _LBN_BITS, 0, (LBN_MAX * LBN_NBYTES - 1) // offset_unit)),
         (length, loop.LENGTH, (0, length_unit, 0, 1, (NBYTES_MAX - 1) // length_unit)),
-        (latency, loop.LATENCY, (0, latency_unit_ns, 0, 0, time_max_ns // latency_unit_ns - 1)),
+        (latency, loop.LATENCY, (0, time_unit_ns, 0, 0, time_max)),
     )
     kept_as = np.full(n, loop.NOTHING, np.int64)
     scales = np.tile(np.array([0, 1, 0, 0, np.iinfo(np.int64).max], np.int64), (n, 1))

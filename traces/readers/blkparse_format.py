@@ -10,11 +10,11 @@ from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.errors import InputError
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import TextBlock, bad_line, text_blocks
+from cephfit.traces.limits import DEVICE_MAX, LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 from cephfit.traces.matching.completion_loop import ISSUED
 from cephfit.traces.readers.blkparse_text import SUMMARY, lost_of
 from cephfit.traces.readers.block_layer import Action, BlockEvents, accesses_of, device_number, is_write, unfit_of
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.readers.rows import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 from cephfit.units import LBN_NBYTES, NS_PER_S
 
 NAME = "blkparse-f"
@@ -126,7 +126,7 @@ def _row(fields: dict[str, bytes], kind: int, sector: int, nbytes: int) -> tuple
         device = device_number(fields["D"])
     else:
         device = int(fields.get("M", b"0")) << 20 | int(fields.get("m", b"0"))
-    if time_ns >= TIME_NS_MAX or sector >= LBN_MAX or nbytes >= NBYTES_MAX or device >= 1 << 40:
+    if time_ns >= TIME_NS_MAX or sector >= LBN_MAX or nbytes >= NBYTES_MAX or device >= DEVICE_MAX:
         raise ValueError("impossible")
     return kind, time_ns, OP_WRITE if is_write(fields["d"]) else OP_READ, sector, nbytes, device
 
@@ -143,7 +143,7 @@ def _compiled(layout: str) -> tuple[frozenset[str], re.Pattern[bytes]]:
         pattern += _literal(text[place : match.start()])
         name = match[2]
         if name not in _PATTERNS:
-            raise _wrong(f"%{name} is no directive of blkparse", layout)
+            raise _wrong(f"%{name} is not a directive of blkparse", layout)
         group = b"" if name in seen or name in "CP" else b"?P<" + name.encode() + b">"
         pattern += rb"\s*(" + group + _PATTERNS[name] + rb")"
         seen.add(name)

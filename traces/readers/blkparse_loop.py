@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.limits import LBN_MAX, NBYTES_MAX, TIME_S_MAX
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.readers import blkparse_usual
 from cephfit.traces.readers.event_rows import Rows
@@ -23,9 +24,6 @@ _COMMA, _POINT, _PLUS, _LESS, _MINUS, _OPEN, _CLOSE = 44, 46, 43, 60, 45, 40, 41
 _A, _C, _D, _F, _R, _W, _Z = 65, 67, 68, 70, 82, 87, 90
 _ISSUE = _D
 _NONE = -1
-_SECONDS_MAX = 1 << 32
-_SECTORS_MAX = 1 << 54
-_NBYTES_MAX = 1 << 40
 _MOST_UNUSUAL = 2
 """Lines that are read before the next one may be a usual one again."""
 
@@ -135,7 +133,7 @@ def _any_known(
         if sequence < 0 or not _blank(text[p]):
             break
         seconds, p = _number(text, _next_word(text, p))
-        if seconds < 0 or seconds >= _SECONDS_MAX or text[p] != _POINT:
+        if seconds < 0 or seconds >= TIME_S_MAX or text[p] != _POINT:
             break
         fraction, after = _number(text, p + 1)
         if after - p != 10 or not _blank(text[after]):
@@ -233,7 +231,7 @@ def _any_known(
             break  # a control character; no word was read beyond one
         if counts:
             if reason == _NONE:
-                if sector >= _SECTORS_MAX or n_sectors >= _NBYTES_MAX // 512:
+                if sector >= LBN_MAX or n_sectors >= NBYTES_MAX // 512:
                     break
                 row = np.uintp(n)
                 kind_of[row] = COMPLETED if action == _C else REQUEUED if action == requeue else ISSUED

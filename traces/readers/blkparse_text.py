@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import TextBlock, bad_line, impossible_numbers
+from cephfit.traces.limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 from cephfit.traces.lines.fast_lines import LineParser
 from cephfit.traces.matching.completion_loop import ISSUED
 from cephfit.traces.matching.latency import InFlight
@@ -32,8 +33,6 @@ SUMMARY = re.compile(
 
 _SKIPS = re.compile(rb"^Skips: \S+ forward \((.{1,40}?) +-")
 """blkparse's count of the records that were missing; digits in groups as the person's language has them."""
-_SECTORS_MAX = 1 << 54
-_NBYTES_MAX = 1 << 40
 _LINE_NBYTES = 40
 """Room is made for lines of this length; where they are shorter, they are read in two goes."""
 _EXPECTED = "a line of blkparse's default format"
@@ -126,7 +125,7 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
                 numbers[words[0]] = device_number(words[0])
         except ValueError:
             raise bad_line(stream, number, line, _EXPECTED) from None
-        if sector >= _SECTORS_MAX or not 0 < n_sectors * LBN_NBYTES < _NBYTES_MAX or begun >= 1 << 62:
+        if sector >= LBN_MAX or not 0 < n_sectors * LBN_NBYTES < NBYTES_MAX or begun >= TIME_NS_MAX:
             raise impossible_numbers(stream, number, line)
         op = OP_WRITE if is_write(words[6]) else OP_READ
         rows.append((kinds[name], begun, op, sector, n_sectors * LBN_NBYTES, numbers[words[0]]))

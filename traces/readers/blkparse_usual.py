@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.limits import LBN_MAX, NBYTES_MAX
 from cephfit.traces.lines.byte_masks import N_BYTES, at_most, bits_below, byte_at, eight_bytes, equal, first_bit
 from cephfit.traces.lines.digits import number, of_word
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
@@ -16,8 +17,6 @@ from cephfit.traces.readers.event_rows import Rows
 _SPACE, _TAB, _NEWLINE, _COMMA, _POINT, _PLUS = 32, 9, 10, 44, 46, 43
 _A, _C, _D, _R, _W, _Z, _ZERO, _NINE = 65, 67, 68, 82, 87, 90, 48, 57
 _WORD, _FRACTION = 8, 9
-_SECTORS_MAX = 1 << 54
-_NBYTES_MAX = 1 << 40
 _ONE = np.uint64(1)
 _NONE = np.uint64(0)
 
@@ -140,7 +139,7 @@ def parse(
             is_write = equal(what, _W) & letters != _NONE
             if not (is_write or byte_at(what + kind) == _R):
                 break
-            if where >= _SECTORS_MAX or n_sectors >= _NBYTES_MAX // 512:
+            if where >= LBN_MAX or n_sectors >= NBYTES_MAX // 512:
                 break
             seconds, _ = of_word(eight_bytes(line + point - _WORD), n_seconds)
             fraction, _ = of_word(eight_bytes(line + time_end - _WORD), _WORD)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cephfit.traces.columns import PENDING
 from cephfit.traces.compiled import compiled_in_place, inlined
+from cephfit.traces.limits import LBN_MAX, TIME_NS_MAX
 from cephfit.traces.lines.unaligned import half, long, word
 from cephfit.traces.matching.completion_loop import (
     N_KEYS,
@@ -40,10 +41,6 @@ SHORT, BROKEN, NEW_DISK, FULL, NO_ROOM = range(5)
 access is on a disk that has no number yet; the table is half full, or must be made because the trace's first
 completion is next; there is no row left."""
 
-SECTORS_MAX = 1 << 54
-"""No disk has more 512-byte sectors than fit into 63 bits of bytes; the kernel writes -1 for "no sector"."""
-
-TIME_MAX = 1 << 62
 OVER = np.iinfo(np.int64).max
 """Time of the next record of a file that is over."""
 
@@ -90,7 +87,7 @@ class Files(NamedTuple):
 @inlined
 def _time_of(block: NDArray[np.uint8], at: int, big_endian: bool | None) -> int:
     when = long(block, at + 8, big_endian)
-    return TIME_MAX if when < 0 or when > TIME_MAX else when
+    return TIME_NS_MAX if when < 0 or when > TIME_NS_MAX else when
 
 
 @compiled_in_place
@@ -133,7 +130,7 @@ def _take_back(
     ) >> _CATEGORY_SHIFT
     lbn, length = long(block, at + 16, layout.big_endian), word(block, at + 24, layout.big_endian)
     disk = _number_of(word(block, at + layout.device, layout.big_endian), devices)
-    if disk != NONE and length and 0 <= lbn < SECTORS_MAX and not category & NO_DATA:
+    if disk != NONE and length and 0 <= lbn < LBN_MAX and not category & NO_DATA:
         take_back(lbn, end_of(lbn, length), disk, numbers, rows, table)
 
 
@@ -199,7 +196,7 @@ def follow_records(
             is_completion = what == _COMPLETE
             if (what == wanted or is_completion) and not category & _NOTIFY:
                 lbn, length = long(block, at + 16, big), word(block, at + 24, big)
-                if category & NO_DATA or length == 0 or lbn < 0 or lbn >= SECTORS_MAX:
+                if category & NO_DATA or length == 0 or lbn < 0 or lbn >= LBN_MAX:
                     if what == wanted:
                         note_skipped(category, length, skipped)
                 else:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.limits import LBN_MAX, MAJOR_MAX, MINOR_MAX, NBYTES_MAX, TIME_S_MAX
 from cephfit.traces.lines.byte_masks import N_BYTES, at_most, bits_below, byte_at, eight_bytes, equal, first_bit
 from cephfit.traces.lines.digits import number
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
@@ -27,9 +28,6 @@ _PREFIX, _MODULE = len(b"block_"), len(b"block:")
 _SPACE, _TAB, _NEWLINE, _COMMA, _POINT, _PLUS, _COLON = 32, 9, 10, 44, 46, 43, 58
 _OPEN, _CLOSE, _OPEN_ROUND, _CLOSE_ROUND = 91, 93, 40, 41
 _LETTER_D, _LETTER_R, _LETTER_W, _BEFORE_A, _LETTER_Y, _ZERO, _NINE = 68, 82, 87, 64, 89, 48, 57
-_SECONDS_MAX, _DEVICE_MAX = 1 << 32, 1 << 20
-_SECTORS_MAX = 1 << 54
-_NBYTES_MAX = 1 << 40
 _ONE, _NONE = np.uint64(1), np.uint64(0)
 _BLOCK_PREFIX, _BLOCK_COLON = (np.uint64(int.from_bytes(b"\0\0" + w, "little")) for w in (b"block_", b"block:"))
 _TEN_TO = 10 ** np.arange(10, dtype=np.int64)
@@ -125,7 +123,7 @@ def parse(
             break
         seconds, good = number(here + time, here + point)
         fraction, good_too = number(here + point + 1, here + time_end)
-        if not (good and good_too and seconds < _SECONDS_MAX):
+        if not (good and good_too and seconds < TIME_S_MAX):
             break
         # perf may print a period, and the module's name before the event's.
         begins, ends = _without_first(begins), _without_first(ends)
@@ -188,7 +186,7 @@ def parse(
                 comma = first_bit(equal(rest, _COMMA))
                 major, good = number(rest, rest + comma)
                 minor, good_too = number(rest + comma + 1, rest + device_end)
-                if comma >= device_end or not (good and good_too and major < _DEVICE_MAX and minor < _DEVICE_MAX):
+                if comma >= device_end or not (good and good_too and major < MAJOR_MAX and minor < MINOR_MAX):
                     break
                 device, device_word, device_nbytes = np.int64(major << 20 | minor), word, device_end
             begins, ends = _without_first(begins), _without_first(ends)
@@ -213,9 +211,9 @@ def parse(
                 begins, ends = _without_first(begins), _without_first(ends)
             sector, good = number(rest + first_bit(begins), rest + plus - 1)
             n_sectors, good_too = number(rest + plus + 2, rest + count_end)
-            if not (good and good_too) or sector >= _SECTORS_MAX:
+            if not (good and good_too) or sector >= LBN_MAX:
                 break
-            if n_sectors < 1 or n_sectors >= _NBYTES_MAX // 512:
+            if n_sectors < 1 or n_sectors >= NBYTES_MAX // 512:
                 break
             row = np.uintp(n)
             kind_of[row] = ISSUED if what == wanted else REQUEUED if what == requeue else COMPLETED

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import TextBlock, bad_line
+from cephfit.traces.limits import DEVICE_MAX, LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 from cephfit.traces.lines.fast_lines import LineParser
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers import block_events_loop
 from cephfit.traces.readers.block_layer import Action, BlockEvents, device_number, is_write, no_data_of, unfit_of
 from cephfit.traces.readers.event_rows import accesses_of_lines, accesses_of_part_of_lines, events_of, room_for
 from cephfit.traces.readers.part_reader import PartReader
-from cephfit.traces.readers.rows import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, decimal_ns
+from cephfit.traces.readers.rows import decimal_ns
 from cephfit.units import LBN_NBYTES, NS_PER_S
 
 _EVENT = re.compile(
@@ -140,7 +141,7 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
             )
         except ValueError:
             raise bad_line(stream, number, line, "possible numbers") from None
-        if row[1] >= TIME_NS_MAX or row[3] >= LBN_MAX or row[4] >= NBYTES_MAX or row[5] >= 1 << 40:
+        if row[1] >= TIME_NS_MAX or row[3] >= LBN_MAX or row[4] >= NBYTES_MAX or row[5] >= DEVICE_MAX:
             raise bad_line(stream, number, line, "possible numbers")
         rows.append(row)
     return BlockEvents.of_rows(rows, skipped=skipped, events=events, stacked=frozenset(stacked), lost=lost)

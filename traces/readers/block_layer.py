@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cephfit.access import AccessBatch
 from cephfit.traces.columns import Accesses
 from cephfit.traces.files.part_stream import NotOnItsOwn
+from cephfit.traces.limits import DEVICE_MAX
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.matching.latency import CompletionMatcher, Ready
 from cephfit.traces.readers.rows import NO_LBN
@@ -93,7 +94,7 @@ def device_number(text: bytes) -> int:
     """The reverse of ``device_name``. Raises ValueError."""
     major, _, minor = text.partition(b",")
     number = int(major) << 20 | int(minor)
-    if not 0 <= number < 1 << 40:
+    if not 0 <= number < DEVICE_MAX:
         raise ValueError("no device has this number")
     return number
 

@@ -14,11 +14,12 @@ from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
 from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import HEAD_NBYTES, TraceStream
 from cephfit.traces.files.text import TextBlock, bad_line, impossible_numbers
+from cephfit.traces.limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 from cephfit.traces.lines import plain_lines
 from cephfit.traces.lines.delimited_loop import Fields
 from cephfit.traces.lines.disk_table import DiskTable
 from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
-from cephfit.traces.lines.plain_lines import LBN_MAX, NBYTES_MAX, TIME_NS_MAX, Constants, PlainLine
+from cephfit.traces.lines.plain_lines import Constants, PlainLine
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers.clock import clock_ns_of
 from cephfit.traces.readers.part_reader import PartReader

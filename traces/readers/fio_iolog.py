@@ -15,6 +15,7 @@ from cephfit.errors import InputError
 from cephfit.traces.columns import Accesses
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import TextBlock, bad_line
+from cephfit.traces.limits import NBYTES_MAX, TIME_US_MAX
 from cephfit.traces.lines import plain_lines
 from cephfit.traces.lines.disk_table import DiskTable
 from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
@@ -28,8 +29,7 @@ _OPS = {b"read": OP_READ, b"write": OP_WRITE}
 _OTHERS = {b"trim": "discard", b"sync": "flush", b"datasync": "flush"}
 _ADDED_UP = "time: version 2 has only waits between accesses, which are added up"
 _OFFSET_MAX = 1 << 62
-_NBYTES_MAX = 1 << 40
-_TIME_US_MAX = 1 << 52
+"""Bytes. An access that begins below it also ends below 2^63."""
 _FIELDS = plain_lines.fields_of(
     PlainLine((DIGITS, TEXT, OP, DIGITS, DIGITS), (b"read",), (b"write",)),
     separator=None,
@@ -38,7 +38,7 @@ _FIELDS = plain_lines.fields_of(
     time_unit_ns=NS_PER_US,
     offset_unit=1,
     length_unit=1,
-    time_max_ns=_TIME_US_MAX * NS_PER_US,
+    time_max_ns=TIME_US_MAX * NS_PER_US,
 )
 """Accesses of version 3 that a compiled loop reads."""
 
@@ -60,7 +60,7 @@ class FioIologReader(StreamReader):
         header = _HEADER.match(stream.head().partition(b"\n")[0])
         version = int(header[1]) if header else 0
         if version not in (2, 3):
-            what = f"version {version} of fio's I/O log" if header else "this is no I/O log of fio"
+            what = f"version {version} of fio's I/O log" if header else "this is not an I/O log of fio"
             raise InputError(
                 f"{what}; versions 2 and 3 are known",
                 where=f"{stream.name}, line 1",
@@ -122,7 +122,7 @@ def _batch(
         except (ValueError, IndexError):
             expected = f"a line of fio's I/O log of version {version}"
             raise bad_line(stream, number, line, expected, cut_off=cut_off) from None
-        if not (0 <= offset < _OFFSET_MAX and 0 <= nbytes < _NBYTES_MAX and 0 <= time_us < _TIME_US_MAX):
+        if not (0 <= offset < _OFFSET_MAX and 0 <= nbytes < NBYTES_MAX and 0 <= time_us < TIME_US_MAX):
             raise bad_line(stream, number, line, "possible numbers")
         reason = _OTHERS.get(action) or ("" if nbytes else "zero length")
         if reason:
@@ -130,7 +130,7 @@ def _batch(
             continue
         disk = files.setdefault(file, len(files))
         rows.append((time_us * NS_PER_US, _OPS[action], offset // LBN_NBYTES, nbytes, disk))
-    if waited_us >= _TIME_US_MAX:
+    if waited_us >= TIME_US_MAX:
         raise InputError(
             "the waits add up to more than a century",
             where=f"{stream.name}, line {block.first + len(block.lines) - 1} or before",

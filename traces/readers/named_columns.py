@@ -8,6 +8,7 @@ from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.cells import Op
 from cephfit.errors import InputError
 from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.limits import NBYTES_MAX
 from cephfit.traces.lines.plain_lines import (
     DECIMAL_OR_NOTHING,
     DECIMAL_OR_WHOLE,
@@ -140,7 +141,7 @@ def _spellings(words: frozenset[bytes]) -> tuple[bytes, ...]:
 def _constant(name: str, value: str) -> str:
     if name == "op" and value.lower() not in ("read", "write"):
         raise _wrong(f"op={value}: it is read or write")
-    if name == "length" and not (value.isdecimal() and 0 < int(value[:12]) < 1 << 40):
+    if name == "length" and not (value.isdecimal() and 0 < int(value[:12]) < NBYTES_MAX):
         raise _wrong(f"length={value}: it is a number of bytes")
     return value.lower()
 

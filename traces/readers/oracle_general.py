@@ -14,8 +14,8 @@ from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.cells import Op
 from cephfit.errors import InputError
 from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.limits import LBN_MAX
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.readers.rows import LBN_MAX
 from cephfit.units import NS_PER_S
 
 RECORD = np.dtype([("time", "<u4"), ("id", "<u8"), ("nbytes", "<u4"), ("next", "<i8")])
@@ -73,7 +73,7 @@ class OracleGeneralReader(StreamReader):
             if not known.all():
                 first = int(np.argmin(known))
                 raise InputError(
-                    "this is no oracleGeneral record: the object's next request would come before it",
+                    "this is not an oracleGeneral record: the object's next request would come before it",
                     where=f"{stream.name}, record {begin // RECORD.itemsize + first} "
                     f"(byte {begin + first * RECORD.itemsize})",
                     remedy="the file is damaged, of other byte order, or something else follows the trace",
@@ -82,7 +82,7 @@ class OracleGeneralReader(StreamReader):
             if (place >= LBN_MAX).any():
                 first = int(np.argmax(place >= LBN_MAX))
                 raise InputError(
-                    f"object {int(place[first])} is no LBN: this trace is not of a disk, or of other byte order",
+                    f"object {int(place[first])} is not an LBN: no trace of a disk, or of another byte order",
                     where=f"{stream.name}, record {begin // RECORD.itemsize + first} "
                     f"(byte {begin + first * RECORD.itemsize})",
                     remedy="profile a trace that was made from block accesses; --format names another format",

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import bad_line, text_blocks
+from cephfit.traces.limits import TIME_NS_MAX
 from cephfit.traces.readers.foreign_lines import ForeignLines
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.readers.rows import TIME_NS_MAX, Rows, batches_of, decimal_ns
+from cephfit.traces.readers.rows import Rows, batches_of, decimal_ns
 from cephfit.units import LBN_NBYTES, NS_PER_S, NS_PER_US
 
 _LINE = re.compile(

@@ -98,7 +98,7 @@ def _stretches(stream: TraceStream) -> Iterator[Rows]:
             _take(rows, schedule, images, action)
         except ValueError as error:
             raise InputError(
-                f"this is no action of rbd-replay: {error}",
+                f"this is not an action of rbd-replay: {error}",
                 where=f"{stream.name}, byte {begin + place}",
                 remedy="the file is damaged, of other byte order, or something else follows the trace",
             ) from None

@@ -9,12 +9,8 @@ from cephfit.access import AccessBatch
 from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import bad_line, text_blocks
+from cephfit.traces.limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 from cephfit.traces.matching.latency import InFlight
-
-LBN_MAX = 1 << 54
-NBYTES_MAX = 1 << 40
-TIME_NS_MAX = 1 << 62
-"""Numbers from which on a record cannot be what it says; sums of them still fit into 63 bits."""
 
 NO_LBN = (1 << 64) - 1
 """What kernels write where an event has no place."""

@@ -14,6 +14,7 @@ from cephfit.errors import InputError
 from cephfit.traces.columns import Accesses
 from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.limits import LBN_MAX, TIME_US_MAX
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers import vscsi_loop
 from cephfit.traces.readers.no_record import no_record
@@ -32,8 +33,6 @@ VERSION_2 = np.dtype(
 
 _UNIT_OF_RESPONSE = "response times are taken as microseconds: no source states their unit"
 _RECORDS_AT_ONCE = 1 << 16
-_LBN_MAX = 1 << 54
-_TIME_US_MAX = 1 << 52
 
 _READS = (0x08, 0x28, 0xA8, 0x88)
 _WRITES = (0x0A, 0x2A, 0xAA, 0x8A, 0x2E, 0xAE, 0x8E)
@@ -108,8 +107,8 @@ def _record(dtype: np.dtype[np.void]) -> Record:
         lbn=at["lbn"],
         time=at["ts"],
         response=at.get("rt", -1),
-        lbn_max=_LBN_MAX,
-        time_us_max=_TIME_US_MAX,
+        lbn_max=LBN_MAX,
+        time_us_max=TIME_US_MAX,
     )
 
 

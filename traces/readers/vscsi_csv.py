@@ -11,6 +11,7 @@ from cephfit.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.part_stream import NotOnItsOwn, PartStream
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import TextBlock, bad_line, impossible_numbers
+from cephfit.traces.limits import LBN_MAX, NBYTES_MAX, TIME_US_MAX
 from cephfit.traces.lines import plain_lines
 from cephfit.traces.lines.disk_table import DiskTable
 from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
@@ -23,8 +24,6 @@ from cephfit.units import LBN_NBYTES, NS_PER_US
 _HEADER = re.compile(rb"^#?\s*(Vscsi Cmd Trace|Serial Number\s*,\s*IO Data Length)", re.IGNORECASE)
 _ROW = re.compile(rb"^\s*\d+\s*,\s*\d+\s*,\s*\d+\s*,\s*[A-Za-z][\w ()-]*,\s*\d+\s*,\s*\d+\s*$")
 _EXPECTED = "a vscsiStats command (serial number, bytes, SG entries, read or write, LBN, time in microseconds)"
-_LBN_MAX = 1 << 54
-_TIME_US_MAX = 1 << 52
 _SPELLINGS = ((b"read", b"READ", b"Read"), (b"write", b"WRITE", b"Write"))
 _FIELDS = plain_lines.fields_of(
     PlainLine((TEXT, DIGITS, TEXT, OP, DIGITS, DIGITS), *_SPELLINGS, padded=True),
@@ -34,7 +33,7 @@ _FIELDS = plain_lines.fields_of(
     time_unit_ns=NS_PER_US,
     offset_unit=LBN_NBYTES,
     length_unit=1,
-    time_max_ns=_TIME_US_MAX * NS_PER_US,
+    time_max_ns=TIME_US_MAX * NS_PER_US,
 )
 """Lines that a compiled loop reads."""
 
@@ -108,7 +107,7 @@ def _batch(stream: TraceStream, block: TextBlock, disks: tuple[str, ...], latest
             reason = reason or "zero length"
         elif access[1] == NO_LBN:
             reason = reason or "no valid LBN"
-        elif not 0 <= access[1] < _LBN_MAX or not 0 <= access[2] < _TIME_US_MAX or access[0] >= 1 << 40:
+        elif not 0 <= access[1] < LBN_MAX or not 0 <= access[2] < TIME_US_MAX or access[0] >= NBYTES_MAX:
             raise impossible_numbers(stream, number, line)
         if reason:
             skipped[reason] = skipped.get(reason, 0) + 1
