@@ -17,6 +17,7 @@ from cephfit.traces import formats
 from cephfit.traces.counting.crowd import Crowd
 from cephfit.traces.description.describe import disks_that_count, profile_of
 from cephfit.traces.description.levels import across_recordings
+from cephfit.traces.description.portraits import too_many_disks
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files import remote
 from cephfit.traces.files.joined_stream import one_stream
@@ -49,7 +50,7 @@ def profile_files(
     name: str | None = None,
     disks: Sequence[str] = (),
     parts: bool = False,
-    full: bool = False,
+    full: bool | None = False,
     threshold: int = RANDOM_THRESHOLD_LBN,
     options: ReadOptions | None = None,
     scheduler: str | None = None,
@@ -65,7 +66,8 @@ def profile_files(
         disks: count only these; empty: all, but never a disk and the one below it.
         parts: the files are consecutive parts of one trace, in this order; else they are recordings beside
             each other, of different disks.
-        full: describe the behaviour over time and place, too; it takes many times as long.
+        full: describe the behaviour over time and place, too; it takes many times as long. Traces of too many
+            disks are refused as soon as they are met; None: they are described without it.
         threshold: LBN beyond which an access is random; another one than the default implies ``full``.
         options: what the person says about the files.
         scheduler: where the files are read, as ``scheduling.counted`` takes it; the profile is the same.
@@ -106,7 +108,7 @@ class _Asked:
     name: str | None
     disks: tuple[str, ...]
     parts: bool
-    full: bool
+    full: bool | None
     threshold: int
     options: ReadOptions
     each: bool = False
@@ -154,7 +156,7 @@ def _read(
             return vscsi_histogram.profiles_of_histograms(
                 all_files, name=name, disks=asked.disks, each=asked.each, threshold=asked.threshold
             )
-        asked = replace(asked, name=name, full=asked.full or asked.threshold != RANDOM_THRESHOLD_LBN)
+        asked = replace(asked, name=name, full=asked.threshold != RANDOM_THRESHOLD_LBN or asked.full)
         reader = next(r for r in formats.readers(asked.action, asked.options) if r.name == format_name)
         if isinstance(reader, ParquetReader) and any(len(parts) > 1 for parts in recorded):
             return _read([(part,) for parts in recorded for part in parts], asked, scheduler, progress)
@@ -174,7 +176,7 @@ def _read(
 def _share(
     name: str, rows: Sequence[Sequence[Path]], reader: StreamReader, asked: _Asked, *, beside: bool
 ) -> Share:
-    full = asked.full
+    full = asked.full is not False
     described: tuple[str, ...] = ()
     if reader.names_disks:
         described = tuple(d.removeprefix(f"{name}/" if beside else "") for d in asked.disks)
@@ -189,6 +191,7 @@ def _share(
         described,
         # Which of its disks count is known at the end only, where one may pass its accesses on to another one.
         each_disk=not asked.disks and (asked.each or isinstance(reader, STACKING)),
+        must_describe=asked.full is True,
     )
 
 
@@ -235,6 +238,8 @@ def _from_accesses(
             total = total.followed_by(its_counts)
         else:
             total = total.beside(its_counts, prefix=f"{parts[0].name}/")
+        if asked.full and total.portraits.too_many:
+            raise too_many_disks(min(total.names))
     if isinstance(reader, BLOCK_LAYER):
         total = replace(total, stacked=across_recordings(total.names, total.stacked))
     if len(recorded[0]) > 1 and (steps := int(total.sum_of(total.names).counts.clock_steps_back[0])):

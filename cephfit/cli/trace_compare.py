@@ -8,12 +8,13 @@ import click
 
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.cli.trace_input import TraceInput, description_option, trace_options
+from cephfit.cli.trace_reading import TracePath
 from cephfit.cli.trace_summary import rate_text
 
 
 @click.command("compare", short_help="How two workloads differ, cell by cell.")
-@click.argument("a", metavar="A", type=click.Path(path_type=Path))
-@click.argument("b", metavar="B", type=click.Path(path_type=Path))
+@click.argument("a", metavar="A", type=TracePath())
+@click.argument("b", metavar="B", type=TracePath())
 @trace_options
 @description_option
 @json_option

@@ -9,6 +9,7 @@ import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, trace_options
+from cephfit.cli.trace_reading import TracePath
 from cephfit.cli.trace_summary import print_disks_left_out
 from cephfit.cli.written_files import OUTPUT_FILE, written_whole
 
@@ -19,7 +20,7 @@ _DISKS_NAMED = 15
 
 
 @click.command("convert", short_help="Write a trace as Parquet or as fio's I/O log.")
-@click.argument("files", metavar="TRACE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", metavar="TRACE...", nargs=-1, required=True, type=TracePath())
 @click.option(
     "-o",
     "--output",

@@ -29,14 +29,14 @@ class TraceInput:
         format_name: None to tell by content.
         action: event of the block layer that counts, ``Q`` or ``D``.
         options: what the content does not say.
-        describe: ``fast`` or ``full``.
+        describe: ``fast`` or ``full``; None: full, but of a trace of too many disks.
         disks: count only these; empty: all.
     """
 
     format_name: str | None
     action: str
     options: ReadOptions
-    describe: str = "fast"
+    describe: str | None = "fast"
     disks: tuple[str, ...] = ()
 
     def profile(self, path: Path, progress: Progress) -> Profile:
@@ -53,7 +53,7 @@ class TraceInput:
             format_name=self.format_name,
             action=Action(self.action),
             disks=self.disks,
-            full=self.describe == "full",
+            full=None if self.describe is None else self.describe == "full",
             options=self.options,
             progress=progress,
         )
@@ -75,7 +75,7 @@ class TraceInput:
             format_name=self.format_name,
             action=Action(self.action),
             disks=self.disks,
-            full=self.describe == "full",
+            full=self.describe != "fast",
             options=self.options,
             progress=progress,
         )
@@ -158,7 +158,7 @@ def trace_options(command: _Command) -> _Command:
         assume_op: str | None,
         columns: str | None,
         blkparse_format: str | None,
-        describe: str = "fast",
+        describe: str | None = "fast",
         disks: tuple[str, ...] = (),
         **others: Any,
     ) -> Any:
@@ -174,9 +174,8 @@ def description_option(command: _Command) -> _Command:
     return click.option(
         "--describe",
         type=click.Choice(["fast", "full"]),
-        default="full",
-        show_default=True,
-        help="How much of a trace to describe; fast leaves out behaviour over time and over the disk.",
+        help="How much of a trace to describe; fast leaves out behaviour over time and over the disk "
+        "[default: full, for up to 32 disks].",
     )(disks_option(command))
 
 

@@ -10,6 +10,7 @@ import click
 from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, description_option, trace_options
+from cephfit.cli.trace_reading import TracePath
 from cephfit.cli.written_files import OUTPUT_FILE, write_whole
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("jobs", short_help="Write a fio job that reproduces a profile.")
-@click.argument("path", metavar="PROFILE_OR_TRACE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="PROFILE_OR_TRACE", type=TracePath())
 @click.option("-o", "--output", type=OUTPUT_FILE, help="Job file to write.  [default: print it]")
 @click.option(
     "--file",

@@ -10,6 +10,7 @@ import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, description_option, trace_options
+from cephfit.cli.trace_reading import TracePath
 from cephfit.cli.written_files import OUTPUT_FILE, written_whole
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ figure{{margin:0}} svg{{width:100%;height:auto}}</style></head>
 
 
 @click.command("plot", short_help="Draw a workload as PNG, SVG or HTML.")
-@click.argument("path", metavar="PROFILE_OR_TRACE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="PROFILE_OR_TRACE", type=TracePath())
 @click.option(
     "-o",
     "--output",

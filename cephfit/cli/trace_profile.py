@@ -5,13 +5,13 @@ from pathlib import Path
 import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
-from cephfit.cli.trace_reading import disks_option, read_options, reading_options
+from cephfit.cli.trace_reading import TracePath, disks_option, read_options, reading_options
 from cephfit.cli.trace_summary import print_summary
 from cephfit.cli.written_files import OUTPUT_FILE, write_whole
 
 
 @click.command("profile", short_help="What a workload does, from its trace.")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=TracePath())
 @click.option(
     "--format", "format_name", metavar="FORMAT", help="Format of the trace.  [default: detected from its content]"
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -17,6 +18,20 @@ filetime), op[:READ/WRITE] (the file's words for them), offset:UNIT and length:U
 pages), disk, latency (in time's unit), - to ignore a column. If the file has no such column: op=read,
 op=write, length=4096. sep=comma, semicolon, tab, pipe or space. Example:
  time:us,op:0/1,offset:bytes,length:bytes"""
+
+
+class TracePath(click.Path):
+    """A file, a folder or a URL, which stays as it was written."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if ":" not in str(value):
+            return super().convert(value, param, ctx)
+        from cephfit.traces.files import remote
+
+        return remote.path_of(str(value))
 
 
 def reading_options(command: _Command) -> _Command:

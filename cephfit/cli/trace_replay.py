@@ -8,12 +8,13 @@ import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, trace_options
+from cephfit.cli.trace_reading import TracePath
 from cephfit.cli.trace_summary import print_disks_left_out
 from cephfit.units import format_seconds
 
 
 @click.command("replay", short_help="Replay a trace on a device or file; it WRITES there.")
-@click.argument("files", metavar="TRACE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", metavar="TRACE...", nargs=-1, required=True, type=TracePath())
 @click.option("--device", type=click.Path(path_type=Path, readable=False), help="Block device to replay on.")
 @click.option(
     "--file",

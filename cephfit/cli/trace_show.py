@@ -10,6 +10,7 @@ import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, description_option, trace_options
+from cephfit.cli.trace_reading import TracePath
 from cephfit.cli.trace_summary import print_summary, rate_text
 from cephfit.units import format_nbytes, format_seconds
 
@@ -22,7 +23,7 @@ _SPARKS = " ▁▂▃▄▅▆▇█"
 
 
 @click.command("show", short_help="What a workload does, in the terminal.")
-@click.argument("path", metavar="PROFILE_OR_TRACE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="PROFILE_OR_TRACE", type=TracePath())
 @trace_options
 @description_option
 @json_option

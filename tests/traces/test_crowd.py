@@ -3,6 +3,8 @@
 import itertools
 import pickle
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from trace_maker import batch
 
 from cephfit.access import AccessBatch
+from cephfit.errors import InputError
 from cephfit.profile import Profile
 from cephfit.traces import profile_files
 from cephfit.traces.counting.places import N_PLACES
@@ -22,6 +25,9 @@ from cephfit.traces.lines import plain_lines
 from cephfit.traces.parts import shares
 
 N_LISTED = 64
+
+ROWS_OF_ONE = b"".join(b"%d,4096,1,read,%d,%d\n" % (i, 8 * i, 2756778716647 + i) for i in range(20))
+"""Commands of vscsiStats, which do not name their disk."""
 
 
 def of_many_disks(n: int, n_disks: int, seed: int) -> AccessBatch:
@@ -167,6 +173,63 @@ def test_what_is_in_flight_on_many_disks_at_any_cut(part_nbytes: int, tmp_path: 
         whole = profile_files([trace]).dumps()
         patch.setattr(shares, "PART_NBYTES", part_nbytes)
         assert profile_files([trace]).dumps() == whole
+
+
+def damaged_after_many_disks(path: Path) -> Path:
+    path.write_bytes(rows_of_volumes(3000, 40, latency=False) * 80 + b"no line of it\n" * 3)
+    return path
+
+
+def test_a_full_description_of_too_many_disks_is_refused_before_all_is_read(tmp_path: Path) -> None:
+    """What comes after the 33rd disk is not looked at: hours, in a trace of a cloud."""
+    trace = damaged_after_many_disks(tmp_path / "trace.csv")
+    for how in ({"full": True}, {"threshold": 500}):
+        with pytest.raises(InputError, match="at most 32 disks; the trace has more") as caught:
+            profile_files([trace], **how)  # type: ignore[arg-type]
+        assert "--disk" in caught.value.remedy
+    with pytest.raises(InputError, match="no line of it"):
+        profile_files([trace])
+    files = [tmp_path / f"{i}.csv" for i in range(40)]
+    for file in files:
+        file.write_bytes(ROWS_OF_ONE)
+    files[-1].write_bytes(ROWS_OF_ONE + b"no line of it\n")
+    with pytest.raises(InputError, match="at most 32 disks"):
+        profile_files(files, full=True)
+
+
+def test_parts_with_few_disks_each_have_too_many_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_bytes(b"".join(b"%d,R,%d,4096,%d\n" % (i // 50, 4096 * i, 10**15 + i) for i in range(2000)))
+    monkeypatch.setattr(shares, "PART_NBYTES", 5000)
+    with pytest.raises(InputError, match="at most 32 disks"):
+        profile_files([trace], full=True)
+    found = profile_files([trace], full=None)
+    assert found.n_accesses == 2000
+
+
+def test_what_shows_a_workload_leaves_the_behaviour_of_too_many_disks_out(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_bytes(rows_of_volumes(3000, 40, latency=False))
+    program = [sys.executable, "-m", "cephfit.cli.main", "trace"]
+    shown = subprocess.run([*program, "show", trace], capture_output=True, text=True, timeout=240, check=True)
+    assert "note: behaviour over time and over the disk is left out: it is kept for at most 32" in shown.stdout
+    asked = subprocess.run(
+        [*program, "show", trace, "--describe", "full"], capture_output=True, text=True, timeout=240
+    )
+    assert asked.returncode == 2
+    assert "at most 32 disks" in asked.stderr
+    few = profile_files([trace], full=None, disks=["7"])
+    assert "behaviour" in few.description
+
+
+def test_one_of_many_files_of_a_disk_each_is_described(tmp_path: Path) -> None:
+    files = [tmp_path / f"{i}.csv" for i in range(40)]
+    for file in files:
+        file.write_bytes(ROWS_OF_ONE)
+    found = profile_files(files, full=True, disks=["7.csv"])
+    assert list(found.description["behaviour"]["disks"]) == ["7.csv"]
+    assert found.n_accesses == 20
+    assert len(found.description["left_out"]) == 39
 
 
 def test_few_rows_of_a_block_do_not_keep_the_room_for_all_of_them() -> None:

@@ -19,6 +19,7 @@ import zstandard
 
 from cephfit.errors import HostError, InputError
 from cephfit.traces import profile_files
+from cephfit.traces.files import remote
 
 ROWS = "".join(f"{i},{'RW'[i % 2]},{4096 * i},4096,{1000 * i}\n" for i in range(5000)).encode()
 
@@ -119,6 +120,63 @@ def test_a_password_in_the_address_is_not_shown(server: str) -> None:
     with pytest.raises(InputError) as caught:
         profile_files([Path(f"{server.replace('//', '//me:secret@')}/none")])
     assert "secret" not in str(caught.value)
+
+
+def test_what_may_be_a_secret_of_an_address_gets_into_no_result(server: str, tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(ROWS)
+    signed = [f"{server}/{name}?X-Amz-Signature=secret{i}/a" for i, name in enumerate(["plain", "plain", "other"])]
+    signed[2] = signed[2].replace("//", "//me:secret@")
+    found = profile_files([remote.path_of(url) for url in signed])
+    text = found.dumps()
+    assert "secret" not in text and "Signature" not in text
+    assert found.n_accesses == 15_000
+    assert [source["files"] for source in found.description["sources"]] == [
+        [f"{server}/plain"],
+        [f"{server}/plain"],
+        [f"{server}/other"],
+    ]
+    assert profile_files([Path(signed[0])]).name == "plain"
+    with pytest.raises(InputError) as caught:
+        profile_files([remote.path_of(signed[0])], disks=["none"])
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://bucket//a//b.csv",
+        "http://host/a/./b?next=http://other/c",
+        "https://me:word@host:1/a?b=c//d/",
+        "s3://bucket/a/",
+        "memory://a/b",
+    ],
+)
+def test_a_url_stays_as_it_was_written(url: str) -> None:
+    assert remote.url_of(remote.path_of(url)) == url
+
+
+@pytest.mark.parametrize("begin", ["file://", "file:", "FILE://localhost"])
+def test_a_file_url_is_the_local_file(tmp_path: Path, begin: str) -> None:
+    path = tmp_path / "two words.csv"
+    path.write_bytes(ROWS)
+    for text in (f"{begin}{path}", f"{begin}{path}".replace(" ", "%20")):
+        assert remote.path_of(text) == path
+        found = profile_files([Path(text)])
+        assert found.n_accesses == 5000
+        assert found.name == "two words.csv"
+
+
+def test_the_command_line_takes_urls_as_they_are(server: str, tmp_path: Path) -> None:
+    """A server that redirects or signs sees each slash."""
+    program = [sys.executable, "-m", "cephfit.cli.main", "trace"]
+    (tmp_path / "t.csv").write_bytes(ROWS)
+    for words in (
+        ["profile", f"{server}/plain?sig=a//b", "--json"],
+        ["show", f"file://{tmp_path}/t.csv", "--json"],
+    ):
+        done = subprocess.run([*program, *words], capture_output=True, timeout=240, check=True)
+        assert sum(json.loads(done.stdout)["accesses"]["read"].values()) == 2500
+        assert b"sig=" not in done.stdout
 
 
 def test_any_store_of_fsspec() -> None:

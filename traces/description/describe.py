@@ -17,7 +17,7 @@ from cephfit.traces.description.distributions import (
     percentiles_of,
     random_by_threshold,
 )
-from cephfit.traces.description.portraits import MAX_DISKS
+from cephfit.traces.description.portraits import MAX_DISKS, too_many_disks
 from cephfit.traces.description.recording import (
     NOT_ASKED_FOR,
     PartialProfile,
@@ -43,7 +43,7 @@ def profile_of(
     losses_known: bool = False,
     lacks: Sequence[str] = (),
     notes: Sequence[str] = (),
-    with_behaviour: bool = False,
+    with_behaviour: bool | None = False,
     clock_ns: int = 1,
 ) -> Profile:
     """The profile of all accesses that were counted.
@@ -59,7 +59,7 @@ def profile_of(
         losses_known: whether the source would show lost events.
         lacks: what the format says that it does not tell; what the accesses show of that is added.
         notes: sentences that a reader must know.
-        with_behaviour: the trace has portraits of its disks, unless there were too many.
+        with_behaviour: the trace has portraits of its disks; None: unless there were too many of them.
         clock_ns: the smallest difference that its times tell.
 
     Raises:
@@ -89,7 +89,12 @@ def profile_of(
         "lacks": _lacks(lacks, total, clock_ns),
     }
     accesses, random, by_bin = _shares(total)
-    if with_behaviour:
+    if with_behaviour is None and partial.portraits.too_many:
+        description["notes"].append(
+            f"behaviour over time and over the disk is left out: it is kept for at most {MAX_DISKS} disks, the "
+            f"trace has {len(partial.names)}; --disk takes some of them"
+        )
+    elif with_behaviour is not False:
         random, by_bin = _with_behaviour(partial, kept, description, is_timed=are_timed(total))
     if with_behaviour and not are_depths_told(total, clock_ns):
         clock_limits.without_busy_shares(description["behaviour"])
@@ -127,13 +132,7 @@ def _with_behaviour(
         InputError: there are too many disks.
     """
     if partial.portraits.too_many:
-        raise InputError(
-            f"the full description, and any random threshold but {RANDOM_THRESHOLD_LBN}, is kept for at most "
-            f"{MAX_DISKS} disks; the trace has {len(partial.names)}",
-            where="--describe full",
-            remedy=f"take some of the disks: --disk {min(kept)}, or leave the behaviour out: --describe fast "
-            "without --threshold",
-        )
+        raise too_many_disks(min(kept))
     portraits = {name: partial.portraits.disks[name].whole() for name in kept}
     for name, disk in description["disks"].items():
         random, by_bin = behaviour.shares_at_threshold({name: portraits[name]})

@@ -7,11 +7,23 @@ import numpy as np
 
 from cephfit.access import AccessBatch
 from cephfit.cells import RANDOM_THRESHOLD_LBN
+from cephfit.errors import InputError
 from cephfit.traces.description.portrait import Portrait
 
 MAX_DISKS = 32
 """A portrait takes up to 3 MiB. With more disks than this none is kept: which ones were would depend on the parts
 in which the trace was read."""
+
+
+def too_many_disks(disk: str) -> InputError:
+    """The error for a full description of more disks; ``disk`` is one of them."""
+    return InputError(
+        f"the full description, and any random threshold but {RANDOM_THRESHOLD_LBN}, is kept for at most "
+        f"{MAX_DISKS} disks; the trace has more",
+        where="--describe full",
+        remedy=f"take some of the disks: --disk {disk}, or leave the behaviour out: --describe fast without "
+        "--threshold",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from cephfit.errors import InputError
 from cephfit.traces.counting.crowd import DISKS_LISTED, Crowd, CrowdCounting
 from cephfit.traces.counting.places import empty_joint
 from cephfit.traces.counting.tally import Tally, count_on
-from cephfit.traces.description.portraits import Portraits
+from cephfit.traces.description.portraits import Portraits, too_many_disks
 from cephfit.traces.matching.by_disk import ordered_by_disk, rows_by_disk
 
 NOT_ASKED_FOR = "another disk was asked for"
@@ -158,6 +158,7 @@ class Counting:
         described: tuple[str, ...] = (),
         *,
         each_disk: bool = True,
+        must_describe: bool = True,
         clock_ns: int = 1,
     ) -> None:
         """Begin with nothing.
@@ -167,10 +168,12 @@ class Counting:
             described: disks that the full description is of; empty: all.
             each_disk: count every disk by itself; else, where there are many, those of ``described`` or the first
                 by name, and the others as one sum.
+            must_describe: refuse more disks than a full description is kept of, instead of leaving it out.
             clock_ns: the smallest difference that the times tell.
         """
         self._threshold = threshold
         self._clock_ns = clock_ns
+        self._must_describe = must_describe
         self._described = described
         self._joints: dict[str, NDArray[np.int64]] = {}
         self._crowd = None if each_disk else CrowdCounting()
@@ -182,7 +185,7 @@ class Counting:
         self._portraits = Portraits()
 
     def add(self, batch: AccessBatch) -> None:
-        """The next batch."""
+        """The next batch. Raises: InputError: there are too many disks for a full description."""
         self._stacked = self._stacked.union(batch.stacked)
         if self._crowd is not None and len(batch.disks) > DISKS_LISTED:
             self._add_many(batch, self._crowd)
@@ -192,11 +195,13 @@ class Counting:
         self._skipped.update(batch.skipped)
         self._events.update(batch.events)
         self._lost += batch.lost
-        if self._threshold is not None:
+        if self._threshold is not None and not self._portraits.too_many:
             portraits = Portraits.of(
                 batch, threshold=self._threshold, only=self._described, clock_ns=self._clock_ns
             )
             self._portraits = self._portraits.followed_by(portraits)
+            if self._must_describe and self._portraits.too_many:
+                raise too_many_disks(min(batch.disks))
 
     def _add_disk(self, batch: AccessBatch, number: int, rows: NDArray[np.int64] | None) -> None:
         disk = batch.disks[number]
@@ -238,7 +243,7 @@ class Counting:
                 crowd.begin(disk)
         seen = self._numbers != _NOT_SEEN
         seen[there] = True
-        self._numbers[seen] = [crowd.numbers.get(disks[number], _APART) for number in np.flatnonzero(seen)]
+        self._numbers[seen] = [crowd.numbers.get(disks[i], _APART) for i in np.flatnonzero(seen).tolist()]
 
     def partial(self) -> PartialProfile:
         """All that was counted; nothing may be added afterwards."""
@@ -249,7 +254,7 @@ class Counting:
             self._stacked,
             self._lost,
             self._portraits,
-            self._crowd and self._crowd.crowd(self._described),
+            self._crowd.crowd(self._described) if self._crowd else None,
         )
 
 

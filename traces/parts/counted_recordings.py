@@ -5,14 +5,14 @@ from itertools import islice
 
 from cephfit.errors import InputError
 from cephfit.protocols import Progress
-from cephfit.traces.description.recording import Counting
+from cephfit.traces.description.portraits import too_many_disks
 from cephfit.traces.files.ahead import n_cores, read_ahead
 from cephfit.traces.files.part_stream import NotOnItsOwn
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.parts import scheduling
 from cephfit.traces.parts.blktrace_joining import count_in_parts
 from cephfit.traces.parts.in_flight_cuts import CountedSoFar
-from cephfit.traces.parts.shares import Counted, Share, parts_of
+from cephfit.traces.parts.shares import Counted, Share, counting_of, parts_of
 from cephfit.traces.readers.blktrace import BlktraceReader
 from cephfit.traces.readers.reader import StreamReader
 
@@ -54,6 +54,8 @@ def counted(
         try:
             for result in islice(results, len(parts)):
                 so_far = so_far.followed_by(result.partial, result.flight)
+                if share.threshold is not None and share.must_describe and so_far.partial.portraits.too_many:
+                    raise too_many_disks(min(so_far.partial.names))
                 lacks, notes = result.lacks, result.notes
                 progress.advance(sum(f.stat().st_size for f in share.files if f.is_file()) / len(parts))
         except (InputError, NotOnItsOwn):
@@ -81,7 +83,7 @@ def _read_here(share: Share, streams: Sequence[TraceStream], reader: StreamReade
         partial = count_in_parts(streams, reader, progress.advance)
         if partial is not None:
             return Counted(partial, reader.lacks, reader.notes)
-    counting = Counting(share.threshold, share.described, each_disk=share.each_disk, clock_ns=share.clock_ns)
+    counting = counting_of(share)
     shown = 0
     for batch in read_ahead(reader.read_together(streams)):
         counting.add(batch)

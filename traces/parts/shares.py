@@ -35,6 +35,7 @@ class Share:
         threshold: LBN beyond which an access is random, for a full description; None: without one.
         described: disks that the full description is of; empty: all.
         each_disk: as ``Counting`` takes it.
+        must_describe: as ``Counting`` takes it.
         begin, end: bytes of the only file; end None: its end.
         clock_ns: the smallest difference that the times of all files tell.
     """
@@ -46,6 +47,7 @@ class Share:
     threshold: int | None
     described: tuple[str, ...] = ()
     each_disk: bool = True
+    must_describe: bool = True
     begin: int = 0
     end: int | None = None
     clock_ns: int = 1
@@ -72,6 +74,17 @@ class Counted:
     flight: FlightOfPart | None = None
 
 
+def counting_of(share: Share) -> Counting:
+    """What counts its accesses."""
+    return Counting(
+        share.threshold,
+        share.described,
+        each_disk=share.each_disk,
+        must_describe=share.must_describe,
+        clock_ns=share.clock_ns,
+    )
+
+
 def count(share: Share, *, beside: bool = False) -> Counted:
     """Count one share; runs in another process or on another machine, too.
 
@@ -90,7 +103,7 @@ def count(share: Share, *, beside: bool = False) -> Counted:
         streams = [one_stream([TraceStream(f) for f in row]) for row in share.rows]
         for stream in streams:
             stream.is_read_beside |= beside
-    counting = Counting(share.threshold, share.described, each_disk=share.each_disk, clock_ns=share.clock_ns)
+    counting = counting_of(share)
     in_flight = InFlightOfPart()
     disks: tuple[str, ...] = ()
     try:
