@@ -74,7 +74,7 @@ class Baselines:
             names = dict.fromkeys(name for name, _ in (*self.cells, *self.missing))
             if configuration == self.default and configuration not in names:
                 raise InputError(
-                    f"there are no figures of {configuration}, the default that all others are held against",
+                    f"there are no figures of {configuration}, the default that all others are compared with",
                     where=self.source,
                     remedy=f"there are {', '.join(names)}: give the default the name {configuration}",
                 ) from None

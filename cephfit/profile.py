@@ -140,7 +140,7 @@ class Profile:
 
 def _no_constant(name: str) -> float:
     """Python's JSON reads NaN and Infinity, which no other does and no store takes."""
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _part(document: Any, key: str, where: str) -> dict[str, Any]:
@@ -163,10 +163,10 @@ def _counts(document: Any, op: Op, where: str) -> dict[str, int]:
     for name in _BIN_NAMES:
         n = row.get(name, 0)
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
-            raise InputError(f"{n!r} is no count", where=f"{where}: accesses.{op}.{name}")
+            raise InputError(f"{n!r} is not a count", where=f"{where}: accesses.{op}.{name}")
         if n > _MOST:
             raise InputError(
-                f"a number of {len(str(n))} digits is no count of accesses",
+                f"a number of {len(str(n))} digits is not a count of accesses",
                 where=f"{where}: accesses.{op}.{name}",
                 remedy=f"counts go up to {_MOST}",
             )
@@ -177,5 +177,5 @@ def _counts(document: Any, op: Op, where: str) -> dict[str, int]:
 def _share(row: Mapping[str, Any], key: str, where: str, default: float | None) -> float:
     value = row.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise InputError(f"{value!r} is no share", where=f"{where}.{key}", remedy="shares go from 0 to 1")
+        raise InputError(f"{value!r} is not a share", where=f"{where}.{key}", remedy="shares go from 0 to 1")
     return float(value)

@@ -112,7 +112,7 @@ def spread_of(table: Table, *, prior_df: float = PRIOR_DF, with_shifts: bool = T
     elif with_shifts:
         notes.append(
             f"fewer than {_MIN_CELLS_FOR_ROUNDS} cells were measured more than once: a shift common to all cells "
-            "of a round could not be told from noise"
+            "of a round could not be distinguished from noise"
         )
     once = [str(cell) for cell, measured in zip(table.cells, repeated, strict=True) if not measured]
     if once:

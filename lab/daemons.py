@@ -35,6 +35,7 @@ class DaemonState:
 
 
 def osd_name(osd: int) -> str:
+    """``osd.3``: as Ceph calls the daemon."""
     return f"osd.{osd}"
 
 

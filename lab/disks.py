@@ -114,7 +114,7 @@ def detach_loop(device: Path, *, seconds: float = 10.0) -> None:
             raise HostError(
                 f"still in use after {seconds:g} s",
                 where=str(device),
-                remedy=f"see who has it open (fuser -v {device}), end that, and try again",
+                remedy=f"see what has it open (fuser -v {device}), end that, and try again",
             )
         time.sleep(0.05)
 
@@ -149,4 +149,5 @@ def set_rotational(device: Path, rotational: bool) -> None:
 
 
 def is_rotational(device: Path) -> bool:
+    """Whether the kernel takes a block device for a spinning disk."""
     return (_SYS_BLOCK / device.name / "queue" / "rotational").read_text().strip() == "1"

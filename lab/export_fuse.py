@@ -54,7 +54,7 @@ class FuseExport(ExportPath):
         require_programs("qemu-storage-daemon", "losetup", "fusermount3")
         if not Path("/dev/fuse").exists():
             raise HostError(
-                "this kernel has no way to make a block device of an RBD image: neither rbd nor nbd nor FUSE",
+                "this kernel cannot make a block device of an RBD image: it has neither rbd nor nbd nor FUSE",
                 where="kernel",
                 remedy="load one of the modules: modprobe rbd, nbd or fuse",
             )

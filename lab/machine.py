@@ -67,7 +67,7 @@ def require_root(what: str) -> None:
     """
     if os.geteuid() != 0:
         raise HostError(
-            f"{what} needs root (loop devices, mounts, control groups), this is user id {os.geteuid()}",
+            f"{what} needs root (loop devices, mounts, control groups), but this is user id {os.geteuid()}",
             remedy="run it with sudo",
         )
 

@@ -131,7 +131,7 @@ def _unmount(home: Path, device: Path) -> bool:
                 raise HostError(
                     f"still in use after it was unmounted: {error.strerror}",
                     where=str(device),
-                    remedy=f"see who has it open (fuser -v {device}), end that, and try again",
+                    remedy=f"see what has it open (fuser -v {device}), end that, and try again",
                 ) from None
         if is_mounted_elsewhere(device):
             return False

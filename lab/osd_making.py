@@ -102,7 +102,7 @@ def make_anew(
     for pool in admin.command("df")["pools"]:
         if pool["name"] not in keep or pool["stats"]["objects"]:
             raise ClusterError(
-                f"the OSDs would be made anew, and pool {pool['name']} would be lost",
+                f"the OSDs would be recreated, and pool {pool['name']} would be lost",
                 where=f"pool {pool['name']}",
                 remedy="delete the pool, or use a lab of its own for this",
             )

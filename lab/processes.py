@@ -104,6 +104,7 @@ def of_folder(folder: Path) -> list[int]:
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to those of the processes that are still there."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)

@@ -116,9 +116,10 @@ def folder_of(name: str) -> Path | None:
 
 
 def no_such_lab(name: str) -> InputError:
+    """The error for a name that no lab has; it names those that there are."""
     names = lab_names()
     remedy = (
-        f"there are: {', '.join(names)}" if names else f"there is none; `cephfit lab up --name {name}` makes it"
+        f"there are: {', '.join(names)}" if names else f"there is none; `cephfit lab up --name {name}` creates it"
     )
     if not names and os.geteuid() != 0:
         remedy += "; a lab belongs to root, so look for it with sudo"
@@ -133,7 +134,8 @@ def claim(name: str, folder: Path | None) -> Path:
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", name):
         raise InputError(
-            f"{name!r} cannot be a lab's name", remedy="use letters, digits, - and _, at most 32, no - or _ first"
+            f"{name!r} cannot be a lab's name",
+            remedy="use at most 32 letters, digits, - and _, beginning with a letter or digit",
         )
     root = labs_root()
     entry = root / name
@@ -142,7 +144,7 @@ def claim(name: str, folder: Path | None) -> Path:
     longest = f"{place}/run/osd.99.asok"
     if len(os.fsencode(longest)) > _SOCKET_PATH_MAX or re.search(r"[\s,;#\"'\\]", str(place)):
         raise InputError(
-            "a lab's folder needs a short, plain path: Ceph's sockets lie in it and its files name it",
+            "a lab's folder needs a short, plain path: Ceph's sockets are in it and its files name it",
             where=str(place),
             remedy=f"choose one with --folder, at most {_SOCKET_PATH_MAX - len('/run/osd.99.asok')} bytes, "
             "without spaces, quotes, commas, semicolons and #",
@@ -151,13 +153,13 @@ def claim(name: str, folder: Path | None) -> Path:
     with _root_lock(root):
         if entry.is_symlink() or entry.exists():
             raise InputError(
-                f"there is a lab {name!r} already",
+                f"lab {name!r} already exists",
                 where=str(folder_of(name)),
                 remedy=f"look at it with `cephfit lab status --name {name}`, remove it with `cephfit lab down "
                 f"--name {name}`, or choose another --name",
             )
         if place.exists() and (not place.is_dir() or any(place.iterdir())):
-            raise InputError("not an empty folder", where=str(place), remedy="choose another --folder")
+            raise InputError("the folder is not empty", where=str(place), remedy="choose another --folder")
         place.mkdir(parents=True, exist_ok=True)
         # Others may pass through (a database on one of its volumes runs as another user), not look.
         place.chmod(0o711)
@@ -201,7 +203,11 @@ def pick_ports(n: int) -> tuple[int, ...]:
                 continue
         found.append(port)
     if len(found) < n:
-        raise HostError("not enough free ports between 20000 and 32000", where="127.0.0.1")
+        raise HostError(
+            "not enough free ports between 20000 and 32000",
+            where="127.0.0.1",
+            remedy="take down a lab that is no longer needed (`cephfit lab down`), or end what listens there",
+        )
     return tuple(found)
 
 

@@ -176,7 +176,7 @@ def _order(
     if len(run) < 2:
         return None, ()
     if not model.df:
-        return None, ("too few runs to tell their noise, and so no order: verify with at least two repeats",)
+        return None, ("too few runs to know their noise and judge the order: verify with at least two repeats",)
     held: bool | None = None
     ties: list[str] = []
     for ahead, behind in itertools.combinations(run, 2):
@@ -188,7 +188,7 @@ def _order(
         if width is None or abs(difference) <= width:
             ties.append(
                 f"{ahead.configuration} was predicted ahead of {behind.configuration}; "
-                "the runs cannot tell the two apart"
+                "the runs cannot distinguish the two"
             )
         elif difference < 0:
             held = False
@@ -266,8 +266,8 @@ def _other_workload(predictions: PredictionSet, workload: str) -> list[str]:
     if predictions.profile == workload:
         return []
     return [
-        f"the prediction is for the profile {predictions.profile}, the runs were of {workload}: they judge it "
-        f"only as far as {predictions.profile} is a trace of {workload}"
+        f"the prediction is for the profile {predictions.profile}, but the runs were of {workload}: they verify "
+        f"it only if {predictions.profile} is a trace of {workload}"
     ]
 
 
@@ -289,8 +289,8 @@ def _lost(samples: Sequence[WorkloadSample]) -> list[str]:
 
 def _apart(model: _Runs, default: str) -> list[str]:
     return [
-        f"{name} gave no value in any round that {default} or one compared with it did: what was measured holds "
-        "what the rounds did, too, and has no interval"
+        f"{name} has no value in any round in which {default} or one compared with it has: its measured figure "
+        "includes differences between rounds, and has no interval"
         for name in model.names
         if not model.connected(name, default)
     ]

@@ -82,7 +82,7 @@ def _owed_to_chance(predictions: PredictionSet, as_good: tuple[str, ...]) -> lis
     if not as_good or common >= best.relative:
         return []
     return [
-        f"{best.configuration} is one of {len(logs)} that these samples cannot tell apart, and may owe "
-        f"part of its lead to chance: were they all alike, each would be at {common:.1f}, and not at "
+        f"{best.configuration} is one of {len(logs)} that these samples cannot distinguish, and may owe "
+        f"part of its lead to chance: if all were equal, each would be at {common:.1f} instead of "
         f"{best.relative:.1f}"
     ]

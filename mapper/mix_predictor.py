@@ -167,8 +167,8 @@ def _compared(table: Table, j: int, c: int) -> tuple[Floats, Floats, bool]:
 
 def _in_no_common_round(name: str, default: str, cells: Sequence[Cell]) -> str:
     return (
-        f"{name} was measured in no round (repeat) that {default} or one compared with it was, in "
-        f"{', '.join(map(str, cells))}: its prediction holds what the rounds did, too, and has no interval"
+        f"{name} was not measured in any round (repeat) in which {default} or one compared with it was, in "
+        f"{', '.join(map(str, cells))}: its prediction includes differences between rounds, and has no interval"
     )
 
 
@@ -177,7 +177,7 @@ def _unjudged(profile: Profile, model: str) -> list[str]:
     if model_called(model).all_random is not None:
         return []
     unjudged = [op for op in Op if any(profile.accesses[op].values()) and profile.random_share(op) is None]
-    return [f"no {op.value} could be told to be random or sequential: all count as sequential" for op in unjudged]
+    return [f"the trace does not tell which {op.value}s are random: all count as sequential" for op in unjudged]
 
 
 def _rates(baselines: Baselines, configuration: str, cells: Sequence[Cell]) -> NDArray[np.float64]:
@@ -226,7 +226,7 @@ def _no_spread(anything_compared: bool) -> str:
     if not anything_compared:
         return "no configuration could be compared with the default"
     return (
-        "every cell was measured once: there is no spread, so nothing can be told from the default; "
+        "every cell was measured once: there is no spread, so nothing can be distinguished from the default; "
         "sweep with at least two repeats"
     )
 

@@ -106,7 +106,7 @@ def choose_pool(
         raise InputError(
             "nothing could be predicted for any of the pools",
             where=f"workload {predictions.profile}",
-            remedy="`cephfit map` says of each configuration why it is left out",
+            remedy="`cephfit map` says why each configuration is left out",
         )
     fastest = rivals[0]
     if at_least is None:
@@ -165,14 +165,14 @@ def _why(
     fastest = rivals[0]
     if chosen is None:
         return (
-            f"no pool reaches {at_least:g} for certain; {fastest.configuration} comes nearest with "
+            f"no pool certainly reaches {at_least:g}; {fastest.configuration} comes closest with "
             f"{fastest.relative:.0f} ({fastest.low:.0f} to {fastest.high:.0f})"
         )
-    what = f"cannot be told from {fastest.configuration}"
+    what = f"are not distinguishable from {fastest.configuration}"
     if at_least is not None:
-        what = f"reach {at_least:g} for certain"
+        what = f"certainly reach {at_least:g}"
     if len(good) == 1 and at_least is not None:
-        return "the only one that is for certain fast enough"
+        return "the only one that is certainly fast enough"
     if len(rivals) == 1:
         return "the only one to choose from"
     if len(good) == 1:

@@ -192,7 +192,9 @@ def _verified(findings: Findings, predictions: PredictionSet) -> str:
     measured = [row.measured_relative for row in assessment.rows if row.measured_relative is not None]
     if assessment.regret_pct is None or len(measured) < 2:
         return f"{ran}, but gave too few values to judge the prediction."
-    cost = f"the cost of following it, compared with the best of those run, is {assessment.regret_said()}"
+    cost = (
+        f"the cost of following the prediction, compared with the best of those run, is {assessment.regret_said()}"
+    )
     return f"{ran}{_order(assessment, measured)}; {cost}."
 
 

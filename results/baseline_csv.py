@@ -44,7 +44,11 @@ def read(path: Path, *, load: str = OWN_LOAD) -> Baselines:
 
 
 def loads(text: str, *, where: str = "CSV", load: str = OWN_LOAD) -> Baselines:
-    """Read a CSV file's content; as ``read``."""
+    """Read a CSV file's content; as ``read``.
+
+    Raises:
+        InputError: it is no such table, has no rows of this load, or a row twice or without another one.
+    """
     every = list(_rows(text, where))
     rows = [(line, row) for line, named, row in every if named == load]
     if every and not rows:

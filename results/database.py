@@ -43,7 +43,7 @@ def location_of(location: str | Path) -> URL:
             return make_url(location)
         except (ArgumentError, ValueError):  # the latter: a port that is no number
             raise StoreError(
-                "the location of the store is no database URL",
+                "the location of the store is not a database URL",
                 remedy="give the path of a file, or a URL such as postgresql+psycopg://user@host/database",
             ) from None
     return URL.create("sqlite", database=str(location))
@@ -165,7 +165,7 @@ def _explained(error: DatabaseError | InterfaceError, name: str) -> StoreError:
         return StoreError(
             "no room left on the disk of the store",
             where=name,
-            remedy="make room and start again: what was stored is whole, and the run goes on from there",
+            remedy="make room and start again: what was stored is complete, and the run continues from there",
         )
     if "readonly" in said or "unable to open" in said:
         return StoreError(
@@ -221,7 +221,7 @@ def prepare(engine: Engine, url: URL, *, create: bool) -> None:
                 raise StoreError(
                     "this store of results is empty: nothing was written into it yet",
                     where=name,
-                    remedy="`cephfit sweep run` goes on with it",
+                    remedy="`cephfit sweep run` continues it",
                 )
             if not create or (one_file and tables):
                 raise StoreError(

@@ -54,7 +54,7 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
         yield "Measured", f"{words.moment(first)} to {words.moment(last)} ({words.duration(last - first)})"
         if len(loads := names_of(findings.samples)) > 1:
             yield "Loads", ", ".join(name or "the measurement's own" for name in loads)
-        yield "Clients at once", words.names(sorted({s.key.client for s in samples}))
+        yield "Concurrent clients", words.names(sorted({s.key.client for s in samples}))
         yield "Repeats", str(len({s.key.repeat for s in samples}))
         yield from _saved(findings.stopping)
         yield "Measured time of one sample", _measured_time(samples)
@@ -68,7 +68,7 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
         yield "Scatter of the repeats", f"{100 * spread.log_deviation:.1f} % ({degrees} of freedom)"
     if findings.predictions is not None:
         floor = findings.predictions.noise_floor
-        yield "Noise floor", f"{words.relative(floor)} points: no smaller difference from the default could show"
+        yield "Noise floor", f"{words.relative(floor)} points: smaller differences from the default cannot show"
     yield from _cross_check(samples)
     if findings.profile is not None:
         yield "Workload profile", f"{findings.profile.name}, {words.number(findings.profile.n_accesses)} accesses"
@@ -89,7 +89,7 @@ def _saved(stopping: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
     for row in stopping.get("stopped", ()) if len(races) < 2 else ():
         whole.setdefault(f"after {row['after']} rounds: {row['reason']}", []).append(row["configuration"])
     for reason, configurations in whole.items():
-        yield f"Measured no more: {words.names(configurations)}", reason
+        yield f"No longer measured: {words.names(configurations)}", reason
 
 
 def _control(controls: Controls | None) -> Iterator[tuple[str, str]]:
@@ -99,7 +99,7 @@ def _control(controls: Controls | None) -> Iterator[tuple[str, str]]:
     middle = stdlib.median(controls.cell_points.values())
     predicted = f"{words.points(controls.points).lstrip('+')} points for the workload, " if controls.points else ""
     yield (
-        "The default against itself",
+        "The default measured twice",
         f"{words.names(list(controls.names))} is the default under another name: {predicted}"
         f"{middle:.1f} points in the median cell, {worst[1]:.1f} in the worst ({worst[0]})",
     )

@@ -5,13 +5,13 @@ from cephfit.blocks import Table
 
 OF_CELLS = (
     "Not all configurations were measured in the same rounds. Rates and latencies are means over all rounds of "
-    "each; a figure against the default is of the rounds that both have, or that a third one connects, and need "
-    "not be the quotient of the two rates. Where nothing connects them it is that quotient, and has no interval."
+    "each; a ratio to the default is of the rounds that both have, or that a third one connects, and need not be "
+    "the quotient of the two rates. Where nothing connects them it is that quotient, and has no interval."
 )
 OF_WORKLOADS = (
     "Not all configurations were measured in the same rounds: the default's rate is of all rounds of the default, "
-    "that of another one is the same times what it is against the default in the rounds that both have, or that a "
-    "third one connects."
+    "and that of another configuration is this rate times its ratio to the default in the rounds that both have, "
+    "or that a third one connects."
 )
 
 

@@ -12,6 +12,7 @@ Row = Mapping[str, Any]
 
 
 def run_row(run: Run) -> dict[str, Any]:
+    """The columns of a run."""
     return {
         "run_id": run.run_id,
         "sweep_name": run.sweep_name,
@@ -26,10 +27,12 @@ def run_row(run: Run) -> dict[str, Any]:
 
 
 def run_of(row: Row) -> Run:
+    """The reverse of ``run_row``."""
     return Run(**{name: row[name] for name in Run.__dataclass_fields__})
 
 
 def applied_row(applied: Applied) -> dict[str, Any]:
+    """The columns of an application of a configuration."""
     return {
         "configuration": applied.configuration,
         "ok": applied.ok,
@@ -41,6 +44,7 @@ def applied_row(applied: Applied) -> dict[str, Any]:
 
 
 def applied_of(row: Row) -> Applied:
+    """The reverse of ``applied_row``."""
     return Applied(
         row["configuration"],
         row["ok"],
@@ -52,6 +56,7 @@ def applied_of(row: Row) -> Applied:
 
 
 def key_row(key: SampleKey) -> dict[str, Any]:
+    """The columns that tell a sample from all others of its run."""
     return {
         "configuration": key.configuration,
         "size": key.cell.size.name,
@@ -64,6 +69,7 @@ def key_row(key: SampleKey) -> dict[str, Any]:
 
 
 def sample_row(sample: Sample) -> dict[str, Any]:
+    """The columns of a sample; those of its metrics are None where it has none."""
     metrics = sample.metrics
     return {
         **key_row(sample.key),
@@ -82,6 +88,7 @@ def sample_row(sample: Sample) -> dict[str, Any]:
 
 
 def sample_of(row: Row) -> Sample:
+    """The reverse of ``sample_row``."""
     metrics = None
     if row["iops"] is not None:
         metrics = Metrics(
@@ -112,10 +119,12 @@ def sample_of(row: Row) -> Sample:
 
 
 def workload_row(sample: WorkloadSample) -> dict[str, Any]:
+    """The columns of a run of a real workload."""
     row = {name: getattr(sample, name) for name in WorkloadSample.__dataclass_fields__}
     return {**row, "state": sample.state.value}
 
 
 def workload_of(row: Row) -> WorkloadSample:
+    """The reverse of ``workload_row``."""
     values = {name: row[name] for name in WorkloadSample.__dataclass_fields__}
     return WorkloadSample(**{**values, "state": State(row["state"])})

@@ -150,6 +150,7 @@ def _sample_row(sample: Sample, percentiles: Sequence[float]) -> tuple[object, .
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table as CSV, with a line of headers."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

@@ -124,6 +124,7 @@ def moment(ns: int) -> str:
 
 
 def duration(ns: int) -> str:
+    """``1 h 20 min``, from ns."""
     return format_seconds(ns / NS_PER_S)
 
 

@@ -122,7 +122,7 @@ class DeclaredPools:
             raise ClusterError(
                 "; ".join(f"pool {pool} holds {n:,} bytes" for pool, n in holding.items()),
                 where="declared pools",
-                remedy="move them away, or say --with-data if nobody needs them",
+                remedy="move the data away, or add --with-data if nobody needs it",
             )
         done = [sentence for name in plans for sentence in self._give_back(name)]
         if made:

@@ -53,7 +53,7 @@ def fill(volumes: Sequence[Volume], *, conf: Path, client_id: str = "admin") -> 
         f"fio could not fill the volumes: it wrote {written} of {wanted} bytes"
         + (f" and said: {said[-1].strip()}" if said and (errors.strip() or process.returncode) else ""),
         where=", ".join(map(str, volumes)),
-        remedy="see the cluster's health and the pool's room and quota; the same command fills them anew. If fio "
+        remedy="see the cluster's health and the pool's room and quota; the same command fills them again. If fio "
         "says that it has no engine rbd, install one that was built with it (Debian's is)",
     )
 

@@ -25,6 +25,7 @@ def json_option(command: _Command) -> _Command:
 
 
 def print_json(document: Any) -> None:
+    """Print what ``--json`` promises: one document on standard output."""
     click.echo(json.dumps(document, indent=1, allow_nan=False))
 
 

@@ -93,7 +93,7 @@ def require(
         return Findings()
     if (most := max(one.n for one in wanted)) > LARGEST_STACK:
         raise InputError(
-            f"{most} guests at once are more than one stack of Heat's takes, {LARGEST_STACK}",
+            f"{most} guests at once are more than one Heat stack can have, {LARGEST_STACK}",
             remedy="measure with fewer clients",
         )
     asked = asked_of(cloud, flavor, wanted, gib=size_gib(nbytes), has_network=bool(choice.network))

@@ -91,13 +91,17 @@ def _which_cloud(named: str) -> str:
     if not known:
         return "write a clouds.yaml, in this folder or in ~/.config/openstack, and name a cloud of it"
     if named in known:
-        return "mend what clouds.yaml says of it"
+        return "correct its entry in clouds.yaml"
     return nearest(named, known)
 
 
 @contextmanager
 def spoken(where: str) -> Iterator[None]:
-    """Errors of OpenStack inside the block become a ``ClusterError`` with the service's own reason."""
+    """Errors of OpenStack inside the block become those of cephfit, with the service's own reason.
+
+    Raises:
+        ClusterError: a service refused, did not answer, or answered something else than JSON.
+    """
     try:
         yield
     except keystone.Unauthorized as error:

@@ -43,7 +43,11 @@ class ServerDiagnostics:
         self._devices = {node.name: device_of(cloud, node) for node in nodes}
 
     def moved(self, client: Client) -> MovedBytes:
-        """See CountsIo."""
+        """See CountsIo.
+
+        Raises:
+            ClusterError: Nova does not tell, or the hypervisor does not count for this disk.
+        """
         node = self._nodes[client.name]
         where = f"server {node.server}"
         try:

@@ -50,7 +50,7 @@ class ErrandEngine:
                 outcomes[client.name] = ClientOutcome(None, f"{error}; fio said: {answer.errors or 'nothing'}")
                 continue
             evidence = {**evidence, "together": together, "results_by": answer.by}
-            uncounted = "nobody counts between two rebuilds of a guest"
+            uncounted = "there is no independent count between two rebuilds of a guest"
             outcomes[client.name] = ClientOutcome(metrics, uncounted=uncounted, evidence=evidence)
         drain = drain_seconds((outcome.metrics for outcome in outcomes.values()), run.measurement.run_seconds)
         doubt = why_not_together(together, run.measurement.run_seconds, drain=drain)

@@ -51,8 +51,8 @@ def reached_from(cloud: Connection, network: str) -> From:
         seen = f"has {len(sources)} addresses towards them" if sources else "cannot tell its address towards them"
         return From(
             NOBODY,
-            f"guests' ports are open to nobody, because this machine {seen}, and fio's servers there ask nobody "
-            "who they are: results come by other ways, unless reached_from=CIDR in the target says who may",
+            f"the guests' ports stay closed, because this machine {seen}, and fio servers accept anybody: results "
+            "come by other ways, unless reached_from=CIDR in the target says from where they may be reached",
         )
     (source,) = sources
     cidr = f"{source}/{source.max_prefixlen}"

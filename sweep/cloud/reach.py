@@ -135,7 +135,7 @@ class Reach:
                 if guests.has_started(shown):
                     started = time.monotonic()
             if started is not None and time.monotonic() - started > _PATIENCE_SECONDS:
-                return f"the guests have started, but nobody answers at {first.address}:{self._choice.port}"
+                return f"the guests have started, but nothing answers at {first.address}:{self._choice.port}"
             time.sleep(_LOOKING_SECONDS)
         return ""
 

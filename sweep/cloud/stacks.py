@@ -82,7 +82,7 @@ class Stacks:
         wanted = {**parameters, "run_id": self._run_id}
         status = self._settled_status(name)
         if status and status != _UNSCALED and not _is_whole(status):
-            self._progress.note(f"stack {name} is {status}: it is deleted and made anew")
+            self._progress.note(f"stack {name} is {status}: it is deleted and created again")
             self.delete(name)
             status = ""
         if not status:
@@ -103,7 +103,11 @@ class Stacks:
         return int(self._parameters(name).get("count", 0)) if is_coming or _is_whole(status) else 0
 
     def nodes(self, name: str) -> tuple[Node, ...]:
-        """The clients of a stack."""
+        """The clients of a stack.
+
+        Raises:
+            ClusterError: its outputs are not of the same clients.
+        """
         stack = persistently(lambda: self._cloud.orchestration.get_stack(name), where=f"stack {name}")
         outputs = {output["output_key"]: output["output_value"] for output in stack.outputs or ()}
         parts = (outputs.get("servers", ()), outputs.get("volumes", ()), outputs.get("addresses", ()))
@@ -120,7 +124,11 @@ class Stacks:
             persistently(lambda: self._cloud.orchestration.delete_stack(name), where=f"stack {name}")
 
     def delete(self, name: str) -> None:
-        """Delete a stack, also one that is still being made, and wait until it is gone; none is no error."""
+        """Delete a stack, also one that is still being made, and wait until it is gone; none is no error.
+
+        Raises:
+            ClusterError: Heat cannot delete it; says why.
+        """
         status = self._status(name)
         if status == _DELETING:
             status = self._status_after_deletion(name)
@@ -165,7 +173,7 @@ class Stacks:
             raise ClusterError(
                 f"Heat could not create it ({status or 'it is gone'}): {reasons}",
                 where=f"stack {name}",
-                remedy="fix that, then run the same command again: the stack is created anew",
+                remedy="fix that, then run the same command again: it creates the stack again",
             )
 
     def _create(self, name: str, attributes: Mapping[str, Any]) -> None:

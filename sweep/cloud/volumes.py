@@ -57,7 +57,11 @@ def type_of(cloud: Connection, volume: str) -> str:
 
 
 def unfilled(cloud: Connection, nodes: Sequence[Node], nbytes: int, *, under: str = "") -> list[Node]:
-    """The nodes whose volume does not hold so much data yet, written under these options of Ceph."""
+    """The nodes whose volume does not hold so much data yet, written under these options of Ceph.
+
+    Raises:
+        ClusterError: a volume is not attached.
+    """
     found = []
     for node in nodes:
         volume = _asked(cloud, node.volume)

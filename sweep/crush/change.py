@@ -142,7 +142,7 @@ class CrushChanges:
             raise ClusterError(
                 "the CRUSH map that the cluster has is not the one that was injected",
                 where="osd setcrushmap",
-                remedy="somebody else changes it too; start again when they are done",
+                remedy="somebody else is changing it, too; run the command again when they are done",
             )
 
     def _journal_original(self) -> str:

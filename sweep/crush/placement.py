@@ -106,9 +106,7 @@ def _devices(settings: Mapping[str, str], word: str, where: str) -> Devices | No
     if not said:
         return None
     if "osds" in said and {"hosts", "root"} & set(said):
-        raise InputError(
-            f"{word}: `osds` already says which ones", where=where, remedy="leave hosts and root out beside it"
-        )
+        raise InputError(f"{word}: `osds` already says which ones", where=where, remedy="leave out hosts and root")
     if "hosts" in said and "root" in said:
         raise InputError(f"{word}: hosts are named, so `root` says nothing", where=where, remedy="leave it out")
     return Devices(

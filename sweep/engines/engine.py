@@ -11,8 +11,8 @@ from cephfit.sweep.model import Measurement
 from cephfit.units import MIB
 
 LOOK_AT_STORAGE = (
-    "see the health of the cluster or disk behind it, and what the system's log says; the same command goes on "
-    "with the run"
+    "check the health of the cluster or disk behind it, and the system's log; then run the same command again to "
+    "continue"
 )
 """The remedy where a volume cannot be read or written."""
 

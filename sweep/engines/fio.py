@@ -196,7 +196,7 @@ def _refuse_remote(run: CellRun) -> None:
 
 def _why_uncounted(client: Client, *, direct: bool) -> str:
     if client.device is None:
-        return "the client has no block device on this machine, so nobody else counted"
+        return "the client has no block device on this machine, so there is no independent count"
     if not direct:
         return "I/O went through the page cache, where the device's counters see something else"
     return why_uncounted(client.device)
@@ -205,7 +205,7 @@ def _why_uncounted(client: Client, *, direct: bool) -> str:
 def _full_disk(client: str, errors: str) -> HostError:
     return HostError(
         f"no room left under client {client}: {_first_line(errors)}",
-        remedy="make room, then run the same command again: it goes on where it stopped",
+        remedy="make room, then run the same command again: it continues where it stopped",
     )
 
 

@@ -149,7 +149,7 @@ class RemoteFioEngine:
     def _countable(self, clients: Sequence[Client]) -> tuple[list[Client], dict[str, str]]:
         """The clients that somebody counts for, and why nobody does for the others."""
         if self._counts is None:
-            reason = "the I/O is done on another host, whose counters nobody reads"
+            reason = "the I/O is done on another host, whose counters are not read"
             return [], {client.name: reason for client in clients}
         countable, uncounted = [], {}
         for client in clients:

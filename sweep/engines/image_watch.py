@@ -63,7 +63,7 @@ class ImageWatch:
             return why
         series = self._series.get(client.name, [])
         if any(now.of(op) < before.of(op) for before, now in itertools.pairwise(series) for op in Op):
-            return "the manager began to count the images' I/O anew in between"
+            return "the manager restarted its count of the images' I/O in between"
         if len(series) < 2 or series[-1] == series[0]:
             # A cache tier's or a data pool's PGs, which are of another pool than the image.
             return "the manager counted nothing for the image: its data lie behind another pool"

@@ -73,7 +73,7 @@ class GuestImage:
         try:
             document = json.loads(file.read_text())
             if document.pop("schema_version") != SCHEMA_VERSION:
-                raise InputError("built by another version of cephfit", where=str(file), remedy="build it anew")
+                raise InputError("built by another version of cephfit", where=str(file), remedy="build it again")
             image = cls(**{**document, "folder": folder})
         except FileNotFoundError:
             raise InputError(
@@ -85,7 +85,7 @@ class GuestImage:
             raise InputError(f"not the description of an image: {error!r}", where=str(file)) from None
         missing = [part.name for part in (image.kernel, image.ramdisk, image.disk) if not part.exists()]
         if missing:
-            raise InputError(f"{', '.join(missing)} missing", where=str(folder), remedy="build the image anew")
+            raise InputError(f"{', '.join(missing)} missing", where=str(folder), remedy="build the image again")
         return image
 
 

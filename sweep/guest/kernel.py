@@ -54,7 +54,11 @@ def fetch(cache: Path) -> Path:
 
 
 def unpack(package: Path, folder: Path) -> Kernel:
-    """Unpack a kernel package into a folder that is new."""
+    """Unpack a kernel package into a folder that is new.
+
+    Raises:
+        HostError: there is not exactly one kernel in it, or a program failed.
+    """
     run(["dpkg-deb", "-x", str(package), str(folder)])
     releases = [entry.name for entry in (folder / "lib" / "modules").iterdir()]
     if len(releases) != 1:

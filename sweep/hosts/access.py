@@ -55,7 +55,7 @@ class Hosts:
             return LocalHost(name)
         if self._access is None:
             raise HostError(
-                "settings of this host need a way to it",
+                "settings of this host need access to it",
                 where=name,
                 remedy="allow SSH to the OSD hosts with --ssh, or run where these settings are not asked for",
             )

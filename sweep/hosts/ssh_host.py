@@ -144,13 +144,13 @@ class SshHost:
             return _finish(_open(self._address, options))
         except asyncssh.HostKeyNotVerifiable as error:
             raise HostError(
-                f"its host key is not the known one: {error.reason}",
+                f"its host key does not match the known one: {error.reason}",
                 where=self.name,
                 remedy=f"if it is the right host, take its key up by `ssh {self._address}` once",
             ) from None
         except asyncssh.PermissionDenied as error:
             raise HostError(
-                f"it does not let us in: {error.reason}",
+                f"login was refused: {error.reason}",
                 where=self.name,
                 remedy=f"`ssh -o BatchMode=yes {self._address} true` must work: load the key into the agent, or "
                 "name user and IdentityFile in the SSH configuration",

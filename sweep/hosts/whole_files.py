@@ -48,7 +48,11 @@ def replace(host: Host, path: PurePosixPath, content: bytes) -> None:
 
 
 def remove_draft(host: Host, path: PurePosixPath) -> None:
-    """Remove what a killed ``replace`` left beside a file; nothing if it left nothing."""
+    """Remove what a killed ``replace`` left beside a file; nothing if it left nothing.
+
+    Raises:
+        HostError: it cannot be removed.
+    """
     try:
         real = checked(host, ["readlink", "--canonicalize-existing", "--verbose", "--", str(path)]).rstrip("\n")
     except HostRefusedError:

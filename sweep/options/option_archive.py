@@ -73,5 +73,5 @@ def kept(version: str, *, folder: Path | None = None) -> tuple[str, tuple[Option
         raise InputError(
             f"this file of options is damaged ({error})",
             where=str(path),
-            remedy="delete it; `cephfit params tree --target TARGET` writes it anew",
+            remedy="delete it; `cephfit params tree --target TARGET` writes it again",
         ) from None

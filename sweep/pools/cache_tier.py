@@ -60,7 +60,7 @@ def tier_faults(admin: CephAdmin, *, base: str, cache: str, mode: str) -> list[s
         return [f"pool {cache} or {base} is not there"]
     faults = []
     if pools[cache]["tier_of"] != pools[base]["pool"]:
-        faults.append(f"pool {cache} is no tier of {base}")
+        faults.append(f"pool {cache} is not a tier of {base}")
     if pools[cache]["cache_mode"] != mode:
         faults.append(f"pool {cache} has cache mode {pools[cache]['cache_mode']}, not {mode}")
     if pools[base]["read_tier"] != pools[cache]["pool"]:

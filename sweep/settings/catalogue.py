@@ -172,7 +172,7 @@ def _reason_against_option(setting: Setting, catalogue: Catalogue | None, where:
     if fault := fault_of(setting.value, option):
         raise WrongValueError(setting.key, f"{setting.key} {fault}, not {setting.value}", where)
     if option.acts_at_creation_only:
-        return f"{setting.key} acts only when an OSD is created; a sweep does not make OSDs anew"
+        return f"{setting.key} takes effect only when an OSD is created; a sweep does not recreate OSDs"
     if kind in ("mon", "mgr") and not option.acts_at_runtime:
         return f"{setting.key} acts only when a {kind} starts; a sweep does not restart monitors and managers"
     return ""

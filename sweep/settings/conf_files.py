@@ -222,7 +222,7 @@ class ConfFiles:
             original = without_block(now)
         except TornBlockError:
             raise HostError(
-                "somebody edited the lines of cephfit in it, and where they end cannot be told",
+                "somebody edited cephfit's lines in it, and where they end is not clear",
                 where=file.place,
                 remedy="take out the lines from `# >>> cephfit` to `# <<< cephfit`, then start again or restore",
             ) from None

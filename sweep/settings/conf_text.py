@@ -52,7 +52,7 @@ def text_without_block(path: Path) -> str:
         return without_block(path.read_bytes()).decode()
     except TornBlockError:
         raise InputError(
-            "somebody edited the lines of cephfit in it, and where they end cannot be told",
+            "somebody edited cephfit's lines in it, and where they end is not clear",
             where=str(path),
             remedy="take out the lines from `# >>> cephfit` to `# <<< cephfit`",
         ) from None

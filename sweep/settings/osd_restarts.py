@@ -136,10 +136,10 @@ class OneByOne:
         if down:
             remedies.append(
                 "look at its log. While it is down it keeps the flag noout, so that no data moves (`ceph osd "
-                "rm-noout` takes it away); when it is up, or no more (`ceph osd purge`), the same command goes on"
+                "rm-noout` removes it); when it is up, or purged (`ceph osd purge`), run the same command again"
             )
         elif not any(remedies):
-            remedies.append("when it can be restarted, the same command goes on")
+            remedies.append("when it can be restarted, run the same command again")
         osds = sorted([*refused, *late])
         return OsdsDownError(
             "; ".join(whats),
@@ -162,7 +162,7 @@ class OneByOne:
             raise ClusterError(
                 f"osd.{osd} must not be stopped now: {why}",
                 where=f"pools {', '.join(strangers)}" if strangers else f"osd.{osd}",
-                remedy="wait until all PGs have all their copies; pools without redundancy forbid it for good",
+                remedy="wait until all PGs have all their copies; pools without redundancy never allow it",
             )
 
     def _against_stopping(self, osd: int) -> str:
@@ -208,7 +208,7 @@ class OneByOne:
             raise ClusterError(
                 f"not healthy {self._patience_seconds:.0f} s after the restart of osd.{osd}: {why}",
                 where=f"osd.{osd}",
-                remedy="no further OSD is restarted; when the cluster is healthy, the same command goes on",
+                remedy="no further OSD is restarted; when the cluster is healthy, run the same command again",
             )
 
     def _unclean(self, osd: int) -> str:

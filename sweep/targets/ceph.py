@@ -226,7 +226,7 @@ class CephTarget:
         """Make OSDs anew that are to have another store; what lay on them is gone, and made again when needed."""
         stores = self._around.stores
         if stores is not None and (due := stores.due(configuration)):
-            self._progress.note(f"making {', '.join(f'osd.{osd}' for osd in due)} anew")
+            self._progress.note(f"recreating {', '.join(f'osd.{osd}' for osd in due)}")
             self._changes.give_up_pools()
             stores.remake(configuration)
             self._health.expect_new_pools()

@@ -218,5 +218,5 @@ def why_not_below_a_cloud(setting: Setting) -> str:
     if (setting.partition, scope) == (Partition.GREATER, CLIENT_DISK):
         return f"{setting} is for disks of this machine, and the clients' disks are those of the guests"
     if (setting.partition, scope) == (Partition.GREATER, OSD_STORE):
-        return f"{setting} makes OSDs anew, and the cloud's volumes lie on them"
+        return f"{setting} recreates OSDs, and the cloud's volumes are on them"
     return ""

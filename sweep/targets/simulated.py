@@ -78,12 +78,12 @@ def simulated_target(text: str) -> "SimulatedTarget":
     for part in filter(None, options.split(",")):
         key, _, value = part.partition("=")
         if key not in known:
-            raise InputError(f"{key!r} is nothing that a simulation has", where=text, remedy=nearest(key, known))
+            raise InputError(f"a simulation has no {key!r}", where=text, remedy=nearest(key, known))
         try:
             values[key] = known[key](value)
         except ValueError:
             raise InputError(
-                f"{value!r} is no value for {key}",
+                f"{value!r} is not a value for {key}",
                 where=text,
                 remedy=f"write it like {key}={getattr(_CALM, key) or 1}",
             ) from None

@@ -132,6 +132,7 @@ def true_iops(configuration: Configuration, cell: Cell, *, n_clients: int, iodep
 
 
 def run_ns(seconds: float) -> int:
+    """Seconds as whole ns."""
     return round(seconds * NS_PER_S)
 
 

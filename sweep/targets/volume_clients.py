@@ -129,7 +129,7 @@ class VolumeClients:
                     if now is None
                     else f"the volume of client {client.name} is {now} now, no longer {client.device}",
                     where=self._target,
-                    remedy="run the same command again: the volume is attached anew and the run goes on",
+                    remedy="run the same command again: it attaches the volume again and continues",
                 )
 
     def note_on(self, client: Client, key: str) -> str | None:

@@ -168,7 +168,7 @@ class WholeCluster:
         if not needs:
             return ""
         if self._restarts is None:
-            return f"{self.settings.why_restart(configuration, needs)}, and nobody here can restart OSDs"
+            return f"{self.settings.why_restart(configuration, needs)}, and there is no way to restart OSDs here"
         why = self._restarts.why_not(sorted(needs))
         return f"{self.settings.why_restart(configuration, needs)}; {why}" if why else ""
 
@@ -215,9 +215,9 @@ class WholeCluster:
     def _restart(self, osds: Sequence[int]) -> None:
         if self._restarts is None:
             raise ClusterError(
-                f"{', '.join(f'osd.{osd}' for osd in osds)} must be restarted, and nobody here can do it",
+                f"{', '.join(f'osd.{osd}' for osd in osds)} must be restarted, and there is no way to do so",
                 where="OSDs that run with values of a configuration",
-                remedy="give the same command the way of restarting that the sweep was given",
+                remedy="run the same command with the options for restarts that the sweep was given",
             )
         self._restarts.restart(osds, self.settings.restarted)
 

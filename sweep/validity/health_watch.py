@@ -92,7 +92,7 @@ def wait_until_healthy(
             raise ClusterError(
                 f"still not healthy after {format_seconds(limit_seconds)}: {why}",
                 where=target.name,
-                remedy=f"{_mend(health.reasons)}, then run the same command again: it goes on where it stopped",
+                remedy=f"{_mend(health.reasons)}, then run the same command again: it continues where it stopped",
             )
         if not noted:
             note(f"waiting for {target.name} to be healthy: {why}")
@@ -103,4 +103,4 @@ def wait_until_healthy(
 def _mend(reasons: tuple[str, ...]) -> str:
     if reasons and all("scrubbing" in reason for reason in reasons):
         return "hold scrubs for the time of the sweep (`ceph osd set noscrub`, `ceph osd set nodeep-scrub`)"
-    return "mend the cluster"
+    return "repair the cluster"

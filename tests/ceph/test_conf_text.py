@@ -159,7 +159,7 @@ def test_a_file_that_is_no_text_or_has_torn_lines_of_ours_is_named(tmp_path: Pat
         text_without_block(file)
     assert error.value.where == str(file)
     file.write_bytes(with_block(SITE, {"osd": {"osd_max_backfills": "3"}}, configuration="B")[:-20])
-    with pytest.raises(InputError, match="where they end cannot be told"):
+    with pytest.raises(InputError, match="where they end is not clear"):
         text_without_block(file)
 
 

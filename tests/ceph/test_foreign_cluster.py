@@ -120,7 +120,7 @@ def test_without_apply_it_says_what_it_would_do_and_does_nothing(cluster: Cluste
     assert restarted(cluster.lab) == earlier
     text = cluster("sweep", "run", cluster.sweep(), "--store", store).stdout
     assert text.endswith("Nothing was changed. Run the same command with --apply to do it.\n")
-    assert "nobody here can restart OSDs" in text
+    assert "there is no way to restart OSDs here" in text
 
 
 @pytest.mark.slow  # the ceph program takes a second per command on a busy machine

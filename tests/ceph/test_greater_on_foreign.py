@@ -105,4 +105,4 @@ def test_without_a_way_to_the_hosts_the_reason_says_so(lab_cluster: Lab, monkeyp
         reasons = target.unsupported([TUNED])["tuned"]
     finally:
         target.close()
-    assert all("need a way to it" in reason for reason in reasons)
+    assert all("need access to it" in reason for reason in reasons)

@@ -207,7 +207,7 @@ def test_what_cannot_be_applied_is_named_with_reasons(target: LabTarget) -> None
     assert why(ceph("osd", osd_max_backfill=1)) == (
         "this Ceph has no option osd_max_backfill; did you mean osd_max_backfills?"
     )
-    assert "acts only when an OSD is created" in why(ceph("osd", bluestore_min_alloc_size_hdd="64K"))
+    assert "takes effect only when an OSD is created" in why(ceph("osd", bluestore_min_alloc_size_hdd="64K"))
     assert "no CRUSH rule nvme; it has" in why(pool(crush_rule="nvme"))
     unknown = Configuration("tried", (Setting(Partition.GREATER, "osd_disk", "speed", 9),))
     assert "no queue value speed" in why(unknown)

@@ -355,7 +355,7 @@ def test_a_second_lab_its_accidents_and_its_end(
     numbers = [disks.device_number(Path(d["device"])) for d in report["osd_disks"]]
 
     twice = cephfit("lab", "up", "--name", "second")
-    assert (twice.returncode, "there is a lab 'second' already" in twice.stderr) == (2, True)
+    assert (twice.returncode, "lab 'second' already exists" in twice.stderr) == (2, True)
 
     victim = next(d["pid"] for d in report["daemons"] if d["name"] == "osd.2")
     os.kill(victim, signal.SIGKILL)
@@ -431,5 +431,5 @@ def test_without_root_it_says_so(cephfit: Cephfit, tmp_path: Path) -> None:
         pytest.skip("nobody cannot read this installation")
     tried = cephfit("lab", "up", "--name", "x", "--folder", str(tmp_path / "x"), prefix=nobody)
     assert tried.returncode == 2
-    assert "a lab needs root (loop devices, mounts, control groups), this is user id 65534" in tried.stderr
+    assert "a lab needs root (loop devices, mounts, control groups), but this is user id 65534" in tried.stderr
     assert tried.stderr.endswith("run it with sudo\n")

@@ -54,7 +54,7 @@ def empty_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_name_is_taken_once(empty_root: Path) -> None:
     registry.claim("one", None)
-    with pytest.raises(InputError, match="there is a lab 'one' already") as caught:
+    with pytest.raises(InputError, match="lab 'one' already exists") as caught:
         registry.claim("one", None)
     assert "cephfit lab down --name one" in caught.value.remedy
 
@@ -69,7 +69,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones(empty_root: Path, tmp_p
 def test_a_folder_with_something_in_it_is_refused(empty_root: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("mine")
-    with pytest.raises(InputError, match="not an empty folder"):
+    with pytest.raises(InputError, match="the folder is not empty"):
         registry.claim("x", tmp_path / "full")
     assert registry.lab_names() == []
 

@@ -115,13 +115,13 @@ def test_what_no_round_connects_is_compared_without_an_interval_and_named() -> N
     assert fast.measured_relative == pytest.approx(100 * 50 / (100 * 101) ** 0.5)
     assert (fast.measured_low, fast.measured_high) == (None, None)
     assert slow.measured_low < slow.measured_relative < slow.measured_high
-    assert any("fast gave no value in any round" in note for note in answer.notes)
+    assert any("fast has no value in any round" in note for note in answer.notes)
 
 
 def test_runs_of_another_workload_than_the_profiles_are_told_apart() -> None:
     measured = runs(A=(100, 101), fast=(130, 131))
     assert not assess(predicted(), measured, "pgbench").notes
-    assert "is for the profile pgbench, the runs were of w" in assess(predicted(), measured, "w").notes[0]
+    assert "is for the profile pgbench, but the runs were of w" in assess(predicted(), measured, "w").notes[0]
 
 
 def test_runs_that_cannot_be_told_apart_do_not_break_the_order_and_are_named() -> None:
@@ -152,7 +152,7 @@ def test_one_run_each_has_no_interval_and_tells_no_order(fast: float) -> None:
     answer = assess(predicted(), runs(A=(100,), fast=(fast,), slow=(80,)), "w")
     assert answer.of("fast").measured_low is None
     assert answer.order_held is None
-    assert "too few runs to tell their noise, and so no order: verify with at least two repeats" in answer.notes
+    assert "too few runs to know their noise and judge the order: verify with at least two repeats" in answer.notes
 
 
 def test_order_and_ties_are_judged_jointly_over_all_pairs() -> None:
@@ -160,7 +160,7 @@ def test_order_and_ties_are_judged_jointly_over_all_pairs() -> None:
     answer = assess(predicted(), runs(A=(100, 110, 100), fast=(118, 116, 114), slow=(90, 85, 84)), "w")
     assert answer.of("fast").measured_low > 100
     assert answer.ties == (("fast", "A"),)
-    assert any("fast was predicted ahead of A; the runs cannot tell" in note for note in answer.notes)
+    assert any("fast was predicted ahead of A; the runs cannot distinguish" in note for note in answer.notes)
 
 
 def test_failed_runs_count_for_nothing_and_are_named() -> None:

@@ -229,7 +229,7 @@ def test_an_op_of_which_nothing_was_judged_is_said_to_count_as_sequential() -> N
     lone = replace(
         workload(), accesses={**workload().accesses, Op.WRITE: {**workload().accesses[Op.WRITE], "4K": 1}}
     )
-    said = "no write could be told to be random or sequential: all count as sequential"
+    said = "the trace does not tell which writes are random: all count as sequential"
     assert said in predictor("time").predict(lone, sweep(fast=1.2)).notes
     assert said not in predictor("time").predict(workload(), sweep(fast=1.2)).notes
     assert said not in predictor("meyer-random").predict(lone, sweep(fast=1.2)).notes

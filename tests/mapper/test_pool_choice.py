@@ -42,7 +42,7 @@ def test_of_pools_that_cannot_be_told_apart_the_cheapest_is_chosen() -> None:
     predictions = predicted(ssd=(280, 300, 320), tiered=(270, 290, 310), hdd=(100, 100, 100))
     choice = choose_pool(predictions, {"ssd": 8.0, "tiered": 3.0, "hdd": 2.0})
     assert choice.chosen == "tiered"
-    assert choice.why == "the cheapest of 2 that cannot be told from ssd"
+    assert choice.why == "the cheapest of 2 that are not distinguishable from ssd"
     assert standings(choice) == {
         "ssd": Standing.AS_GOOD, "tiered": Standing.CHOSEN, "hdd": Standing.SLOWER,
     }  # fmt: skip
@@ -94,7 +94,7 @@ def test_with_a_floor_the_whole_interval_must_be_above_it() -> None:
     assert standings(choice)["hdd"] is Standing.SLOWER
     nobody = choose_pool(predictions, costs, at_least=400)
     assert nobody.chosen == ""
-    assert nobody.why == "no pool reaches 400 for certain; ssd comes nearest with 300 (280 to 320)"
+    assert nobody.why == "no pool certainly reaches 400; ssd comes closest with 300 (280 to 320)"
 
 
 def test_without_all_prices_the_fastest_is_chosen_and_that_is_said() -> None:

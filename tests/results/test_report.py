@@ -89,7 +89,7 @@ def test_the_answer_is_in_the_first_lines(findings: Findings) -> None:
     assert answer.sentences[0].startswith("Configuration hybrid sets "), "what to do, not only its name"
     assert answer.sentences[1].startswith("The worst is throttled: predicted 0.59 times the default")
     assert answer.sentences[2] == "Not distinguishable from the default: readahead and A-again."
-    assert "in the order predicted; the cost of following it, compared with the best" in answer.sentences[3]
+    assert "in the order predicted; the cost of following the prediction, compared with the best" in answer.sentences[3]
     page = page_of(findings)
     assert page.text["h1"] == [answer.headline]
 
@@ -199,7 +199,7 @@ def test_a_prediction_that_failed_is_told_as_loudly(findings: Findings) -> None:
     regret = {"regret_pct": 12.34, "regret_low_pct": 9.87, "regret_high_pct": 14.0}
     wrong = replace(example_assessment(), order_held=False, **regret)
     sentences = report_of(replace(findings, assessment=wrong), made_ns=0).answer.sentences
-    told = "the cost of following it, compared with the best of those run, is 12.3 % (9.9 to 14.0)"
+    told = "the cost of following the prediction, compared with the best of those run, is 12.3 % (9.9 to 14.0)"
     assert f"NOT in the order predicted; {told}" in " ".join(sentences)
 
 
@@ -409,7 +409,7 @@ def test_a_sweep_without_a_workload_says_how_to_go_on(findings: Findings) -> Non
 def test_two_floors_have_two_names(findings: Findings) -> None:
     """What the sweep could show, and how far the default was from itself: both were called the noise floor."""
     text = to_markdown(report_of(findings, made_ns=0))
-    assert text.count("could show (the noise floor)") == 1
+    assert text.count("cannot be detected (the noise floor)") == 1
     assert "The default, measured a second time under another name, came out" in text
     assert "Noise floor as measured" not in text
 

@@ -188,7 +188,7 @@ def test_nobody_is_let_in_where_the_own_address_cannot_be_told(monkeypatch: pyte
     with played("own_place"):
         found = own_place(player())
     assert found.cidr == NOBODY
-    assert "open to nobody" in found.note
+    assert "ports stay closed" in found.note
 
 
 def test_an_address_that_only_this_machine_knows_is_none() -> None:
@@ -328,7 +328,7 @@ def test_more_guests_than_a_stack_takes_are_refused(monkeypatch: pytest.MonkeyPa
     for name in ("require_image", "require_flavor", "require_network", "require_types"):
         monkeypatch.setattr(beforehand, name, lambda *_: None)
     wanted = [Wanted("hdd", LARGEST_STACK + 1)]
-    with pytest.raises(InputError, match="101 guests at once are more than one stack"):
+    with pytest.raises(InputError, match="101 guests at once are more than one Heat stack"):
         beforehand.require(Named(), CHOICE, wanted, nbytes=GIB, pools=None)  # type: ignore[arg-type]
 
 

@@ -92,7 +92,7 @@ def test_guests_that_answer_nowhere_signal_their_results_and_show_their_clocks(
     target = target_text(cloud_user, port=NOBODY_LISTENS)
     done = cephfit("sweep", "run", str(file), "--target", target, "--store", str(store))
     assert done.returncode == 0, done.stderr
-    assert re.search(rf"nobody answers at [0-9.]+:{NOBODY_LISTENS}", done.stderr)
+    assert re.search(rf"nothing answers at [0-9.]+:{NOBODY_LISTENS}", done.stderr)
     samples = good_samples(store)
     assert {sample.key.client for sample in samples} == {"c0", "c1"}
     for sample in samples:

@@ -126,7 +126,7 @@ def test_a_configuration_is_the_clusters_and_the_clouds() -> None:
     [
         (setting(Partition.CEPH, "client", "rbd_cache"), "opened by the compute hosts"),
         (setting(Partition.GREATER, "client_disk", "nr_requests"), "those of the guests"),
-        (setting(Partition.GREATER, "osd_store/class:hdd", "objectstore"), "the cloud's volumes lie on them"),
+        (setting(Partition.GREATER, "osd_store/class:hdd", "objectstore"), "the cloud's volumes are on them"),
         (setting(Partition.CEPH, "osd/class:hdd", "osd_op_num_shards"), ""),
         (setting(Partition.GREATER, "osd_disk", "scheduler"), ""),
     ],
@@ -165,7 +165,7 @@ def test_a_cloud_that_os_cloud_names_need_not_be_named_again() -> None:
             "the cloud prodution cannot be used: Cloud prodution was not found",
             "did you mean 'production'?",
         ),
-        ("staging", "the cloud staging cannot be used: ", "mend what clouds.yaml says of it"),
+        ("staging", "the cloud staging cannot be used: ", "correct its entry in clouds.yaml"),
     ],
 )
 def test_a_cloud_that_cannot_be_meant_is_told_which_ones_there_are(

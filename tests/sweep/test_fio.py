@@ -127,7 +127,7 @@ def test_warming_reads_every_volume_through(small_sweep: Sweep, tmp_path: Path) 
     with pytest.raises(ClusterError, match="could") as caught:
         FioEngine().warm(a_run(small_sweep, "4K-read", [missing]))
     assert caught.value.where == "clients c0"
-    assert "see the health" in caught.value.remedy
+    assert "check the health" in caught.value.remedy
 
 
 def test_a_run_that_does_not_end_is_killed(small_sweep: Sweep, tmp_path: Path) -> None:

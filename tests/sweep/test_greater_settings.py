@@ -185,7 +185,7 @@ class TestHostSettings:
 def test_a_host_without_a_way_to_it_is_a_reason(tmp_path: Path) -> None:
     places = [osd(0, "sda", host="elsewhere")]
     around = HostSettings(Hosts(), Journal(tmp_path / "journal"), osds=lambda: places)
-    assert "need a way to it" in around.why_not(Setting(Partition.GREATER, "osd_disk", "scheduler", "none"))
+    assert "need access to it" in around.why_not(Setting(Partition.GREATER, "osd_disk", "scheduler", "none"))
     filestore = OsdPlace(Daemon("osd", "0"), "elsewhere", ("sda",), (), "filestore")
     assert "no way to it" in why_page_caches_stay([filestore], Hosts())
 

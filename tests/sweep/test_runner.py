@@ -187,7 +187,7 @@ class DeadCluster(SimulatedTarget):
 def test_a_cluster_that_stays_ill_ends_the_sweep_and_nothing_is_lost(small_sweep: Sweep, store: Store) -> None:
     with pytest.raises(ClusterError, match="OSD_DOWN") as caught:
         run_sweep(small_sweep, DeadCluster(), store, Silence(), resume=None, health_limit_seconds=0.6)
-    assert "goes on where it stopped" in caught.value.remedy
+    assert "continues where it stopped" in caught.value.remedy
     run = store.run()
     before = ok_keys(store.samples(run.run_id))
     assert sum(before.values()) > 0
