@@ -15,6 +15,8 @@ from trace_maker import Event, mixed_workload, packed, write
 
 from cephfit.errors import InputError
 from cephfit.traces import formats, profile_files
+from cephfit.traces.access_source import AccessSource
+from cephfit.traces.read_options import ReadOptions
 
 BLOCK_EVENTS = TRACE_CMD.replace("block_rq_issue:  ", "block_bio_queue: ")
 BLOCK_EVENTS = BLOCK_EVENTS.replace(" 4096 ()", "").replace(" 8192 ()", "")
@@ -145,3 +147,16 @@ def test_truncation_at_every_byte_of_a_binary_trace(tmp_path: Path) -> None:
                 profile_files([path])
         else:
             assert profile_files([path]).n_accesses == n // 32
+
+
+@pytest.mark.parametrize("option", ["columns", "blkparse_format"])
+def test_a_format_beside_a_description_of_the_lines_is_refused(tmp_path: Path, option: str) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_bytes(b"1,R,4096,4096\n")
+    said = {"columns": "time:us,op,offset,length", "blkparse_format": "%T.%t,%a,%S,%n\\n"}[option]
+    options = ReadOptions(**{option: said})
+    for read in (profile_files, lambda paths, **how: list(AccessSource(paths, **how))):
+        with pytest.raises(InputError, match="are of another form") as caught:
+            read([trace], format_name="msr", options=options)  # type: ignore[operator]
+        assert caught.value.where == "--format msr"
+    assert options.format_with(options.format_name) == options.format_name
