@@ -1,7 +1,9 @@
 """Parquet, as `trace convert` writes it: its columns are documented, what it is not is said."""
 
+import contextlib
 import gzip
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from test_trace_views import run
 from trace_maker import Event, write
 
 from cephfit.cli.trace import command
+from cephfit.errors import InputError
+from cephfit.traces import profile_files
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -127,8 +131,8 @@ def test_text_of_any_type_is_read(tmp_path: Path, kind: str, as_words: bool) -> 
 
 
 def test_outstanding_is_counted_where_the_file_has_latencies_only(tmp_path: Path) -> None:
-    """Ten accesses a microsecond apart that take 5.5 us each: from the sixth on six are in flight. The other disk's
-    do not count there, nor does where the file was cut into row groups."""
+    """Ten accesses a microsecond apart that take 5.5 us each: from the sixth on six are in flight. Those of the
+    other disk do not count there, and neither does where row groups begin."""
     n = 20
     columns = {
         "time_ns": [1000 * (i // 2) for i in range(n)],
@@ -173,10 +177,34 @@ def test_impossible_times_are_named_by_row(tmp_path: Path, time_ns: int, latency
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
     done = run("profile", tmp_path / "x.parquet", "--describe", "full", check=False)
     assert done.returncode == (0 if is_read else 2), done.stderr
-    assert is_read or "row 2: 4611686018427387904 ns is no time of an access" in done.stderr
+    assert is_read or "row 2: 4611686018427387904 ns is not the time of an access" in done.stderr
 
 
 def test_the_output_may_be_named_in_capitals(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(ALIBABA)
     run("convert", tmp_path / "t.csv", "-o", tmp_path / "T.PARQUET")
     assert "2 accesses" in run("profile", tmp_path / "T.PARQUET").stdout
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_files_are_refused_and_never_end_in_a_traceback(tmp_path: Path, seed: int) -> None:
+    """Bytes changed, taken out and put in, most of them in the file's footer."""
+    n, chance = 200, random.Random(seed)
+    columns = {
+        "time_ns": [1000 * i for i in range(n)],
+        "op": ["read", "write"] * (n // 2),
+        "lbn": [8 * i for i in range(n)],
+        "nbytes": [4096] * n,
+        "disk": ["a"] * n,
+        "latency_ns": [500] * n,
+    }
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet", compression="none", row_group_size=70)
+    whole = (tmp_path / "x.parquet").read_bytes()
+    for _ in range(300):
+        damaged = bytearray(whole)
+        place = chance.randrange(len(damaged) - chance.choice([3000, len(damaged)]), len(damaged))
+        what = bytes(chance.randrange(256) for _ in range(chance.choice([0, 1, 3])))
+        damaged[place : place + chance.choice([0, 1, 3])] = what
+        (tmp_path / "x.parquet").write_bytes(damaged)
+        with contextlib.suppress(InputError):
+            profile_files([tmp_path / "x.parquet"])

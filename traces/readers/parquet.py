@@ -18,11 +18,11 @@ from cephfit.access import UNKNOWN, AccessBatch
 from cephfit.errors import HostError, InputError
 from cephfit.traces.columns import Accesses
 from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers import parquet_aside
 from cephfit.traces.readers.parquet_aside import Aside
 from cephfit.traces.readers.reader import LOSSES_TOLD, StreamReader
-from cephfit.traces.readers.rows import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
 _MAGIC = b"PAR1"
 _ROWS = 1 << 18
@@ -152,7 +152,7 @@ class ParquetReader(StreamReader):
         try:
             with pq.ParquetFile(stream.path) as file:
                 return parquet_aside.aside_of(file.metadata.metadata, stream.name).clock_ns
-        except (pa.ArrowException, OSError):
+        except (pa.ArrowException, OSError, UnicodeDecodeError):
             return 1  # reading says what is wrong
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
@@ -176,7 +176,7 @@ class ParquetReader(StreamReader):
                 if aside.losses_known:
                     aside = replace(aside, events=aside.events | {LOSSES_TOLD: 1})
                 yield from _batches(pa, file, columns, stream.name, aside)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise InputError(
                 f"the Parquet file is damaged: {str(error).splitlines()[0]}",
                 where=stream.name,
@@ -236,6 +236,7 @@ def _accesses(pa: Any, rows: Any, numbers: dict[str, int], where: str, n_before:
     def words(name: str) -> tuple[list[str], Any]:
         values = column(name)
         values = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
+        values.validate(full=True)  # of a damaged file it may point beyond its words
         return values.dictionary.to_pylist(), values.indices.to_numpy(zero_copy_only=False)
 
     def optional(name: str, kind: Any) -> Any:
@@ -259,7 +260,7 @@ def _accesses(pa: Any, rows: Any, numbers: dict[str, int], where: str, n_before:
     impossible = (time_ns <= -TIME_NS_MAX) | (time_ns >= TIME_NS_MAX)
     if impossible.any():
         row = int(impossible.argmax())
-        raise wrong(row, f"{time_ns[row]} ns is no time of an access")
+        raise wrong(row, f"{time_ns[row]} ns is not the time of an access")
     latency_ns = optional("latency_ns", np.int64)
     return AccessBatch(
         time_ns,
