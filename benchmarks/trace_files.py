@@ -137,8 +137,8 @@ def write_vscsi_binary(path: Path, n: int, version: int = 1) -> int:
     return n
 
 
-def write_alibaba(path: Path, n: int) -> int:
-    """Lines of Alibaba's CSV, four disks; by pyarrow, which writes as many as make gigabytes in minutes."""
+def write_alibaba(path: Path, n: int, n_disks: int = 4) -> int:
+    """Lines of Alibaba's CSV; by pyarrow, which writes as many as make gigabytes in minutes."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -146,7 +146,7 @@ def write_alibaba(path: Path, n: int) -> int:
     with path.open("wb") as file:
         for a in _chunks(n):
             columns = {
-                "disk": np.arange(len(a["time"])) % 4,
+                "disk": np.arange(len(a["time"])) % n_disks,
                 "op": np.array(["R", "W"])[a["is_write"]],
                 "offset": 512 * a["lbn"],
                 "nbytes": a["nbytes"],

@@ -109,6 +109,18 @@ def test_disks_counted_as_one_sum_give_the_profile_of_each_counted_by_itself(
     assert profile(joined, asked).dumps() == each
 
 
+def test_disks_that_lie_on_others_are_known_by_themselves() -> None:
+    """As Parquet says it with its first rows: which of two counts is decided at the end."""
+    whole = replace(of_many_disks(2000, 200, 5), stacked=tuple((f"d{i}", f"d{199 - i}") for i in range(30)))
+    found = []
+    for each_disk in (True, False):
+        counting = Counting(None, each_disk=each_disk)
+        counting.add(whole)
+        found.append(profile(counting.partial()))
+    assert found[0].dumps() == found[1].dumps()
+    assert len(found[1].description["left_out"]) == 30
+
+
 def test_recordings_of_many_disks_beside_each_other() -> None:
     first, second = (of_many_disks(500, 100, seed) for seed in (1, 2))
     found = [
