@@ -1,6 +1,7 @@
 """Which target a person means: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/path`, `openstack:CLOUD`."""
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -145,6 +146,13 @@ def _cloud_with_ceph(
     from cephfit.sweep.targets.ceph import CephTarget
     from cephfit.sweep.targets.openstack_ceph import OpenStackWithCeph
 
+    def with_connection(target: CephTarget, connect: Callable[[], RadosAdmin]) -> tuple[CephTarget, RadosAdmin]:
+        try:
+            return target, connect()
+        except BaseException:
+            target.close()  # with its lock
+            raise
+
     where = f"--target openstack:{choice.cloud},...,{choice.reach}"
     way = parse_reach(choice.reach, where=where, own_conf=bool(choice.lab)).way
 
@@ -156,7 +164,7 @@ def _cloud_with_ceph(
         require_root("a lab")
         lab = Lab.open(folder=Path(choice.lab)) if choice.lab.startswith("/") else Lab.open(choice.lab)
         below = LabTarget(lab, for_change=for_change, progress=progress, librbd=True, way=way)
-        return below, RadosAdmin(lab.conf)
+        return with_connection(below, lambda: RadosAdmin(lab.conf))
 
     def open_foreign() -> tuple[CephTarget, RadosAdmin]:
         from cephfit.sweep.targets.foreign import ForeignTarget
@@ -170,7 +178,9 @@ def _cloud_with_ceph(
                 remedy="omit --only-pool, or ceph= in the target",
             )
         target = ForeignTarget(f"ceph:{choice.ceph}", below, for_change=for_change, progress=progress)
-        return target, RadosAdmin(below.conf, client_id=below.client_id, keyring=below.keyring)
+        return with_connection(
+            target, lambda: RadosAdmin(below.conf, client_id=below.client_id, keyring=below.keyring)
+        )
 
     return OpenStackWithCeph(
         choice, open_lab if choice.lab else open_foreign, for_change=for_change, progress=progress

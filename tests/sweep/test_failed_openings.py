@@ -59,3 +59,30 @@ def test_a_damaged_journal_keeps_neither_lock_nor_connection(
             opened()
         finally:
             held.release()
+
+
+def test_a_cluster_below_a_cloud_is_let_go_of_where_the_connection_beside_it_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("openstack", reason="needs the extra openstack")
+    from cephfit.cli import target_choice
+    from cephfit.lab import cluster, machine, target
+    from cephfit.sweep.admin import rados_admin
+    from cephfit.sweep.targets import openstack_ceph
+
+    below = Connection()
+
+    def refuse(_: Any) -> None:
+        raise ClusterError("no monitor answers")
+
+    def open_both(_choice: Any, open_ceph: Callable[[], Any], **_: Any) -> None:
+        open_ceph()
+
+    monkeypatch.setattr(cluster.Lab, "open", lambda _: SimpleNamespace(conf="ceph.conf"))
+    monkeypatch.setattr(machine, "require_root", lambda _: None)
+    monkeypatch.setattr(target, "LabTarget", lambda *_, **__: below)
+    monkeypatch.setattr(rados_admin, "RadosAdmin", refuse)
+    monkeypatch.setattr(openstack_ceph, "OpenStackWithCeph", open_both)
+    with pytest.raises(ClusterError, match="no monitor answers"):
+        target_choice.open_target("openstack:work,lab=mine", for_change=True)
+    assert not below.is_open
