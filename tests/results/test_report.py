@@ -89,7 +89,10 @@ def test_the_answer_is_in_the_first_lines(findings: Findings) -> None:
     assert answer.sentences[0].startswith("Configuration hybrid sets "), "what to do, not only its name"
     assert answer.sentences[1].startswith("The worst is throttled: predicted 0.59 times the default")
     assert answer.sentences[2] == "Not distinguishable from the default: readahead and A-again."
-    assert "in the order predicted; the cost of following the prediction, compared with the best" in answer.sentences[3]
+    assert (
+        "in the order predicted; the cost of following the prediction, compared with the best"
+        in answer.sentences[3]
+    )
     page = page_of(findings)
     assert page.text["h1"] == [answer.headline]
 
