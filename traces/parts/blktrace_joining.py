@@ -22,7 +22,7 @@ from cephfit.traces.files.ahead import n_cores, read_ahead
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.parts.blktrace_parts import Followed, Part, Place, count_on, follow_alone, parts_of
 from cephfit.traces.readers.blktrace import BlktraceReader
-from cephfit.traces.readers.blktrace_beside import MAX_NUMBERED, NOBODY, Found, numbers_by_device, row_of
+from cephfit.traces.readers.blktrace_beside import MAX_CPUS, MAX_NUMBERED, NOBODY, Found, numbers_by_device, row_of
 from cephfit.traces.readers.blktrace_following import Following
 from cephfit.traces.readers.blktrace_loop import Layout
 from cephfit.traces.readers.blktrace_reading import layout_of
@@ -176,5 +176,6 @@ def _go_on_numbering(before: Found, after: Found) -> None:
     """Let ``after`` know of the devices and CPUs that only ``before`` had records of."""
     after.n_cpus[0] = max(before.n_cpus[0], after.n_cpus[0])
     for device, _, last in numbers_by_device(before):
-        mine = after.last_sequence[row_of(device, after.numbered), : len(last)]
+        begin = row_of(device, after.numbered) * MAX_CPUS
+        mine = after.last_sequence[begin : begin + len(last)]
         np.copyto(mine, last, where=mine == 0)

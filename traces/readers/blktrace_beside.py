@@ -29,6 +29,8 @@ MAX_CPUS = 1 << 13
 """The most that Linux runs on; a damaged number falls on one of them."""
 MAX_NUMBERED = 64
 """Devices whose records' numbers are followed; of more, the first ones are."""
+UNFOLLOWED = MAX_NUMBERED * MAX_CPUS
+"""Where the numbers of all others stand, which tell nothing."""
 NOBODY = -1
 """A row of ``Found.numbered`` that no device has yet."""
 MAX_PAIRS = 256
@@ -41,7 +43,7 @@ class Found(NamedTuple):
         skipped: int64 (reasons,), by ``REASONS``.
         actions: int64 (N_ACTIONS,), records by action.
         numbered: int64 (MAX_NUMBERED,), the device of each row below, or NOBODY.
-        first_sequence, last_sequence: int64 (MAX_NUMBERED, MAX_CPUS), of each device on each CPU, as the kernel
+        first_sequence, last_sequence: int64 (UNFOLLOWED + MAX_CPUS,), of each device on each CPU, as the kernel
             numbers; 0 where it had none. Notes take no part: the kernel leaves their numbers as they are.
         n_cpus: int64 (1,): no CPU from this on had any.
         pairs: int64 (MAX_PAIRS, 2), devices that remaps came from and went to.
@@ -68,8 +70,8 @@ def nothing_found() -> Found:
         skipped=np.zeros(len(REASONS), np.int64),
         actions=np.zeros(N_ACTIONS, np.int64),
         numbered=np.full(MAX_NUMBERED, NOBODY, np.int64),
-        first_sequence=np.zeros((MAX_NUMBERED, MAX_CPUS), np.int64),
-        last_sequence=np.zeros((MAX_NUMBERED, MAX_CPUS), np.int64),
+        first_sequence=np.zeros(UNFOLLOWED + MAX_CPUS, np.int64),
+        last_sequence=np.zeros(UNFOLLOWED + MAX_CPUS, np.int64),
         n_cpus=np.zeros(1, np.int64),
         pairs=np.zeros((MAX_PAIRS, 2), np.int64),
         numbers=np.zeros(2, np.int64),
@@ -82,18 +84,19 @@ def numbers_by_device(found: Found) -> Iterator[tuple[int, NDArray[np.int64], ND
     for row, device in enumerate(found.numbered.tolist()):
         if device == NOBODY:
             return
-        yield device, found.first_sequence[row, :n], found.last_sequence[row, :n]
+        begin = row * MAX_CPUS
+        yield device, found.first_sequence[begin : begin + n], found.last_sequence[begin : begin + n]
 
 
 @compiled_in_place
 def row_of(device: int, numbered: NDArray[np.int64]) -> int:
-    """The row of a device, which may be a new one; NOBODY: there is none left."""
+    """The row of a device, which may be a new one; the one behind the last if there is none left."""
     for row in range(len(numbered)):
         if numbered[row] == NOBODY:
             numbered[row] = device
         if numbered[row] == device:
             return row
-    return NOBODY
+    return len(numbered)
 
 
 @compiled_in_place

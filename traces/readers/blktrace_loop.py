@@ -29,7 +29,7 @@ from cephfit.traces.readers.blktrace_beside import (
     N_ACTIONS,
     N_LOST,
     NO_DATA,
-    NOBODY,
+    UNFOLLOWED,
     Found,
     note_remap,
     note_skipped,
@@ -173,7 +173,7 @@ def follow_records(
     looked_into = 1 << _REMAP | (1 << _REQUEUE if wanted == _ISSUE else 0)
     n_lost = 0
     device = disk = NONE
-    numbered = numbers_of = NOBODY
+    first_number = 0
     file, why = 0, SHORT
     while why == SHORT:
         file, until_ns = _earliest(files, layout)
@@ -193,16 +193,20 @@ def follow_records(
                 break
             action = long(block, at + action_at, big) if action_is_long else word(block, at + action_at, big)
             category, what = action >> _CATEGORY_SHIFT, action & 0xFFFF & ~_CGROUP_TAG
+            if category & _NOTIFY:
+                latest = max(latest, when)
+                at += size + pdu_nbytes
+                continue
             is_completion = what == _COMPLETE
-            if (what == wanted or is_completion) and not category & _NOTIFY:
+            if word(block, at + device_at, big) != device:
+                device = word(block, at + device_at, big)
+                disk, first_number = _number_of(device, devices), row_of(device, found.numbered) * MAX_CPUS
+            if what == wanted or is_completion:
                 lbn, length = long(block, at + 16, big), word(block, at + 24, big)
                 if category & NO_DATA or length == 0 or lbn < 0 or lbn >= LBN_MAX:
                     if what == wanted:
                         note_skipped(category, length, skipped)
                 else:
-                    if word(block, at + device_at, big) != device:
-                        device = word(block, at + device_at, big)
-                        disk = _number_of(device, devices)
                     if is_completion and not seen:
                         numbers[SEEN_AT] = numbers[N_RELEASED] + n
                         why = FULL
@@ -235,30 +239,27 @@ def follow_records(
                                 numbers[N_ROWS], numbers[N_KEYS] = n, n_keys
                                 complete_within(lbn, last, disk, when, numbers, rows, table, ended_on)
                                 n_keys = numbers[N_KEYS]
-            if not category & _NOTIFY:
-                if what < N_ACTIONS:
-                    actions[np.uintp(what)] += 1
-                    if looked_into >> what & 1:
-                        if what == _REQUEUE:
-                            requeued = at
-                        else:
-                            tag_nbytes = 8 if action & _CGROUP_TAG else 0
-                            if pdu_nbytes >= tag_nbytes + 8:
-                                note_remap(block, at + size + tag_nbytes, word(block, at + device_at, big), found)
-                sequence = word(block, at + 4, big)
-                if word(block, at + device_at, big) != numbered:
-                    numbered = word(block, at + device_at, big)
-                    numbers_of = row_of(numbered, found.numbered)
-                if sequence and numbers_of != NOBODY:
-                    row, cpu = np.uintp(numbers_of), np.uintp(word(block, at + cpu_at, big) % MAX_CPUS)
-                    before = last_sequence[row, cpu]
-                    # A step back is another recording or a numbering of its own, not a loss.
-                    if before == 0:
-                        first_sequence[row, cpu] = sequence
-                        found.n_cpus[0] = max(found.n_cpus[0], np.int64(cpu) + 1)
-                    elif sequence > before + 1:
-                        n_lost += sequence - before - 1
-                    last_sequence[row, cpu] = sequence
+            if what < N_ACTIONS:
+                actions[np.uintp(what)] += 1
+                if looked_into >> what & 1:
+                    if what == _REQUEUE:
+                        requeued = at
+                    else:
+                        tag_nbytes = 8 if action & _CGROUP_TAG else 0
+                        if pdu_nbytes >= tag_nbytes + 8:
+                            note_remap(block, at + size + tag_nbytes, word(block, at + device_at, big), found)
+            sequence = word(block, at + 4, big)
+            if sequence:
+                cpu = np.uintp(word(block, at + cpu_at, big) % MAX_CPUS)
+                number = np.uintp(first_number) + cpu
+                before = last_sequence[number]
+                # A step back is another recording or a numbering of its own, not a loss.
+                if before == 0:
+                    first_sequence[number] = sequence
+                    found.n_cpus[0] = max(found.n_cpus[0], np.int64(cpu) + 1)
+                elif sequence > before + 1 and first_number < UNFOLLOWED:
+                    n_lost += sequence - before - 1
+                last_sequence[number] = sequence
             latest = max(latest, when)
             at += size + pdu_nbytes
             if requeued != NONE:
