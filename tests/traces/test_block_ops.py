@@ -97,8 +97,8 @@ def test_an_op_without_a_name_is_no_read(tmp_path: Path, name: str, n_before: in
 
 
 def test_bios_complete_by_themselves_where_a_device_has_no_requests(tmp_path: Path) -> None:
-    """dm on a disk: block_bio_complete is of dm, block_rq_complete of the disk; raw blktrace calls both C. The last
-    one is not plain, so that both ways of reading a line have one."""
+    """dm on a disk: block_bio_complete is of dm, block_rq_complete of the disk; raw blktrace calls both C. The
+    last one is not plain, so that both ways of reading a line have one."""
     events = [
         *(".000100: block_bio_queue: 253,0 W 0 + 8 [x]", ".000110: block_bio_remap: 8,0 W 2048 + 8 <- (253,0) 0"),
         *(".000120: block_bio_queue: 8,0 W 2048 + 8 [x]", ".000130: block_rq_issue: 8,0 W 4096 () 2048 + 8 [x]"),
