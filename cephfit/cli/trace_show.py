@@ -36,6 +36,8 @@ def command(path: Path, trace: TraceInput, as_json: bool) -> None:
         return
     from rich.console import Console
 
+    from cephfit.traces.description.portraits import MAX_DISKS
+
     print_summary(found)
     console = Console(highlight=False)
     for name, title, unit in (
@@ -51,7 +53,8 @@ def command(path: Path, trace: TraceInput, as_json: bool) -> None:
             _print_histogram(console, title, unit, histogram)
     behaviour = found.description.get("behaviour")
     if behaviour is None:
-        click.echo("\nFor behaviour over time and over the disk: cephfit trace profile TRACE --describe full")
+        if found.description.get("n_disks", 1) <= MAX_DISKS:
+            click.echo("\nFor behaviour over time and over the disk: cephfit trace profile TRACE --describe full")
         return
     _print_behaviour(console, behaviour)
 

@@ -162,11 +162,15 @@ def test_disks_are_chosen_and_more_than_32_are_described_so(
     if command == "plot":
         pytest.importorskip("matplotlib")
         arguments += ["-o", tmp_path / "x.svg"]
-    refused = run(command, *arguments, check=False)
+    refused = run(command, *arguments, *([] if command == "jobs" else ["--describe", "full"]), check=False)
     assert refused.returncode == 2
     assert "--disk 0, or leave the behaviour out: --describe fast" in refused.stderr
     for way in (["--disk", "7", "--disk", "0"], ["--describe", "fast"]):
         run(command, *arguments, *way)
+    if command == "show":  # its note is tested with the crowd's
+        assert "--describe full" not in run(command, *arguments).stdout
+    elif command != "jobs":
+        run(command, *arguments)
     with pytest.raises(SystemExit) as wrong:
         main(["trace", command, *map(str, arguments), "--disk", "77"])
     assert wrong.value.code == 2
