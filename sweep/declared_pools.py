@@ -225,7 +225,11 @@ class DeclaredPools:
         wanted_rule = plan.rule or plan.values.get("crush_rule")
         rule = live.rules.get(wanted_rule, -1) if wanted_rule else int(dumped["crush_rule"])
         if rule < 0:
-            raise InputError(f"this cluster has no CRUSH rule {wanted_rule}", where=f"pool {plan.name}")
+            raise InputError(
+                f"this cluster has no CRUSH rule {wanted_rule}",
+                where=f"pool {plan.name}",
+                remedy=f"there are {', '.join(live.rules)}",
+            )
         size = int(plan.values.get("size", dumped["size"]))
         places, _ = programs.try_rule(live.binary, rule, size=size, n_inputs=n_pgs, pool=number)
         after = {f"{number}.{x:x}": osds for x, osds in places.items()}

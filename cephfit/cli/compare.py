@@ -168,7 +168,7 @@ def _left_out(served: Sequence[Served]) -> list[str]:
     return list(
         dict.fromkeys(
             f"{one.workload} on target {number}: without {', '.join(map(str, rate.left_out))}, which was not "
-            "measured there and carries next to nothing"
+            "measured there and contributes next to nothing"
             for one in served
             for number, rate in enumerate(one.rates, start=1)
             if rate is not None and rate.left_out
