@@ -96,7 +96,7 @@ def profile_of(
         )
     elif with_behaviour is not False:
         random, by_bin = _with_behaviour(partial, kept, description, is_timed=are_timed(total))
-    if with_behaviour and not are_depths_told(total, clock_ns):
+    if "behaviour" in description and not are_depths_told(total, clock_ns):
         clock_limits.without_busy_shares(description["behaviour"])
     return Profile(name, accesses, random, by_bin, description)
 
