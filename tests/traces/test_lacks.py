@@ -101,7 +101,7 @@ def test_nothing_is_made_up_of_what_a_trace_does_not_say(trace: Path, name: str)
     histograms = found["histograms"]
     if name == "vscsi-histogram":  # its inter-arrival is vscsiStats' own, when each access came is not known
         assert found["duration_seconds"] is None
-        assert not {"iops", "bytes_per_second", "percentiles", "behaviour", "random_by_threshold"} & set(found)
+        assert not {"iops", "bytes_per_second", "percentiles", "behaviour"} & set(found)
         assert (found["lost_events"], about.get("random_by_bin")) == (None, None)
         assert all(sum(row["counts"]) > 0 for row in histograms["size"].values())
         return
