@@ -93,7 +93,7 @@ class Located:
         InputError: not a text.
         """
         if not isinstance(self.value, str):
-            self.refuse(f"{self.what} must be a text, not {_kind(self.value)}", "put it in quotes")
+            self.refuse(f"{self.what} must be text, not {_kind(self.value)}", "put it in quotes")
         return self.value
 
     def whole(self, *, least: int = 0) -> int:
@@ -146,7 +146,7 @@ class Located:
         words = tuple(right)
         given = str(self.value)
         if given not in words:
-            self.refuse(f"{given!r} is no {self.what}", nearest(given, words))
+            self.refuse(f"{given!r} is not a {self.what}", nearest(given, words))
         return given
 
     def scalar(self) -> Value:
@@ -236,7 +236,7 @@ def _locate(loader: _Loader, node: yaml.Node, file: str, what: str) -> Located:
             key = str(key_node.value)
             if key in value:
                 raise InputError(
-                    f"{key!r} stands twice", where=f"{file}:{at}", remedy=f"it is already on line {key_line[key]}"
+                    f"{key!r} is given twice", where=f"{file}:{at}", remedy=f"the first is on line {key_line[key]}"
                 )
             key_line[key] = at
             value[key] = _locate(loader, value_node, file, key if what == "the file" else f"{what}.{key}")

@@ -113,7 +113,7 @@ def parse_sweep(text: str, *, file: str, stored: bool = False) -> Sweep:
         )
     name = entries["name"]
     if not NAME.fullmatch(name.text()):
-        name.refuse(f"{name.value!r} cannot be a sweep's name", "letters, digits, - _ . and at most 40 of them")
+        name.refuse(f"{name.value!r} cannot be a sweep's name", "use at most 40 letters, digits, -, _ and .")
     accepted = _accept_risk(entries.get("accept_risk"))
     written = read_configurations(entries.get("configurations"), accepted)
     configurations, designs, search = read_designs(entries.get("design"), accepted, written)
@@ -134,10 +134,10 @@ def parse_sweep(text: str, *, file: str, stored: bool = False) -> Sweep:
         )
     if search is not None and stopping is not None:
         entries["stopping"].refuse(
-            "an optimiser's trials are not raced", "take `stopping` or the design `optimise` out of the file"
+            "an optimiser's trials cannot be raced", "remove `stopping` or the design `optimise` from the file"
         )
     if search is not None and search.cell is not None and search.cell not in measurement.cells:
-        entries["design"].refuse(f"the optimiser is after {search.cell}, which is not among the measured cells")
+        entries["design"].refuse(f"the optimiser's goal is {search.cell}, which is not among the measured cells")
     further: dict[str, Any] = {}
     if search is not None:
         further["search"] = search.to_json()

@@ -88,7 +88,7 @@ def _prefix(parts: dict[str, Located], kind: DesignKind) -> str:
     if not NAME.fullmatch(prefix) or len(prefix) > names.MAX_NAME // 2:
         parts["name"].refuse(
             f"{prefix!r} cannot be the beginning of configurations' names",
-            f"letters, digits, - _ . and at most {names.MAX_NAME // 2} of them",
+            f"use at most {names.MAX_NAME // 2} letters, digits, -, _ and .",
         )
     return prefix
 
@@ -105,8 +105,8 @@ def _rows(
     rows = _levels(body, parts, kind, factors)
     if len(rows) > _MAX_ROWS:
         body.refuse(
-            f"this {kind} has {len(rows)} configurations, at most {_MAX_ROWS} are taken",
-            "a screening or a sample says much of a space in few of them",
+            f"this {kind} has {len(rows)} configurations, and at most {_MAX_ROWS} are allowed",
+            "a screening or a sample covers much of a space with few of them",
         )
     spoken = kind in (DesignKind.PRODUCT, DesignKind.COMBINATIONS) and "name" not in parts
     given = _given_names(parts, len(rows))
@@ -158,7 +158,7 @@ def _sample(body: Located, parts: dict[str, Located], factors: tuple[Factor, ...
     if method == "sobol":
         if points & (points - 1):
             parts["points"].refuse(
-                f"Sobol' points are balanced in powers of two, {points} is none",
+                f"Sobol' points are balanced in powers of two, and {points} is not one",
                 "write 8, 16, 32 ..., or method: latin-hypercube",
             )
         rows = arrays.sobol(factors, points, seed)

@@ -36,7 +36,7 @@ def read_factors(body: Located, accepted: tuple[str, ...], *, spans: bool) -> tu
         places += single
     for name, group in (parts["factors"].mapping() if "factors" in parts else {}).items():
         if not NAME.fullmatch(name):
-            group.refuse(f"{name!r} cannot be a factor's name", "letters, digits, - _ . and at most 40 of them")
+            group.refuse(f"{name!r} cannot be a factor's name", "use at most 40 letters, digits, -, _ and .")
         together = list(setting_places(group.mapping(SETTING_PARTS)))
         factors.append(_group(name, group, together, accepted, spans=spans))
         places += together
@@ -77,7 +77,7 @@ def _group(
     columns = [_levels(place, accepted) for place in places]
     if len({len(column) for column in columns}) > 1:
         said = ", ".join(f"{p.key} {len(c)}" for p, c in zip(places, columns, strict=True))
-        group.refuse(f"the settings of one factor have as many values each: {said}")
+        group.refuse(f"the settings of one factor must have equally many values: {said}")
     levels = [
         Level(
             "+".join(dict.fromkeys(level.label for level in row if not level.is_default)) or DEFAULT_LEVEL,
@@ -112,7 +112,7 @@ def _span(place: SettingPlace, accepted: tuple[str, ...]) -> Span:
     is_size = isinstance(parts["low"].value, str)
     is_log = "scale" in parts and parts["scale"].word(_SCALES) == "log"
     if high <= low:
-        parts["high"].refuse(f"the range of {place.key} ends before it begins", "low is less than high")
+        parts["high"].refuse(f"the range of {place.key} ends before it begins", "low must be less than high")
     if is_log and low <= 0:
         parts["low"].refuse("a range by factors cannot begin at 0 or below", "begin above 0, or scale: linear")
     for end in (parts["low"], parts["high"]):

@@ -52,10 +52,10 @@ def read_shape(parts: Mapping[str, Located]) -> Shape:
             "leave it out: the patterns read and randread only read, write and randwrite only write",
         )
     if "rate" in parts and "rate_iops" in parts:
-        parts["rate"].refuse("a rate in bytes and one in I/Os limit the same thing", "keep one of the two")
+        parts["rate"].refuse("rate and rate_iops limit the same thing", "keep one of the two")
     rate = parts["rate"].nbytes() if "rate" in parts else None
     if rate is not None and rate < 1:
-        parts["rate"].refuse("a rate of nothing", "write bytes per second of each client, like 10M")
+        parts["rate"].refuse("a rate must be more than zero", "write bytes per second of each client, like 10M")
     return Shape(
         iodepth=parts["iodepth"].whole(least=1) if "iodepth" in parts else None,
         n_clients=n_clients,
@@ -80,7 +80,7 @@ def read_loads(entry: Located | None, measurement: Measurement) -> tuple[Load, .
     loads: list[Load] = []
     for name, body in entry.mapping().items():
         if not NAME.fullmatch(name):
-            body.refuse(f"{name!r} cannot be a load's name", "letters, digits, - _ . and at most 40 of them")
+            body.refuse(f"{name!r} cannot be a load's name", "use at most 40 letters, digits, -, _ and .")
         parts = body.mapping(_LOAD)
         if not any(word in parts for word in SHAPE):
             body.refuse(f"load {name} is the measurement's own", f"it needs one of {', '.join(SHAPE)}")
@@ -109,7 +109,7 @@ def _own_cells(parts: Mapping[str, Located], measurement: Measurement, body: Loc
     wanted = _words(parts.get("patterns"), "pattern of this measurement", list(patterns))
     cells = tuple(c for c in measurement.cells if c.size.name in wanted_sizes and c.pattern.value in wanted)
     if not cells:
-        body.refuse("this load has no cell")
+        body.refuse("this load has no cells")
     return cells
 
 
@@ -146,9 +146,9 @@ def _words(entry: Located | None, what: str, right: list[str]) -> list[str]:
     for item in entry.items():
         word = str(item.value)
         if word not in right:
-            item.refuse(f"{word!r} is no {what}", nearest(word, right))
+            item.refuse(f"{word!r} is not a {what}", nearest(word, right))
         if word in words:
-            item.refuse(f"{what} {word} stands twice")
+            item.refuse(f"{what} {word} is given twice")
         words.append(word)
     if not words:
         entry.refuse(f"no {what} at all", f"choose from: {', '.join(right)}")

@@ -72,7 +72,7 @@ def _ioengine(parts: Mapping[str, Located], engine: str) -> str:
     if engine == FIO:
         return parts["ioengine"].word(_IOENGINES) if "ioengine" in parts else "libaio"
     if "ioengine" in parts and parts["ioengine"].word(_IOENGINES) != _LIBRBD:
-        parts["ioengine"].refuse(f"ioengine is fio's, and {engine} measures here", "leave it out")
+        parts["ioengine"].refuse(f"ioengine is an option of fio, but the engine is {engine}", "leave it out")
     return _LIBRBD
 
 
@@ -80,8 +80,8 @@ def _refuse_what_the_engine_lacks(measurement: Measurement, parts: Mapping[str, 
     """Words of one load, or of the measurement itself, that would be a lie with this engine."""
     if measurement.ioengine in _SYNCHRONOUS and measurement.iodepth != 1 and "iodepth" in parts:
         parts["iodepth"].refuse(
-            f"the synchronous engine {measurement.ioengine} has one I/O in flight, iodepth "
-            f"{measurement.iodepth} would be a lie",
+            f"the synchronous engine {measurement.ioengine} has one I/O in flight, so iodepth "
+            f"{measurement.iodepth} is not possible",
             "write iodepth: 1, or an asynchronous engine such as libaio",
         )
     if measurement.engine == FIO:

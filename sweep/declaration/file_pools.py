@@ -54,7 +54,7 @@ def read_pools(entry: Located | None, accepted: tuple[str, ...]) -> Declared:
     declared: dict[str, tuple[Setting, ...]] = {}
     for name, body in (entry.mapping() if entry is not None else {}).items():
         if not NAME.fullmatch(name):
-            body.refuse(f"{name!r} cannot be a pool's name", "letters, digits, - _ . and at most 40 of them")
+            body.refuse(f"{name!r} cannot be a pool's name", "use at most 40 letters, digits, -, _ and .")
         settings = []
         for place in setting_places({"pool": body}):
             if place.key == USE:

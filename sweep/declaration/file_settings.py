@@ -44,9 +44,7 @@ def read_configurations(entry: Located | None, accepted: tuple[str, ...]) -> tup
     others: list[Configuration] = []
     for name, body in (entry.mapping() if entry is not None else {}).items():
         if not NAME.fullmatch(name):
-            body.refuse(
-                f"{name!r} cannot be a configuration's name", "letters, digits, - _ . and at most 40 of them"
-            )
+            body.refuse(f"{name!r} cannot be a configuration's name", "use at most 40 letters, digits, -, _ and .")
         parts = body.mapping(_CONFIGURATION)
         settings = tuple(sorted(_settings(parts, accepted), key=lambda s: (s.partition, s.scope, s.key)))
         configuration = Configuration(name, settings, parts["why"].text() if "why" in parts else "")
@@ -168,7 +166,7 @@ def _scope(body: Located, partition: Partition, scope: str) -> Iterator[SettingP
         # Ceph reads "osd op threads", "osd-op-threads" and "osd_op_threads" as one option.
         canonical = re.sub(r"[ -]", "_", key) if partition is Partition.CEPH else key
         if canonical != key and canonical in body.value:
-            entry.refuse(f"{key!r} stands twice, also as {canonical!r}")
+            entry.refuse(f"{key!r} is given twice, also as {canonical!r}")
         if scope == "pool" and key in NESTED:
             yield from _nested(key, entry)
         elif (scope, key) == ("volume", QOS):

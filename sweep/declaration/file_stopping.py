@@ -36,12 +36,12 @@ def read_stopping(entry: Located | None, repeats: int) -> Stopping | None:
 def _part(entry: Located, *, least: float) -> float:
     value = entry.value
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 100:
-        entry.refuse(f"{entry.what} is a number of percent from {least:g} to 100, not {value!r}")
+        entry.refuse(f"{entry.what} must be a percentage from {least:g} to 100, not {value!r}")
     return float(value) / 100
 
 
 def _confidence(entry: Located) -> float:
     value = entry.value
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.5 <= value < 1:
-        entry.refuse(f"a confidence is a number from 0.5 to less than 1, not {value!r}", "such as 0.95")
+        entry.refuse(f"a confidence must be a number from 0.5 to less than 1, not {value!r}", "such as 0.95")
     return float(value)

@@ -234,9 +234,9 @@ def test_cells_that_an_engine_cannot_measure_are_skipped_with_the_reason(small_s
     ("words", "said"),
     [
         ("  engine: rados-bench\n", "rados-bench has no ramp"),
-        ("  engine: rbd-bench\n  ioengine: libaio\n", "ioengine is fio's"),
+        ("  engine: rbd-bench\n  ioengine: libaio\n", "ioengine is an option of fio"),
         ("  engine: rbd-bench\n  loads: {m: {read_pct: 50}}\n", "rbd-bench has nothing like read_pct"),
-        ("  engine: dd\n", "'dd' is no measurement.engine"),
+        ("  engine: dd\n", "'dd' is not a measurement.engine"),
     ],
 )
 def test_words_that_an_engine_has_nothing_for_are_refused(small_text: str, words: str, said: str) -> None:

@@ -62,13 +62,13 @@ def test_loads_are_laid_beside_the_measurement(small_text: str) -> None:
         ("  loads: {d: {iodepth: 4}}\n", "load d is the same as the measurement itself"),
         ("  loads: {d: {iodepth: 9}, e: {iodepth: 9}}\n", "load e is the same as d"),
         ("  loads: {d: {sizes: [4K]}}\n", "it needs one of iodepth"),
-        ("  loads: {d: {iodepth: 2, sizes: [32K]}}\n", "'32K' is no size of this measurement"),
+        ("  loads: {d: {iodepth: 2, sizes: [32K]}}\n", "'32K' is not a size of this measurement"),
         ("  loads: {d: {read_pct: 100}}\n", "1 to 99 per cent of reads"),
         ("  loads: {d: {rate: 1M, rate_iops: 5}}\n", "keep one of the two"),
         ("  loads: {'a b': {iodepth: 2}}\n", "cannot be a load's name"),
         ("  loads: {d: {clients: 5000}}\n", "5000 clients are too many"),
-        ("  ioengine: psync\n  loads: {d: {iodepth: 2}}\n", "would be a lie"),
-        ("  engine: fios\n", "'fios' is no measurement.engine"),
+        ("  ioengine: psync\n  loads: {d: {iodepth: 2}}\n", "is not possible"),
+        ("  engine: fios\n", "'fios' is not a measurement.engine"),
     ],
 )
 def test_what_cannot_be_is_said_with_its_line(small_text: str, loads: str, said: str) -> None:

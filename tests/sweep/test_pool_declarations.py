@@ -58,7 +58,7 @@ def test_lists_of_hosts_and_osds() -> None:
         ("  ec: {erasure: {k: 2, m: 2}, size: 3}", 5, "leave `size` out"),
         ("  both: {crush_rule: hdd, devices: {class: ssd}}", 5, "leave one of them out"),
         ("  m: {metadata: {size: 3}}", 5, "erasure"),
-        ("  o: {devices: {osds: [a]}}", 5, "'a' is no OSD"),
+        ("  o: {devices: {osds: [a]}}", 5, "'a' is not an OSD"),
     ],
 )
 def test_mistakes_are_named_with_their_line(pools: str, line: int, words: str) -> None:
