@@ -3,18 +3,19 @@
 import os
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 import pytest
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import HostError
+from cephfit.lab import removal
 from cephfit.lab.cluster import Lab
 from cephfit.lab.registry import Record
 from cephfit.lab.spec import LabSpec
 from cephfit.sweep.admin.daemons import Daemon
 from cephfit.sweep.greater.host_settings import HostSettings
-from cephfit.sweep.greater.kernel_locks import KernelLocks
 from cephfit.sweep.greater.osd_places import OsdPlace
 from cephfit.sweep.hosts.access import Hosts
 from cephfit.sweep.hosts.local_host import LocalHost
@@ -30,7 +31,8 @@ CHANGED = Configuration("changed", (Setting(Partition.GREATER, "osd_host", SYSCT
 @pytest.fixture(autouse=True)
 def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The lock; not the machine's own, which other tests may take."""
-    monkeypatch.setattr(KernelLocks.__init__, "__kwdefaults__", {"link": PurePosixPath(tmp_path / "lock")})
+    there = partial(HostSettings, lock=PurePosixPath(tmp_path / "lock"))
+    monkeypatch.setattr(removal, "HostSettings", there)
     return tmp_path / "lock"
 
 
@@ -44,13 +46,16 @@ def sysctl() -> Iterator[Path]:
 
 
 @pytest.fixture
-def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sysctl: Path) -> Journal:
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sysctl: Path, link: Path) -> Journal:
     """Of a lab that was just begun, on which a sweep was killed."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "lab" / "target").mkdir(parents=True)
     Record("swept", "f-s-i-d", 20001, ready=False, devices={}, spec=LabSpec()).write(tmp_path / "lab")
     journal = Journal(tmp_path / "lab" / "target" / "journal.jsonl")
-    HostSettings(Hosts(all_local=True), journal, osds=lambda: [OSD], target="lab:swept").apply(CHANGED, ())
+    hosts = Hosts(all_local=True)
+    HostSettings(hosts, journal, osds=lambda: [OSD], target="lab:swept", lock=PurePosixPath(link)).apply(
+        CHANGED, ()
+    )
     assert sysctl.read_text() == "2000001\n"
     return journal
 
