@@ -208,3 +208,12 @@ def test_damaged_files_are_refused_and_never_end_in_a_traceback(tmp_path: Path, 
         (tmp_path / "x.parquet").write_bytes(damaged)
         with contextlib.suppress(InputError):
             profile_files([tmp_path / "x.parquet"])
+
+
+def test_text_that_is_no_utf_8_is_damaged(tmp_path: Path) -> None:
+    pq.write_table(pa.table(FIVE), tmp_path / "x.parquet", compression="none")
+    whole = (tmp_path / "x.parquet").read_bytes()
+    (tmp_path / "x.parquet").write_bytes(whole.replace(b"read", b"\xffead"))
+    refused = run("profile", tmp_path / "x.parquet", check=False)
+    assert refused.returncode == 2
+    assert "x.parquet: the Parquet file is damaged" in refused.stderr
