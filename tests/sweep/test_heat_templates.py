@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from cephfit.sweep.engines.fio_servers import DEFAULT_PORT
+
 FOLDER = resources.files("cephfit.heat_templates")
 NAMES = ("benchmark", "client", "verification")
 OLD = "5.0.0"
@@ -172,3 +174,8 @@ def test_the_commands_of_the_folders_description_say_all_that_has_to_be_said(nam
     assert {key for key, said in parameters.items() if "default" not in said} <= given
     if name == "benchmark":
         assert "reached_from" in given, "without it nobody could drive fio"
+
+
+def test_fio_listens_in_guests_where_it_is_looked_for() -> None:
+    parameters = yaml.safe_load((FOLDER / "benchmark.yaml").read_text())["parameters"]
+    assert parameters["fio_port"]["default"] == DEFAULT_PORT
