@@ -49,7 +49,8 @@ class KernelLocks:
         self._hosts = hosts
         self._journal = journal
         self._link = link
-        self._who = f"{target} on {socket.gethostname()}, {journal.path.absolute()}, {_files_seen()}"
+        self._mine = f" on {socket.gethostname()}, {journal.path.absolute()}"
+        self._who = f"{target}{self._mine}, {_files_seen()}"
 
     def hosts(self) -> tuple[str, ...]:
         """Those that are locked, or may be, by the journal; the first one first."""
@@ -81,7 +82,14 @@ class KernelLocks:
         """
         entry = self._journal.get(_LOCK, name)
         assert entry is not None, "it is in the journal"
-        self._take(name, str(entry.was))
+        if entry.was is None:
+            if self._is_ours(self._holder(self._hosts.named(name))):
+                return
+            self._journal.forget(_LOCK, name)  # no lock of ours is there
+            self._journal.note(_LOCK, name, token := secrets.token_hex(8))
+        else:
+            token = str(entry.was)
+        self._take(name, token)
 
     def give_up(self, names: Collection[str]) -> None:
         """What is ours on these hosts, whose values are as they were; one that fails keeps no other back."""
@@ -125,8 +133,11 @@ class KernelLocks:
         )
 
     def _is_ours(self, holder: str) -> bool:
-        said = _parts(holder)
-        return said is not None and said["token"] in {entry.was for entry in self._journal.entries(_LOCK)}
+        """Earlier versions of cephfit told locks by machine and journal, and noted no token."""
+        said, tokens = _parts(holder), {entry.was for entry in self._journal.entries(_LOCK)}
+        if said is None or said["token"] not in tokens:
+            return False
+        return said["token"] is not None or holder.endswith(self._mine)
 
     def _holder(self, host: Host) -> str:
         """What the lock says; empty where there is none."""
@@ -145,7 +156,8 @@ class KernelLocks:
 
 
 def _parts(holder: str) -> re.Match[str] | None:
-    form = r"(?P<who>.* on (?P<machine>\S+)), (?P<journal>/.*), (?P<files>[^,\s]+):(?P<token>\w+)"
+    """What a lock says; those of earlier versions of cephfit end with the journal: no files, no token."""
+    form = r"(?P<who>.* on (?P<machine>\S+)), (?P<journal>/.*?)(?:, (?P<files>[^,\s]+):(?P<token>\w+))?"
     return re.fullmatch(form, holder, re.DOTALL)
 
 

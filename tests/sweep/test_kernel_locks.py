@@ -345,3 +345,54 @@ def test_a_lock_that_was_never_made_does_not_wait_for_the_one_who_has_it(
     on_machines(machines, journal).restore()
     assert machines[0].lock.startswith("ceph:b")
     assert left(journal) == []
+
+
+def of_an_earlier_version(journal: Path) -> str:
+    """What it wrote besides: its lock says neither files nor token, and its journal has no token."""
+    before = Journal(journal)
+    before.note("lock on kernel values of", "h1", None)
+    before.note("host file", f"h1:{SWAPPINESS}", "60")
+    return f"ceph on {HOST}, {journal}"
+
+
+@pytest.mark.parametrize("does", ["apply", "restore"])
+@pytest.mark.parametrize("holder", ["ours", "none after a boot", "another's"])
+def test_what_an_earlier_version_changed_is_gone_on_with_and_put_back(
+    holder: str, does: str, machines: tuple[Machine, ...], tmp_path: Path
+) -> None:
+    journal, first = tmp_path / "journal.jsonl", machines[0]
+    ours = of_an_earlier_version(journal)
+    first.files[SWAPPINESS] = "1"
+    first.lock = {"ours": ours, "none after a boot": "", "another's": f"ceph on {HOST}, /another{journal}"}[holder]
+    around = on_machines(machines[:1], journal)
+    if holder == "another's":
+        with pytest.raises(HostLockedError, match=f"another cephfit: ceph on {HOST}\n") as caught:
+            around.restore() if does == "restore" else around.apply(greater(osd_host=SWAPPED), ())
+        assert f"its journal /another{journal} is lost" in str(caught.value.remedy)
+        assert first.files[SWAPPINESS] == "1"
+        first.lock = ""
+    elif does == "apply":
+        around.apply(greater(osd_host={"vm.swappiness": 2}), ())
+        assert first.files[SWAPPINESS] == "2"
+        assert first.lock.startswith(ours)
+    on_machines(machines[:1], journal).restore()
+    assert (first.files[SWAPPINESS], first.lock, left(journal)) == ("60", "", [])
+
+
+def test_a_lock_of_an_earlier_version_is_removed_when_it_is_given_up(tmp_path: Path, link: Path) -> None:
+    journal = tmp_path / "ours" / "journal.jsonl"
+    journal.parent.mkdir()
+    Journal(journal).note("lock on kernel values of", HOST, None)
+    link.symlink_to(f"lab:ours on {HOST}, {journal}")
+    ours = locks("ours", tmp_path)
+    ours.give_up([HOST])
+    assert (link.is_symlink(), ours.hosts()) == (False, ())
+
+
+def test_a_lock_without_a_token_is_not_ours_where_our_own_has_one(tmp_path: Path, link: Path) -> None:
+    ours = locks("ours", tmp_path)
+    ours.take([HOST])
+    link.unlink()
+    link.symlink_to(f"lab:ours on {HOST}, {tmp_path}/ours/journal.jsonl")
+    with pytest.raises(HostLockedError):
+        ours.take_again(HOST)
