@@ -31,6 +31,10 @@ class HostError(CephfitError):
     """Something this machine lacks: a program, a package, a privilege, room on a disk."""
 
 
+class LackingError(HostError):
+    """What no later try finds either until a person brings it: a program, a package, a privilege."""
+
+
 class ClusterError(CephfitError):
     """A cluster refused, did not answer, is unhealthy, or did not take a setting."""
 

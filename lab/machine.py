@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cephfit.errors import HostError
+from cephfit.errors import HostError, LackingError
 from cephfit.units import format_nbytes
 
 PACKAGES: Mapping[str, str] = {
@@ -49,12 +49,12 @@ def find_program(name: str) -> str | None:
 
 def require_programs(*names: str) -> None:
     """Raises:
-    HostError: naming every program that is missing and the Debian packages to install.
+    LackingError: naming every program that is missing and the Debian packages to install.
     """
     missing = [name for name in names if find_program(name) is None]
     if missing:
         packages = " ".join(dict.fromkeys(PACKAGES[name] for name in missing))
-        raise HostError(
+        raise LackingError(
             f"{', '.join(missing)}: not found",
             where="programs on this machine",
             remedy=f"install the Debian packages that have them: apt install {packages}",
@@ -63,10 +63,10 @@ def require_programs(*names: str) -> None:
 
 def require_root(what: str) -> None:
     """Raises:
-    HostError: this is not root.
+    LackingError: this is not root.
     """
     if os.geteuid() != 0:
-        raise HostError(
+        raise LackingError(
             f"{what} needs root (loop devices, mounts, control groups), but this is user id {os.geteuid()}",
             remedy="run it with sudo",
         )

@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from cephfit.errors import HostError
+from cephfit.errors import HostError, LackingError
 from cephfit.lab.mounts import mounts
 from cephfit.lab.throttle import GROUPS_PREFIX
 
@@ -42,11 +42,11 @@ class MemoryGroup:
         """Make the group, or set its limit if it is there.
 
         Raises:
-            HostError: this kernel has no memory controller.
+            LackingError: this kernel has no memory controller.
         """
         place = self._place()
         if place is None:
-            raise HostError(
+            raise LackingError(
                 "the memory controller of control groups is not mounted",
                 where="kernel",
                 remedy="mount it (v1: mount -t cgroup -o memory memory /sys/fs/cgroup/memory); without it the "

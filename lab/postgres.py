@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from cephfit.errors import ClusterError, HostError
+from cephfit.errors import ClusterError, HostError, LackingError
 from cephfit.lab import processes
 from cephfit.lab.disks import device_number
 from cephfit.lab.machine import PACKAGES, find_program, require_programs, require_root, run
@@ -32,7 +32,7 @@ def find_binaries() -> Path:
     """The folder with PostgreSQL's programs, of the newest version that is installed.
 
     Raises:
-        HostError: there is none.
+        LackingError: there is none.
     """
 
     def version(folder: Path) -> tuple[int, ...]:
@@ -44,7 +44,7 @@ def find_binaries() -> Path:
     for folder in folders:
         if all((folder / program).exists() for program in ("initdb", "postgres", "pgbench")):
             return folder
-    raise HostError(
+    raise LackingError(
         "PostgreSQL's programs initdb, postgres and pgbench are not installed",
         where="/usr/lib/postgresql and pg_config",
         remedy=f"install the Debian package: apt install {PACKAGES['postgres']}",
@@ -56,7 +56,7 @@ def _account() -> pwd.struct_passwd:
     for name in ("postgres", "nobody"):
         with suppress(KeyError):
             return pwd.getpwnam(name)
-    raise HostError("there is neither a user postgres nor nobody", where="/etc/passwd")
+    raise LackingError("there is neither a user postgres nor nobody", where="/etc/passwd")
 
 
 class PostgresServer:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from cephfit.errors import HostError
+from cephfit.errors import HostError, LackingError
 
 # Asks, once the kernel has been told to kill this process with its parent, whether the parent is still there: it
 # may have died in the instant before. A constant program; everything else are its arguments.
@@ -18,11 +18,11 @@ def find_program(name: str, *, package: str) -> str:
     """Path of a program.
 
     Raises:
-        HostError: it is not installed; names Debian's package.
+        LackingError: it is not installed; names Debian's package.
     """
     path = shutil.which(name)
     if path is None:
-        raise HostError(f"the program {name} is missing", remedy=f"install it: apt install {package}")
+        raise LackingError(f"the program {name} is missing", remedy=f"install it: apt install {package}")
     return path
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, Protocol, runtime_checkable
 
 from cephfit.configuration import Configuration
-from cephfit.errors import ClusterError, HostError, InputError
+from cephfit.errors import ClusterError, HostError, InputError, LackingError
 from cephfit.protocols import Applied, Client, Health, Progress, Target
 from cephfit.results.store import Store
 from cephfit.sample import State, WorkloadSample
@@ -84,7 +84,7 @@ def verify(
 
     Raises:
         ClusterError: the target is unhealthy for longer than a limit, or cannot take a configuration.
-        HostError: this machine lacks something, such as the workload's programs.
+        HostError: this machine lacks something, such as the workload's programs, or a host cannot be set up.
         InputError: no configuration is named, the store has samples of this workload run otherwise, or the volume
             does not suit the workload.
     """
@@ -113,7 +113,7 @@ def run_once(target: Target, configuration: Configuration, trial: Trial, *, prog
 
     Raises:
         ClusterError: the target is unhealthy for longer than a limit.
-        HostError: this machine lacks something, such as the workload's programs.
+        HostError: this machine lacks something, such as the workload's programs, or a host cannot be set up.
         InputError: the volume does not suit the workload.
     """
     stage = _Stage(target, trial, progress, purpose="one run", settle=False)
@@ -201,7 +201,9 @@ class _Stage:
                 value, evidence["output"] = workload.run(
                     client, self.trial.seconds, seed=self._workload_seed(repeat, attempt)
                 )
-        except ClusterError as error:  # what a machine lacks it lacks for all runs
+        except LackingError:  # it is lacking for all runs
+            raise
+        except (ClusterError, HostError) as error:
             return sample(State.FAILED, None, str(error))
         after = health_now(self._target)
         evidence["health"] = {"before": _as_json(before), "after": _as_json(after)}
@@ -242,7 +244,7 @@ class _Stage:
         elif isinstance(self.trial.workload, WarmsCaches):
             self.trial.workload.warm(client)
         elif client.device is None:
-            raise HostError("no device here to be read once for warm caches", where=f"client {client.name}")
+            raise LackingError("no device here to be read once for warm caches", where=f"client {client.name}")
         else:
             read_through(client.device)
 

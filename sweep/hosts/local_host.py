@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from cephfit.errors import HostError
+from cephfit.errors import HostError, LackingError
 from cephfit.sweep.hosts.host import SEARCH_PATH, Finished, HostRefusedError
 
 
@@ -72,6 +72,6 @@ class LocalHost:
 
 def no_such_program(program: str, *, where: str) -> HostError:
     """The error of a program that a host lacks."""
-    return HostError(
+    return LackingError(
         f"{program}: there is no such program", where=where, remedy="install the package that has it there"
     )

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from cephfit.cli.verify import command
 from cephfit.configuration import Configuration
-from cephfit.errors import CephfitError, ClusterError, HostError, InputError
+from cephfit.errors import CephfitError, ClusterError, HostError, InputError, LackingError
 from cephfit.protocols import Applied, Client, Health
 from cephfit.results.store import Store
 from cephfit.run import Run
@@ -211,6 +211,23 @@ def test_a_configuration_that_does_not_take_effect_gives_no_value(store: Store) 
     assert {(s.state, s.value, s.reason) for s in refused} == {(State.FAILED, None, "osd.0 runs 1, not 2")}
 
 
+def test_a_fault_of_this_machine_that_passes_is_one_failed_run(store: Store) -> None:
+    bench = Bench({})
+    died = iter([HostError("the program behind /dev/nbd0 of client c0 has died", where="bench")])
+
+    def drop_caches() -> None:
+        if error := next(died, None):
+            raise error
+
+    bench.drop_caches = drop_caches  # type: ignore[method-assign]
+    samples = run(bench, Work(bench), store, repeats=1)
+    (failed,) = [s for s in samples if s.state is not State.OK]
+    assert (failed.state, failed.reason) == (
+        State.FAILED, "bench: the program behind /dev/nbd0 of client c0 has died",
+    )  # fmt: skip
+    assert sorted(s.configuration for s in samples if s.state is State.OK) == ["A", "fast", "slow"]
+
+
 def test_what_failed_three_times_is_tried_again_by_the_same_command(store: Store) -> None:
     bench = Bench({})
     work = Work(bench)
@@ -227,7 +244,7 @@ def test_what_failed_three_times_is_tried_again_by_the_same_command(store: Store
 
 
 @pytest.mark.parametrize(
-    "error", [HostError("PostgreSQL's programs are not installed"), InputError("the volume is too small")]
+    "error", [LackingError("PostgreSQL's programs are not installed"), InputError("the volume is too small")]
 )
 def test_what_no_later_run_could_do_better_ends_the_verification_at_once(
     error: CephfitError, store: Store

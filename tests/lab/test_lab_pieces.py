@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cephfit.errors import ClusterError, HostError, InputError
-from cephfit.lab import machine, registry
+from cephfit.errors import ClusterError, HostError, InputError, LackingError
+from cephfit.lab import machine, memory_group, registry
 from cephfit.lab.export_kernel import mappings_of
 from cephfit.lab.export_path import ImageAddress
 from cephfit.lab.pgbench import PgBench, PgBenchSpec, parse_tps
@@ -194,3 +194,19 @@ def test_pgbench_refuses_a_volume_that_its_database_would_fill() -> None:
 def test_pgbench_refuses_a_client_without_a_device() -> None:
     with pytest.raises(InputError, match="needs a block device"):
         PgBench().cleanup(Client("c0", {}, 1 << 30))
+
+
+def test_what_this_machine_lacks_is_told_from_what_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A verification tries again after the latter."""
+    with pytest.raises(HostError, match="failed with code 1") as passing:
+        machine.run(["mount", str(tmp_path / "none")])
+    assert not isinstance(passing.value, LackingError)
+    monkeypatch.setattr(machine, "find_program", lambda name: None)
+    with pytest.raises(LackingError, match="mount: not found"):
+        machine.run(["mount"])
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(LackingError, match="a lab needs root"):
+        machine.require_root("a lab")
+    monkeypatch.setattr(memory_group, "mounts", list)
+    with pytest.raises(LackingError, match="memory controller"):
+        memory_group.MemoryGroup("none").create(1 << 20)
