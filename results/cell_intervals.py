@@ -18,8 +18,6 @@ from cephfit.results import statistics
 from cephfit.results.statistics import Interval
 from cephfit.spread import LARGEST_LOG, Spread, spread_of
 
-"""Half widths above it are cut: e to their power is no number."""
-
 
 @dataclass(frozen=True, slots=True)
 class AgainstDefault:

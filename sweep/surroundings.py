@@ -23,7 +23,7 @@ class OsdsDownError(ClusterError):
 
     Attributes:
         osds: which.
-        down: those of them that were restarted and did not come up; nobody restarted the others.
+        down: those of them that are down: restarted and not up again, or down before and not restarted.
     """
 
     def __init__(

@@ -95,14 +95,16 @@ class ClusterOptions:
         return tuple(option for option, _ in self._given())
 
     def words(self) -> tuple[str, ...]:
-        """The same with their values: the part of a command line that says all this again."""
+        """The same with their values: the part of a command line that says all this again, but no password."""
+        from cephfit.sweep.admin.rest_admin import shown
+
         words: list[str] = []
         for option, value in self._given():
             if value is True:
                 words.append(option)
             else:
                 for one in value if isinstance(value, tuple) else (value,):
-                    words += [option, str(one)]
+                    words += [option, shown(one) if option == "--rest-url" else str(one)]
         return tuple(words)
 
     def _given(self) -> list[tuple[str, Any]]:

@@ -145,7 +145,11 @@ def stop(name: str, as_json: bool) -> None:
 )
 @json_option
 def down(name: str, folder: Path | None, as_json: bool) -> None:
-    """Remove a lab and everything that belongs to it, whatever state it is in."""
+    """Remove a lab and everything that belongs to it, whatever state it is in.
+
+    Only what a sweep on it changed on this machine goes back first: where that fails, or the journal that knows it
+    is damaged, the lab stays and the error says how to mend it.
+    """
     from cephfit.errors import InputError
     from cephfit.lab.cluster import Lab
 

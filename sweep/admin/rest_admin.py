@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from cephfit.errors import ClusterError, HostError
 from cephfit.sweep.admin.answers import DEFAULT_TIMEOUT_SECONDS, refusal, spelled
@@ -28,6 +28,12 @@ _METHOD_NOT_ALLOWED = 405
 _ERROR = re.compile(r"Error: (.*) \((-?\d+)\)\s*$", re.DOTALL)
 _NO_JSON = "Error decoding JSON from "
 _UNKNOWN_ARGUMENT = "unused arguments"
+
+
+def shown(url: str) -> str:
+    """The server's address for messages: a proxy before it may want a user and a password, which stay out."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 class RestAdmin:
@@ -95,7 +101,7 @@ class RestAdmin:
     ) -> Any:
         """A response. What changes something is known by the server's refusal to GET it, which does nothing."""
         if self._closed:
-            raise ClusterError("the connection is closed", where=self._url)
+            raise ClusterError("the connection is closed", where=shown(self._url))
         query = urlencode({k: _spelled(v) for k, v in arguments.items() if v is not False}, doseq=True)
         address = path + (f"?{query}" if query else "")
         more = {"data": data} if data else {}
@@ -113,7 +119,7 @@ class RestAdmin:
         except requests.RequestException as error:
             raise ClusterError(
                 f"no connection to ceph-rest-api: {type(error).__name__}",
-                where=self._url,
+                where=shown(self._url),
                 remedy="see whether it runs, and whether the address has its version, such as /api/v0.1",
             ) from None
 

@@ -280,8 +280,10 @@ def restarting_program(path: str) -> Path:
 
 def _require_one_cluster(fsid: str, images_fsid: str, choice: ClusterChoice) -> None:
     if fsid != images_fsid:
+        from cephfit.sweep.admin.rest_admin import shown
+
         raise ClusterError(
             f"commands go to cluster {fsid}, but the images would be on cluster {images_fsid}",
-            where=choice.rest_url or str(choice.conf),
+            where=shown(choice.rest_url) or str(choice.conf),
             remedy="give the ceph.conf and the REST address of the same cluster",
         )

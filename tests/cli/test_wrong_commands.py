@@ -16,10 +16,12 @@ from cephfit.cli.cluster_options import ClusterOptions
 from cephfit.cli.main import cephfit
 from cephfit.cli.map import read_profile
 from cephfit.cli.place import parse_lies, parse_prices
+from cephfit.cli.restore import restoring
 from cephfit.cli.target_choice import open_target
 from cephfit.cli.written_files import write_whole, written_whole
 from cephfit.configuration import Configuration
-from cephfit.errors import HostError, InputError
+from cephfit.errors import ClusterError, HostError, InputError
+from cephfit.sweep.admin.rest_admin import RestAdmin
 from cephfit.sweep.declaration.file import bundled_sweep, read_sweep
 from cephfit.sweep.declaration.file_pools import read_pool_file
 from cephfit.sweep.guest import image, programs
@@ -258,3 +260,14 @@ def test_a_value_that_a_simulation_cannot_have_shows_one_that_it_can(word: str) 
     with pytest.raises(InputError, match=f"'x' is not a value for {word}") as caught:
         simulated_target(f"sim:{word}=x")
     assert simulated_target(f"sim:{caught.value.remedy.removeprefix('write it like ')}")
+
+
+def test_the_command_that_puts_a_cluster_back_is_said_without_the_password_of_its_address() -> None:
+    cluster = ClusterOptions(admin="rest", rest_url="http://user:p%40ss@[::1]:5000/api/v0.1/", take_over=True)
+    assert restoring("ceph", cluster) == (
+        "cephfit restore --target ceph --admin rest --rest-url 'http://[::1]:5000/api/v0.1/' --apply"
+    )
+    with pytest.raises(ClusterError) as caught:
+        RestAdmin("http://user:p%40ss@127.0.0.1:9/api/v0.1", timeout_seconds=5).command("status")
+    assert "http://127.0.0.1:9/api/v0.1/" in str(caught.value)
+    assert "p%40ss" not in str(caught.value)

@@ -7,7 +7,9 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 import pytest
+from click.testing import CliRunner
 
+from cephfit.cli import lab
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import HostError
 from cephfit.lab import removal
@@ -103,3 +105,15 @@ def test_where_one_does_not_go_back_the_lab_stays_and_has_the_lock(
     Lab.remove("swept", folder=tmp_path / "lab")
     assert sysctl.read_text() != "2000001\n"
     assert not link.is_symlink()
+
+
+def test_where_the_journal_is_damaged_the_lab_stays_as_its_help_says(journal: Journal, tmp_path: Path) -> None:
+    whole = journal.path.read_text()
+    journal.path.write_text("damaged\n" + whole)
+    with pytest.raises(HostError, match=r"the lab stays: .*journal\.jsonl:1: this line of the journal is damaged"):
+        Lab.remove("swept", folder=tmp_path / "lab")
+    said = " ".join(CliRunner().invoke(lab.down, ["--help"]).output.split())
+    assert "the journal that knows it is damaged, the lab stays" in said
+    journal.path.write_text(whole)
+    Lab.remove("swept", folder=tmp_path / "lab")
+    assert not (tmp_path / "lab").exists()
