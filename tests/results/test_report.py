@@ -32,6 +32,7 @@ from cephfit.results.render import to_html, to_markdown
 from cephfit.results.report_build import read_findings, report_of
 from cephfit.results.report_model import Findings
 from cephfit.results.store import Store
+from cephfit.sample import State
 
 VOID = {"meta", "link", "br", "img", "input", "hr", "col"}
 
@@ -427,3 +428,13 @@ def test_a_histogram_says_what_its_per_cents_are_of(findings: Findings) -> None:
     report = report_of(findings, made_ns=0)
     assert report.histograms
     assert to_html(report).count(" % of the accesses</text>") == len(report.histograms)
+
+
+def test_a_region_that_is_read_aloud_has_the_name_that_is_seen(findings: Findings) -> None:
+    failed = [replace(sample, state=State.FAILED, reason="fio: no space") for sample in findings.samples[:1]]
+    html = to_html(report_of(replace(findings, samples=(*failed, *findings.samples[1:])), made_ns=0))
+    section = html[html.index('<section aria-labelledby="method">') :]
+    parts = re.findall(r"<details[^>]*><summary>([^<]*?) <span>[^<]*</span></summary>(<div[^>]*>)", section)
+    assert "Rejected samples" in dict(parts)
+    for seen, region in parts:
+        assert f'aria-label="{seen}"' in region
