@@ -231,8 +231,9 @@ class Workload(Protocol):
 
         Raises:
             ClusterError: it gave no result; another run may.
-            HostError: this machine lacks something, so that no later run could do better.
-            InputError: the volume does not suit its options. Likewise.
+            HostError: likewise.
+            LackingError: this machine lacks something, so that no later run could do better.
+            InputError: the volume does not suit its options; no later run could do better either.
         """
 
     def cleanup(self, client: Client) -> None:
