@@ -151,6 +151,6 @@ def damaged(before: str, damage: bytes, after: str) -> bytes:
 )
 def test_what_is_no_utf_16_is_refused_by_its_line(tmp_path: Path, content: bytes, line: int, byte: int) -> None:
     """Also in a disk's name, which may be anything else."""
-    with pytest.raises(InputError, match="no UTF-16") as caught:
+    with pytest.raises(InputError, match="not UTF-16") as caught:
         profiled(tmp_path, content, options=ReadOptions(columns="offset,length,op,disk"))
     assert caught.value.where == f"{tmp_path / 't'}, line {line} (byte {byte})"
