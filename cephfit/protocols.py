@@ -1,14 +1,42 @@
 """The narrow protocols between the core and the world. docs/design.md says which of them have a contract suite."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from cephfit.access import AccessBatch
 from cephfit.baseline import Baselines
 from cephfit.configuration import Configuration
 from cephfit.prediction import PredictionSet
 from cephfit.profile import Profile
+
+
+class TraceReader(Protocol):
+    """Reads one trace format. Safe to use for many files, one after the other or at once.
+
+    Memory is bounded by a constant, whatever the file's size.
+    """
+
+    name: str
+    """Short name of the format, as ``--format`` takes it."""
+
+    def sniff(self, head: bytes) -> bool:
+        """Whether a file that begins with ``head`` (up to 64 KiB, decompressed) is of this format.
+
+        Raises:
+            InputError: it is, or nearly, and says that it cannot be read.
+        """
+
+    def batches(self, source: Path) -> Iterator[AccessBatch]:
+        """The accesses of a file, in order of issue as far as the format tells it.
+
+        Args:
+            source: a file, ``-`` for standard input, or a URL.
+
+        Raises:
+            InputError: naming the file and, where one is known, the line, record or byte.
+        """
 
 
 class CephAdmin(Protocol):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from cephfit.errors import InputError
+from cephfit.protocols import TraceReader
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers import delimited_formats, vscsi_histogram
@@ -74,6 +75,7 @@ def format_of(stream: TraceStream) -> str:
     head = stream.head()
     if vscsi_histogram.sniff(head):
         return HISTOGRAM
+    reader: TraceReader
     for reader in readers():
         try:
             if reader.sniff(head):

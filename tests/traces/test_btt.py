@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reading import batches_of
 from test_more_formats import GOLDEN
 
 from cephfit.access import AccessBatch
@@ -51,7 +50,7 @@ def recording(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def read(folder: Path, action: Action) -> list[AccessBatch]:
     files = sorted(f for f in folder.glob("*.blktrace.*") if f.stat().st_size)
-    return list(batches_of(BlktraceReader(action), files[0]))
+    return list(BlktraceReader(action).batches(files[0]))
 
 
 def column(batches: list[AccessBatch], name: str) -> np.ndarray:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reading import batches_of
 
 from cephfit.errors import InputError
 from cephfit.traces.description.recording import Counting
@@ -67,7 +66,7 @@ def read(text: bytes, layout: DelimitedFormat, path: Path) -> Any:
     """All rows and counts, or the error's text."""
     path.write_bytes(text)
     try:
-        batches = list(batches_of(DelimitedReader(layout), path))
+        batches = list(DelimitedReader(layout).batches(path))
     except InputError as error:
         return str(error)
     columns = [
@@ -174,7 +173,7 @@ BLKPARSE = [
 def read_events(reader: StreamReader, path: Path) -> Any:
     """All rows and counts of a block layer's text, or the error's text."""
     try:
-        found = list(batches_of(reader, path))
+        found = list(reader.batches(path))
     except InputError as error:
         return str(error)
     rows = [
@@ -258,7 +257,7 @@ def counted(reader: StreamReader, path: Path) -> Any:
     """What a profile is made of, or the error's text."""
     counting = Counting(None)
     try:
-        for batch in batches_of(reader, path):
+        for batch in reader.batches(path):
             counting.add(batch)
     except InputError as error:
         return str(error)
@@ -306,7 +305,7 @@ def test_io_logs_of_fio_both_ways(data: st.DataObject, tmp_path: Path) -> None:
 
     def rows() -> Any:
         try:
-            batches = list(batches_of(FioIologReader(), path))
+            batches = list(FioIologReader().batches(path))
         except InputError as error:
             return str(error)
         columns = [

@@ -44,6 +44,8 @@ class OracleGeneralReader(StreamReader):
         n = len(head) // RECORD.itemsize
         if n < 2 or (len(head) < 1 << 16 and len(head) % RECORD.itemsize):
             return False
+        if b"\0" not in head:
+            return False  # text: its words as numbers are later, too; a record has the upper bytes of its size
         rows = np.frombuffer(head[: n * RECORD.itemsize], RECORD)
         later = (rows["next"] > np.arange(n)) | np.isin(rows["next"], _NEVER)
         sized = (rows["nbytes"] > 0) & (rows["nbytes"] < _NBYTES_LIKELY)

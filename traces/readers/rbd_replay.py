@@ -73,15 +73,16 @@ def _is_version_0(head: bytes) -> bool:
     """A thread starts, and three actions or all that is there can be read."""
     if head[:1] != b"\0" or len(head) < 2 * 25:
         return False
-    place = 0
+    place, numbers = 0, set[int]()
     try:
         for n in range(3):
             action, place = action_of(head, place, version=0)
             if (n == 0 and action.kind != 0) or len(action.waits) > 64 or action.number >= 1 << 24:
                 return False
+            numbers.add(action.number)
     except (_ShortError, ValueError):
         return False
-    return True
+    return len(numbers) == 3  # nothing but zeros would be the start of one thread again and again
 
 
 def _stretches(stream: TraceStream) -> Iterator[Rows]:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from cephfit.access import AccessBatch
 from cephfit.traces.files.stream import TraceStream
@@ -12,10 +13,7 @@ cannot show losses, a count of none means that nobody knows."""
 
 
 class StreamReader(ABC):
-    """Reads one trace format, from streams, so that compressed files and pipes work everywhere.
-
-    Memory is bounded by a constant, whatever the file's size.
-    """
+    """A ``protocols.TraceReader`` that reads streams, so that compressed files and pipes work everywhere."""
 
     name: str
     """Short name of the format, as ``--format`` takes it."""
@@ -54,3 +52,8 @@ class StreamReader(ABC):
         """
         (stream,) = streams
         return self.read(stream)
+
+    def batches(self, source: Path) -> Iterator[AccessBatch]:
+        """As ``protocols.TraceReader`` says; of a recording in several files, only what this one holds."""
+        with TraceStream(source) as stream:
+            yield from self.read(stream)
