@@ -25,7 +25,7 @@ from cephfit.traces.readers.strace import StraceReader
 from cephfit.traces.readers.vscsi_binary import VscsiBinaryReader
 from cephfit.traces.readers.vscsi_csv import VscsiCsvReader
 from cephfit.traces.readers.xperf import XperfReader
-from cephfit.traces.recordings import PER_CPU
+from cephfit.traces.recordings import per_cpu
 
 HISTOGRAM = vscsi_histogram.NAME
 """The one format that has histograms instead of accesses."""
@@ -111,7 +111,7 @@ def one_format(files: Sequence[TraceStream], streams: Sequence[TraceStream], ask
             remedy="record it while the workload runs",
         )
     for empty in [file for file in files if not file.head()]:
-        if PER_CPU.fullmatch(empty.path.name) is None:
+        if per_cpu(empty.path) is None:
             raise InputError("the trace is empty", where=empty.name, remedy="leave this file out")
     if asked is not None:
         return asked

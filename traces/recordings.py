@@ -15,6 +15,11 @@ PER_CPU = re.compile(r"(?P<stem>.*)\.blktrace\.(?P<number>\d+)(?:\.(?:gz|xz|bz2|
 """Name of a file that blktrace writes for one CPU."""
 
 
+def per_cpu(file: Path) -> re.Match[str] | None:
+    """``PER_CPU`` of a file or a URL, whose query is no part of the name."""
+    return PER_CPU.fullmatch(Path(remote.words_of(file)).name)
+
+
 @dataclass(frozen=True, slots=True)
 class Recording:
     """Files that one recorder wrote at one time: one file, or blktrace's for the CPUs of one device."""
@@ -35,12 +40,18 @@ def recordings_of(paths: Sequence[Path]) -> list[Recording]:
     files: list[Path] = []
     for path in [p for p in paths if not p.name.endswith(capture_record.SUFFIX)] or paths:
         files.extend(_expanded(remote.local(path)))
-    groups: dict[tuple[Path, str], list[Path]] = {}
+    groups: dict[tuple[Path, str, int], list[Path]] = {}
+    seen = Counter[Path]()
     for file in dict.fromkeys(files):
-        match = PER_CPU.fullmatch(file.name)
-        groups.setdefault((file.parent, match["stem"] if match else file.name), []).append(file)
+        path = Path(remote.words_of(file))
+        if match := per_cpu(file):
+            # URLs that differ in their queries only are no two CPUs of one recording.
+            groups.setdefault((path.parent, match["stem"], seen[path]), []).append(file)
+            seen[path] += 1
+        else:
+            groups.setdefault((file.parent, file.name, 0), []).append(file)
     # URLs that differ in their queries only have one name in results.
-    shown = [Path(remote.words_of(folder / stem)) for folder, stem in groups]
+    shown = [Path(remote.words_of(folder / stem)) for folder, stem, _ in groups]
     stems, wholes = Counter(path.name for path in shown), Counter[Path]()
     recordings = []
     for path, members in zip(shown, groups.values(), strict=True):
@@ -77,7 +88,7 @@ def _numbered(folder: Path, stem: str) -> list[Path]:
 def siblings_left_out(recording: Recording) -> list[str]:
     """Blktrace files of the same recording that lie beside the given ones and were not given."""
     first = recording.files[0]
-    match = PER_CPU.fullmatch(first.name)
+    match = per_cpu(first)
     if match is None:
         return []
     missing = [f.name for f in _numbered(first.parent, match["stem"]) if f not in recording.files]
@@ -90,7 +101,7 @@ def in_a_row(recordings: Sequence[Recording]) -> list[tuple[Path, ...]]:
     rows: dict[int, list[Path]] = {}
     for recording in recordings:
         for file in recording.files:
-            match = PER_CPU.fullmatch(file.name)
+            match = per_cpu(file)
             rows.setdefault(int(match["number"]) if match else -1, []).append(file)
     return [tuple(rows[number]) for number in sorted(rows)]
 
