@@ -121,7 +121,7 @@ class AccessSource:
         with ExitStack() as stack:
             streams = [stack.enter_context(TraceStream(f)) for f in recording.files]
             reader = _reader_of(streams, self._format_name, self._action, self._options)
-            self.clock_ns = max(reader.clock_ns(stream) for stream in streams)
+            self.clock_ns = reader.common_clock_ns(reader.clock_ns(stream) for stream in streams)
             seen: set[str] = set()
             levels: set[tuple[str, str]] = set()
             names: tuple[str, ...] = ()

@@ -160,7 +160,8 @@ def _read(
         reader = next(r for r in formats.readers(asked.action, asked.options) if r.name == format_name)
         if isinstance(reader, ParquetReader) and any(len(parts) > 1 for parts in recorded):
             return _read([(part,) for parts in recorded for part in parts], asked, scheduler, progress)
-        clock_ns = max(reader.clock_ns(s) for s in all_streams)
+        clocks_ns = [reader.common_clock_ns(map(reader.clock_ns, streams)) for streams in opened]
+        clock_ns = reader.common_clock_ns(clocks_ns)
         beside = len(recorded) > 1 and not asked.parts
         shares = [
             replace(_share(parts[0].name, its, reader, asked, beside=beside), clock_ns=clock_ns)
@@ -168,7 +169,7 @@ def _read(
         ]
         progress.start("reading the trace", total_nbytes([part for parts in recorded for part in parts]))
         counts = counted(shares, opened, reader, scheduler, progress)
-        found = _from_accesses(recorded, counts, reader, asked, clock_ns)
+        found = _from_accesses(recorded, counts, reader, asked, clocks_ns)
         progress.done()
         return found
 
@@ -200,7 +201,7 @@ def _from_accesses(
     counts: Iterator[Counted],
     reader: StreamReader,
     asked: _Asked,
-    clock_ns: int,
+    clocks_ns: Sequence[int],
 ) -> list[Profile]:
     total = PartialProfile()
     sources: list[dict[str, Any]] = []
@@ -210,8 +211,11 @@ def _from_accesses(
     if asked.why_apart:
         notes[_APART.format(asked.why_apart)] = None
     losses_known = True
-    for parts, gave in zip(recorded, counts, strict=True):
+    clocks_kept: list[int] = []
+    for parts, gave, clock_ns in zip(recorded, counts, clocks_ns, strict=True):
         its_counts = gave.partial
+        # What a file's beginning told of its clock may be wrong of what follows.
+        clocks_kept.append(1 if its_counts.has_gaps_below(clock_ns) else clock_ns)
         lacks.update(dict.fromkeys(gave.lacks))
         its = told(parts, reader, events=its_counts.events, notes=gave.notes, lost=its_counts.lost)
         for name in NO_EVENTS:
@@ -259,7 +263,7 @@ def _from_accesses(
         lacks=lacks_of(reader, tuple(lacks), losses_known=losses_known, lost=total.lost),
         notes=list(notes),
         with_behaviour=asked.full,
-        clock_ns=clock_ns,
+        clock_ns=reader.common_clock_ns(clocks_kept),
     )
     if asked.each:
         where = remote.words_of(recorded[0][0].files[0])

@@ -1,6 +1,7 @@
 """Traces whose clock has coarse steps: nothing finer than these is shown, and what is shown is right."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 from test_trace_views import run
 
+from cephfit.access import AccessBatch
+from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.readers.clock import clock_ns_of
 from cephfit.traces.readers.delimited import DelimitedReader
@@ -135,7 +138,9 @@ def test_milliseconds_keep_the_limits_that_they_tell(tmp_path: Path) -> None:
     ("times", "clock_ns"),
     [
         ((b"1", b"2"), NS_PER_S),
-        ((b"1", b"2.5 "), NS_PER_S // 10),
+        ((b"1.5", b"2.5 "), NS_PER_S // 10),
+        ((b"1", b"2.5 "), 1),
+        ((b"1", b"2.5", b"2.5001"), NS_PER_S // 10_000),
         ((b"1.000", b"2.000"), NS_PER_MS),
         ((b"1.123456789",), 1),
         ((b"1.123456789012",), 1),
@@ -144,6 +149,66 @@ def test_milliseconds_keep_the_limits_that_they_tell(tmp_path: Path) -> None:
 )
 def test_the_digits_tell_the_clock(times: tuple[bytes, ...], clock_ns: int) -> None:
     assert clock_ns_of(times, NS_PER_S) == clock_ns
+
+
+COLUMNS = ("--columns", "time:s,op,offset:bytes,length:bytes,latency:s")
+
+
+def rows_at(times: Iterable[str]) -> str:
+    return "".join(f"{time},r,{4096 * i},4096,0.0003\n" for i, time in enumerate(times))
+
+
+def test_an_idle_disk_beside_it_makes_no_clock_coarse(tmp_path: Path) -> None:
+    """Two accesses at whole seconds by chance."""
+    (tmp_path / "a.csv").write_text(rows_at(f"{i * 0.0005:.4f}" for i in range(1000)))
+    (tmp_path / "b.csv").write_text(rows_at("01"))
+    for disks in (["a.csv"], ["a.csv", "b.csv"], ["b.csv", "a.csv"]):
+        found = run("profile", *(tmp_path / disk for disk in disks), *COLUMNS, "--json").stdout
+        about = json.loads(found)["description"]
+        assert about["clock_seconds"] == 0.0001
+        assert {"interarrival_us", "outstanding"} <= about["histograms"].keys()
+        assert about["percentiles"]["interarrival_us"]["all"]["p50"] == pytest.approx(500, rel=0.04)
+        assert "p50" in about["percentiles"]["outstanding"]["all"]
+
+
+def test_a_coarse_clock_that_is_known_stays_where_recordings_are_read_together(tmp_path: Path) -> None:
+    """``strace -t`` prints whole seconds always, and ``-tt`` never."""
+    strace(tmp_path / "t")
+    fine = (tmp_path / "t").read_text().replace(" openat", ".000000 openat").replace(" p", ".000100 p")
+    (tmp_path / "tt").write_text(fine)
+    found = json.loads(run("profile", tmp_path / "t", tmp_path / "tt", "--json").stdout)
+    assert found["description"]["clock_seconds"] == 1
+    assert "outstanding" not in found["description"]["histograms"]
+
+
+@pytest.mark.parametrize("begin", ["%.2f", "%g"])
+def test_finer_times_than_the_first_ones_take_a_coarse_clock_back(tmp_path: Path, begin: str) -> None:
+    early = [begin % (i / 4) for i in range(1100)]
+    late = [f"{300 + i * 0.00051:.7g}" for i in range(3000)]
+    (tmp_path / "t").write_text(rows_at([*early, *late]))
+    pytest.importorskip("pyarrow")
+    run("convert", tmp_path / "t", *COLUMNS, "-o", tmp_path / "t.parquet")
+    for name, how in (("t", COLUMNS), ("t.parquet", ())):
+        about = json.loads(run("show", tmp_path / name, *how, "--json").stdout)["description"]
+        assert about["clock_seconds"] is None
+        assert about["lacks"] == []
+        assert about["percentiles"]["interarrival_us"]["all"]["p50"] == pytest.approx(510, rel=0.04)
+        assert about["histograms"]["interarrival_us"]["all"]["limits"][0] == 1
+        assert "outstanding" in about["histograms"]
+        assert about["behaviour"]["busy_share"] is not None
+
+
+@pytest.mark.parametrize("clock_ns", [3, 1000, NS_PER_MS, NS_PER_S, 10 * NS_PER_S])
+def test_gaps_of_a_step_are_none_below_it(clock_ns: int) -> None:
+    def recorded(gap_ns: int) -> PartialProfile:
+        times = np.array([0, 0, gap_ns])
+        zeros = np.zeros(3, np.int64)
+        return PartialProfile.of(
+            AccessBatch(times, zeros.astype(np.uint8), zeros, zeros + 512, zeros.astype(np.int32), ("a",))
+        )
+
+    assert not recorded(clock_ns).has_gaps_below(clock_ns)
+    assert recorded(clock_ns * 9 // 10).has_gaps_below(clock_ns)
 
 
 def test_a_file_without_times_has_no_coarse_clock(tmp_path: Path) -> None:

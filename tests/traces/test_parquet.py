@@ -130,9 +130,10 @@ def test_text_of_any_type_is_read(tmp_path: Path, kind: str, as_words: bool) -> 
     assert list(found["description"]["disks"]) == ["a"]
 
 
-def test_outstanding_is_counted_where_the_file_has_latencies_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_column", [False, True])
+def test_outstanding_is_counted_where_the_file_has_latencies_only(tmp_path: Path, has_column: bool) -> None:
     """Ten accesses a microsecond apart that take 5.5 us each: from the sixth on six are in flight. Those of the
-    other disk do not count there, and neither does where row groups begin."""
+    other disk do not count there, and neither does where row groups begin. A column without a value is none."""
     n = 20
     columns = {
         "time_ns": [1000 * (i // 2) for i in range(n)],
@@ -142,23 +143,23 @@ def test_outstanding_is_counted_where_the_file_has_latencies_only(tmp_path: Path
         "disk": ["a", "b"] * 10,
         "latency_ns": [5500, 100] * 10,
     }
+    if has_column:
+        columns["outstanding"] = pa.nulls(n, pa.int32())
     pq.write_table(pa.table(columns), tmp_path / "x.parquet", row_group_size=7)
-    about = json.loads(run("profile", tmp_path / "x.parquet", "--json").stdout)["description"]
+    about = json.loads(run("show", tmp_path / "x.parquet", "--json").stdout)["description"]
     counted = about["histograms"]["outstanding"]["all"]
     depths = {limit: n for limit, n in zip(counted["limits"], counted["counts"], strict=False) if n}
     assert depths == {1: 10 + 1, 2: 1, 4: 2, 6: 6}
     assert about["lacks"] == []
+    assert about["behaviour"]["disks"]["a"]["busy_share"] == 1
+    assert about["behaviour"]["disks"]["b"]["busy_share"] == pytest.approx(10 * 100 / 9100)
 
 
-def test_what_the_file_says_of_outstanding_counts_and_what_it_does_not_say_is_lacking(tmp_path: Path) -> None:
-    for said in (3, None):
-        columns = {**FIVE, "latency_ns": [10, 10], "outstanding": pa.array([said, said], pa.int32())}
-        pq.write_table(pa.table(columns), tmp_path / "x.parquet")
-        about = json.loads(run("profile", tmp_path / "x.parquet", "--json").stdout)["description"]
-        if said is None:
-            assert about["lacks"] == ["outstanding accesses"]
-        else:
-            assert about["histograms"]["outstanding"]["all"]["counts"][2] == 2
+def test_what_the_file_says_of_outstanding_counts(tmp_path: Path) -> None:
+    columns = {**FIVE, "latency_ns": [10, 10], "outstanding": pa.array([3, 3], pa.int32())}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    about = json.loads(run("profile", tmp_path / "x.parquet", "--json").stdout)["description"]
+    assert about["histograms"]["outstanding"]["all"]["counts"][2] == 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.counting.tally_buckets import FINE_PER_OCTAVE
 from cephfit.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
 COARSE_NS = NS_PER_MS
@@ -19,6 +23,18 @@ def histogram_of_gaps(limits_us: list[int], counts: list[int], clock_ns: int) ->
     if first == len(limits_us):
         return None
     return {"limits": limits_us[first:], "counts": [sum(counts[: first + 1]), *counts[first + 1 :]]}
+
+
+def has_gaps_below(fine_gaps: NDArray[np.int64], clock_ns: int) -> bool:
+    """Whether times differ by less than a step of the clock, so that it is finer.
+
+    Args:
+        fine_gaps: int64 (buckets,), as ``Tally.counts.fine_interarrival`` of any kind.
+        clock_ns: what a text's first lines told.
+    """
+    octave = clock_ns.bit_length() - 1
+    its_bucket = FINE_PER_OCTAVE * octave + (clock_ns * FINE_PER_OCTAVE >> octave) - FINE_PER_OCTAVE
+    return bool(fine_gaps[1:its_bucket].any())  # the first one has those of none
 
 
 def tells_depths(clock_ns: int, median_latency_ns: float | None) -> bool:

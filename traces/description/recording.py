@@ -12,6 +12,7 @@ from cephfit.errors import InputError
 from cephfit.traces.counting.crowd import DISKS_LISTED, Crowd, CrowdCounting
 from cephfit.traces.counting.places import empty_joint
 from cephfit.traces.counting.tally import Tally, count_on
+from cephfit.traces.description import clock_limits
 from cephfit.traces.description.portraits import Portraits, too_many_disks
 from cephfit.traces.matching.by_disk import ordered_by_disk, rows_by_disk
 
@@ -125,6 +126,13 @@ class PartialProfile:
             changed = self.disks[disk].with_more_in_flight(op, depth, more)
             return replace(self, disks=self.disks | {disk: changed})
         return replace(self, crowd=self.crowd.with_more_in_flight(op, depth, more))
+
+    def has_gaps_below(self, clock_ns: int) -> bool:
+        """Whether accesses of a disk followed each other by less than a step of such a clock, but not at once."""
+        if clock_ns == 1:
+            return False
+        gaps = self.sum_of(self.names).counts.fine_interarrival[0]
+        return clock_limits.has_gaps_below(gaps, clock_ns)
 
     @property
     def span_ns(self) -> tuple[int, int]:

@@ -103,6 +103,8 @@ class DelimitedFormat:
 class DelimitedReader(PartReader):
     """Reads every format that a ``DelimitedFormat`` declares."""
 
+    clock_is_guessed = True
+
     def __init__(self, layout: DelimitedFormat) -> None:
         self.layout = layout
         self.name = layout.name

@@ -213,6 +213,7 @@ class NamedColumnsReader(PartReader):
 
     name = NAME
     title = "a delimited file with the columns that --columns names"
+    clock_is_guessed = True
 
     def __init__(self, columns: NamedColumns | None = None) -> None:
         self.columns = columns

@@ -203,7 +203,7 @@ def _columns(pa: Any, schema: Any, where: str) -> list[str]:
 
 def _batches(pa: Any, file: Any, columns: list[str], where: str, aside: Aside) -> Iterator[AccessBatch]:
     numbers: dict[str, int] = {}
-    in_flight = InFlight() if "outstanding" not in columns else None
+    in_flight = InFlight() if _is_empty(file, "outstanding", columns) else None
     told, n_read = aside, 0
     for group in range(file.num_row_groups):  # all at once would hold more the larger the file is
         for rows in file.iter_batches(batch_size=_ROWS, row_groups=[group], columns=columns, use_threads=False):
@@ -212,6 +212,14 @@ def _batches(pa: Any, file: Any, columns: list[str], where: str, aside: Aside) -
                 batch = replace(batch, outstanding=in_flight.count(_columns_of(batch, batch.latency_ns)))
             yield replace(batch, skipped=told.skipped, events=told.events, stacked=told.stacked, lost=told.lost)
             told, n_read = _NOTHING, n_read + len(rows)
+
+
+def _is_empty(file: Any, name: str, columns: list[str]) -> bool:
+    """Whether a file has no such column, or no value in it."""
+    if name not in columns:
+        return True
+    stretches = file.iter_batches(batch_size=_ROWS, columns=[name], use_threads=False)
+    return all(rows.column(name).null_count == len(rows) for rows in stretches)
 
 
 def _columns_of(batch: AccessBatch, latency_ns: NDArray[np.int64]) -> Accesses:

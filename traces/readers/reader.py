@@ -1,7 +1,7 @@
 """What the readers of all formats share: a file is opened, told by its content, and read as a stream."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from cephfit.access import AccessBatch
@@ -21,6 +21,9 @@ class StreamReader(ABC):
     """One line for people: what the format is."""
     names_disks: bool = False
     """Whether the file says which disk an access is on; else a file is one disk."""
+    clock_is_guessed: bool = False
+    """Whether the clock is told by the digits that a file happens to print; else it is what the format or the file
+    says."""
     note: str = ""
     """What a reader of a profile from this format must know."""
     notes: tuple[str, ...] = ()
@@ -36,6 +39,11 @@ class StreamReader(ABC):
         """The smallest difference of two times that the file tells, by what stands at its beginning; nothing is
         read off the stream. What follows from times is told in no finer steps. 1: the format sets no limit."""
         return 1
+
+    def common_clock_ns(self, clocks_ns: Iterable[int]) -> int:
+        """That of files together, each of which has one of these: a file that prints few digits by chance (an idle
+        disk's) has the clock of the others, a file that is said to have a coarse one has it."""
+        return min(clocks_ns) if self.clock_is_guessed else max(clocks_ns)
 
     @abstractmethod
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
