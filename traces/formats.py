@@ -1,6 +1,8 @@
 """The formats that are read, and how a file's content tells which one it is."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
 from cephfit.errors import InputError
 from cephfit.protocols import TraceReader
@@ -87,6 +89,27 @@ def format_of(stream: TraceStream) -> str:
         where=stream.name,
         remedy=f"known are {', '.join(titles())}; --format FORMAT reads it as one of them",
     )
+
+
+def refuse_different(files: Sequence[Path]) -> None:
+    """Of files that are no trace in a row: one that goes on within a line or record may show no format.
+
+    Raises:
+        InputError: formats differ.
+    """
+    with ExitStack() as stack:
+        streams = [stack.enter_context(TraceStream(file)) for file in files]
+        showing = [stream for stream in streams if _shows_one(stream)]
+        if showing:
+            one_format(showing, showing, None)
+
+
+def _shows_one(stream: TraceStream) -> bool:
+    try:
+        format_of(stream)
+    except InputError:
+        return False
+    return True
 
 
 def one_format(files: Sequence[TraceStream], streams: Sequence[TraceStream], asked: str | None) -> str:

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from cephfit.cells import RANDOM_THRESHOLD_LBN
 from cephfit.errors import InputError
@@ -22,24 +21,39 @@ from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files import remote
 from cephfit.traces.files.joined_stream import one_stream
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
+from cephfit.traces.parts.clocks import (
+    Divided,
+    Recorded,
+    divided_by_clock,
+    duration_ns,
+    note_of_steps,
+    notes_of_new_clocks,
+)
 from cephfit.traces.parts.counted_recordings import counted
 from cephfit.traces.parts.shares import Counted, Share
 from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers import vscsi_histogram
 from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.readers.fio_iolog import FioIologReader
 from cephfit.traces.readers.parquet import ParquetReader
+from cephfit.traces.readers.rbd_replay import RbdReplayReader
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.recordings import Recording, can_be_read_again, in_a_row, recordings_of, total_nbytes
+from cephfit.traces.recordings import (
+    by_device,
+    can_be_read_again,
+    device_of,
+    in_a_row,
+    recordings_of,
+    total_nbytes,
+)
 from cephfit.traces.told import BLOCK_LAYER, NO_EVENTS, STACKING, lacks_of, told
 
 _APART = (
     "the files are no trace in a row ({}): each was read by itself, so latencies and accesses in flight across "
     "their borders are not known"
 )
-_STEPS = (
-    "{} accesses have an earlier time than the one before them: if the clock of a part begins anew, the rates are "
-    "too high, and the parts are recordings of their own"
-)
+_WITH_HEADERS = (FioIologReader, RbdReplayReader)
+_HEADERS = "each begins with a header of its own"
 
 
 def profile_files(
@@ -101,7 +115,8 @@ def profiles_by_disk(
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """As the arguments of ``profile_files``; ``each``: a profile of each disk; ``why_apart``: what keeps parts
-    from being read as one file."""
+    from being read as one file; ``anew``: the files with which the clock begins
+    anew, once they are known."""
 
     format_name: str | None
     action: Action
@@ -113,25 +128,24 @@ class _Asked:
     options: ReadOptions
     each: bool = False
     why_apart: str = ""
-
-
-_Recorded: TypeAlias = tuple[Recording, ...]
-"""One recording, by its consecutive parts."""
+    anew: tuple[Path, ...] = ()
 
 
 def _profiles(paths: Sequence[Path], asked: _Asked, scheduler: str | None, progress: Progress) -> list[Profile]:
     recordings = recordings_of(paths)
     if not recordings:
         raise InputError("no trace was named", remedy="name one or more files")
-    apart: list[_Recorded] = [(r,) for r in recordings]
+    apart: list[Recorded] = [(r,) for r in recordings]
     if not asked.parts or len(recordings) == 1:
         return _read(apart, asked, scheduler, progress)
     try:
-        return _read([tuple(recordings)], asked, scheduler, progress)
+        return _read(by_device(recordings), asked, scheduler, progress)
     except InputError as error:
         if not can_be_read_again(recordings):
             raise
         fault = error
+    if asked.options.format_with(asked.format_name) is None:
+        formats.refuse_different([f for recording in recordings for f in recording.files])
     try:
         return _read(apart, replace(asked, why_apart=fault.what), scheduler, progress)
     except InputError as error:
@@ -139,9 +153,7 @@ def _profiles(paths: Sequence[Path], asked: _Asked, scheduler: str | None, progr
         raise (error if error.what == fault.what else fault) from None
 
 
-def _read(
-    recorded: Sequence[_Recorded], asked: _Asked, scheduler: str | None, progress: Progress
-) -> list[Profile]:
+def _read(recorded: Sequence[Recorded], asked: _Asked, scheduler: str | None, progress: Progress) -> list[Profile]:
     """The profile of recordings beside each other, or of parts that are no trace in a row."""
     first = recorded[0][0]
     name = asked.name or ("workload" if first.files[0] == STANDARD_INPUT else first.name)
@@ -160,6 +172,13 @@ def _read(
         reader = next(r for r in formats.readers(asked.action, asked.options) if r.name == format_name)
         if isinstance(reader, ParquetReader) and any(len(parts) > 1 for parts in recorded):
             return _read([(part,) for parts in recorded for part in parts], asked, scheduler, progress)
+        if (
+            isinstance(reader, _WITH_HEADERS)
+            and len(recorded[0]) > 1
+            and all(reader.sniff(s.head()) for s in all_files)
+        ):
+            apart = [(part,) for parts in recorded for part in parts]
+            return _read(apart, replace(asked, why_apart=_HEADERS), scheduler, progress)
         clocks_ns = [reader.common_clock_ns(map(reader.clock_ns, streams)) for streams in opened]
         clock_ns = reader.common_clock_ns(clocks_ns)
         beside = len(recorded) > 1 and not asked.parts
@@ -170,6 +189,8 @@ def _read(
         progress.start("reading the trace", total_nbytes([part for parts in recorded for part in parts]))
         counts = counted(shares, opened, reader, scheduler, progress)
         found = _from_accesses(recorded, counts, reader, asked, clocks_ns)
+        if isinstance(found, Divided):
+            return _read(found.recorded, replace(asked, anew=found.anew), scheduler, progress)
         progress.done()
         return found
 
@@ -197,19 +218,20 @@ def _share(
 
 
 def _from_accesses(
-    recorded: Sequence[_Recorded],
+    recorded: Sequence[Recorded],
     counts: Iterator[Counted],
     reader: StreamReader,
     asked: _Asked,
     clocks_ns: Sequence[int],
-) -> list[Profile]:
+) -> list[Profile] | Divided:
     total = PartialProfile()
     sources: list[dict[str, Any]] = []
     notes: dict[str, None] = {}
     lacks: dict[str, None] = {}
-    spans: list[tuple[int, int]] = []
+    spans: list[tuple[str, int, int]] = []
     if asked.why_apart:
         notes[_APART.format(asked.why_apart)] = None
+    notes.update(dict.fromkeys(notes_of_new_clocks(asked.anew)))
     losses_known = True
     clocks_kept: list[int] = []
     for parts, gave, clock_ns in zip(recorded, counts, clocks_ns, strict=True):
@@ -223,7 +245,7 @@ def _from_accesses(
         notes.update(dict.fromkeys(its.notes))
         losses_known &= its.losses_known
         its_counts = replace(its_counts, lost=its_counts.lost + its.lost)
-        spans += [its_counts.span_ns] if its_counts.n_accesses else []
+        spans += [(device_of(parts[0]), *its_counts.span_ns)] if its_counts.n_accesses else []
         sources.append(
             {
                 "files": [remote.words_of(f) for part in parts for f in part.files],
@@ -246,8 +268,13 @@ def _from_accesses(
             raise too_many_disks(min(total.names))
     if isinstance(reader, BLOCK_LAYER):
         total = replace(total, stacked=across_recordings(total.names, total.stacked))
-    if len(recorded[0]) > 1 and (steps := int(total.sum_of(total.names).counts.clock_steps_back[0])):
-        notes[_STEPS.format(steps)] = None
+    if any(len(parts) > 1 for parts in recorded):
+        steps = int(total.sum_of(total.names).counts.clock_steps_back[0])
+        can_tell = can_be_read_again([part for parts in recorded for part in parts])
+        if steps and can_tell and not asked.anew and (divided := divided_by_clock(recorded, reader)) is not None:
+            return divided
+        if steps and not asked.anew:
+            notes[note_of_steps(steps, can_tell=can_tell)] = None
     if total.lost:
         notes[f"the tracer lost {total.lost} events: all counts are too low"] = None
     keep_upper = asked.action is Action.QUEUE
@@ -257,7 +284,7 @@ def _from_accesses(
         name=asked.name or "",
         action=asked.action.value if isinstance(reader, BLOCK_LAYER) else "",
         sources=sources,
-        duration_ns=_duration_ns(spans, one_after_the_other=asked.parts),
+        duration_ns=duration_ns(spans, one_after_the_other=asked.parts),
         keep_upper=keep_upper,
         losses_known=losses_known,
         lacks=lacks_of(reader, tuple(lacks), losses_known=losses_known, lost=total.lost),
@@ -271,15 +298,6 @@ def _from_accesses(
         if len(each) > 1:
             return [profile(disks=(disk,)) for disk in each]
     return [profile(disks=asked.disks)]
-
-
-def _duration_ns(spans: Sequence[tuple[int, int]], *, one_after_the_other: bool) -> int:
-    """From the first to the last access of recordings, each of which has these times."""
-    if one_after_the_other and spans and all(after[0] >= before[1] for before, after in pairwise(spans)):
-        return spans[-1][1] - spans[0][0]
-    # Clocks of parts that begin anew tell nothing of what is between them.
-    durations = [end - begin for begin, end in spans]
-    return sum(durations) if one_after_the_other else max(durations, default=0)
 
 
 def _absolute(file: Path) -> Path:

@@ -95,15 +95,29 @@ def siblings_left_out(recording: Recording) -> list[str]:
     return [f"other CPUs of the same recording were not read: {', '.join(missing)}"] if missing else []
 
 
+def device_of(recording: Recording) -> str:
+    """What blktrace's files of a recording are called after; empty: they are others."""
+    match = per_cpu(recording.files[0])
+    return match["stem"] if match else ""
+
+
+def by_device(recordings: Sequence[Recording]) -> list[tuple[Recording, ...]]:
+    """The consecutive parts of each device, where all are parts of one trace."""
+    parts: dict[str, list[Recording]] = {}
+    for recording in recordings:
+        parts.setdefault(device_of(recording), []).append(recording)
+    return [tuple(its) for its in parts.values()]
+
+
 def in_a_row(recordings: Sequence[Recording]) -> list[tuple[Path, ...]]:
-    """The files that go on with each other where recordings are consecutive parts of one: those of each CPU, in
-    the order of their numbers."""
-    rows: dict[int, list[Path]] = {}
+    """The files that go on with each other where recordings are consecutive parts of one: those of each CPU of a
+    device, in the order of their numbers."""
+    rows: dict[tuple[str, int], list[Path]] = {}
     for recording in recordings:
         for file in recording.files:
             match = per_cpu(file)
-            rows.setdefault(int(match["number"]) if match else -1, []).append(file)
-    return [tuple(rows[number]) for number in sorted(rows)]
+            rows.setdefault((match["stem"], int(match["number"])) if match else ("", -1), []).append(file)
+    return [tuple(rows[key]) for key in sorted(rows)]
 
 
 def can_be_read_again(recordings: Sequence[Recording]) -> bool:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_blktrace_parts import ALL, numbered, recording
 from test_formats import WHOLE
-from trace_maker import Event, packed
+from trace_maker import SDA, C, Event, packed
 
 from cephfit.cells import Op
 from cephfit.cli.trace import command
@@ -31,7 +31,7 @@ def told(profile: Profile) -> dict[str, Any]:
     document = profile.to_json()
     description = document["description"]
     description["sources"] = [source["format"] for source in description["sources"]]
-    description["notes"] = [note for note in description["notes"] if "of a part" not in note]
+    description["notes"] = [note for note in description["notes"] if "one before them" not in note]
     description["disks"] = list(description["disks"].values())
     return document | {"name": ""}
 
@@ -167,13 +167,14 @@ def test_the_times_of_clocks_that_begin_anew_are_added_up(tmp_path: Path) -> Non
     assert found.description["duration_seconds"] == 4
 
 
-def test_a_clock_that_steps_back_within_parts_is_noted(tmp_path: Path) -> None:
+def test_a_clock_that_begins_anew_is_noted(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_text("1000,R,0,4096\n2000,R,4096,4096\n")
     found = profile_files(
         [tmp_path / "a", tmp_path / "b"], parts=True, options=ReadOptions(columns="time:us,op,offset,length")
     )
-    assert "clock of a part" in " ".join(found.description["notes"])
+    assert f"anew with {tmp_path / 'b'}" in " ".join(found.description["notes"])
+    assert found.description["duration_seconds"] == pytest.approx(0.002)
 
 
 def test_damage_is_named_with_the_file_and_its_line(tmp_path: Path) -> None:
@@ -231,3 +232,83 @@ def test_the_losses_of_captures_are_added_up(tmp_path: Path) -> None:
         (tmp_path / str(i) / "t.capture.json").write_text('{"method": "blktrace", "lost_events": 3}')
     found = profile_files([tmp_path / "0", tmp_path / "1"], parts=True)
     assert found.description["lost_events"] == 6
+
+
+def device_events(n: int, device: int, begin_ns: int, n_cpus: int = 2) -> list[list[Event]]:
+    """Of each CPU: sequential reads, a millisecond apart, each done after 100 us."""
+    of_cpu: list[list[Event]] = [[] for _ in range(n_cpus)]
+    for i in range(n):
+        way = {"sector": 8 * i, "device": device, "cpu": i % n_cpus}
+        time = begin_ns + 1_000_000 * i
+        of_cpu[i % n_cpus] += [Event(time, **way), Event(time + 100_000, what=C, **way)]
+    return of_cpu
+
+
+def write_part(folder: Path, name: str, of_cpu: list[list[Event]]) -> None:
+    folder.mkdir(exist_ok=True)
+    for cpu, events in enumerate(of_cpu):
+        (folder / f"{name}.blktrace.{cpu}").write_bytes(packed(events))
+
+
+def n_latencies(profile: Profile) -> int:
+    return sum(profile.description["histograms"]["latency_us"]["all"]["counts"])
+
+
+def test_parts_of_several_devices_join_by_device(tmp_path: Path) -> None:
+    """Files of two devices have the same CPU numbers."""
+    for part in range(2):
+        for name, device in (("sda", SDA), ("sdb", SDA + (1 << 20))):
+            events = device_events(1000, device, 2_000_000_000 * part)
+            write_part(tmp_path / str(part), name, events)
+    found = profile_files([tmp_path / "0", tmp_path / "1"], parts=True)
+    assert (found.n_accesses, n_latencies(found)) == (4000, 4000)
+    assert found.random[Op.READ] == pytest.approx(2 / 3998)  # where each device's second part begins at 0 again
+    assert found.description["duration_seconds"] == pytest.approx(2.999)
+
+
+def test_devices_of_one_part_are_beside_each_other(tmp_path: Path) -> None:
+    for name, device in (("sda", SDA), ("sdb", SDA + (1 << 20))):
+        write_part(tmp_path / "0", name, device_events(1000, device, 0))
+    found, without = (profile_files([tmp_path / "0"], parts=parts) for parts in (True, False))
+    assert (found.n_accesses, n_latencies(found), found.random[Op.READ]) == (2000, 2000, 0)
+    assert found.description["duration_seconds"] == without.description["duration_seconds"]
+
+
+def test_a_recording_that_goes_on_after_a_reboot(tmp_path: Path) -> None:
+    """The clock of the kernel is that since it was started."""
+    for part, begin_ns in enumerate((9_000_000_000, 11_000_000_000, 0)):
+        write_part(tmp_path / str(part), "sda", device_events(1000, SDA, begin_ns))
+    found = profile_files([tmp_path / str(part) for part in range(3)], parts=True)
+    assert (found.n_accesses, n_latencies(found)) == (3000, 3000)
+    assert found.random[Op.READ] == pytest.approx(2 / 2999)
+    assert found.description["duration_seconds"] == pytest.approx(2.999 + 0.999)
+    anew = [note for note in found.description["notes"] if "begins anew" in note]
+    assert [str(tmp_path / "2" / "sda.blktrace.0") in note for note in anew] == [True]
+
+
+def test_parts_of_text_whose_clock_begins_anew(tmp_path: Path) -> None:
+    for name, begin in (("a", 1_000_000_000), ("b", 0)):
+        (tmp_path / name).write_text("".join(f"{begin + 1000 * i},R,{4096 * i},4096\n" for i in range(1000)))
+    options = ReadOptions(columns="time:us,op,offset,length")
+    found = profile_files([tmp_path / "a", tmp_path / "b"], parts=True, options=options).description
+    assert found["duration_seconds"] == pytest.approx(1.998)
+    assert found["iops"] == pytest.approx(1001, abs=1)
+    assert not any("too high" in note for note in found["notes"])
+
+
+def test_times_out_of_order_at_a_border_are_no_new_clock(tmp_path: Path) -> None:
+    """As in a list by completion, which tells when accesses began."""
+    lines = [f"{1000 * (i ^ 3)},R,{4096 * i},4096\n" for i in range(1000)]
+    options = ReadOptions(columns="time:us,op,offset,length")
+    (tmp_path / "whole").write_text("".join(lines))
+    files = cut(tmp_path, "".join(lines).encode(), [len("".join(lines[:502])), len("".join(lines[:701]))])
+    found = profile_files(files, parts=True, options=options)
+    assert told(found) == told(profile_files([tmp_path / "whole"], options=options))
+    assert "the clock of no part begins anew" in " ".join(found.description["notes"])
+
+
+def test_parts_of_different_formats_are_refused_as_such(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("".join(rows(random.Random(1), 20)))
+    (tmp_path / "b").write_text(LOG + "1000000 f read 0 4096\n")
+    with pytest.raises(InputError, match="different formats"):
+        profile_files([tmp_path / "a", tmp_path / "b"], parts=True)
