@@ -68,10 +68,7 @@ def test_a_race_is_called_so(store: Path, profile: str, command: object) -> None
     assert "STOPPED EARLY" not in give(command, profile, "--baselines", str(store)).output
     with Store.open(store) as opened:
         opened.put_document(opened.run(None).run_id, "stopping", {"looks": 1, "stopped": [], "races": []})
-    assert (
-        "accounts for the interim looks"
-        in give(command, profile, "--baselines", str(store)).output
-    )
+    assert "accounts for the interim looks" in give(command, profile, "--baselines", str(store)).output
 
 
 def test_the_weights_of_the_heaviest_cells_fit_80_columns(store: Path, profile: str) -> None:
