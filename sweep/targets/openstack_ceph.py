@@ -19,8 +19,8 @@ from cephfit.sweep.pools.pool_names import POOL_PREFIX
 from cephfit.sweep.preview import Preview, Undoing
 from cephfit.sweep.settings import catalogue as options
 from cephfit.sweep.targets.ceph import CephTarget
-from cephfit.sweep.targets.cinder_images import CinderImages, image_of, require_room_to_fill
 from cephfit.sweep.targets.openstack import OpenStackTarget
+from cephfit.sweep.targets.openstack_images import CinderImages, image_of, require_room_to_fill
 from cephfit.sweep.telemetry.witness import ClusterWitness
 from cephfit.sweep.validity.disturbances import MapWatch, Mark
 from cephfit.sweep.validity.strangers import StrangersInPool, StrangersInPools

@@ -13,7 +13,7 @@ from cephfit.errors import ClusterError
 from cephfit.lab.cluster import Lab
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.cloud.stacks import Node
-from cephfit.sweep.targets.cinder_images import CinderImages, image_of
+from cephfit.sweep.targets.openstack_images import CinderImages, image_of
 from cephfit.units import MIB
 
 pytestmark = [pytest.mark.ceph, pytest.mark.root]

@@ -11,8 +11,8 @@ pytest.importorskip("rbd", reason="needs Ceph's Python bindings")
 from cephfit.errors import ClusterError
 from cephfit.sweep.cloud import volumes
 from cephfit.sweep.cloud.stacks import Node
-from cephfit.sweep.targets import cinder_images
-from cephfit.sweep.targets.cinder_images import CinderImages, require_room_to_fill
+from cephfit.sweep.targets import openstack_images
+from cephfit.sweep.targets.openstack_images import CinderImages, require_room_to_fill
 from cephfit.units import GIB, MIB
 
 NODES = (Node("c0", "s0", "v0", ""), Node("c1", "s1", "v1", ""))
@@ -79,7 +79,7 @@ def require_room(
 ) -> None:
     """Ask for room for a GiB in each guest's volume, in a cloud that keeps such notes with them."""
     images = Images(n_objects_of or {"volume-v0": 0, "volume-v1": 0})
-    monkeypatch.setattr(cinder_images, "rbd", SimpleNamespace(Error=OSError, Image=images.open))
+    monkeypatch.setattr(openstack_images, "rbd", SimpleNamespace(Error=OSError, Image=images.open))
     cluster: Any = SimpleNamespace(list_pools=lambda: ["volumes"], open_ioctx=lambda _: Pool())
     cinder = SimpleNamespace(get_volume=lambda volume: SimpleNamespace(metadata=notes.get(volume)))
     cloud: Any = SimpleNamespace(block_storage=cinder)
