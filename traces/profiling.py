@@ -115,8 +115,7 @@ def profiles_by_disk(
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """As the arguments of ``profile_files``; ``each``: a profile of each disk; ``why_apart``: what keeps parts
-    from being read as one file; ``anew``: the files with which the clock begins
-    anew, once they are known."""
+    from being read as one file; ``anew``: the files with which the clock begins anew, once they are known."""
 
     format_name: str | None
     action: Action
@@ -170,14 +169,14 @@ def _read(recorded: Sequence[Recorded], asked: _Asked, scheduler: str | None, pr
             )
         asked = replace(asked, name=name, full=asked.threshold != RANDOM_THRESHOLD_LBN or asked.full)
         reader = next(r for r in formats.readers(asked.action, asked.options) if r.name == format_name)
-        if isinstance(reader, ParquetReader) and any(len(parts) > 1 for parts in recorded):
-            return _read([(part,) for parts in recorded for part in parts], asked, scheduler, progress)
+        apart = [(part,) for parts in recorded for part in parts]
+        if isinstance(reader, ParquetReader) and len(apart) > len(recorded):
+            return _read(apart, asked, scheduler, progress)
         if (
             isinstance(reader, _WITH_HEADERS)
             and len(recorded[0]) > 1
             and all(reader.sniff(s.head()) for s in all_files)
         ):
-            apart = [(part,) for parts in recorded for part in parts]
             return _read(apart, replace(asked, why_apart=_HEADERS), scheduler, progress)
         clocks_ns = [reader.common_clock_ns(map(reader.clock_ns, streams)) for streams in opened]
         clock_ns = reader.common_clock_ns(clocks_ns)
@@ -186,7 +185,7 @@ def _read(recorded: Sequence[Recorded], asked: _Asked, scheduler: str | None, pr
             replace(_share(parts[0].name, its, reader, asked, beside=beside), clock_ns=clock_ns)
             for parts, its in zip(recorded, rows, strict=True)
         ]
-        progress.start("reading the trace", total_nbytes([part for parts in recorded for part in parts]))
+        progress.start("reading the trace", total_nbytes([part for (part,) in apart]))
         counts = counted(shares, opened, reader, scheduler, progress)
         found = _from_accesses(recorded, counts, reader, asked, clocks_ns)
         if isinstance(found, Divided):

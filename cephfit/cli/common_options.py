@@ -1,6 +1,7 @@
 """Options that several commands share, each declared and worded once."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -33,6 +34,19 @@ baselines_option = click.option(
     metavar="STORE|CSV",
     help="The measured rates: a store written by `cephfit sweep run`, or a CSV file.",
 )
+
+
+def profiles_option(what: str) -> Callable[[_Command], _Command]:
+    """Adds a repeatable ``--profile`` (argument ``profile_files``); ``what``: its help."""
+    return click.option(
+        "--profile",
+        "profile_files",
+        multiple=True,
+        metavar="PROFILE",
+        type=click.Path(path_type=Path),
+        help=what,
+    )
+
 
 _LOAD_HELP = "Which load of the sweep file to use.  [default: the measurement's own]"
 

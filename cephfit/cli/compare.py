@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cephfit.cli.common_options import load_option, store_option
+from cephfit.cli.common_options import load_option, profiles_option, store_option
 from cephfit.cli.output import json_option, print_json, print_table
 from cephfit.cli.written_files import OUTPUT_FILE
 
@@ -33,14 +33,7 @@ if TYPE_CHECKING:
     "target of the newest sweep, in the order in which one command measured them side by side, else oldest first]",
 )
 @load_option
-@click.option(
-    "--profile",
-    "profile_files",
-    multiple=True,
-    metavar="PROFILE",
-    type=click.Path(path_type=Path),
-    help="Also compare what is served of this workload's mix (`cephfit trace profile`). Repeatable.",
-)
+@profiles_option("Also compare what is served of this workload's mix (`cephfit trace profile`). Repeatable.")
 @click.option("-o", "--output", type=OUTPUT_FILE, help="File to write the table to as CSV; - for standard output.")
 @json_option
 def command(

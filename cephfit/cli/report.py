@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cephfit.cli.common_options import any_load_option, runs_option, store_option
+from cephfit.cli.common_options import any_load_option, profiles_option, runs_option, store_option
 from cephfit.cli.output import json_option, print_json
 from cephfit.cli.written_files import OUTPUT_FILE, write_whole
 from cephfit.errors import InputError
@@ -25,14 +25,7 @@ _FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".c
 @store_option
 @runs_option
 @any_load_option
-@click.option(
-    "--profile",
-    "profile_files",
-    multiple=True,
-    metavar="PROFILE",
-    type=click.Path(path_type=Path),
-    help="Profile of the workload to predict for.  [default: the one last given to `cephfit map`]",
-)
+@profiles_option("Profile of the workload to predict for.  [default: the one last given to `cephfit map`]")
 @click.option("-o", "--output", type=OUTPUT_FILE, help="File to write; - for standard output.")
 @click.option(
     "--folder",
