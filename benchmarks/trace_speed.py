@@ -146,11 +146,14 @@ def blktrace(events: tuple[trace_files.Event, ...], name: str) -> Callable[[Path
                 ONE_CORE: lambda: in_child(size.core, str(path)),
                 ALL_CORES: lambda: in_child(None, str(path)),
                 "blkparse, text": lambda: run(*base, "-o", "/dev/null"),
+                "blkparse -d": lambda: run(*base, "-d", str(dump), "-o", "/dev/null"),
                 "blkparse -O -d": lambda: run(*base, "-O", "-d", str(dump)),
                 "btt": lambda: run("btt", "-i", str(dump), "-o", str(folder / "btt")),
             },
         )
         mine, on_all = spent.pop(ONE_CORE), spent.pop(ALL_CORES)
+        # btt reads what blkparse wrote; its guide calls blkparse without -O, which leaves out the text
+        spent["blkparse -d, then btt"] = spent["blkparse -d"] + spent["btt"]
         spent["blkparse -O -d, then btt"] = spent["blkparse -O -d"] + spent["btt"]
         show(name, n, mine, {peer: n_few / s.processor for peer, s in spent.items()})
         show_wall(n, on_all, {peer: n_few / s.wall for peer, s in spent.items()})

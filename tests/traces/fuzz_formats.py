@@ -1,12 +1,13 @@
 """Fuzzing of every trace format: no traceback but CephfitError, no hang, no memory blow-up.
 
-    python tests/traces/fuzz_formats.py [--inputs N] [--seconds S] [--seed N] [FAMILY ...]
+    python tests/traces/fuzz_formats.py [--inputs N] [--seconds S] [--seed N] [--one-in-parts N] [FAMILY ...]
     python tests/traces/fuzz_formats.py --atheris FAMILY [libFuzzer's own options]
 
 Without ``--atheris``, inputs are damaged whole traces: bytes and numbers changed, parts cut out, repeated, moved,
 other formats glued to them. With it, atheris (coverage-guided) makes them. Inputs are read as the family's format,
 and one in eight by what their content tells. Of formats that are read in parts, one in eight is a file, too, which
-must give the same in small parts as in one. ``test_fuzz_formats.py`` runs a little of it.
+must give the same in small parts as in one; ``--one-in-parts`` has other numbers, because these take most of the time.
+``test_fuzz_formats.py`` runs a little of it.
 """
 
 import argparse
@@ -66,6 +67,9 @@ NO_OPTIONS = ReadOptions()
 
 HANG_SECONDS = 60.0
 """Of the CPU's time: an input of some KB takes milliseconds, but a loop's first use compiles it for seconds."""
+
+ONE_IN_PARTS = 8
+"""Of so many inputs of formats that are read in parts, one is."""
 
 LONG_NBYTES = 2000
 """Of a trace that gives several parts."""
@@ -211,18 +215,18 @@ def _without(word: bytes, text: bytes) -> bytes:
 class Target:
     """Reads inputs as one family's format."""
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: Family, one_in_parts: int = ONE_IN_PARTS) -> None:
         self.family = family
         self.n_read = self.n_refused = self.n_in_parts = 0
         self._n = 0
-        self._in_parts = family.in_parts
+        self._in_parts = 1 / one_in_parts if family.in_parts else 0.0
         self._rng = random.Random(family.name)
 
     def __call__(self, content: bytes) -> None:
         """Raises: whatever should not have been raised."""
         self._n += 1
         self.n_read += 1
-        if self._in_parts and self._rng.random() < 1 / 8:
+        if self._rng.random() < self._in_parts:
             self.n_in_parts += 1
             compare_parts(self.family, content, self._rng)
         action = Action.ISSUE if self._n % 2 else Action.QUEUE
@@ -328,13 +332,15 @@ def inputs(family: Family, seed: int) -> Iterator[bytes]:
         yield damaged(family.seeds, others, rng)
 
 
-def fuzz(family: Family, *, n: int, seconds: float, seed: int) -> tuple[Target, float]:
+def fuzz(
+    family: Family, *, n: int, seconds: float, seed: int, one_in_parts: int = ONE_IN_PARTS
+) -> tuple[Target, float]:
     """Read up to ``n`` inputs in up to ``seconds``; return what was read, and the slowest input's seconds.
 
     Raises:
         AssertionError: naming the input that was not refused clearly.
     """
-    target, slowest, until = Target(family), 0.0, time.monotonic() + seconds
+    target, slowest, until = Target(family, one_in_parts), 0.0, time.monotonic() + seconds
 
     def too_long(_signal: int, _frame: FrameType | None) -> None:
         raise HangError(f"longer than {HANG_SECONDS:g} s")
@@ -383,6 +389,7 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="for each family")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--one-in-parts", type=int, default=ONE_IN_PARTS, metavar="N")
     parser.add_argument("--atheris", action="store_true")
     asked, rest = parser.parse_known_args()
     if asked.atheris:
@@ -393,7 +400,13 @@ def main() -> int:
     for name in asked.family or known:
         begun: Any = time.monotonic()
         try:
-            target, slowest = fuzz(known[name], n=asked.inputs, seconds=asked.seconds, seed=asked.seed)
+            target, slowest = fuzz(
+                known[name],
+                n=asked.inputs,
+                seconds=asked.seconds,
+                seed=asked.seed,
+                one_in_parts=asked.one_in_parts,
+            )
         except AssertionError as error:
             print(f"{name:16} FAILED {error}", flush=True)
             failed += 1
