@@ -6,8 +6,8 @@
 Without ``--atheris``, inputs are damaged whole traces: bytes and numbers changed, parts cut out, repeated, moved,
 other formats glued to them. With it, atheris (coverage-guided) makes them. Inputs are read as the family's format,
 and one in eight by what their content tells. Of formats that are read in parts, one in eight is a file, too, which
-must give the same in small parts as in one; ``--one-in-parts`` has other numbers, because these take most of the time.
-``test_fuzz_formats.py`` runs a little of it.
+must give the same in small parts as in one; ``--one-in-parts`` has fewer of them, because these take most of the
+time. ``test_fuzz_formats.py`` runs a little of it.
 """
 
 import argparse
