@@ -155,8 +155,16 @@ class OsdDisks:
                 yield
 
     def reassert_limits(self, throttle: Throttle) -> None:
-        """Put the limits in force, unless a living process has lifted them: the kernel drops a dead one's lock."""
-        with self._lifted.open("a") as stream:
+        """Put the limits in force, unless a living process has lifted them: the kernel drops a dead one's lock.
+
+        Without the lock's file nobody has lifted them yet, or the lab is taken down at this moment: a file made
+        in its folder now would be left there.
+        """
+        try:
+            stream = self._lifted.open("r+")
+        except FileNotFoundError:
+            return
+        with stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
