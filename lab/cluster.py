@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cephfit.errors import CephfitError, HostError
 from cephfit.lab import osd_remaking, registry, remains
 from cephfit.lab.cloud_part import open_cloud
 from cephfit.lab.daemons import MGR, MON, osd_name
@@ -243,9 +244,24 @@ class Lab:
         """The lab as it is now. Limits that a dead process left lifted are set again first.
 
         Raises:
-            HostError: not root.
+            HostError: not root, or it changes while it is looked at.
+            InputError: it was taken down meanwhile.
         """
         require_root("a lab")
+        try:
+            return self._status()
+        except (CephfitError, OSError) as error:
+            if Record.read(self.folder) is None:
+                raise registry.no_such_lab(self.name) from None
+            if isinstance(error, CephfitError):
+                raise
+            raise HostError(
+                f"something of it went while it was looked at: {error}",
+                where=f"lab {self.name}",
+                remedy="is it started, stopped or taken down at this moment? Look again when that is done",
+            ) from None
+
+    def _status(self) -> LabStatus:
         started = time.monotonic()
         parts = self._parts
         daemons = tuple(parts.daemons.state(name) for name in parts.daemon_names())

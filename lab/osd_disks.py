@@ -3,6 +3,7 @@
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from cephfit.errors import ClusterError, HostError
@@ -12,6 +13,7 @@ from cephfit.lab.osd_layout import reconnect
 from cephfit.lab.spec import LabSpec
 from cephfit.lab.status import OsdDisk
 from cephfit.lab.throttle import Throttle
+from cephfit.sweep.clearing_up import cleared_up_by
 from cephfit.sweep.greater.osd_store import OsdStore
 from cephfit.units import GIB, MIB
 
@@ -145,18 +147,24 @@ class OsdDisks:
                     where=f"lab {self._lab}",
                     remedy="wait until it is done",
                 ) from None
-            try:
+            with cleared_up_by(partial(self.slow_down, throttle)):
                 for osd in range(len(self._spec.osds)):
                     throttle.clear(disks.device_number(self.device(osd)))
                 for device, _ in self._side_disks():
                     throttle.clear(disks.device_number(device))
                 yield
-            finally:
-                self.slow_down(throttle)
 
     def reassert_limits(self, throttle: Throttle) -> None:
-        """Put the limits in force, unless a living process has lifted them: the kernel drops a dead one's lock."""
-        with self._lifted.open("a") as stream:
+        """Put the limits in force, unless a living process has lifted them: the kernel drops a dead one's lock.
+
+        Without the lock's file nobody has lifted them yet, or the lab is taken down at this moment: a file made
+        in its folder now would be left there.
+        """
+        try:
+            stream = self._lifted.open("r+")
+        except FileNotFoundError:
+            return
+        with stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -11,6 +11,7 @@ from typing import Any
 from cephfit.errors import ClusterError, InputError
 from cephfit.lab.postgres import PostgresServer, server_version
 from cephfit.protocols import Client
+from cephfit.sweep.clearing_up import cleared_up_by
 from cephfit.units import MIB, format_nbytes
 
 _NBYTES_PER_SCALE = 16 * MIB
@@ -146,7 +147,7 @@ class PgBench:
         server.remove()
         with self._unmeasured():
             server.format()
-            try:
+            with cleared_up_by(server.remove):
                 server.mount(spec.memory_limit_nbytes)
                 server.initialise()
                 # Loading is not measured: it need not wait for the disk at every commit.
@@ -162,13 +163,11 @@ class PgBench:
                 server.query("CHECKPOINT", seconds=1800)
                 server.stop()
                 server.unmount()
-            finally:
-                server.remove()
 
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
         spec, server = self.spec, PostgresServer(_device(client))
         server.remove()
-        try:
+        with cleared_up_by(server.remove):
             with self._unmeasured():
                 server.mount(spec.memory_limit_nbytes)
                 server.start(spec.server_settings())
@@ -183,8 +182,6 @@ class PgBench:
             with self._unmeasured():
                 server.stop()
                 server.unmount()
-        finally:
-            server.remove()
         evidence = {
             "spec": {**asdict(spec), "settings": spec.server_settings()},
             "server_version": server_version(),

@@ -110,8 +110,11 @@ def lab_names() -> list[str]:
 def folder_of(name: str) -> Path | None:
     """The folder of a lab, whether it still exists or not; None if the name is not taken."""
     entry = labs_root() / name
-    if entry.is_symlink():
-        return entry.readlink()
+    try:
+        if entry.is_symlink():
+            return entry.readlink()
+    except FileNotFoundError:  # it went at this moment
+        return None
     return entry.resolve() if entry.exists() else None
 
 

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import rados
+
 from cephfit.errors import CephfitError
 from cephfit.lab.daemons import DaemonState
 from cephfit.lab.openstack.status import CloudStatus
@@ -91,5 +93,7 @@ def ask_health(conf: Path, monitor: DaemonState) -> tuple[str, tuple[str, ...], 
             status = admin.command("status")
     except CephfitError as error:
         return error.what, (), {}
+    except rados.Error as error:  # its ceph.conf goes while librados reads it
+        return str(error), (), {}
     pgs = {entry["state_name"]: entry["count"] for entry in status["pgmap"].get("pgs_by_state", [])}
     return status["health"]["status"], tuple(status["health"]["checks"]), pgs

@@ -165,8 +165,8 @@ class IoMaxThrottle(Throttle):
         return None
 
     def place(self, pids: Iterable[int]) -> None:
-        self._make()
         for pid in pids:
+            self._make()  # for somebody only: of a lab that is taken down at this moment none runs
             with suppress(ProcessLookupError):
                 (self._group / "cgroup.procs").write_text(str(pid))
 

@@ -11,7 +11,9 @@ from cephfit.errors import ClusterError, HostError, InputError, LackingError
 from cephfit.protocols import Applied, Client, Health, Progress, Target
 from cephfit.results.store import Store
 from cephfit.sample import State, WorkloadSample
+from cephfit.sweep.clearing_up import cleared_up_by
 from cephfit.sweep.engines.block_device import read_through
+from cephfit.sweep.greater.kernel_locks import HostLockedError
 from cephfit.sweep.model import CacheCondition
 from cephfit.sweep.validity.health_watch import health_now, wait_until_healthy
 from cephfit.sweep.validity.surveillance import Surveillance
@@ -84,7 +86,8 @@ def verify(
 
     Raises:
         ClusterError: the target is unhealthy for longer than a limit, or cannot take a configuration.
-        HostError: this machine lacks something, such as the workload's programs, or a host cannot be set up.
+        LackingError: this machine or a host lacks something, such as the workload's programs, or a login.
+        HostLockedError: another cephfit changes a host's values.
         InputError: no configuration is named, the store has samples of this workload run otherwise, or the volume
             does not suit the workload.
     """
@@ -97,13 +100,10 @@ def verify(
     refuse_other_conditions(stage.conditions, earlier, where=f"run {run_id}, workload {name}")
     order = order_of(configurations, trial)
     progress.start(f"verify with {name}", len(order))
-    try:
+    with cleared_up_by(progress.done), cleared_up_by(stage.leave):
         for repeat, configuration in order:
             _run_until_ok(stage, repeat, configuration, store=store, run_id=run_id)
             progress.advance(detail=f"{configuration.name}, repeat {repeat + 1}")
-    finally:
-        stage.leave()
-        progress.done()
     wanted = {c.name for c in configurations}
     return [s for w, s in store.workload_samples(run_id) if w == name and s.configuration in wanted]
 
@@ -113,14 +113,13 @@ def run_once(target: Target, configuration: Configuration, trial: Trial, *, prog
 
     Raises:
         ClusterError: the target is unhealthy for longer than a limit.
-        HostError: this machine lacks something, such as the workload's programs, or a host cannot be set up.
+        LackingError: this machine or a host lacks something, such as the workload's programs, or a login.
+        HostLockedError: another cephfit changes a host's values.
         InputError: the volume does not suit the workload.
     """
     stage = _Stage(target, trial, progress, purpose="one run", settle=False)
-    try:
+    with cleared_up_by(stage.leave):
         return stage.attempt(_NOT_A_ROUND, 0, configuration)
-    finally:
-        stage.leave()
 
 
 def _run_until_ok(
@@ -186,7 +185,12 @@ class _Stage:
             )
 
         self._await_health()
-        applied, client = self._bring_into(configuration)
+        try:
+            applied, client = self._bring_into(configuration)
+        except (LackingError, HostLockedError):  # for all runs, until a person does something
+            raise
+        except HostError as error:
+            return sample(State.FAILED, None, str(error))
         if client is None:
             return sample(
                 State.FAILED, None, "; ".join(applied.mismatches) or "the configuration could not be applied"

@@ -92,7 +92,7 @@ class HostSettings:
         files = {file: _as_shown(setting) for setting, file in self._wanted_files(configuration, clients)}
         emulations = {at: emulation for at, (emulation, _) in self._wanted(configuration).items()}
         shared = [file.host for file in files if not file.is_of_a_disk]
-        self._locks.take([*shared, *(host for host, _ in emulations)])
+        self._locks.take([*shared, *(host for host, _ in emulations), *self._changed_hosts()])
         self._files.apply(files)
         self._emulations.apply(emulations)
 
@@ -130,15 +130,21 @@ class HostSettings:
             with_disks: not where they are about to go: a queue with I/O that never ends takes no other scheduler.
         """
         tried = Attempts()
-        locked = self._locks.hosts()
-        changed = self._emulations.hosts() | self._files.hosts()  # elsewhere it does not matter who has the lock
-        again = [host for host in locked if host in changed]
+        again = self._changed_hosts()  # elsewhere it does not matter who has the lock
         lost = {host for host in again if not tried.make(partial(self._locks.take_again, host))}
         tried.make(partial(self._emulations.restore, without=lost))
         tried.make(partial(self._files.restore, without=lost, with_disks=with_disks))
-        kept = lost | self._emulations.hosts() | self._files.hosts()
-        tried.make(partial(self._locks.give_up, [host for host in locked if host not in kept]))
+        kept = lost.union(self._changed_hosts())
+        tried.make(partial(self._locks.give_up, [host for host in self._locks.hosts() if host not in kept]))
         tried.end()
+
+    def _changed_hosts(self) -> list[str]:
+        """Those with values of the whole host that are not as they were.
+
+        One may have no lock in the journal: a process that was killed between forgetting the lock of an earlier
+        version and noting its own leaves it so.
+        """
+        return sorted(self._emulations.hosts() | self._files.hosts())
 
     # What a configuration wants, and where.
 

@@ -66,20 +66,23 @@ class KernelLocks:
                 journal.
         """
         for name in dict.fromkeys([*names, *self.hosts()]):
-            is_new = self._journal.note(_LOCK, name, secrets.token_hex(8))
-            try:
-                self.take_again(name)
-            except (HostLockedError, HostRefusedError):  # the host says that no lock of ours is there
-                if is_new:
-                    self._journal.forget(_LOCK, name)
-                raise
+            self.take_again(name)
 
     def take_again(self, name: str) -> None:
-        """The lock of a host that is in the journal: if it has booted since, it may be somebody else's now.
+        """The lock of one host: if that has booted since it was taken, it may be somebody else's now.
 
         Raises:
             HostError: as ``take``.
         """
+        is_new = self._journal.note(_LOCK, name, secrets.token_hex(8))
+        try:
+            self._take_noted(name)
+        except (HostLockedError, HostRefusedError):  # the host says that no lock of ours is there
+            if is_new:
+                self._journal.forget(_LOCK, name)
+            raise
+
+    def _take_noted(self, name: str) -> None:
         entry = self._journal.get(_LOCK, name)
         assert entry is not None, "it is in the journal"
         if entry.was is None:

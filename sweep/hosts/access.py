@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cephfit.errors import HostError
+from cephfit.errors import LackingError
 from cephfit.sweep.hosts.host import Host
 from cephfit.sweep.hosts.local_host import LocalHost
 from cephfit.sweep.hosts.ssh_host import SshHost
@@ -43,7 +43,7 @@ class Hosts:
         """The host that Ceph calls ``name``; nothing is connected yet.
 
         Raises:
-            HostError: it is another machine, and no way there was given.
+            LackingError: it is another machine, and no way there was given.
         """
         if name not in self._open:
             self._open[name] = self._make(name)
@@ -54,7 +54,7 @@ class Hosts:
         if self._all_local or (name in ("localhost", socket.gethostname()) and name not in said):
             return LocalHost(name)
         if self._access is None:
-            raise HostError(
+            raise LackingError(
                 "settings of this host need access to it",
                 where=name,
                 remedy="allow SSH to the OSD hosts with --ssh, or run where these settings are not asked for",

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cephfit.errors import HostError
+from cephfit.errors import HostError, LackingError
 from cephfit.sweep.hosts.host import SEARCH_PATH, Finished, HostRefusedError
 from cephfit.sweep.hosts.local_host import no_such_program
 
@@ -55,7 +55,7 @@ class SshHost:
             self._sudo = self._plain(["id", "-u"], seconds=seconds, sudo=False).stdout.strip() != "0"
         done = self._plain(argv, seconds=seconds, stdin=stdin, sudo=self._sudo)
         if self._sudo and done.code == 1 and "sudo:" in done.stderr and "password" in done.stderr:
-            raise HostError(
+            raise LackingError(
                 f"sudo wants a password for {argv[0]}",
                 where=self.name,
                 remedy="allow the user these programs without one (NOPASSWD in sudoers), or log in as root",
@@ -130,7 +130,7 @@ class SshHost:
         try:
             import asyncssh
         except ImportError:
-            raise HostError(
+            raise LackingError(
                 "reaching other hosts needs asyncssh, which is not installed",
                 where=self.name,
                 remedy="install the extra: pip install 'cephfit[ssh]'",
@@ -143,13 +143,13 @@ class SshHost:
         try:
             return _finish(_open(self._address, options))
         except asyncssh.HostKeyNotVerifiable as error:
-            raise HostError(
+            raise LackingError(
                 f"its host key does not match the known one: {error.reason}",
                 where=self.name,
                 remedy=f"if it is the right host, take its key up by `ssh {self._address}` once",
             ) from None
         except asyncssh.PermissionDenied as error:
-            raise HostError(
+            raise LackingError(
                 f"login was refused: {error.reason}",
                 where=self.name,
                 remedy=f"`ssh -o BatchMode=yes {self._address} true` must work: load the key into the agent, or "

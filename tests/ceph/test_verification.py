@@ -18,9 +18,10 @@ from cephfit.run import Run
 from cephfit.sample import State, WorkloadSample
 from cephfit.silence import Silence
 from cephfit.sweep.engines.block_device import read_through
+from cephfit.sweep.greater.kernel_locks import HostLockedError
 from cephfit.sweep.model import CacheCondition
 from cephfit.sweep.verification import order_of, run_once, verify
-from cephfit.sweep.workload_trial import CONDITIONS, Trial, conditions_of
+from cephfit.sweep.workload_trial import CONDITIONS, Trial, conditions_of, contents_of
 from cephfit.units import MIB
 
 CONFIGURATIONS = (Configuration("A"), Configuration("fast"), Configuration("slow"))
@@ -38,6 +39,7 @@ class Bench:
         self.applied = ""
         self.sick = False
         self.refused: set[str] = set()
+        self.faults: list[CephfitError] = []  # of the next applications
         self.n_drops = 0
         self.device: Path | None = None
 
@@ -48,6 +50,8 @@ class Bench:
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
     ) -> Applied:
         assert (n_clients, fill) == (1, False)
+        if self.faults:
+            raise self.faults.pop(0)
         self.applied = configuration.name
         self.disks.setdefault(configuration.name, {})
         mismatches = ("osd.0 runs 1, not 2",) if configuration.name in self.refused else ()
@@ -93,6 +97,7 @@ class Work:
         self.fail_at_run: int | None = None
         self.fails_on: dict[str, CephfitError] = {}
         self.sicken_at_run: int | None = None
+        self.stays_mounted = False
 
     def description(self) -> Mapping[str, Any]:
         return {"version": 1, "scale": self.scale, "settings": {"jit": "off"}}
@@ -115,7 +120,8 @@ class Work:
         return SPEED[self.bench.applied], {"seconds": seconds}
 
     def cleanup(self, client: Client) -> None:
-        pass
+        if self.stays_mounted:
+            raise HostError("umount: target is busy")
 
 
 @pytest.fixture
@@ -226,6 +232,45 @@ def test_a_fault_of_this_machine_that_passes_is_one_failed_run(store: Store) -> 
         State.FAILED, "bench: the program behind /dev/nbd0 of client c0 has died",
     )  # fmt: skip
     assert sorted(s.configuration for s in samples if s.state is State.OK) == ["A", "fast", "slow"]
+
+
+def test_a_host_that_is_lost_while_a_configuration_is_applied_is_one_failed_run(store: Store) -> None:
+    bench = Bench({})
+    bench.faults = [HostError("the SSH connection broke: the host hung up", where="node1")]
+    samples = run(bench, Work(bench), store, repeats=1)
+    (failed,) = [s for s in samples if s.state is not State.OK]
+    assert (failed.state, failed.value) == (State.FAILED, None)
+    assert failed.reason == "node1: the SSH connection broke: the host hung up"
+    assert sorted(s.configuration for s in samples if s.state is State.OK) == ["A", "fast", "slow"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LackingError("login was refused", where="node1"),
+        HostLockedError("the kernel's values here are changed by another cephfit", where="node1"),
+        ClusterError("osd.0 does not start"),
+    ],
+)
+def test_what_keeps_every_configuration_from_being_applied_ends_the_verification_at_once(
+    error: CephfitError, store: Store
+) -> None:
+    bench = Bench({})
+    bench.faults = [error]
+    with pytest.raises(type(error), match=error.what):
+        run(bench, Work(bench), store)
+    assert store.workload_samples("r1") == []
+
+
+def test_what_ended_a_verification_is_said_before_what_clearing_up_met_then(store: Store) -> None:
+    bench = Bench({})
+    work = Work(bench)
+    work.stays_mounted = True
+    work.fails_on = dict.fromkeys(SPEED, LackingError("PostgreSQL's programs are not installed"))
+    bench.disks = {name: {"prepared": contents_of(work, "verification of r1")} for name in SPEED}
+    said = r"^PostgreSQL's programs are not installed. Then clearing up failed: umount: target is busy$"
+    with pytest.raises(LackingError, match=said):
+        run(bench, work, store)
 
 
 def test_what_failed_three_times_is_tried_again_by_the_same_command(store: Store) -> None:

@@ -2,19 +2,23 @@
 
 import os
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cephfit.errors import ClusterError, HostError, InputError, LackingError
-from cephfit.lab import machine, memory_group, registry
+from cephfit.lab import machine, memory_group, pgbench, registry
 from cephfit.lab.export_kernel import mappings_of
 from cephfit.lab.export_path import ImageAddress
+from cephfit.lab.osd_disks import OsdDisks
 from cephfit.lab.pgbench import PgBench, PgBenchSpec, parse_tps
+from cephfit.lab.postgres import PostgresServer
 from cephfit.lab.processes import mentions
 from cephfit.lab.readiness import _unready_digest, _unready_pgs
 from cephfit.lab.spec import LabSpec
+from cephfit.lab.throttle import IoMaxThrottle, Throttle
 from cephfit.protocols import Client
 
 _NAMES = st.from_regex(r"[a-b][ab_.-]{0,3}", fullmatch=True)
@@ -194,6 +198,54 @@ def test_pgbench_refuses_a_volume_that_its_database_would_fill() -> None:
 def test_pgbench_refuses_a_client_without_a_device() -> None:
     with pytest.raises(InputError, match="needs a block device"):
         PgBench().cleanup(Client("c0", {}, 1 << 30))
+
+
+class Stuck(PostgresServer):
+    """A server whose run fails, and whose file system cannot be taken off then."""
+
+    removals: ClassVar[list[Path]] = []
+
+    def format(self) -> None:
+        pass
+
+    def mount(self, memory_limit_nbytes: int) -> None:
+        raise ClusterError("can't read superblock", where="mount")
+
+    def remove(self) -> None:
+        self.removals.append(self.disk)
+        if len(self.removals) > 1:
+            raise HostError("cannot remove the control group: Device or resource busy", where="cgroup")
+
+
+@pytest.mark.parametrize("step", ["prepare", "run"])
+def test_what_broke_a_run_of_pgbench_is_said_before_what_clearing_up_met(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pgbench, "PostgresServer", Stuck)
+    monkeypatch.setattr(Stuck, "removals", [])
+    client = Client("c0", {}, 8 << 30, Path("/dev/null"))
+    said = "^mount: can't read superblock. Then clearing up failed: cgroup: cannot remove the control group"
+    with pytest.raises(ClusterError, match=said):
+        PgBench().prepare(client) if step == "prepare" else PgBench().run(client, 1, seed=1)
+    assert len(Stuck.removals) == 2, "before and after"
+
+
+def test_what_broke_at_full_speed_is_said_before_limits_that_cannot_be_set_again(tmp_path: Path) -> None:
+    class Lost(OsdDisks):
+        """Its loop devices are gone when limits are set again."""
+
+        def slow_down(self, throttle: Throttle) -> None:
+            raise ClusterError("osd.0 has no disk")
+
+    lost = Lost("x", tmp_path, LabSpec(n_hosts=0))
+    said = "^fio: no room. Then clearing up failed: osd.0 has no disk$"
+    with pytest.raises(HostError, match=said), lost.full_speed(IoMaxThrottle(tmp_path, tmp_path)):
+        raise HostError("no room", where="fio")
+    with (
+        pytest.raises(ClusterError, match=r"^osd\.0 has no disk$"),
+        lost.full_speed(IoMaxThrottle(tmp_path, tmp_path)),
+    ):
+        pass
 
 
 def test_what_this_machine_lacks_is_told_from_what_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

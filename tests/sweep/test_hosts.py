@@ -8,7 +8,7 @@ import pytest
 from host_contract import HostContract
 from ssh_server import SSHD, SshServer, new_key, ssh_server
 
-from cephfit.errors import HostError
+from cephfit.errors import HostError, LackingError
 from cephfit.sweep.hosts.access import Hosts, SshAccess
 from cephfit.sweep.hosts.host import Host, checked
 from cephfit.sweep.hosts.local_host import LocalHost
@@ -63,7 +63,7 @@ def test_a_host_with_another_key_than_the_known_one_is_refused(server: SshServer
     known = tmp_path / "known_hosts"
     known.write_text(f"[127.0.0.1]:{server.port} {new_key(tmp_path / 'impostor')}")
     host = SshHost("direct", config=server.client_config(known_hosts=known))
-    with pytest.raises(HostError, match="its host key does not match the known one") as caught:
+    with pytest.raises(LackingError, match="its host key does not match the known one") as caught:
         host.run(["true"])
     assert "`ssh direct`" in caught.value.remedy
 
@@ -82,7 +82,7 @@ def test_a_host_that_is_not_known_at_all_is_refused(server: SshServer, tmp_path:
 def test_a_key_that_is_not_authorised_is_told_with_what_to_do(server: SshServer, tmp_path: Path) -> None:
     new_key(tmp_path / "stranger")
     host = SshHost("direct", config=server.client_config(identity=tmp_path / "stranger"))
-    with pytest.raises(HostError, match="login was refused") as caught:
+    with pytest.raises(LackingError, match="login was refused") as caught:
         host.run(["true"])
     assert "IdentityFile" in caught.value.remedy
 
@@ -110,7 +110,7 @@ def test_a_connection_that_broke_is_made_anew(server: SshServer) -> None:
 
 
 def test_a_host_without_a_way_to_it_is_refused() -> None:
-    with pytest.raises(HostError, match="need access to it"):
+    with pytest.raises(LackingError, match="need access to it"):
         Hosts().named("some-other-machine")
     assert isinstance(Hosts(all_local=True).named("host0"), LocalHost)
 

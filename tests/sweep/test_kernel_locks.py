@@ -4,6 +4,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -255,8 +256,11 @@ def machines() -> tuple[Machine, ...]:
     return tuple(Machine(name, {SWAPPINESS: "60"}) for name in ("h1", "h2", "h3"))
 
 
-def on_machines(machines: Sequence[Machine], journal: Path, name: str = "ceph") -> HostSettings:
-    osds = [osd(number, "sda", host=machine.name) for number, machine in enumerate(machines)]
+def on_machines(
+    machines: Sequence[Machine], journal: Path, name: str = "ceph", *, osds_on: Sequence[Machine] | None = None
+) -> HostSettings:
+    with_osds = machines if osds_on is None else osds_on
+    osds = [osd(number, "sda", host=machine.name) for number, machine in enumerate(with_osds)]
     return HostSettings(Machines(*machines), Journal(journal), osds=lambda: osds, target=name)
 
 
@@ -377,6 +381,52 @@ def test_what_an_earlier_version_changed_is_gone_on_with_and_put_back(
         assert first.lock.startswith(ours)
     on_machines(machines[:1], journal).restore()
     assert (first.files[SWAPPINESS], first.lock, left(journal)) == ("60", "", [])
+
+
+@pytest.mark.parametrize("kill", range(1, 6))
+@pytest.mark.parametrize("does", ["apply", "restore"])
+@pytest.mark.parametrize("holder", ["ours", "none after a boot", "another's"])
+def test_a_kill_after_any_write_of_the_journal_leaves_what_can_be_put_back_and_keeps_to_the_lock(
+    holder: str,
+    does: str,
+    kill: int,
+    machines: tuple[Machine, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    journal, (first, second, _) = tmp_path / "journal.jsonl", machines
+    ours = of_an_earlier_version(journal)
+    first.files[SWAPPINESS] = "1"
+    another = f"ceph on elsewhere, {journal}"
+    first.lock = {"ours": ours, "none after a boot": "", "another's": another}[holder]
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt, HostLockedError):
+        patch.setattr(Journal, "_append", killed_after(kill))
+        around = on_machines(machines[:2], journal)
+        around.restore() if does == "restore" else around.apply(greater(osd_host={"vm.swappiness": 2}), ())
+
+    if holder == "another's":
+        with suppress(HostLockedError):
+            on_machines(machines[:2], journal, osds_on=[second]).apply(greater(osd_host={"vm.swappiness": 3}), ())
+        with pytest.raises(HostLockedError, match="another cephfit: ceph on elsewhere\n"):
+            on_machines(machines[:2], journal).restore()
+        assert (first.files[SWAPPINESS], first.lock) == ("1", another)
+        first.lock = ""
+    on_machines(machines[:2], journal).restore()
+    assert [(machine.files[SWAPPINESS], machine.lock) for machine in (first, second)] == [("60", "")] * 2
+    assert left(journal) == []
+    on_machines(machines[:2], journal, "another").apply(greater(osd_host=SWAPPED), ())
+
+
+def killed_after(n_writes: int) -> Callable[[Journal, Any], None]:
+    """Journals write so often, and end the process then."""
+    append, done = Journal._append, iter(range(1, n_writes))
+
+    def write(journal: Journal, line: Any) -> None:
+        append(journal, line)
+        if next(done, None) is None:
+            raise KeyboardInterrupt
+
+    return write
 
 
 def test_a_lock_of_an_earlier_version_is_removed_when_it_is_given_up(tmp_path: Path, link: Path) -> None:
