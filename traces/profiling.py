@@ -101,6 +101,7 @@ def profiles_by_disk(
     format_name: str | None = None,
     action: Action = Action.QUEUE,
     disks: Sequence[str] = (),
+    parts: bool = False,
     full: bool = False,
     options: ReadOptions | None = None,
     progress: Progress | None = None,
@@ -108,7 +109,7 @@ def profiles_by_disk(
     """A profile of each disk that ``profile_files`` would count, in the order of their names, each the one that it
     gives if only this disk is asked for; the files are read once."""
     options = options or ReadOptions()
-    asked = _Asked(format_name, action, None, tuple(disks), False, full, RANDOM_THRESHOLD_LBN, options, each=True)
+    asked = _Asked(format_name, action, None, tuple(disks), parts, full, RANDOM_THRESHOLD_LBN, options, each=True)
     return _profiles(paths, asked, None, progress or Silence())
 
 

@@ -13,21 +13,32 @@ from cephfit.cli.trace_summary import rate_text
 
 
 @click.command("compare", short_help="How two workloads differ, cell by cell.")
-@click.argument("a", metavar="A", type=TracePath())
-@click.argument("b", metavar="B", type=TracePath())
+@click.argument("workloads", metavar="A B", nargs=-1, required=True, type=TracePath())
 @trace_options
 @description_option
 @json_option
-def command(a: Path, b: Path, trace: TraceInput, as_json: bool) -> None:
-    """Compare two profiles or traces.
+def command(workloads: tuple[Path, ...], trace: TraceInput, as_json: bool) -> None:
+    """Compare two workloads, each a profile or a trace.
+
+    Of a workload in several files make a profile first: cephfit trace profile --parts FILE... --describe full -o
+    a.json (without --parts for recordings beside each other). A folder of blktrace's files is one recording.
 
     The distance is the share of accesses that would need another size bin, op or randomness to make the two
     equal (total variation): 0 % means the same, 100 % nothing in common.
     """
+    from cephfit.errors import InputError
     from cephfit.traces.description.comparison import compared
+    from cephfit.traces.files import remote
 
+    if len(workloads) != 2:
+        raise InputError(
+            f"two workloads are compared, and {len(workloads)} named",
+            where=" ".join(map(remote.words_of, workloads)),
+            remedy="of a workload in several files make a profile first: cephfit trace profile [--parts] FILE... "
+            "--describe full -o a.json",
+        )
     with progress_display() as progress:
-        first, second = (trace.profile(path, progress) for path in (a, b))
+        first, second = (trace.profile([path], progress) for path in workloads)
     found = compared(first, second)
     if as_json:
         print_json({"a": first.name, "b": second.name, **found.to_json()})

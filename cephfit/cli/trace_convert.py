@@ -48,6 +48,9 @@ def command(
 ) -> None:
     """Write one recording in another format, in constant memory.
 
+    Several TRACEs are the files that blktrace wrote for the CPUs. Put consecutive parts together: cat PART... |
+    cephfit trace convert - -o FILE.
+
     Of a disk and the one below it (dm and what it lies on) only one is written, as in `trace profile`.
 
     Parquet (needs pip install 'cephfit[parquet]') keeps every column, and every command that reads traces reads

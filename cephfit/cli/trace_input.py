@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cephfit.cli.trace_reading import disks_option, read_options, reading_options
+from cephfit.cli.trace_reading import (
+    TracePath,
+    disks_option,
+    parts_in_mind,
+    parts_option,
+    read_options,
+    reading_options,
+)
 from cephfit.profile import Profile
 from cephfit.protocols import Progress
 
@@ -31,6 +38,7 @@ class TraceInput:
         options: what the content does not say.
         describe: ``fast`` or ``full``; None: full, but of a trace of too many disks.
         disks: count only these; empty: all.
+        parts: several files are consecutive parts of one trace; else recordings beside each other.
     """
 
     format_name: str | None
@@ -38,28 +46,35 @@ class TraceInput:
     options: ReadOptions
     describe: str | None = "fast"
     disks: tuple[str, ...] = ()
+    parts: bool = False
 
-    def profile(self, path: Path, progress: Progress) -> Profile:
-        """A profile file's profile, or that of a trace.
+    def profile(self, files: Sequence[Path], progress: Progress) -> Profile:
+        """A profile file's profile, or that of traces read together.
 
         Raises:
-            InputError: it is neither, or damaged, or a profile of other disks than were asked for.
+            InputError: they are neither, or damaged, or a profile of other disks than were asked for, or one
+                among other files.
         """
         from cephfit.traces import profile_files
         from cephfit.traces.readers.block_layer import Action
 
-        return self._profile_file(path) or profile_files(
-            [path],
-            format_name=self.format_name,
-            action=Action(self.action),
-            disks=self.disks,
-            full=None if self.describe is None else self.describe == "full",
-            options=self.options,
-            progress=progress,
-        )
+        found = self._profile_file(files)
+        if found is not None:
+            return found
+        with parts_in_mind(files, parts=self.parts):
+            return profile_files(
+                files,
+                format_name=self.format_name,
+                action=Action(self.action),
+                disks=self.disks,
+                parts=self.parts,
+                full=None if self.describe is None else self.describe == "full",
+                options=self.options,
+                progress=progress,
+            )
 
-    def profiles_by_disk(self, path: Path, progress: Progress) -> list[Profile]:
-        """A profile file's profile, of however many disks it is, or that of each disk of a trace.
+    def profiles_by_disk(self, files: Sequence[Path], progress: Progress) -> list[Profile]:
+        """A profile file's profile, of however many disks it is, or that of each disk of traces read together.
 
         Raises:
             InputError: as ``profile``.
@@ -67,25 +82,37 @@ class TraceInput:
         from cephfit.traces import profiles_by_disk
         from cephfit.traces.readers.block_layer import Action
 
-        found = self._profile_file(path)
+        found = self._profile_file(files)
         if found is not None:
             return [found]
-        return profiles_by_disk(
-            [path],
-            format_name=self.format_name,
-            action=Action(self.action),
-            disks=self.disks,
-            full=self.describe != "fast",
-            options=self.options,
-            progress=progress,
-        )
+        with parts_in_mind(files, parts=self.parts):
+            return profiles_by_disk(
+                files,
+                format_name=self.format_name,
+                action=Action(self.action),
+                disks=self.disks,
+                parts=self.parts,
+                full=self.describe != "fast",
+                options=self.options,
+                progress=progress,
+            )
 
-    def _profile_file(self, path: Path) -> Profile | None:
+    def _profile_file(self, files: Sequence[Path]) -> Profile | None:
         from cephfit.cli.map import read_profile
+        from cephfit.errors import InputError
         from cephfit.traces.description.shape import refuse_other_shapes
 
-        if self.format_name is not None or self.options.format_name is not None or not _looks_like_a_profile(path):
+        if self.format_name is not None or self.options.format_name is not None:
             return None
+        path = next((f for f in files if _looks_like_a_profile(f, alone=len(files) == 1)), None)
+        if path is None:
+            return None
+        if len(files) > 1:
+            raise InputError(
+                "a profile cannot be read together with other files",
+                where=str(path),
+                remedy="give one profile alone, or all trace files of the workload",
+            )
         found = read_profile(path)
         refuse_other_shapes(found.description, where=str(path))
         self._refuse_other_disks(found, path)
@@ -111,9 +138,20 @@ class TraceInput:
         Raises:
             InputError: there is no such trace, or not one only.
         """
+        from cephfit.errors import InputError
         from cephfit.traces.access_source import AccessSource, left_out
         from cephfit.traces.readers.block_layer import Action
+        from cephfit.traces.recordings import recordings_of
 
+        recordings = recordings_of(files)
+        if len(recordings) > 1:
+            raise InputError(
+                f"one recording is needed, and {len(recordings)} are named",
+                where=", ".join(recording.name for recording in recordings),
+                remedy="name one; of one in consecutive parts, put these together: "
+                f"cat PART... | {click.get_current_context().command_path} - (blktrace: those of each CPU into a "
+                "file NAME.blktrace.CPU)",
+            )
         action = Action(self.action)
         others = (
             left_out(files, format_name=self.format_name, action=action, options=self.options, progress=progress)
@@ -160,12 +198,20 @@ def trace_options(command: _Command) -> _Command:
         blkparse_format: str | None,
         describe: str | None = "fast",
         disks: tuple[str, ...] = (),
+        parts: bool = False,
         **others: Any,
     ) -> Any:
         options = read_options(assume_op, columns, blkparse_format)
-        return command(trace=TraceInput(format_name, action, options, describe, disks), **others)
+        return command(trace=TraceInput(format_name, action, options, describe, disks, parts), **others)
 
     return reading_options(with_trace)  # type: ignore[return-value]
+
+
+def files_argument(command: _Command) -> _Command:
+    """Adds a profile, or traces that are read together as ``trace profile`` does, given to the command as
+    ``files``, and ``--parts``; stands below ``trace_options``."""
+    files = click.argument("files", metavar="PROFILE|TRACE...", nargs=-1, required=True, type=TracePath())
+    return files(parts_option(command))
 
 
 def description_option(command: _Command) -> _Command:
@@ -179,8 +225,11 @@ def description_option(command: _Command) -> _Command:
     )(disks_option(command))
 
 
-def _looks_like_a_profile(path: Path) -> bool:
-    if not path.is_file():
+def _looks_like_a_profile(path: Path, *, alone: bool) -> bool:
+    """What a capture wrote about itself may be named with its trace files, as ``trace/*`` does."""
+    from cephfit.traces.capturing import capture_record
+
+    if not path.is_file() or (not alone and path.name.endswith(capture_record.SUFFIX)):
         return False
     with path.open("rb") as file:
         head = file.read(4096)

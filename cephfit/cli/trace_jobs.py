@@ -9,8 +9,7 @@ import click
 
 from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, progress_display
-from cephfit.cli.trace_input import TraceInput, description_option, trace_options
-from cephfit.cli.trace_reading import TracePath
+from cephfit.cli.trace_input import TraceInput, description_option, files_argument, trace_options
 from cephfit.cli.written_files import OUTPUT_FILE, write_whole
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 
 @click.command("jobs", short_help="Write a fio job that reproduces a profile.")
-@click.argument("path", metavar="PROFILE_OR_TRACE", type=TracePath())
 @click.option("-o", "--output", type=OUTPUT_FILE, help="Job file to write.  [default: print it]")
 @click.option(
     "--file",
@@ -47,10 +45,11 @@ if TYPE_CHECKING:
     help="As fast as the recorded workload, or as fast as the device can.",
 )
 @trace_options
+@files_argument
 @description_option
 @json_option
 def command(
-    path: Path,
+    files: tuple[Path, ...],
     output: Path | None,
     file: Path,
     disk_files: tuple[tuple[str, Path], ...],
@@ -65,6 +64,9 @@ def command(
     For a trace of several disks (--disk selects some), each disk becomes a section that reproduces its own
     profile; fio runs all sections at once, each on its own file. A profile file becomes one job.
 
+    Several TRACEs are read together, as in `trace profile`: beside each other, each with disks of its own; or with
+    --parts as one recording, each going on where the one before ends.
+
     fio takes whole percentages, and one share of random accesses for all reads and one for all writes. Works best
     from a trace, or a profile made with --describe full, which has the exact sizes and the footprint.
     """
@@ -74,7 +76,7 @@ def command(
 
     nbytes = parse_nbytes(size, where="--size") if size else None
     with progress_display() as progress:
-        profiles = trace.profiles_by_disk(path, progress)
+        profiles = trace.profiles_by_disk(files, progress)
     jobs = []
     for found in profiles:
         disks = list(found.description.get("disks", {}))

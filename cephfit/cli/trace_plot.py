@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
-from cephfit.cli.trace_input import TraceInput, description_option, trace_options
-from cephfit.cli.trace_reading import TracePath
+from cephfit.cli.trace_input import TraceInput, description_option, files_argument, trace_options
 from cephfit.cli.written_files import OUTPUT_FILE, written_whole
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ figure{{margin:0}} svg{{width:100%;height:auto}}</style></head>
 
 
 @click.command("plot", short_help="Draw a workload as PNG, SVG or HTML.")
-@click.argument("path", metavar="PROFILE_OR_TRACE", type=TracePath())
 @click.option(
     "-o",
     "--output",
@@ -46,10 +44,11 @@ figure{{margin:0}} svg{{width:100%;height:auto}}</style></head>
     "busiest disk]",
 )
 @trace_options
+@files_argument
 @description_option
 @json_option
 def command(
-    path: Path,
+    files: tuple[Path, ...],
     output: Path,
     only: tuple[str, ...],
     trace: TraceInput,
@@ -57,6 +56,9 @@ def command(
 ) -> None:
     """Draw size bins, sizes, distances, outstanding I/O, latency, inter-arrival times, and behaviour over time and
     over the disk.
+
+    Several TRACEs are read together, as in `trace profile`: beside each other, each with disks of its own; or with
+    --parts as one recording, each going on where the one before ends.
 
     Needs matplotlib: pip install 'cephfit[plot]'.
     """
@@ -83,7 +85,7 @@ def command(
                 f"there is no plot {name!r}", where="--only", remedy=f"choose from: {', '.join(NAMES)}"
             )
     with progress_display() as progress:
-        found = trace.profile(path, progress)
+        found = trace.profile(files, progress)
     known = list(drawings(found))
     for name in only:
         if name not in known:

@@ -5,7 +5,14 @@ from pathlib import Path
 import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
-from cephfit.cli.trace_reading import TracePath, disks_option, read_options, reading_options
+from cephfit.cli.trace_reading import (
+    TracePath,
+    disks_option,
+    parts_in_mind,
+    parts_option,
+    read_options,
+    reading_options,
+)
 from cephfit.cli.trace_summary import print_summary
 from cephfit.cli.written_files import OUTPUT_FILE, write_whole
 
@@ -24,7 +31,7 @@ from cephfit.cli.written_files import OUTPUT_FILE, write_whole
 )
 @reading_options
 @disks_option
-@click.option("--parts", is_flag=True, help="The files are consecutive parts of one trace, in this order.")
+@parts_option
 @click.option(
     "--describe",
     type=click.Choice(["fast", "full"]),
@@ -46,7 +53,8 @@ from cephfit.cli.written_files import OUTPUT_FILE, write_whole
     "--scheduler",
     metavar="ADDRESS",
     help="Read the files on a Dask cluster (tcp://HOST:8786; its workers must see them under the same paths), or "
-    "in one process per core (`processes`). The profile is the same.",
+    "in one process per core (`processes`). The profile is the same. With --parts all files of a device are one "
+    "job, as each part goes on where the one before ends.",
 )
 @click.option("--name", help="Name of the profile.  [default: from the first file]")
 @click.option("-o", "--output", type=OUTPUT_FILE, help="File to write the profile to.")
@@ -73,6 +81,9 @@ def command(
     cephfit[remote]), - for standard input, a folder with blktrace's files, or their base name. Several disks are
     counted separately and added up; the files of one recording (blktrace: one per CPU) are merged.
 
+    Several FILEs are recordings beside each other, each with disks of its own; or with --parts one recording, each
+    going on where the one before ends.
+
     Formats, detected from the content: blktrace (raw files, blkparse -d dumps), blkparse (default text),
     block-events (perf script, trace-cmd), biosnoop, vscsi-csv and vscsi-binary (vscsiStats command traces),
     vscsi-histogram (vscsiStats -p all -c), fio-iolog, strace, qemu, rbd-replay, xperf, and those of published
@@ -84,7 +95,7 @@ def command(
     from cephfit.traces import profile_files
     from cephfit.traces.readers.block_layer import Action
 
-    with progress_display() as progress:
+    with progress_display() as progress, parts_in_mind(files, parts=parts):
         found = profile_files(
             files,
             format_name=format_name,

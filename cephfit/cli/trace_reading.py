@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -58,6 +59,32 @@ def disks_option(command: _Command) -> _Command:
     return click.option("--disk", "disks", multiple=True, help="For a trace: count this disk only. Repeatable.")(
         command
     )
+
+
+def parts_option(command: _Command) -> _Command:
+    """Adds ``--parts``."""
+    return click.option(
+        "--parts", is_flag=True, help="The files are consecutive parts of one trace, in this order."
+    )(command)
+
+
+@contextmanager
+def parts_in_mind(files: Sequence[Path], *, parts: bool) -> Iterator[None]:
+    """Of several files, an error in one of them also says what it may come from: that they are parts of one trace,
+    or (``parts``) not all of its parts in their order."""
+    from cephfit.errors import InputError
+    from cephfit.traces.files import remote
+
+    try:
+        yield
+    except InputError as error:
+        if len(files) == 1 or not error.where.startswith(tuple(map(remote.words_of, files))):
+            raise
+        if parts:
+            hint = "or, if a part is missing or in another place, name all parts in their order"
+        else:
+            hint = "or, if the files are consecutive parts of one trace, add --parts"
+        raise InputError(error.what, where=error.where, remedy=f"{error.remedy}; {hint}") from None
 
 
 def read_options(assume_op: str | None, columns: str | None, blkparse_format: str | None) -> ReadOptions:

@@ -48,6 +48,9 @@ def command(
     A trace of several disks needs --disk, as each disk has its own offsets. Of a disk and the one below it (dm and
     what it lies on) only one is replayed, as in `trace profile`.
 
+    Several TRACEs are the files that blktrace wrote for the CPUs. Put consecutive parts together: cat PART... |
+    cephfit trace replay - --file FILE.
+
     A device that is mounted or otherwise in use is refused. Lateness is how much later than in the trace an access
     was issued, both counted from the first access; fio's log tells it to within 1 ms.
     """

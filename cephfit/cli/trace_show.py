@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
-from cephfit.cli.trace_input import TraceInput, description_option, trace_options
-from cephfit.cli.trace_reading import TracePath
+from cephfit.cli.trace_input import TraceInput, description_option, files_argument, trace_options
 from cephfit.cli.trace_summary import print_summary, rate_text
 from cephfit.units import format_nbytes, format_seconds
 
@@ -23,14 +22,18 @@ _SPARKS = " ▁▂▃▄▅▆▇█"
 
 
 @click.command("show", short_help="What a workload does, in the terminal.")
-@click.argument("path", metavar="PROFILE_OR_TRACE", type=TracePath())
 @trace_options
+@files_argument
 @description_option
 @json_option
-def command(path: Path, trace: TraceInput, as_json: bool) -> None:
-    """Show a workload: cells, histograms, behaviour over time, phases, heat map, hot spots."""
+def command(files: tuple[Path, ...], trace: TraceInput, as_json: bool) -> None:
+    """Show a workload: cells, histograms, behaviour over time, phases, heat map, hot spots.
+
+    Several TRACEs are read together, as in `trace profile`: beside each other, each with disks of its own; or with
+    --parts as one recording, each going on where the one before ends.
+    """
     with progress_display() as progress:
-        found = trace.profile(path, progress)
+        found = trace.profile(files, progress)
     if as_json:
         print_json(found.to_json())
         return

@@ -1,6 +1,6 @@
 """A workload profile in the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -10,12 +10,17 @@ from cephfit.cli.output import print_table
 from cephfit.profile import Profile
 from cephfit.units import format_seconds
 
+_NAMES = 6
+"""Files or recordings that are named; a recording may be of a file for each of 256 CPUs."""
+
 
 def print_summary(found: Profile) -> None:
     """A profile for people: how much, how large, how random."""
     about = found.description
     total = found.n_accesses
-    click.echo(f"{found.name}: {total} accesses{_pace(found)}\n")
+    click.echo(f"{found.name}: {total} accesses{_pace(found)}")
+    _print_sources(about.get("sources", []))
+    click.echo()
     rows = []
     for size in SIZE_BINS:
         row = [size.name]
@@ -54,6 +59,22 @@ def print_summary(found: Profile) -> None:
         click.echo(f"the trace does not say: {missing}")
     for note in about.get("notes", []):
         click.echo(f"note: {note}")
+
+
+def _print_sources(sources: Sequence[Mapping[str, Any]]) -> None:
+    """What was read together: the files of one recording, or several recordings."""
+    # A profile may be hand-written, and have sources of any form.
+    files = [its for source in sources if isinstance(its := source.get("files"), list) and its]
+    if len(files) > 1:
+        shown = [f"{its[0]}{f' ({len(its)} files)' if len(its) > 1 else ''}" for its in files]
+        click.echo(f"{len(files)} recordings, counted together: {_some_of(shown)}")
+    elif files and len(files[0]) > 1:
+        click.echo(f"one recording of {len(files[0])} files: {_some_of(files[0])}")
+
+
+def _some_of(names: Sequence[Any]) -> str:
+    more = [f"and {len(names) - _NAMES} more"] if len(names) > _NAMES else []
+    return ", ".join([*map(str, names[:_NAMES]), *more])
 
 
 def print_disks_left_out(disks: Mapping[str, Any]) -> None:
