@@ -39,15 +39,17 @@ def start(
     command: Sequence[str],
     *,
     stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
     pass_fds: Sequence[int] = (),
     environment: Mapping[str, str] | None = None,
     folder: Path = Path("/"),
 ) -> subprocess.Popen[str]:
-    """Start a program with pipes for what it says; the kernel kills it when the thread that calls is no more.
+    """Start a program, as a rule with pipes for what it says; the kernel kills it with the thread that calls.
 
     Args:
         command: the program's path and its arguments.
-        stdin: as ``subprocess.Popen`` takes it.
+        stdin, stdout, stderr: as ``subprocess.Popen`` takes them.
         pass_fds: open files that it gets.
         environment: added to this process's own.
         folder: in which it runs.
@@ -59,8 +61,8 @@ def start(
     return subprocess.Popen(
         (*guard, *command),
         stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=stdout,
+        stderr=stderr,
         text=True,
         errors="replace",
         cwd=folder,

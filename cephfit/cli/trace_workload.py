@@ -103,9 +103,10 @@ def command(
             if in_guests:
                 _guest_file(output)  # refused before minutes of work
             if isinstance(target, BelongsToRun):
-                target.begin(f"trace-{workload}-{secrets.token_hex(4)}")
+                target.begin(f"trace-{workload.partition(':')[0]}-{secrets.token_hex(4)}")
             trial = trial_of(
                 target,
+                workload,
                 scale=scale,
                 repeats=1,
                 seconds=seconds,
@@ -124,18 +125,18 @@ def command(
                 target.close()
     if sample.state is not State.OK or not captured:
         raise ClusterError(
-            f"{workload} gave no valid run: {sample.reason}",
+            f"{trial.workload.name} gave no valid run: {sample.reason}",
             where=target_text,
             remedy="delete the trace files, remove the cause, then run the command again",
         )
-    report = captured[0]
+    report, name = captured[0], trial.workload.name
     if as_json:
-        print_json({"workload": workload, "metric": sample.metric, "value": sample.value, **report.to_json()})
+        print_json({"workload": name, "metric": sample.metric, "value": sample.value, **report.to_json()})
         return
-    click.echo(f"{workload}: {sample.value:.1f} {sample.metric} while it was traced by {report.method}")
+    click.echo(f"{name}: {sample.value:.1f} {sample.metric} while it was traced by {report.method}")
     click.echo(f"trace of {report.seconds:.1f} s: {', '.join(report.files)}; {report.lost_events} events lost")
     source = report.files[0] if of_guests else output
-    click.echo(f"next: cephfit trace profile {source} --name {workload} -o profile.json")
+    click.echo(f"next: cephfit trace profile {source} --name {name} -o profile.json")
 
 
 def _require_droppable(target: MayKeepCaches, target_text: str) -> None:

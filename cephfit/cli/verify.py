@@ -122,13 +122,15 @@ def command(
             if isinstance(target, BelongsToRun):
                 target.begin(run.run_id)
             cache = sweep.measurement.cache
-            trial = trial_of(target, scale=scale, repeats=repeats, seconds=seconds, seed=run.seed, cache=cache)
+            trial = trial_of(
+                target, workload, scale=scale, repeats=repeats, seconds=seconds, seed=run.seed, cache=cache
+            )
             samples = verify(target, chosen, trial, store=opened, run_id=run.run_id, progress=progress)
             if not keep:
                 target.reset()
         finally:
             target.close()
-        assessment = assess(predictions, samples, workload)
+        assessment = assess(predictions, samples, trial.workload.name)
         opened.put_document(run.run_id, VERIFICATION_DOCUMENT, assessment.to_json())
     if as_json:
         print_json({"run": run.run_id, "note": note, **assessment.to_json()})

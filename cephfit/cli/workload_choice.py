@@ -15,10 +15,28 @@ if TYPE_CHECKING:
     from cephfit.sweep.model import CacheCondition
     from cephfit.sweep.workload_trial import Trial
 
-WORKLOADS = ("pgbench",)
+_PGBENCH, _PROGRAM = "pgbench", "program"
+
+
+class _WorkloadName(click.ParamType[str]):
+    """``pgbench``, or ``program:`` and a path."""
+
+    name = "workload"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        kind, _, path = value.partition(":")
+        if value != _PGBENCH and not (kind == _PROGRAM and path):
+            self.fail(f"{value!r} is neither pgbench nor program:FILE.", param, ctx)
+        return value
+
 
 workload_option = click.option(
-    "--workload", type=click.Choice(WORKLOADS), default=WORKLOADS[0], show_default=True, help="Workload to run."
+    "--workload",
+    type=_WorkloadName(),
+    default=_PGBENCH,
+    show_default=True,
+    metavar="pgbench|program:FILE",
+    help="Workload to run: pgbench on PostgreSQL, or a program of yours (docs/workloads.md has its steps).",
 )
 
 _ROOM = 1.25
@@ -27,6 +45,7 @@ _ROOM = 1.25
 
 def trial_of(
     target: Target,
+    workload: str,
     *,
     scale: int | None,
     repeats: int,
@@ -36,12 +55,13 @@ def trial_of(
     observe: Callable[[Path], AbstractContextManager[object]] = nullcontext,
     collect: Callable[[GuestTrace], None] | None = None,
 ) -> Trial:
-    """pgbench, sized for its volume, in a guest where the target has such. On a lab, the disks' limits are lifted
-    while nothing is measured.
+    """A workload, sized for its volume; pgbench in a guest where the target has such. On a lab, the disks' limits
+    are lifted while nothing is measured.
 
     Args:
         target: where it will run.
-        scale: of the database; None takes the workload's own.
+        workload: as ``--workload`` takes it.
+        scale: of pgbench's database; None takes its own.
         repeats: runs per configuration.
         seconds: of each run.
         seed: of the order of runs.
@@ -50,11 +70,13 @@ def trial_of(
         collect: hears the trace of each measured run in a guest, which then takes one.
 
     Raises:
-        InputError: the target is a simulation.
+        InputError: the target is a simulation, or has guests and the workload is a program; or a program does not
+            do as it should.
     """
     from cephfit.errors import InputError
     from cephfit.lab.guest_pgbench import DoesErrands, GuestPgBench, spec_of
     from cephfit.lab.pgbench import PgBench, PgBenchSpec
+    from cephfit.lab.program_workload import ProgramWorkload
     from cephfit.lab.target import LabTarget
     from cephfit.sweep.workload_trial import Trial
     from cephfit.units import MIB
@@ -65,13 +87,28 @@ def trial_of(
             where=target.name,
             remedy="name a real target, such as lab; `cephfit map` and `cephfit report` work without one",
         )
-    workload: Workload
-    if isinstance(target, DoesErrands):
-        spec = spec_of(scale)
-        workload = GuestPgBench(target, spec, collect=collect)
+    unmeasured = target.full_speed if isinstance(target, LabTarget) else nullcontext
+    chosen: Workload
+    if workload != _PGBENCH:
+        where = f"--workload {workload}"
+        if scale is not None:
+            raise InputError("--scale is for pgbench only", where=where, remedy="omit it")
+        if isinstance(target, DoesErrands):
+            raise InputError(
+                "a program of yours runs on this machine, not in guests",
+                where=where,
+                remedy="verify with pgbench in guests, or with the program on --target ceph",
+            )
+        chosen = ProgramWorkload(
+            Path(workload.partition(":")[2]).expanduser(), unmeasured=unmeasured, observe=observe
+        )
+        nbytes = chosen.volume_nbytes
     else:
-        spec = PgBenchSpec() if scale is None else PgBenchSpec(scale=scale)
-        unmeasured = target.full_speed if isinstance(target, LabTarget) else nullcontext
-        workload = PgBench(spec, unmeasured=unmeasured, observe=observe)
-    nbytes = -int(-spec.database_nbytes * _ROOM // MIB) * MIB
-    return Trial(workload, nbytes, repeats=repeats, seconds=seconds, seed=seed, cache=cache)
+        if isinstance(target, DoesErrands):
+            spec = spec_of(scale)
+            chosen = GuestPgBench(target, spec, collect=collect)
+        else:
+            spec = PgBenchSpec() if scale is None else PgBenchSpec(scale=scale)
+            chosen = PgBench(spec, unmeasured=unmeasured, observe=observe)
+        nbytes = -int(-spec.database_nbytes * _ROOM // MIB) * MIB
+    return Trial(chosen, nbytes, repeats=repeats, seconds=seconds, seed=seed, cache=cache)

@@ -1,6 +1,7 @@
 """`cephfit trace workload` takes guests away when it is over, and leaves every other target as it is."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +39,20 @@ class Cloud(Target):
         raise AssertionError("no guest is asked here")
 
 
+class Real(Target):
+    """One that a workload could run on."""
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+
+class RealCloud(Cloud):
+    """The same with guests."""
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+
 @pytest.mark.parametrize(
     ("target", "done", "collects"),
     [(Target(), ["begin", "close"], False), (Cloud(), ["begin", "reset", "close"], True)],
@@ -47,8 +62,9 @@ def test_only_guests_are_taken_away_at_the_end(
 ) -> None:
     heard: list[bool] = []
 
-    def trial_of(*_: Any, collect: Any, **__: Any) -> None:
+    def trial_of(*_: Any, collect: Any, **__: Any) -> Any:
         heard.append(collect is not None)
+        return SimpleNamespace(workload=SimpleNamespace(name="pgbench"))
 
     sample = WorkloadSample("A", 0, 0, State.FAILED, "tps", None, 1, 2, reason="it was not run")
     monkeypatch.setattr(target_choice, "open_target", lambda *_, **__: target)
@@ -57,3 +73,30 @@ def test_only_guests_are_taken_away_at_the_end(
     ended = CliRunner().invoke(cephfit, ["trace", "workload", "--target", "lab", "-o", str(tmp_path / "t")])
     assert isinstance(ended.exception, ClusterError), ended.exception
     assert (target.done, heard) == (done, [collects])
+
+
+@pytest.mark.parametrize(
+    ("workload", "more", "words"),
+    [
+        ("postmark", [], "neither pgbench nor program:FILE"),
+        ("program:", [], "neither pgbench nor program:FILE"),
+        ("program:/nosuch", [], "there is no program that can be run"),
+        ("program:/bin/true", ["--scale", "3"], "--scale is for pgbench only"),
+    ],
+)
+def test_a_workload_that_cannot_be_run_is_refused(
+    workload: str, more: list[str], words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    target = Real()
+    monkeypatch.setattr(target_choice, "open_target", lambda *_, **__: target)
+    argv = ["trace", "workload", "--target", "lab", "-o", str(tmp_path / "t"), "--workload", workload, *more]
+    ended = CliRunner().invoke(cephfit, argv)
+    assert words in ended.output + str(ended.exception)
+    assert ended.exit_code != 0
+
+
+def test_a_program_does_not_run_in_guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(target_choice, "open_target", lambda *_, **__: RealCloud())
+    argv = ["trace", "workload", "--target", "openstack:lab", "-o", str(tmp_path / "t")]
+    ended = CliRunner().invoke(cephfit, [*argv, "--workload", "program:/bin/true"])
+    assert "not in guests" in str(ended.exception)

@@ -1,0 +1,206 @@
+"""A program of a person's own as the workload: its steps, what it says, and what becomes of its faults."""
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cephfit.errors import ClusterError, InputError, LackingError
+from cephfit.lab import processes, program_workload
+from cephfit.lab.cluster import Lab
+from cephfit.lab.program_workload import ProgramWorkload
+from cephfit.protocols import Client
+
+MIB = 1 << 20
+DESCRIBED = '{"name": "copy", "metric": "copies/s", "volume": "1M"}'
+FIO_JOB = Path(__file__).parents[2] / "docs" / "examples" / "workloads" / "fio_job.py"
+
+Made = Callable[..., ProgramWorkload]
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    device = tmp_path / "device"
+    device.write_bytes(bytes(2 * MIB))
+    return Client("c0", {}, 2 * MIB, device)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """Makes a shell program of what its steps do; each step is written down in ``steps`` beside it."""
+
+    def make(
+        run: str = "echo 12.5", *, prepare: str = "true", describe: str = f"echo '{DESCRIBED}'"
+    ) -> ProgramWorkload:
+        return ProgramWorkload(program(tmp_path, run, prepare=prepare, describe=describe))
+
+    return make
+
+
+def program(
+    folder: Path, run: str = "echo 12.5", *, prepare: str = "true", describe: str = f"echo '{DESCRIBED}'"
+) -> Path:
+    path = folder / "copy.sh"
+    path.write_text(
+        "#!/bin/sh\n"
+        'echo "$1 $CEPHFIT_DEVICE $CEPHFIT_VOLUME_BYTES $CEPHFIT_SECONDS $CEPHFIT_SEED" >> steps\n'
+        f'case "$1" in\ndescribe) {describe};;\nprepare) {prepare};;\nrun) {run};;\nesac\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+def steps_of(folder: Path) -> list[str]:
+    return [line.rstrip() for line in (folder / "steps").read_text().splitlines()]
+
+
+def test_it_is_cleaned_up_before_and_after_each_step(made: Made, client: Client, tmp_path: Path) -> None:
+    workload = made('echo starting; echo 12.5; echo "" ', prepare='echo data > "$CEPHFIT_DEVICE"')
+    assert (workload.name, workload.metric, workload.volume_nbytes) == ("copy", "copies/s", MIB)
+    workload.prepare(client)
+    assert client.device is not None and client.device.read_text() == "data\n"
+    value, evidence = workload.run(client, 3.0, seed=7)
+    assert value == 12.5
+    assert evidence["output"] == "starting\n12.5\n\n"
+    assert evidence["described"] == json.loads(DESCRIBED)
+    about = f"{client.device} {2 * MIB}"
+    assert steps_of(tmp_path) == [
+        "describe",
+        f"cleanup {about}",
+        f"prepare {about}",
+        f"cleanup {about}",
+        f"cleanup {about}",
+        f"run {about} 3 7",
+        f"cleanup {about}",
+    ]
+
+
+def test_another_program_of_the_same_name_is_another_workload(made: Made) -> None:
+    assert made().description() == made().description()
+    assert made().description() != made("echo 13").description()
+
+
+@pytest.mark.parametrize(
+    ("run", "error", "words"),
+    [
+        ("echo no room left >&2; exit 1", ClusterError, "ended with code 1: no room left"),
+        ("exit 3", ClusterError, "ended with code 3: it said nothing"),
+        ("echo there is no fio >&2; exit 2", LackingError, "ended with code 2: there is no fio"),
+        ("no-such-program-at-all", LackingError, "not found"),
+        ("echo fast", ClusterError, "its last line is no number above 0: 'fast'"),
+        ("echo 0", ClusterError, "its last line is no number above 0: '0'"),
+        ("echo inf", ClusterError, "its last line is no number above 0"),
+        ("true", ClusterError, "its last line is no number above 0: ''"),
+        ("kill -9 $$", ClusterError, "ended with code"),
+    ],
+)
+def test_a_run_without_a_value(
+    run: str, error: type[Exception], words: str, made: Made, client: Client, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=words) as raised:
+        made(run).run(client, 1, seed=1)
+    assert type(raised.value) is error
+    assert steps_of(tmp_path)[-1].startswith("cleanup ")
+
+
+def test_what_takes_too_long_is_killed_with_all_it_started(
+    made: Made, client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(program_workload, "_AROUND_RUN_SECONDS", 0.2)
+    with pytest.raises(ClusterError, match=r"no end within 1\.2 s"):
+        made("sleep 1000 & echo $! > pid; wait").run(client, 1, seed=1)
+    assert processes.wait_gone([int((tmp_path / "pid").read_text())], 10) == []
+
+
+def test_what_it_leaves_running_is_not_waited_for(made: Made, client: Client, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    value, _ = made("sleep 60 & echo $! > pid; echo 4").run(client, 1, seed=1)
+    subprocess.run(["kill", (tmp_path / "pid").read_text().strip()], check=True)
+    assert (value, time.monotonic() - begun < 30) == (4.0, True)
+
+
+@pytest.mark.parametrize(
+    ("describe", "words"),
+    [
+        ("exit 1", "ended with code 1"),
+        ("echo hello", "no JSON"),
+        ("echo '[1]'", "no JSON object"),
+        ('echo \'{"name": "x", "metric": "ops"}\'', "'volume' is missing"),
+        ('echo \'{"name": "My App", "metric": "ops", "volume": "1G"}\'', "cannot be its name"),
+        ('echo \'{"name": "pgbench", "metric": "tps", "volume": "1G"}\'', "cannot be its name"),
+        ('echo \'{"name": "x", "metric": "ops", "volume": "much"}\'', "much"),
+    ],
+)
+def test_a_program_that_does_not_describe_itself(describe: str, words: str, made: Made) -> None:
+    with pytest.raises(InputError, match=words) as raised:
+        made(describe=describe)
+    assert "copy.sh describe" in str(raised.value)
+
+
+def test_what_is_no_program_is_refused(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("#!/bin/sh\n")
+    for path, words in ((plain, "cannot be run"), (tmp_path, "cannot be run"), (tmp_path / "none", "no program")):
+        with pytest.raises(InputError, match=words):
+            ProgramWorkload(path)
+
+
+def test_a_volume_that_is_too_small_or_has_no_device_is_refused(made: Made, client: Client) -> None:
+    workload = made()
+    with pytest.raises(InputError, match="copy needs 1M, the volume has 512K"):
+        workload.prepare(Client("c0", {}, MIB // 2, client.device))
+    with pytest.raises(InputError, match="needs a block device"):
+        workload.run(Client("c0", {}, 2 * MIB), 1, seed=1)
+
+
+@pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio")
+def test_a_fio_job_is_such_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of docs/workloads.md, on a job as `cephfit trace jobs` writes it."""
+    job = tmp_path / "My app.fio"
+    job.write_text(
+        "[global]\nioengine=psync\nruntime=60s\ntime_based=1\nrandrepeat=1\n"
+        "[workload]\nfilename=${CEPHFIT_DEVICE}\nsize=4194304\nrw=randrw\nrwmixread=50\nbs=4096\n"
+    )
+    monkeypatch.setenv("FIO_JOB", str(job))
+    monkeypatch.setenv("VOLUME", "4M")
+    device = tmp_path / "device"
+    device.write_bytes(bytes(4 * MIB))
+    workload, client = ProgramWorkload(FIO_JOB), Client("c0", {}, 4 * MIB, device)
+    assert (workload.name, workload.metric) == ("my-app", "accesses/s")
+    workload.prepare(client)
+    assert device.read_bytes().count(0) < MIB  # not blocks that were never written
+    begun = time.monotonic()
+    value, _ = workload.run(client, 1, seed=3)
+    assert value > 0
+    assert time.monotonic() - begun < 50  # not the job's own 60 s
+    monkeypatch.delenv("FIO_JOB")
+    with pytest.raises(InputError, match="FIO_JOB is to be the path of a fio job"):
+        ProgramWorkload(FIO_JOB)
+
+
+@pytest.mark.root
+@pytest.mark.ceph
+def test_a_program_on_a_real_cluster_is_traced(
+    lab_cluster: Lab, cephfit: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    path = program(
+        tmp_path,
+        'dd if="$CEPHFIT_DEVICE" of=/dev/null bs=64k count=40 iflag=direct status=none; echo 40',
+        prepare='dd if=/dev/urandom of="$CEPHFIT_DEVICE" bs=1M count=8 oflag=direct status=none',
+        describe="""echo '{"name": "copy", "metric": "copies/s", "volume": "16M"}'""",
+    )
+    target, folder = f"lab:{lab_cluster.folder}", f"{tmp_path}/trace/"
+    argv = ("--target", target, "--workload", f"program:{path}", "--seconds", "1", "-o", folder)
+    done = cephfit("trace", "workload", *argv, "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["workload"], said["metric"], said["value"]) == ("copy", "copies/s", 40.0)
+    profiled = cephfit("trace", "profile", folder, "--json")
+    assert profiled.returncode == 0, profiled.stderr
+    profile = json.loads(profiled.stdout)
+    assert sum(profile["accesses"]["read"].values()) == 40
+    assert "run /dev/" in (tmp_path / "steps").read_text()
