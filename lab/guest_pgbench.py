@@ -4,47 +4,26 @@ The guest is booted anew for every run, so that nothing of the run before is in 
 ``heat/pgbench.sh``, which `heat/verification.yaml` runs, too.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any
 
 from cephfit.errors import ClusterError
 from cephfit.lab.pgbench import PgBenchSpec, parse_tps
-from cephfit.protocols import Client
+from cephfit.protocols import Client, WarmsCaches, Workload
+from cephfit.sweep.abilities import DoesErrands
 from cephfit.sweep.guest import tracing
 from cephfit.sweep.guest.tracing import GuestTrace
 from cephfit.units import MIB
-
-if TYPE_CHECKING:  # it needs openstacksdk, and this module is looked at for every target
-    from cephfit.sweep.cloud.errands import Answers
 
 _LEAST_MEMORY_NBYTES = 64 * MIB
 _LEAST_WAL_NBYTES = 128 * MIB
 _WAL_SEGMENT_NBYTES = 32 * MIB
 _SLOWEST_LOADING_NBYTES_PER_S = MIB // 4
 _PREPARING_SECONDS = 600.0
-
-
-@runtime_checkable
-class DoesErrands(Protocol):
-    """A target whose guests do jobs of any kind."""
-
-    def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
-        """Have a guest run a shell script, after a boot; with its volume at ``guests.VOLUME``.
-
-        Args:
-            client: whose guest.
-            script: for ``sh``.
-            seconds: that it takes at most, about.
-
-        Raises:
-            ClusterError: nothing came back.
-        """
 
 
 def spec_of(scale: int | None) -> PgBenchSpec:
@@ -66,8 +45,8 @@ def spec_of(scale: int | None) -> PgBenchSpec:
     )
 
 
-class GuestPgBench:
-    """Implements ``protocols.Workload`` inside guests.
+class GuestPgBench(Workload, WarmsCaches):
+    """pgbench inside guests.
 
     Args:
         guests: where scripts are run.

@@ -10,7 +10,7 @@ from typing import Any
 
 from cephfit.errors import ClusterError, InputError
 from cephfit.lab.postgres import PostgresServer, server_version
-from cephfit.protocols import Client
+from cephfit.protocols import Client, Workload
 from cephfit.units import MIB, format_nbytes
 
 _NBYTES_PER_SCALE = 16 * MIB
@@ -103,8 +103,8 @@ def parse_tps(output: str) -> float:
     return float(found[1])
 
 
-class PgBench:
-    """Implements ``protocols.Workload``.
+class PgBench(Workload):
+    """pgbench on this machine.
 
     Every run starts alike: server started anew (its buffers empty), a checkpoint with everything on the disk,
     page cache without the database, a warm-up, then the measured run. Nothing runs and

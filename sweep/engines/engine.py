@@ -1,5 +1,6 @@
 """What measures one cell: fio, or a simulation of it. The runner knows only this protocol."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -101,6 +102,7 @@ class CellOutcome:
 class Engine(Protocol):
     """Measures one cell. Holds no state between runs; nothing it started is alive when ``run`` is over."""
 
+    @abstractmethod
     def facts(self) -> Mapping[str, Any]:
         """What measures, and its version. JSON values only.
 
@@ -108,6 +110,7 @@ class Engine(Protocol):
             HostError: it cannot work on this machine.
         """
 
+    @abstractmethod
     def run(self, run: CellRun) -> CellOutcome:
         """Measure; a failure is an outcome too.
 
@@ -115,6 +118,7 @@ class Engine(Protocol):
             HostError: this machine lacks something, so that no later run could do better.
         """
 
+    @abstractmethod
     def warm(self, run: CellRun) -> None:
         """Read the volume of every client of a run once through, the way the run will.
 
@@ -136,9 +140,10 @@ class MovedBytes:
 
 @runtime_checkable
 class CountsIo(Protocol):
-    """A target that can say what its clients have moved: the hypervisor of guests, for example.
+    """Who can say what clients have moved: the hypervisor of guests, for example.
 
-    It is asked before, during and after a run, from one thread at a time.
+    A target gives it to the engine that it brings, which asks before, during and after a run, from one thread at a
+    time. Without it: samples say that nobody counted.
     """
 
     count_source: str
@@ -146,6 +151,7 @@ class CountsIo(Protocol):
     count_seconds: float
     """How often asking makes sense."""
 
+    @abstractmethod
     def moved(self, client: Client) -> MovedBytes:
         """The counters of a client's volume now; they never fall while the client is there.
 
@@ -156,8 +162,13 @@ class CountsIo(Protocol):
 
 @runtime_checkable
 class PreparesCells(Protocol):
-    """An engine that needs something there before it can measure a cell."""
+    """An engine that needs something there before it can measure a cell.
 
+    Asked: by ``runner``, before each run of a cell. Without it: a cell is measured as soon as caches are in their
+    condition.
+    """
+
+    @abstractmethod
     def prepare(self, run: CellRun) -> None:
         """Bring about what the run needs, before caches are put into their condition. May be called again.
 
@@ -168,25 +179,14 @@ class PreparesCells(Protocol):
 
 @runtime_checkable
 class KnowsItsLimits(Protocol):
-    """An engine that cannot measure every cell."""
+    """An engine that cannot measure every cell.
 
+    Asked: by ``runner``, before a configuration is applied for its cells. Without it: all of them are measured.
+    """
+
+    @abstractmethod
     def cannot(self, cell: Cell, measurement: Measurement) -> str:
         """Why not this cell; empty if it can. Its samples are ``skipped`` with this reason."""
-
-
-@runtime_checkable
-class BringsEngine(Protocol):
-    """A target that is measured by something else than fio."""
-
-    def engine(self) -> Engine: ...
-
-
-@runtime_checkable
-class KeepsToImages(Protocol):
-    """A target that may be told to touch nothing but the images in one pool."""
-
-    only_pool: str
-    """Its name; empty where there is no such limit."""
 
 
 def disagreement(metrics: Metrics, count: IndependentCount, *, program: str = "fio") -> str:

@@ -17,6 +17,7 @@ from cephfit.sweep.engines.engine import (
     CellOutcome,
     CellRun,
     ClientOutcome,
+    Engine,
 )
 from cephfit.sweep.engines.fio_job import ceph_conf, render_job, render_warming
 from cephfit.sweep.engines.fio_output import (
@@ -35,8 +36,8 @@ GRACE_SECONDS = 120.0
 before it goes on, and such a run should end as an invalid sample rather than a killed program."""
 
 
-class FioEngine:
-    """Implements ``Engine`` by the real fio. It dies with the thread that calls ``run``, however that ends."""
+class FioEngine(Engine):
+    """Measures by the real fio. It dies with the thread that calls ``run``, however that ends."""
 
     def __init__(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
         self._grace_seconds = grace_seconds

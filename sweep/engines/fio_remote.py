@@ -27,6 +27,7 @@ from cephfit.sweep.engines.engine import (
     CellRun,
     ClientOutcome,
     CountsIo,
+    Engine,
 )
 from cephfit.sweep.engines.fio import GRACE_SECONDS, FioEngine, figures_of
 from cephfit.sweep.engines.fio_clocks import WINDOW_SECONDS, ServerClocks, measured_parts, with_log
@@ -43,8 +44,8 @@ MOST_SKEW = 0.1
 """Clients that start, or end, further apart than this part of the measured time did not run together."""
 
 
-class RemoteFioEngine:
-    """Implements ``Engine`` by fio servers at the clients' addresses.
+class RemoteFioEngine(Engine):
+    """Measures by fio servers at the clients' addresses.
 
     The local fio dies with the thread that calls ``run``, and a server ends its job when that connection is gone:
     nothing runs on after ``run`` is over.

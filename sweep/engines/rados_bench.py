@@ -24,7 +24,16 @@ from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
 from cephfit.sweep.engines.bench_process import Ended, image_of, run_together, version_of
-from cephfit.sweep.engines.engine import LOOK_AT_STORAGE, CellOutcome, CellRun, ClientOutcome, IndependentCount
+from cephfit.sweep.engines.engine import (
+    LOOK_AT_STORAGE,
+    CellOutcome,
+    CellRun,
+    ClientOutcome,
+    Engine,
+    IndependentCount,
+    KnowsItsLimits,
+    PreparesCells,
+)
 from cephfit.sweep.engines.fio import GRACE_SECONDS
 from cephfit.sweep.engines.osd_watch import OsdCount, watch_osds
 from cephfit.sweep.model import RADOS_BENCH, Measurement
@@ -38,8 +47,8 @@ _METADATA_NBYTES = 64 * KIB
 """What a run reads and writes beside its objects: a list of them."""
 
 
-class RadosBenchEngine:
-    """Implements ``Engine``, ``PreparesCells`` and ``KnowsItsLimits`` by ``rados bench``."""
+class RadosBenchEngine(Engine, PreparesCells, KnowsItsLimits):
+    """Measures by ``rados bench``."""
 
     def facts(self) -> Mapping[str, Any]:
         """See Engine."""

@@ -17,7 +17,15 @@ from cephfit.protocols import Client
 from cephfit.sample import Metrics
 from cephfit.sweep.engines.bench_process import Ended, image_of, run_together, version_of
 from cephfit.sweep.engines.device_counters import in_flight_nbytes
-from cephfit.sweep.engines.engine import LOOK_AT_STORAGE, CellOutcome, CellRun, ClientOutcome
+from cephfit.sweep.engines.engine import (
+    LOOK_AT_STORAGE,
+    CellOutcome,
+    CellRun,
+    ClientOutcome,
+    Engine,
+    KnowsItsLimits,
+    PreparesCells,
+)
 from cephfit.sweep.engines.fio import GRACE_SECONDS
 from cephfit.sweep.engines.image_watch import ImageWatch
 from cephfit.sweep.engines.osd_watch import watch_osds
@@ -37,8 +45,8 @@ _SLOWER = 20
 """So many times longer than asked for may a run take: the trial may have found everything in a cache."""
 
 
-class RbdBenchEngine:
-    """Implements ``Engine``, ``PreparesCells`` and ``KnowsItsLimits`` by ``rbd bench``.
+class RbdBenchEngine(Engine, PreparesCells, KnowsItsLimits):
+    """Measures by ``rbd bench``.
 
     It remembers how fast each client was in each cell, to choose how much to ask for next time; no figure comes
     from that.
