@@ -1,8 +1,16 @@
-"""Text formats as other libraries read their columns: what a line is like, and the calls."""
+"""Text formats as other libraries read their columns: what a line is like, and the calls.
 
+``trace_speed.py`` runs it as ``PYTHON benchmarks/trace_peers.py PEER FILE NAME``. It needs nothing of cephfit, so
+PYTHON can be any that has the library; it prints the seconds of processor time and on the wall.
+"""
+
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from readings import best, spent_by
 
 BLKPARSE_LINE = "  8,0    0 {i:8d} {seconds:>15s}    99  Q {op:>3s} {lbn} + {n_sectors} [fio]\n"
 PERF_LINE = (
@@ -99,3 +107,26 @@ PEERS = {
     "pyarrow": ("pyarrow", with_pyarrow),
 }
 """Libraries that read columns, how they are shown, and in which ways they read."""
+
+
+def version_of(python: Path) -> str:
+    """The version of its pandas.
+
+    Raises:
+        SystemExit: it has none.
+    """
+    asked = [str(python), "-c", "import pandas; print(pandas.__version__)"]
+    done = subprocess.run(asked, capture_output=True, text=True)
+    if done.returncode or not done.stdout.strip():
+        raise SystemExit(f"{python}: {(done.stderr.splitlines() or ['it said nothing'])[-1]}")
+    return done.stdout.strip()
+
+
+def main() -> None:
+    peer, path, name = sys.argv[1:]
+    spent = best(spent_by(read) for read in PEERS[peer][1](Path(path), LINES[name]))
+    print(spent.processor, spent.wall)
+
+
+if __name__ == "__main__":
+    main()

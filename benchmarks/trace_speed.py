@@ -2,13 +2,14 @@
 
 Run with: .venv/bin/python benchmarks/trace_speed.py [--quick] [NAME...]
 
-Everything runs on one core (``taskset``); the rates are per second of processor time, which a busy machine changes
-less than the time on the wall. Only where "wall" stands it is the time on the wall, of cephfit on all cores and of
-the peers, which use one. cephfit and pandas are measured without their imports and, for cephfit, once the
-compiled loops are loaded. All read the file in turn, as often as ``--rounds`` says, and of each the best reading
-counts: a neighbour on the same host can make a core half as quick for minutes, and would favour whoever was not
-measured then. blkparse and btt read the beginning of the file (``--peer-events``), because all of it takes them
-minutes.
+Everything runs on one core (``taskset``); the rates are per second of processor time, which a busy machine
+changes less than the time on the wall. Only where "wall" stands it is the time on the wall, of cephfit on all
+cores and of the peers, which use one. cephfit and pandas are measured without their imports and, for cephfit,
+once the compiled loops are loaded. All read the file in turn, as often as ``--rounds`` says, and of each the best
+reading counts: a neighbour on the same host can make a core half as quick for minutes, and would favour whoever
+was not measured then. pandas reads large files in several threads from its version 3.1 on; ``--pandas`` names a
+Python that has an earlier one. blkparse and btt read the beginning of the file (``--peer-events``), because the
+whole takes them minutes.
 """
 
 import argparse
@@ -17,12 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import trace_files
+import trace_peers
+from readings import Spent, best, in_turn, spent_by
 from trace_peers import LINES, PEERS
 
 
@@ -34,17 +37,7 @@ class Size:
     peer_events: int
     rounds: int
     core: int
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Seconds of processor time, and on the wall."""
-
-    processor: float
-    wall: float
-
-    def __add__(self, other: "Spent") -> "Spent":
-        return Spent(self.processor + other.processor, self.wall + other.wall)
+    pandas: Path | None
 
 
 def cephfit_seconds(path: Path, full: bool, columns: str) -> Spent:
@@ -62,40 +55,18 @@ def cephfit_seconds(path: Path, full: bool, columns: str) -> Spent:
     return best(spent_by(read) for _ in range(2))
 
 
-def peer_seconds(peer: str, path: Path, name: str) -> Spent:
-    """The better way of reading the columns that a profile needs; in a process of its own."""
-    return best(spent_by(read) for read in PEERS[peer][1](path, LINES[name]))
-
-
-def spent_by(read: Callable[[], object]) -> Spent:
-    processor, wall = time.process_time(), time.perf_counter()
-    read()
-    return Spent(time.process_time() - processor, time.perf_counter() - wall)
-
-
-def best(readings: Iterable[Spent]) -> Spent:
-    """The least of each time."""
-    spent = list(readings)
-    return Spent(min(s.processor for s in spent), min(s.wall for s in spent))
-
-
-def in_turn(rounds: int, measured: Mapping[str, Callable[[], Spent]]) -> dict[str, Spent]:
-    """The best of several measurements of each, taken in turn."""
-    found: dict[str, list[Spent]] = {name: [] for name in measured}
-    for _ in range(rounds):
-        for name, measure in measured.items():
-            found[name].append(measure())
-    return {name: best(spent) for name, spent in found.items()}
-
-
 def in_child(core: int | None, *arguments: str) -> Spent:
-    """A measurement in a fresh process, on one core or (None) on all."""
-    done = subprocess.run(
-        [*(_on(core)), sys.executable, __file__, "--measure", *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    """A profile in a fresh process, on one core or (None) on all."""
+    return _measured(core, sys.executable, __file__, "--measure", *arguments)
+
+
+def peer_in_child(core: int | None, python: Path, peer: str, path: Path, name: str) -> Spent:
+    """A peer's reading in a fresh process of an interpreter that has it."""
+    return _measured(core, str(python), trace_peers.__file__, peer, str(path), name)
+
+
+def _measured(core: int | None, *argv: str) -> Spent:
+    done = subprocess.run([*_on(core), *argv], check=True, capture_output=True, text=True)
     return Spent(*map(float, done.stdout.split()))
 
 
@@ -116,16 +87,16 @@ def show(name: str, n: int, spent: Spent, peers: dict[str, float]) -> None:
     rate = n / spent.processor
     print(f"{name:14s} {n:>10,d} events  {rate / 1e6:7.2f} M/s per core", flush=True)
     for peer, its_rate in peers.items():
-        print(f"{'':14s} {peer:26s} {its_rate / 1e6:7.2f} M/s   cephfit is {rate / its_rate:.1f} times as fast")
+        print(f"{'':14s} {peer:33s} {its_rate / 1e6:7.2f} M/s   cephfit is {rate / its_rate:.1f} times as fast")
 
 
 def show_wall(n: int, spent: Spent, peers: dict[str, float]) -> None:
     """The rate of cephfit on all cores beside those of its peers, on the wall."""
     rate = n / spent.wall
-    print(f"{'':14s} on all cores, wall {rate / 1e6:15.2f} M/s")
+    print(f"{'':14s} on all cores, wall {rate / 1e6:22.2f} M/s")
     for peer, its_rate in peers.items():
         print(
-            f"{'':14s} {peer:26s} {its_rate / 1e6:7.2f} M/s   cephfit is {rate / its_rate:.1f} times as fast, wall"
+            f"{'':14s} {peer:33s} {its_rate / 1e6:7.2f} M/s   cephfit is {rate / its_rate:.1f} times as fast, wall"
         )
 
 
@@ -186,25 +157,34 @@ def description(folder: Path, size: Size) -> None:
     show("description", n, spent[ONE_CORE], {})
 
 
+def readers_of(lines: trace_peers.Lines) -> list[str]:
+    """Who can read such lines: only pandas takes separators of several characters."""
+    return ["pandas", "plain-pandas"] if len(lines.separator) > 1 else list(PEERS)
+
+
 def text(name: str) -> Callable[[Path, Size], None]:
     def measure(folder: Path, size: Size) -> None:
         lines, n = LINES[name], size.events
         path = folder / f"{name}.txt"
         trace_files.write_lines(path, n, lines.line, ops=lines.ops)
         options = ["--columns", lines.columns] if lines.columns else []
-        peers = []
+        peers: dict[str, tuple[str, Path]] = {}
         if lines.numbers:
-            peers += ["pandas", "plain-pandas"] if len(lines.separator) > 1 else list(PEERS)
+            peers = {PEERS[p][0]: (p, Path(sys.executable)) for p in readers_of(lines)}
+        if lines.numbers and size.pandas:
+            version = trace_peers.version_of(size.pandas)
+            for p in ("pandas", "plain-pandas"):
+                peers[PEERS[p][0].replace("pandas", f"pandas {version}")] = p, size.pandas
         measured: dict[str, Callable[[], Spent]] = {
             ONE_CORE: lambda: in_child(size.core, str(path), *options),
             ALL_CORES: lambda: in_child(None, str(path), *options),
         }
-        for p in peers:
-            measured[f"{p} on one core"] = partial(in_child, size.core, str(path), f"--{p}", name)
-            measured[p] = partial(in_child, None, str(path), f"--{p}", name)
+        for title, (p, python) in peers.items():
+            measured[f"{title} on one core"] = partial(peer_in_child, size.core, python, p, path, name)
+            measured[title] = partial(peer_in_child, None, python, p, path, name)
         spent = in_turn(size.rounds, measured)
-        show(name, n, spent[ONE_CORE], {PEERS[p][0]: n / spent[f"{p} on one core"].processor for p in peers})
-        show_wall(n, spent[ALL_CORES], {PEERS[p][0]: n / spent[p].wall for p in peers})
+        show(name, n, spent[ONE_CORE], {title: n / spent[f"{title} on one core"].processor for title in peers})
+        show_wall(n, spent[ALL_CORES], {title: n / spent[title].wall for title in peers})
 
     return measure
 
@@ -221,11 +201,8 @@ BENCHMARKS = {
 def main() -> None:
     if sys.argv[1:2] == ["--measure"]:
         path, *more = sys.argv[2:]
-        if more and more[0].removeprefix("--") in PEERS:
-            spent = peer_seconds(more[0].removeprefix("--"), Path(path), more[1])
-        else:
-            columns = more[1] if more[:1] == ["--columns"] else ""
-            spent = cephfit_seconds(Path(path), more == ["--full"], columns)
+        columns = more[1] if more[:1] == ["--columns"] else ""
+        spent = cephfit_seconds(Path(path), more == ["--full"], columns)
         print(spent.processor, spent.wall)
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -237,11 +214,18 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=3, help="readings of each, of which the best counts [3]")
     parser.add_argument("--core", type=int, default=1, help="the core that everything runs on [1]")
+    parser.add_argument(
+        "--pandas",
+        type=Path,
+        metavar="PYTHON",
+        help="an interpreter with another pandas, which is measured beside",
+    )
     chosen = parser.parse_args()
     n = 300_000 if chosen.quick else chosen.events
     for name in chosen.names or BENCHMARKS:
+        size = Size(n, min(n, chosen.peer_events), chosen.rounds, chosen.core, chosen.pandas)
         with tempfile.TemporaryDirectory(prefix="cephfit-benchmark-") as folder:
-            BENCHMARKS[name](Path(folder), Size(n, min(n, chosen.peer_events), chosen.rounds, chosen.core))
+            BENCHMARKS[name](Path(folder), size)
 
 
 if __name__ == "__main__":
