@@ -4,12 +4,12 @@ Run with: .venv/bin/python benchmarks/trace_speed.py [--quick] [NAME...]
 
 Everything runs on one core (``taskset``); the rates are per second of processor time, which a busy machine
 changes less than the time on the wall. Only where "wall" stands it is the time on the wall, of cephfit on all
-cores and of the peers, which use one. cephfit and pandas are measured without their imports and, for cephfit,
-once the compiled loops are loaded. All read the file in turn, as often as ``--rounds`` says, and of each the best
-reading counts: a neighbour on the same host can make a core half as quick for minutes, and would favour whoever
-was not measured then. pandas reads large files in several threads from its version 3.1 on; ``--pandas`` names a
-Python that has an earlier one. blkparse and btt read the beginning of the file (``--peer-events``), because the
-whole takes them minutes.
+cores and of the peers, most of which use one. cephfit and pandas are measured without their imports and, for
+cephfit, once the compiled loops are loaded. All read the file in turn, as often as ``--rounds`` says, and of each
+the best reading counts: a neighbour on the same host can make a core half as quick for minutes, and would favour
+whoever was not measured then. pandas reads large files in several threads from its version 3.1 on; ``--pandas``
+names a Python that has an earlier one. blkparse and btt read the beginning of the file (``--peer-events``),
+because the whole takes them minutes.
 """
 
 import argparse
