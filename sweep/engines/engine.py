@@ -71,7 +71,7 @@ class ClientOutcome:
         metrics: None if it failed.
         failure: why; empty if it did not.
         count: of somebody else; None where nobody can count.
-        uncounted: why nobody can, where ``count`` is None.
+        uncounted: why nobody can, where there are metrics and ``count`` is None.
         doubt: why the engine itself does not trust what it got; empty if it does.
         evidence: more for the sample's evidence. JSON values only.
     """
@@ -90,7 +90,7 @@ class CellOutcome:
 
     Attributes:
         clients: by name: one for every client of the run.
-        fio_json: fio's own output; None if there is none.
+        fio_json: the program's own output as one JSON document; None if there is none.
         program: that ran, as people call it.
     """
 
@@ -100,11 +100,16 @@ class CellOutcome:
 
 
 class Engine(Protocol):
-    """Measures one cell. Holds no state between runs; nothing it started is alive when ``run`` is over."""
+    """Measures one cell. Called from one thread at a time.
+
+    No figure comes from an earlier run, and one that failed or was interrupted does not touch the next. Nothing
+    it started is alive when ``run`` or ``warm`` is over, also when an interrupt ends it, which it lets through at
+    once. (A guest that nobody reaches works on until it is given its next job.)
+    """
 
     @abstractmethod
     def facts(self) -> Mapping[str, Any]:
-        """What measures, and its version. JSON values only.
+        """What measures (``name``), its ``version`` and more. JSON values only, no secrets; the same each time.
 
         Raises:
             HostError: it cannot work on this machine.
@@ -112,18 +117,19 @@ class Engine(Protocol):
 
     @abstractmethod
     def run(self, run: CellRun) -> CellOutcome:
-        """Measure; a failure is an outcome too.
+        """Measure; a failure is an outcome too: of every client there is one, with figures or the reason why not.
 
         Raises:
             HostError: this machine lacks something, so that no later run could do better.
+            InputError: a client is of a kind that it never could measure.
         """
 
     @abstractmethod
     def warm(self, run: CellRun) -> None:
-        """Read the volume of every client of a run once through, the way the run will.
+        """Read the volume of every client of a run once through, the way the run will. May be called again.
 
         Raises:
-            ClusterError: it could not be read.
+            ClusterError: one could not be read; which client's, its place and a remedy.
         """
 
 
@@ -173,7 +179,7 @@ class PreparesCells(Protocol):
         """Bring about what the run needs, before caches are put into their condition. May be called again.
 
         Raises:
-            ClusterError: it cannot be brought about.
+            ClusterError: it cannot be brought about; for which client, its place and a remedy.
         """
 
 

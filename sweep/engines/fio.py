@@ -1,6 +1,7 @@
 """Runs fio: one process per cell, one job per client, started together."""
 
 import errno
+import json
 import os
 import subprocess
 from collections.abc import Mapping
@@ -63,18 +64,19 @@ class FioEngine(Engine):
         with images, DeviceWatch(devices, op) as watch:
             output, errors = _run_fio(job, conf=ceph_conf(run), timeout_seconds=seconds + self._grace_seconds)
         try:
-            jobs = jobs_by_client(read_output(output), [c.name for c in run.clients])
+            jobs = jobs_by_client(document := read_output(output), [c.name for c in run.clients])
         except UnusableOutputError as error:
             _refuse_full_disk(errors)
             failure = _with_fio_words(str(error), errors)
-            return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, output or None)
+            return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, None)
         outcomes = {
             c.name: _outcome(c, jobs.get(c.name), run, errors=errors, watch=watch, uncounted=uncounted[c.name])
             for c in run.clients
         }
         for client in filter(is_image, run.clients):
             outcomes[client.name] = images.counted(outcomes[client.name], client, in_flight_nbytes=_in_flight(run))
-        return CellOutcome(outcomes, output)
+        # Without the lines before it, such as fio's note on a depth for ioengine=psync: readers expect JSON.
+        return CellOutcome(outcomes, json.dumps(document))
 
     def warm(self, run: CellRun) -> None:
         """See Engine."""
