@@ -62,6 +62,18 @@ class PgBenchSpec:
         """Room on the volume that is needed."""
         return self.scale * _NBYTES_PER_SCALE + self.max_wal_nbytes + _OVERHEAD_NBYTES
 
+    def require_room(self, client: Client) -> None:
+        """Raises:
+        InputError: the database would fill the client's volume.
+        """
+        if client.nbytes < self.database_nbytes:
+            raise InputError(
+                f"pgbench at scale {self.scale} needs {self.database_nbytes / MIB:.0f} MiB, the volume has "
+                f"{format_nbytes(client.nbytes)}",
+                where=f"client {client.name}",
+                remedy="make the volumes larger or the scale smaller",
+            )
+
     def description(self) -> dict[str, Any]:
         """See ``protocols.Workload``. Version 1; stored descriptions have these names, also those of before."""
         return {
@@ -136,13 +148,7 @@ class PgBench(Workload):
 
     def prepare(self, client: Client) -> None:
         spec, server = self.spec, PostgresServer(_device(client))
-        if client.nbytes < spec.database_nbytes:
-            raise InputError(
-                f"pgbench at scale {spec.scale} needs {spec.database_nbytes / MIB:.0f} MiB, the volume has "
-                f"{format_nbytes(client.nbytes)}",
-                where=f"client {client.name}",
-                remedy="make the volumes larger or the scale smaller",
-            )
+        spec.require_room(client)
         server.remove()
         with self._unmeasured():
             server.format()
