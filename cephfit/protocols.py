@@ -178,7 +178,11 @@ class Target(Protocol):
 
 
 class Workload(Protocol):
-    """A real workload, run on a client's volume to verify a prediction."""
+    """A real workload, run on a client's volume to verify a prediction.
+
+    Nothing of it runs and nothing is mounted between two calls, also after one that failed or was interrupted.
+    What it needs to know is on the volume: one object may prepare it, and another one, in a later process, run.
+    """
 
     name: str
     metric: str
@@ -194,7 +198,10 @@ class Workload(Protocol):
 
     @abstractmethod
     def prepare(self, client: Client) -> None:
-        """Put the workload's data on the volume, replacing all that is there. Raises as ``run``."""
+        """Put the workload's data on the volume, replacing all that is there. Raises as ``run``.
+
+        A volume that is too small is an InputError before anything is written.
+        """
 
     @abstractmethod
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
@@ -207,15 +214,15 @@ class Workload(Protocol):
                 round, another one in every round, because rows or files touched before are not where they were.
 
         Raises:
-            ClusterError: it gave no result; another run may.
+            ClusterError: it gave no result, or the volume holds no data of this workload; another run may.
             HostError: likewise.
             LackingError: this machine lacks something, so that no later run could do better.
-            InputError: the volume does not suit its options; no later run could do better either.
+            InputError: the client or its volume does not suit the workload; no later run could do better either.
         """
 
     @abstractmethod
     def cleanup(self, client: Client) -> None:
-        """Leave the volume unmounted and no process behind. Safe to call twice."""
+        """Leave the volume unmounted and no process behind. Safe to call twice, and before anything else."""
 
 
 @runtime_checkable
@@ -231,26 +238,43 @@ class WarmsCaches(Protocol):
 
 
 class Predictor(Protocol):
-    """Predicts every configuration's performance for a profile. Pure: no I/O, no clock, no globals."""
+    """Predicts every configuration's performance for a profile. Pure: no I/O, no clock, no globals.
+
+    The same question has the same answer, which does not depend on the order of the baselines, on the unit of
+    their rates or on how many accesses of the same mix the profile counts. Safe to ask from several threads.
+    """
 
     @property
     def name(self) -> str:
         """The model that speaks, as ``--model`` takes it."""
 
     def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
-        """Raises:
-        InputError: a cell that the profile uses has no baseline.
+        """Rank the default and every configuration that has all the cells which the profile uses.
+
+        One that lacks a cell is left out, with a note that names both and says why.
+
+        Raises:
+            InputError: the profile counts no access, or the default lacks a cell that it uses.
         """
 
 
 class Progress(Protocol):
-    """The one display of long work. Rooms report to it; the command line shows it."""
+    """The one display of long work. Rooms report to it; the command line shows it.
+
+    All words are shown as they are written, whatever they hold. Several threads may report at once.
+    """
 
     def start(self, what: str, total: float | None = None) -> None:
-        """Begin a piece of work of ``total`` steps (or seconds, or bytes); None when that is not known."""
+        """Begin a piece of work of ``total`` steps (or seconds, or bytes); None when that is not known.
+
+        Within another one, where that is not done yet.
+        """
 
     def advance(self, steps: float = 1.0, detail: str = "") -> None:
-        """Some of it is done; ``detail`` says what is going on now."""
+        """Some of the piece that was started last is done; ``detail`` says what is going on now.
+
+        It may come to more than ``total``. Where nothing was started it is passed over.
+        """
 
     def note(self, message: str) -> None:
         """A lasting line, such as a sample that must be taken again."""
