@@ -16,19 +16,15 @@ from typing import Any
 
 import pytest
 from engine_contract import EngineContract, Harness, PreparingEngineContract, a_run
-from interrupts import Interrupted, interrupt_when, started_by_us
 from target_contract import DEFAULT
 
-from cephfit.cells import Cell
-from cephfit.errors import ClusterError
 from cephfit.protocols import Client
-from cephfit.sweep.engines.bench_process import run_together
-from cephfit.sweep.engines.engine import CellRun, MovedBytes
+from cephfit.sweep.engines.engine import MovedBytes
 from cephfit.sweep.engines.fio import FioEngine
 from cephfit.sweep.engines.fio_clocks import ServerClocks
 from cephfit.sweep.engines.fio_remote import RemoteFioEngine
 from cephfit.sweep.engines.fio_servers import why_unreachable
-from cephfit.sweep.model import Measurement, Sweep
+from cephfit.sweep.model import Measurement
 from cephfit.sweep.targets.simulated import SimulatedTarget, Simulation
 from cephfit.units import MIB
 
@@ -275,69 +271,3 @@ class TestRbdBench(PreparingEngineContract):
         # It has no run time: it is asked for as many I/Os as the trial did in that time.
         cells = ("4K-randread", "4K-randwrite")
         return Harness(engine, images, broken, {"ioengine": "rbd"}, cells, least_seconds=0.1)
-
-
-def test_an_interrupt_does_not_wait_for_programs_that_run_side_by_side() -> None:
-    commands = {f"c{n}": ("sleep", "60") for n in range(2)}
-    with interrupt_when(lambda: len(started_by_us()) >= 2) as interrupted_at:
-        with pytest.raises(Interrupted):
-            run_together(commands, timeout_seconds=60)
-        assert time.monotonic() - interrupted_at[0] < 10
-    assert not started_by_us()
-
-
-RBD = """#!/bin/sh
-# As rbd 16.2 answers: what takes it less than a millisecond has no rate.
-while [ $# -gt 0 ]; do
-    [ "$1" = --io-total ] && total=$2
-    shift
-done
-[ -n "${RBD_FAILS:-}" ] && { echo "rbd: error opening pool 'p': (2) No such file or directory" >&2; exit 2; }
-echo "bench  type read io_size 4096 io_threads 4 bytes $total pattern random"
-echo "  SEC       OPS   OPS/SEC   BYTES/SEC"
-ops=$((total / 4096))
-if [ $ops -lt 1000 ]; then
-    echo "elapsed: 0   ops: $ops   ops/sec: inf   bytes/sec: 0 B/s"
-else
-    echo "elapsed: 1   ops: $ops   ops/sec: 1000   bytes/sec: 3.9 MiB/s"
-fi
-"""
-
-
-@pytest.fixture
-def scripted_rbd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "rbd"
-    program.write_text(RBD)
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-
-
-@pytest.fixture
-def run_of_rbd_bench(small_sweep: Sweep, scripted_rbd: None) -> CellRun:
-    measurement = replace(small_sweep.measurement, run_seconds=1.0, iodepth=4)
-    client = Client("c0", {"pool": "p", "rbdname": "i"}, NBYTES)
-    return CellRun("A", Cell.parse("4K-randread"), 0, 0, measurement, [client], {"c0": 1})
-
-
-def test_rbd_bench_tries_with_more_where_its_clock_saw_no_time(run_of_rbd_bench: CellRun) -> None:
-    from cephfit.sweep.engines.rbd_bench import RbdBenchEngine
-
-    given = RbdBenchEngine().run(run_of_rbd_bench).clients["c0"]
-    assert given.metrics is not None, given.failure
-    assert given.metrics.iops == 1000
-
-
-def test_what_rbd_bench_cannot_try_is_an_outcome_too(
-    run_of_rbd_bench: CellRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from cephfit.sweep.engines.rbd_bench import RbdBenchEngine
-
-    monkeypatch.setenv("RBD_FAILS", "1")
-    outcome = RbdBenchEngine().run(run_of_rbd_bench)
-    assert outcome.clients["c0"].metrics is None
-    assert "error opening pool" in outcome.clients["c0"].failure
-    assert outcome.program == "rbd bench"
-    with pytest.raises(ClusterError, match="error opening pool") as caught:
-        RbdBenchEngine().prepare(run_of_rbd_bench)
-    assert caught.value.where == "pool p, image i"
-    assert caught.value.remedy
