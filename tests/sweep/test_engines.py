@@ -270,4 +270,4 @@ class TestRbdBench(PreparingEngineContract):
         engine, broken = RbdBenchEngine(), in_no_pool(images[1])
         # It has no run time: it is asked for as many I/Os as the trial did in that time.
         cells = ("4K-randread", "4K-randwrite")
-        return Harness(engine, images, broken, {"ioengine": "rbd"}, cells, least_seconds=0.1)
+        return Harness(engine, images, broken, {"ioengine": "rbd"}, cells, least_seconds=0.1, attempts=3)
