@@ -1,6 +1,7 @@
 """The narrow protocols between the core and the world. docs/design.md says which of them have a contract suite."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -130,14 +131,17 @@ class Target(Protocol):
     """Where configurations are applied and measured.
 
     The target owns what it creates and changes nothing else. Every change is journalled before it is made, so
-    that ``reset`` brings back what was there, also from another process after a crash.
+    that ``reset`` brings back what was there, also from another process after a crash. What a target may offer
+    besides is in ``cephfit.sweep.abilities``.
     """
 
     name: str
 
+    @abstractmethod
     def facts(self) -> Mapping[str, Any]:
         """Versions of everything, the machine, the cluster's layout and clocks. JSON values only, no secrets."""
 
+    @abstractmethod
     def apply(
         self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
     ) -> Applied:
@@ -152,92 +156,39 @@ class Target(Protocol):
             ClusterError: the cluster is unhealthy, or refuses.
         """
 
+    @abstractmethod
     def clients(self) -> Sequence[Client]:
         """The clients of the configuration applied last."""
 
+    @abstractmethod
     def drop_caches(self) -> None:
         """Make every cache between client and disk cold."""
 
+    @abstractmethod
     def health(self) -> Health:
         """The state now; cheap, called around and during every run."""
 
+    @abstractmethod
     def reset(self) -> None:
         """Undo all that was journalled; detach and delete what was created. Safe to call twice."""
 
+    @abstractmethod
     def close(self) -> None:
         """Let go of connections; changes nothing on the target."""
 
 
-@runtime_checkable
-class JudgesConfigurations(Protocol):
-    """What a Target can do besides: say beforehand which configurations it cannot be brought into at all."""
-
-    def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Name of each configuration that cannot be applied, with one reason per setting; changes nothing.
-
-        Their samples are ``skipped`` with these reasons (options that this release no longer has, for example).
-
-        Raises:
-            InputError: a setting that no release ever had: a typing error, not a matter of versions.
-        """
-
-
-@runtime_checkable
-class WarnsOfSettings(Protocol):
-    """What a Target can do besides: say which settings it takes but never reads."""
-
-    def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Name of each configuration with such settings, and sentences that name them; changes nothing.
-
-        They are measured all the same; the run keeps the sentences, and reports show them.
-        """
-
-
-@runtime_checkable
-class TellsLimits(Protocol):
-    """What a Target can do besides: say which limits lie on clients that are not those of the storage."""
-
-    def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Name of each configuration whose results such limits cap, one sentence per limit; changes nothing.
-
-        The run keeps the sentences, and reports show them.
-        """
-
-
-@runtime_checkable
-class ScalesClients(Protocol):
-    """What a Target can do besides: add clients to those that are there, keeping these and their volumes.
-
-    ``apply`` is called with as many clients as the next load needs, and again for the configuration that is in
-    place when a later load needs more.
-    """
-
-    def require_clients(
-        self, configurations: Iterable[Configuration], *, n_clients: int, volume_nbytes: int
-    ) -> None:
-        """Look whether so many clients can be had under each configuration, before the first of them is made.
-
-        Raises:
-            InputError: something that they are made of is not there.
-            ClusterError: there is not enough of it.
-        """
-
-
-@runtime_checkable
-class BelongsToRun(Protocol):
-    """What a Target can do besides: mark what it creates with the run that it is created for."""
-
-    def begin(self, run_id: str) -> None:
-        """A run begins or goes on: what is created from now on carries its id, what it created before is its."""
-
-
 class Workload(Protocol):
-    """A real workload, run on a client's volume to verify a prediction."""
+    """A real workload, run on a client's volume to verify a prediction.
+
+    Nothing of it runs and nothing is mounted between two calls, also after one that failed or was interrupted.
+    What it needs to know is on the volume: one object may prepare it, and another one, in a later process, run.
+    """
 
     name: str
     metric: str
     """What ``run`` returns, for example ``tps``; more is better."""
 
+    @abstractmethod
     def description(self) -> Mapping[str, Any]:
         """All options that shape its data and its runs, and the ``version`` of this list. JSON values only.
 
@@ -245,9 +196,14 @@ class Workload(Protocol):
         name once given keeps its meaning, and where that cannot be, the version grows.
         """
 
+    @abstractmethod
     def prepare(self, client: Client) -> None:
-        """Put the workload's data on the volume, replacing all that is there. Raises as ``run``."""
+        """Put the workload's data on the volume, replacing all that is there. Raises as ``run``.
 
+        A volume that is too small is an InputError before anything is written.
+        """
+
+    @abstractmethod
     def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
         """Run for about ``seconds``; the metric's value and the program's own output as JSON values.
 
@@ -258,37 +214,67 @@ class Workload(Protocol):
                 round, another one in every round, because rows or files touched before are not where they were.
 
         Raises:
-            ClusterError: it gave no result; another run may.
+            ClusterError: it gave no result, or the volume holds no data of this workload; another run may.
             HostError: likewise.
             LackingError: this machine lacks something, so that no later run could do better.
-            InputError: the volume does not suit its options; no later run could do better either.
+            InputError: the client or its volume does not suit the workload; no later run could do better either.
         """
 
+    @abstractmethod
     def cleanup(self, client: Client) -> None:
-        """Leave the volume unmounted and no process behind. Safe to call twice."""
+        """Leave the volume unmounted and no process behind. Safe to call twice, and before anything else."""
+
+
+@runtime_checkable
+class WarmsCaches(Protocol):
+    """What a Workload can do besides, where the volume is no device here: read it once itself before a run.
+
+    Asked: before each run with warm caches. Without it: the client's device is read, or no run is possible.
+    """
+
+    @abstractmethod
+    def warm(self, client: Client) -> None:
+        """Before the next run the volume is read once through."""
 
 
 class Predictor(Protocol):
-    """Predicts every configuration's performance for a profile. Pure: no I/O, no clock, no globals."""
+    """Predicts every configuration's performance for a profile. Pure: no I/O, no clock, no globals.
+
+    The same question has the same answer, which does not depend on the order of the baselines, on the unit of
+    their rates or on how many accesses of the same mix the profile counts. Safe to ask from several threads.
+    """
 
     @property
     def name(self) -> str:
         """The model that speaks, as ``--model`` takes it."""
 
     def predict(self, profile: Profile, baselines: Baselines) -> PredictionSet:
-        """Raises:
-        InputError: a cell that the profile uses has no baseline.
+        """Rank the default and every configuration that has all the cells which the profile uses.
+
+        One that lacks a cell is left out, with a note that names both and says why.
+
+        Raises:
+            InputError: the profile counts no access, or the default lacks a cell that it uses.
         """
 
 
 class Progress(Protocol):
-    """The one display of long work. Rooms report to it; the command line shows it."""
+    """The one display of long work. Rooms report to it; the command line shows it.
+
+    All words are shown as they are written, whatever they hold. Several threads may report at once.
+    """
 
     def start(self, what: str, total: float | None = None) -> None:
-        """Begin a piece of work of ``total`` steps (or seconds, or bytes); None when that is not known."""
+        """Begin a piece of work of ``total`` steps (or seconds, or bytes); None when that is not known.
+
+        Within another one, where that is not done yet.
+        """
 
     def advance(self, steps: float = 1.0, detail: str = "") -> None:
-        """Some of it is done; ``detail`` says what is going on now."""
+        """Some of the piece that was started last is done; ``detail`` says what is going on now.
+
+        It may come to more than ``total``. Where nothing was started it is passed over.
+        """
 
     def note(self, message: str) -> None:
         """A lasting line, such as a sample that must be taken again."""

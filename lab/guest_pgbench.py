@@ -4,47 +4,28 @@ The guest is booted anew for every run, so that nothing of the run before is in 
 ``heat/pgbench.sh``, which `heat/verification.yaml` runs, too.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any
 
-from cephfit.errors import ClusterError
+from cephfit.errors import ClusterError, InputError, LackingError
 from cephfit.lab.pgbench import PgBenchSpec, parse_tps
-from cephfit.protocols import Client
+from cephfit.protocols import Client, WarmsCaches, Workload
+from cephfit.sweep.abilities import DoesErrands
 from cephfit.sweep.guest import tracing
 from cephfit.sweep.guest.tracing import GuestTrace
 from cephfit.units import MIB
-
-if TYPE_CHECKING:  # it needs openstacksdk, and this module is looked at for every target
-    from cephfit.sweep.cloud.errands import Answers
 
 _LEAST_MEMORY_NBYTES = 64 * MIB
 _LEAST_WAL_NBYTES = 128 * MIB
 _WAL_SEGMENT_NBYTES = 32 * MIB
 _SLOWEST_LOADING_NBYTES_PER_S = MIB // 4
 _PREPARING_SECONDS = 600.0
-
-
-@runtime_checkable
-class DoesErrands(Protocol):
-    """A target whose guests do jobs of any kind."""
-
-    def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
-        """Have a guest run a shell script, after a boot; with its volume at ``guests.VOLUME``.
-
-        Args:
-            client: whose guest.
-            script: for ``sh``.
-            seconds: that it takes at most, about.
-
-        Raises:
-            ClusterError: nothing came back.
-        """
+_WITHOUT_POSTGRESQL = 3
+"""With this the script ends where there is none."""
 
 
 def spec_of(scale: int | None) -> PgBenchSpec:
@@ -66,8 +47,8 @@ def spec_of(scale: int | None) -> PgBenchSpec:
     )
 
 
-class GuestPgBench:
-    """Implements ``protocols.Workload`` inside guests.
+class GuestPgBench(Workload, WarmsCaches):
+    """pgbench inside guests.
 
     Args:
         guests: where scripts are run.
@@ -95,6 +76,7 @@ class GuestPgBench:
         self._to_be_warmed.add(client.name)
 
     def prepare(self, client: Client) -> None:
+        self.spec.require_room(client)
         seconds = _PREPARING_SECONDS + self.spec.database_nbytes / _SLOWEST_LOADING_NBYTES_PER_S
         output, _ = self._ran(client, "prepare", run_seconds=0, seed=0, seconds=seconds)
         if "CEPHFIT-PREPARED" not in output:
@@ -133,6 +115,12 @@ class GuestPgBench:
         answers = self._guests.errand(client, script, seconds=seconds)
         said = answers.said[client.name]
         self._results_by = said.by
+        if said.code == _WITHOUT_POSTGRESQL:
+            raise LackingError(
+                "the guests' image has no PostgreSQL",
+                where=f"client {client.name}",
+                remedy="make one that has it: cephfit image build --with postgresql",
+            )
         if said.code != 0:
             raise ClusterError(
                 f"pgbench ended with {said.code}: {said.errors or _end_of(said.output)}",
@@ -153,7 +141,7 @@ def script_of(spec: PgBenchSpec, client: Client, steps: str, *, run_seconds: int
         if key not in ("max_wal_size", "min_wal_size", "max_connections")
     }
     wanted = {
-        "DEVICE": client.fio_options["filename"],
+        "DEVICE": _device(client),
         "STEPS": steps,
         "SCALE": spec.scale,
         "CLIENTS": spec.clients,
@@ -168,6 +156,16 @@ def script_of(spec: PgBenchSpec, client: Client, steps: str, *, run_seconds: int
     lines = [f"export CEPHFIT_{key}={shlex.quote(str(value))}" for key, value in wanted.items()]
     text = resources.files("cephfit.heat_templates").joinpath("pgbench.sh").read_text()
     return "\n".join([*lines, text])
+
+
+def _device(client: Client) -> str:
+    if "filename" not in client.fio_options:
+        raise InputError(
+            "pgbench needs a block device to put a file system on",
+            where=f"client {client.name}",
+            remedy="choose a target whose clients have devices, such as guests with volumes",
+        )
+    return client.fio_options["filename"]
 
 
 def measured_part(output: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cephfit.errors import ClusterError, InputError
 from cephfit.lab.postgres import PostgresServer, server_version
-from cephfit.protocols import Client
+from cephfit.protocols import Client, Workload
 from cephfit.sweep.clearing_up import cleared_up_by
 from cephfit.units import MIB, format_nbytes
 
@@ -63,6 +63,18 @@ class PgBenchSpec:
         """Room on the volume that is needed."""
         return self.scale * _NBYTES_PER_SCALE + self.max_wal_nbytes + _OVERHEAD_NBYTES
 
+    def require_room(self, client: Client) -> None:
+        """Raises:
+        InputError: the database would fill the client's volume.
+        """
+        if client.nbytes < self.database_nbytes:
+            raise InputError(
+                f"pgbench at scale {self.scale} needs {self.database_nbytes / MIB:.0f} MiB, the volume has "
+                f"{format_nbytes(client.nbytes)}",
+                where=f"client {client.name}",
+                remedy="make the volumes larger or the scale smaller",
+            )
+
     def description(self) -> dict[str, Any]:
         """See ``protocols.Workload``. Version 1; stored descriptions have these names, also those of before."""
         return {
@@ -104,8 +116,8 @@ def parse_tps(output: str) -> float:
     return float(found[1])
 
 
-class PgBench:
-    """Implements ``protocols.Workload``.
+class PgBench(Workload):
+    """pgbench on this machine.
 
     Every run starts alike: server started anew (its buffers empty), a checkpoint with everything on the disk,
     page cache without the database, a warm-up, then the measured run. Nothing runs and
@@ -137,13 +149,7 @@ class PgBench:
 
     def prepare(self, client: Client) -> None:
         spec, server = self.spec, PostgresServer(_device(client))
-        if client.nbytes < spec.database_nbytes:
-            raise InputError(
-                f"pgbench at scale {spec.scale} needs {spec.database_nbytes / MIB:.0f} MiB, the volume has "
-                f"{format_nbytes(client.nbytes)}",
-                where=f"client {client.name}",
-                remedy="make the volumes larger or the scale smaller",
-            )
+        spec.require_room(client)
         server.remove()
         with self._unmeasured():
             server.format()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.errors import ClusterError, InputError, LackingError
-from cephfit.protocols import Client
+from cephfit.protocols import Client, Workload
 from cephfit.sweep.child_process import end, start
 from cephfit.sweep.clearing_up import cleared_up_by
 from cephfit.units import format_nbytes, parse_nbytes
@@ -36,8 +36,8 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _EXAMPLE = '{"name": "myapp", "metric": "requests/s", "volume": "4G"}'
 
 
-class ProgramWorkload:
-    """Implements ``Workload`` by an executable that is called with one step: describe, prepare, run or cleanup.
+class ProgramWorkload(Workload):
+    """An executable of a person's own, that is called with one step: describe, prepare, run or cleanup.
 
     Args:
         program: path of the executable; its folder is where it runs.
@@ -173,7 +173,9 @@ class ProgramWorkload:
                     stderr=err.fileno(),
                 )
             except OSError as error:
-                raise LackingError(f"cannot be started: {error.strerror}", where=where) from None
+                raise LackingError(
+                    f"cannot be started: {error.strerror}", where=where, remedy="make it a program that runs here"
+                ) from None
             try:
                 code = process.wait(timeout=seconds)
             except subprocess.TimeoutExpired:
@@ -189,7 +191,11 @@ class ProgramWorkload:
         if code != 0:
             words = " / ".join((complained or printed).strip().splitlines()[-3:])[:500] or "it said nothing"
             if code in (_NOTHING_BETTER, 126, 127):
-                raise LackingError(f"ended with code {code}: {words}", where=where)
+                raise LackingError(
+                    f"ended with code {code}: {words}",
+                    where=where,
+                    remedy="bring what it lacks: it says that no other run would do better",
+                )
             raise ClusterError(f"ended with code {code}: {words}", where=where)
         return printed
 

@@ -2,17 +2,22 @@
 
 import re
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
 
 from cephfit.configuration import Partition
 from cephfit.errors import ClusterError, InputError
-from cephfit.protocols import JudgesConfigurations, Target, TellsLimits, WarnsOfSettings
+from cephfit.protocols import Target
+from cephfit.sweep.abilities import (
+    HasCatalogue,
+    JudgesConfigurations,
+    MayKeepCaches,
+    Previews,
+    TellsLimits,
+    WarnsOfSettings,
+)
 from cephfit.sweep.model import CacheCondition, Sweep
 from cephfit.sweep.options.option_history import history_of
-from cephfit.sweep.preview import Previews
 from cephfit.sweep.settings.catalogue import (
     Catalogue,
-    HasCatalogue,
     WrongValueError,
     nearest_option,
     unknown_option,
@@ -21,26 +26,6 @@ from cephfit.sweep.waiting import still_amiss
 
 _SETTLING_SECONDS = 15.0
 """The manager hears of PGs that changed every 5 s (mgr_stats_period), so what was done just now passes."""
-
-
-@runtime_checkable
-class MayKeepCaches(Protocol):
-    """A Target that is not always free to drop the caches of the cluster."""
-
-    def why_caches_stay(self) -> str:
-        """Why caches cannot be dropped here; empty if they can."""
-
-
-@runtime_checkable
-class KnowsTheSweep(Protocol):
-    """A Target that was told something about the configurations of one sweep, such as which will be refused."""
-
-    def check(self, sweep: Sweep) -> None:
-        """Changes nothing.
-
-        Raises:
-            InputError: what it was told does not fit this sweep.
-        """
 
 
 def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:

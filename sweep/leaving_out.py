@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from cephfit.configuration import Configuration
-from cephfit.protocols import JudgesConfigurations, Target
-from cephfit.sweep.beforehand import KnowsTheSweep, unsupported_by
+from cephfit.protocols import Target
+from cephfit.sweep.abilities import JudgesConfigurations, KnowsTheSweep
+from cephfit.sweep.beforehand import unsupported_by
 from cephfit.sweep.model import Sweep
 
 Reasons = Mapping[str, tuple[str, ...]]

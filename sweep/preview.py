@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from cephfit.protocols import Health
 from cephfit.sweep.journal import Entry
-from cephfit.sweep.model import Sweep
 
 HEALTHY = Health(ok=True)
 """Stands in a preview until the health has been asked."""
@@ -120,14 +119,3 @@ def other_undoings(entries: Sequence[Entry]) -> list[Undoing]:
             was = "not there" if entry.was is None else str(entry.was)
             found.append(Undoing(f"{entry.kind} {entry.place}", "", was if len(was) < _WORDS else "as it was"))
     return found
-
-
-@runtime_checkable
-class Previews(Protocol):
-    """What a Target can do besides: say beforehand what it would do. Changes nothing."""
-
-    def preview(self, sweep: Sweep) -> Preview:
-        """What applying a sweep's configurations would change."""
-
-    def undoings(self) -> Sequence[Undoing]:
-        """What ``reset`` would put back now, in the order of doing."""

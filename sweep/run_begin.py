@@ -10,8 +10,9 @@ from cephfit.errors import InputError
 from cephfit.protocols import Progress, Target
 from cephfit.results.store import Store
 from cephfit.run import Run
+from cephfit.sweep.abilities import BringsEngine, KeepsToImages
 from cephfit.sweep.cache_notes import IN_MEMORY, MEMORY_TARGET, fits_note
-from cephfit.sweep.engines.engine import BringsEngine, Engine, KeepsToImages
+from cephfit.sweep.engines.engine import Engine
 from cephfit.sweep.engines.fio import FioEngine
 from cephfit.sweep.goal import GOAL
 from cephfit.sweep.identity import CLUSTER, is_another_cluster

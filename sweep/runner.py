@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from cephfit.cells import Cell
 from cephfit.errors import ClusterError
-from cephfit.protocols import BelongsToRun, Progress, ScalesClients, Target
+from cephfit.protocols import Progress, Target
 from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample, SampleKey, State
+from cephfit.sweep.abilities import BelongsToRun, ScalesClients
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.beforehand import limits_by, unsupported_by, without_effect_by
 from cephfit.sweep.engines.engine import CellRun, Engine, KnowsItsLimits, PreparesCells

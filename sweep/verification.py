@@ -4,13 +4,14 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError, HostError, InputError, LackingError
-from cephfit.protocols import Applied, Client, Health, Progress, Target
+from cephfit.protocols import Applied, Client, Health, Progress, Target, WarmsCaches
 from cephfit.results.store import Store
 from cephfit.sample import State, WorkloadSample
+from cephfit.sweep.abilities import KeepsNotes
 from cephfit.sweep.clearing_up import cleared_up_by
 from cephfit.sweep.engines.block_device import read_through
 from cephfit.sweep.greater.kernel_locks import HostLockedError
@@ -36,25 +37,6 @@ _SETTLING = 999_999
 """Repeat of the run that nobody counts, for its random choices."""
 _NOT_A_ROUND = 1_000_000
 """Repeat of a run outside a verification: it makes other random choices than any round of one."""
-
-
-@runtime_checkable
-class KeepsNotes(Protocol):
-    """What a Target can do besides: keep a note with a client's volume for as long as the volume lives."""
-
-    def note_on(self, client: Client, key: str) -> str | None:
-        """The note, None if there is none."""
-
-    def set_note(self, client: Client, key: str, text: str | None) -> None:
-        """Keep a note, or take it away."""
-
-
-@runtime_checkable
-class WarmsCaches(Protocol):
-    """What a Workload can do besides, where the volume is no device here: read it once itself before a run."""
-
-    def warm(self, client: Client) -> None:
-        """Before the next run the volume is read once through."""
 
 
 def order_of(configurations: Sequence[Configuration], trial: Trial) -> tuple[tuple[int, Configuration], ...]:

@@ -129,7 +129,7 @@ def _parameters(
 def _ask(target_text: str, cluster: ClusterOptions) -> "tuple[str, tuple[Option, ...]]":
     from cephfit.cli.target_choice import open_target
     from cephfit.errors import InputError
-    from cephfit.sweep.settings.catalogue import HasCatalogue
+    from cephfit.sweep.abilities import HasCatalogue
 
     target = open_target(target_text, for_change=False, cluster=cluster)
     try:

@@ -77,7 +77,7 @@ def _say_nothing_to_do(name: str, *, as_json: bool) -> None:
 
 def _list(target_text: str, cluster: ClusterOptions, *, as_json: bool) -> None:
     from cephfit.cli.target_choice import open_target
-    from cephfit.sweep.preview import Previews
+    from cephfit.sweep.abilities import Previews
 
     target = open_target(target_text, for_change=False, cluster=cluster)
     try:

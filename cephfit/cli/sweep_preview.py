@@ -13,7 +13,7 @@ from cephfit.units import format_nbytes, format_seconds
 
 def preview_document(target: Target, sweep: Sweep) -> dict[str, Any] | None:
     """What a sweep would do to a target; None where the target cannot say."""
-    from cephfit.sweep.preview import Previews
+    from cephfit.sweep.abilities import Previews
 
     return target.preview(sweep).to_json() if isinstance(target, Previews) else None
 

@@ -16,7 +16,7 @@ from cephfit.cli.workload_choice import workload_option
 
 if TYPE_CHECKING:
     from cephfit.sample import WorkloadSample
-    from cephfit.sweep.beforehand import MayKeepCaches
+    from cephfit.sweep.abilities import MayKeepCaches
     from cephfit.sweep.guest.tracing import GuestTrace
     from cephfit.traces.capturing.capture_record import CaptureReport
 
@@ -76,10 +76,8 @@ def command(
     from cephfit.cli.workload_choice import trial_of
     from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
     from cephfit.errors import ClusterError
-    from cephfit.lab.guest_pgbench import DoesErrands
-    from cephfit.protocols import BelongsToRun
     from cephfit.sample import State
-    from cephfit.sweep.beforehand import MayKeepCaches
+    from cephfit.sweep.abilities import BelongsToRun, DoesErrands, MayKeepCaches
     from cephfit.sweep.model import CacheCondition
     from cephfit.sweep.verification import run_once
     from cephfit.traces.capturing.capture import capturing

@@ -98,8 +98,8 @@ def command(
     from cephfit.cli.target_choice import open_target
     from cephfit.cli.workload_choice import trial_of
     from cephfit.mapper.accuracy import assess
-    from cephfit.protocols import BelongsToRun
     from cephfit.results.store import Store
+    from cephfit.sweep.abilities import BelongsToRun
     from cephfit.sweep.declaration.file import find_sweep, read_sweep
     from cephfit.sweep.identity import CLUSTER, is_another_cluster
     from cephfit.sweep.optimising.trials import with_trials

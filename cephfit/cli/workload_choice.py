@@ -74,10 +74,11 @@ def trial_of(
             do as it should.
     """
     from cephfit.errors import InputError
-    from cephfit.lab.guest_pgbench import DoesErrands, GuestPgBench, spec_of
+    from cephfit.lab.guest_pgbench import GuestPgBench, spec_of
     from cephfit.lab.pgbench import PgBench, PgBenchSpec
     from cephfit.lab.program_workload import ProgramWorkload
     from cephfit.lab.target import LabTarget
+    from cephfit.sweep.abilities import DoesErrands
     from cephfit.sweep.workload_trial import Trial
     from cephfit.units import MIB
 

@@ -12,15 +12,15 @@ from cephfit.errors import ClusterError
 from cephfit.protocols import Client
 from cephfit.sweep.cloud.connection import one_line, persistently
 from cephfit.sweep.cloud.stacks import Node
-from cephfit.sweep.engines.engine import MovedBytes
+from cephfit.sweep.engines.engine import CountsIo, MovedBytes
 
 _WITH_DEVICE_NAMES = "2.47"
 """Before 2.48 the hypervisor's own names are the answer (``vdb_read``); after it, disks have no names at all."""
 _COUNT_SECONDS = 1.0
 
 
-class ServerDiagnostics:
-    """Implements ``engine.CountsIo`` for guests of libvirt. The SDK has no call for it, python-novaclient has.
+class ServerDiagnostics(CountsIo):
+    """Counts the I/O of guests of libvirt. The SDK has no call for it, python-novaclient has.
 
     Nova lets administrators ask unless its policy says otherwise; whoever may not ask gets the reason.
 

@@ -8,15 +8,15 @@ from typing import Any
 from cephfit.errors import ClusterError
 from cephfit.protocols import Client
 from cephfit.sweep.cloud.errands import Answers, Errands
-from cephfit.sweep.engines.engine import SLOWEST_NBYTES_PER_S, CellOutcome, CellRun, ClientOutcome
+from cephfit.sweep.engines.engine import SLOWEST_NBYTES_PER_S, CellOutcome, CellRun, ClientOutcome, Engine
 from cephfit.sweep.engines.fio import FioEngine, figures_of
 from cephfit.sweep.engines.fio_job import render_job, render_warming
 from cephfit.sweep.engines.fio_output import UnusableOutputError, error_of, jobs_by_client, read_output
 from cephfit.sweep.engines.fio_remote import drain_seconds, why_not_together
 
 
-class ErrandEngine:
-    """Implements ``Engine`` for guests whose jobs go by Nova, and results come by Heat's signals or the console.
+class ErrandEngine(Engine):
+    """Measures in guests whose jobs go by Nova, and results come by Heat's signals or the console.
 
     Args:
         errands: brings jobs there and results back.

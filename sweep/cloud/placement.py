@@ -1,5 +1,6 @@
 """Where guests are: on which compute host each one runs, kept with every sample."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -37,6 +38,7 @@ class Place:
 class KnowsPlaces(Protocol):
     """A target whose clients are guests."""
 
+    @abstractmethod
     def places(self) -> Mapping[str, Place]:
         """Where each client is now, by the client's name.
 
@@ -44,6 +46,7 @@ class KnowsPlaces(Protocol):
             ClusterError: Nova does not say.
         """
 
+    @abstractmethod
     def n_guests(self) -> int:
         """Guests that there are, also those that a load leaves idle."""
 
@@ -61,8 +64,8 @@ def _asked(cloud: Connection, server: str) -> Any:
     return persistently(lambda: cloud.compute.get_server(server), where=f"server {server}")
 
 
-class PlacedEngine:
-    """Implements ``Engine`` by another one, and adds to each sample where its guest was.
+class PlacedEngine(Engine):
+    """Measures by another engine, and adds to each sample where its guest was.
 
     A guest that was moved to another host during a run makes its sample invalid: it stood still meanwhile, and
     reached the storage over another host's network.

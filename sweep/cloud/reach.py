@@ -140,8 +140,8 @@ class Reach:
         return ""
 
 
-class _ChosenEngine:
-    """Implements ``Engine`` by the one that works, which is known when guests are there."""
+class _ChosenEngine(Engine):
+    """Measures by the one that works, which is known when guests are there."""
 
     def __init__(self, reach: Reach, by_servers: Engine, by_errands: Engine) -> None:
         self._reach = reach

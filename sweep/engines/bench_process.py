@@ -59,6 +59,12 @@ def image_of(client: Client) -> Image:
     return Image(options["pool"], options["rbdname"], (*conf, "--id", options.get("clientname", "admin")))
 
 
+def place_of(client: Client) -> str:
+    """Where a client's data are, for errors."""
+    image = image_of(client)
+    return f"pool {image.pool}, image {image.name}"
+
+
 def version_of(program: str) -> str:
     """What a program of Ceph says of its version.
 
@@ -85,7 +91,12 @@ def run_together(commands: Mapping[str, Sequence[str]], *, timeout_seconds: floa
             processes[name] = start((find_program(command[0], package=PACKAGE), *command[1:]))
         with ThreadPoolExecutor(max(1, len(processes))) as pool:
             waits = {n: pool.submit(_wait, p, deadline, timeout_seconds) for n, p in processes.items()}
-            return {name: wait.result() for name, wait in waits.items()}
+            try:
+                return {name: wait.result() for name, wait in waits.items()}
+            except BaseException:  # an interrupt: the pool would wait for them to end by themselves
+                for process in processes.values():
+                    process.kill()
+                raise
     finally:
         for name, process in processes.items():
             end(process, commands[name][0])

@@ -1,5 +1,6 @@
 """What measures one cell: fio, or a simulation of it. The runner knows only this protocol."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -70,7 +71,7 @@ class ClientOutcome:
         metrics: None if it failed.
         failure: why; empty if it did not.
         count: of somebody else; None where nobody can count.
-        uncounted: why nobody can, where ``count`` is None.
+        uncounted: why nobody can, where there are metrics and ``count`` is None.
         doubt: why the engine itself does not trust what it got; empty if it does.
         evidence: more for the sample's evidence. JSON values only.
     """
@@ -89,7 +90,7 @@ class CellOutcome:
 
     Attributes:
         clients: by name: one for every client of the run.
-        fio_json: fio's own output; None if there is none.
+        fio_json: the program's own output as one JSON document; None if there is none.
         program: that ran, as people call it.
     """
 
@@ -99,27 +100,36 @@ class CellOutcome:
 
 
 class Engine(Protocol):
-    """Measures one cell. Holds no state between runs; nothing it started is alive when ``run`` is over."""
+    """Measures one cell. Called from one thread at a time.
 
+    No figure comes from an earlier run, and one that failed or was interrupted does not touch the next. Nothing
+    it started is alive when ``run`` or ``warm`` is over, also when an interrupt ends it, which it lets through at
+    once. (A guest that nobody reaches works on until it is given its next job.)
+    """
+
+    @abstractmethod
     def facts(self) -> Mapping[str, Any]:
-        """What measures, and its version. JSON values only.
+        """What measures (``name``), its ``version`` and more. JSON values only, no secrets; the same each time.
 
         Raises:
             HostError: it cannot work on this machine.
         """
 
+    @abstractmethod
     def run(self, run: CellRun) -> CellOutcome:
-        """Measure; a failure is an outcome too.
+        """Measure; a failure is an outcome too: of every client there is one, with figures or the reason why not.
 
         Raises:
             HostError: this machine lacks something, so that no later run could do better.
+            InputError: a client is of a kind that it never could measure.
         """
 
+    @abstractmethod
     def warm(self, run: CellRun) -> None:
-        """Read the volume of every client of a run once through, the way the run will.
+        """Read the volume of every client of a run once through, the way the run will. May be called again.
 
         Raises:
-            ClusterError: it could not be read.
+            ClusterError: one could not be read; which client's, its place and a remedy.
         """
 
 
@@ -136,9 +146,10 @@ class MovedBytes:
 
 @runtime_checkable
 class CountsIo(Protocol):
-    """A target that can say what its clients have moved: the hypervisor of guests, for example.
+    """Who can say what clients have moved: the hypervisor of guests, for example.
 
-    It is asked before, during and after a run, from one thread at a time.
+    A target gives it to the engine that it brings, which asks before, during and after a run, from one thread at a
+    time. Without it: samples say that nobody counted.
     """
 
     count_source: str
@@ -146,6 +157,7 @@ class CountsIo(Protocol):
     count_seconds: float
     """How often asking makes sense."""
 
+    @abstractmethod
     def moved(self, client: Client) -> MovedBytes:
         """The counters of a client's volume now; they never fall while the client is there.
 
@@ -156,37 +168,31 @@ class CountsIo(Protocol):
 
 @runtime_checkable
 class PreparesCells(Protocol):
-    """An engine that needs something there before it can measure a cell."""
+    """An engine that needs something there before it can measure a cell.
 
+    Asked: by ``runner``, before each run of a cell. Without it: a cell is measured as soon as caches are in their
+    condition.
+    """
+
+    @abstractmethod
     def prepare(self, run: CellRun) -> None:
         """Bring about what the run needs, before caches are put into their condition. May be called again.
 
         Raises:
-            ClusterError: it cannot be brought about.
+            ClusterError: it cannot be brought about; for which client, its place and a remedy.
         """
 
 
 @runtime_checkable
 class KnowsItsLimits(Protocol):
-    """An engine that cannot measure every cell."""
+    """An engine that cannot measure every cell.
 
+    Asked: by ``runner``, before a configuration is applied for its cells. Without it: all of them are measured.
+    """
+
+    @abstractmethod
     def cannot(self, cell: Cell, measurement: Measurement) -> str:
         """Why not this cell; empty if it can. Its samples are ``skipped`` with this reason."""
-
-
-@runtime_checkable
-class BringsEngine(Protocol):
-    """A target that is measured by something else than fio."""
-
-    def engine(self) -> Engine: ...
-
-
-@runtime_checkable
-class KeepsToImages(Protocol):
-    """A target that may be told to touch nothing but the images in one pool."""
-
-    only_pool: str
-    """Its name; empty where there is no such limit."""
 
 
 def disagreement(metrics: Metrics, count: IndependentCount, *, program: str = "fio") -> str:

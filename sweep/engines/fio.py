@@ -1,6 +1,7 @@
 """Runs fio: one process per cell, one job per client, started together."""
 
 import errno
+import json
 import os
 import subprocess
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from cephfit.sweep.engines.engine import (
     CellOutcome,
     CellRun,
     ClientOutcome,
+    Engine,
 )
 from cephfit.sweep.engines.fio_job import ceph_conf, render_job, render_warming
 from cephfit.sweep.engines.fio_output import (
@@ -35,8 +37,8 @@ GRACE_SECONDS = 120.0
 before it goes on, and such a run should end as an invalid sample rather than a killed program."""
 
 
-class FioEngine:
-    """Implements ``Engine`` by the real fio. It dies with the thread that calls ``run``, however that ends."""
+class FioEngine(Engine):
+    """Measures by the real fio. It dies with the thread that calls ``run``, however that ends."""
 
     def __init__(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
         self._grace_seconds = grace_seconds
@@ -62,18 +64,19 @@ class FioEngine:
         with images, DeviceWatch(devices, op) as watch:
             output, errors = _run_fio(job, conf=ceph_conf(run), timeout_seconds=seconds + self._grace_seconds)
         try:
-            jobs = jobs_by_client(read_output(output), [c.name for c in run.clients])
+            jobs = jobs_by_client(document := read_output(output), [c.name for c in run.clients])
         except UnusableOutputError as error:
             _refuse_full_disk(errors)
             failure = _with_fio_words(str(error), errors)
-            return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, output or None)
+            return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, None)
         outcomes = {
             c.name: _outcome(c, jobs.get(c.name), run, errors=errors, watch=watch, uncounted=uncounted[c.name])
             for c in run.clients
         }
         for client in filter(is_image, run.clients):
             outcomes[client.name] = images.counted(outcomes[client.name], client, in_flight_nbytes=_in_flight(run))
-        return CellOutcome(outcomes, output)
+        # Without the lines before it, such as fio's note on a depth for ioengine=psync: readers expect JSON.
+        return CellOutcome(outcomes, json.dumps(document))
 
     def warm(self, run: CellRun) -> None:
         """See Engine."""

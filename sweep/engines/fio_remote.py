@@ -27,6 +27,7 @@ from cephfit.sweep.engines.engine import (
     CellRun,
     ClientOutcome,
     CountsIo,
+    Engine,
 )
 from cephfit.sweep.engines.fio import GRACE_SECONDS, FioEngine, figures_of
 from cephfit.sweep.engines.fio_clocks import WINDOW_SECONDS, ServerClocks, measured_parts, with_log
@@ -43,8 +44,8 @@ MOST_SKEW = 0.1
 """Clients that start, or end, further apart than this part of the measured time did not run together."""
 
 
-class RemoteFioEngine:
-    """Implements ``Engine`` by fio servers at the clients' addresses.
+class RemoteFioEngine(Engine):
+    """Measures by fio servers at the clients' addresses.
 
     The local fio dies with the thread that calls ``run``, and a server ends its job when that connection is gone:
     nothing runs on after ``run`` is over.
@@ -96,7 +97,7 @@ class RemoteFioEngine:
             found = jobs_of(document, run.clients)
         except UnusableOutputError as error:
             failure = with_trouble(str(error), spoken, "")
-            return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, spoken.output or None)
+            return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, None)
         simultaneity = {**_together(spoken, len(run.clients)), **_by_guests(parts, offsets, run)}
         outcomes = {client.name: _outcome(client, found.get(client.name), run, spoken) for client in run.clients}
         run_seconds = run.measurement.run_seconds
@@ -117,6 +118,7 @@ class RemoteFioEngine:
             name, why = next(iter(unreachable.items()))
             raise ClusterError(
                 f"client {name} cannot be reached: {why}",
+                where=_place_of([client for client in run.clients if client.name == name]),
                 remedy="see whether its fio server runs and the network lets this machine reach it",
             )
         jobs = {client.name: render_warming(replace(run, clients=[client])) for client in run.clients}
@@ -128,7 +130,9 @@ class RemoteFioEngine:
             read = {name: 0 if error_of(job) else int(job["read"]["io_bytes"]) for name, job in found.items()}
         except UnusableOutputError as error:
             raise ClusterError(
-                with_trouble(f"the volumes could not be read: {error}", spoken, ""), remedy=LOOK_AT_STORAGE
+                with_trouble(f"the volumes could not be read: {error}", spoken, ""),
+                where=_place_of(run.clients),
+                remedy=LOOK_AT_STORAGE,
             ) from None
         for client in run.clients:
             if read.get(client.name, 0) < client.nbytes:
@@ -139,6 +143,7 @@ class RemoteFioEngine:
                         spoken,
                         host_of(client),
                     ),
+                    where=_place_of([client]),
                     remedy=LOOK_AT_STORAGE,
                 )
 
@@ -170,6 +175,10 @@ class RemoteFioEngine:
             source=lambda _: counts.count_source,
             sampling_seconds=counts.count_seconds,
         )
+
+
+def _place_of(clients: Sequence[Client]) -> str:
+    return ", ".join(str(client.address) for client in clients)
 
 
 def jobs_of(document: Mapping[str, Any], clients: Sequence[Client]) -> dict[str, Mapping[str, Any]]:

@@ -23,8 +23,17 @@ from cephfit.cells import Cell, Op, Pattern
 from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
-from cephfit.sweep.engines.bench_process import Ended, image_of, run_together, version_of
-from cephfit.sweep.engines.engine import LOOK_AT_STORAGE, CellOutcome, CellRun, ClientOutcome, IndependentCount
+from cephfit.sweep.engines.bench_process import Ended, image_of, place_of, run_together, version_of
+from cephfit.sweep.engines.engine import (
+    LOOK_AT_STORAGE,
+    CellOutcome,
+    CellRun,
+    ClientOutcome,
+    Engine,
+    IndependentCount,
+    KnowsItsLimits,
+    PreparesCells,
+)
 from cephfit.sweep.engines.fio import GRACE_SECONDS
 from cephfit.sweep.engines.osd_watch import OsdCount, watch_osds
 from cephfit.sweep.model import RADOS_BENCH, Measurement
@@ -38,8 +47,8 @@ _METADATA_NBYTES = 64 * KIB
 """What a run reads and writes beside its objects: a list of them."""
 
 
-class RadosBenchEngine:
-    """Implements ``Engine``, ``PreparesCells`` and ``KnowsItsLimits`` by ``rados bench``."""
+class RadosBenchEngine(Engine, PreparesCells, KnowsItsLimits):
+    """Measures by ``rados bench``."""
 
     def facts(self) -> Mapping[str, Any]:
         """See Engine."""
@@ -68,11 +77,7 @@ class RadosBenchEngine:
             )
             for client in run.clients
         }
-        for name, ended in run_together(commands, timeout_seconds=seconds + GRACE_SECONDS).items():
-            if ended.trouble:
-                raise ClusterError(
-                    f"the objects of client {name} could not be written: {ended.trouble}", remedy=LOOK_AT_STORAGE
-                )
+        _refuse_trouble(run, run_together(commands, timeout_seconds=seconds + GRACE_SECONDS), "written")
 
     def run(self, run: CellRun) -> CellOutcome:
         """See Engine."""
@@ -100,16 +105,25 @@ class RadosBenchEngine:
         if run.cell.pattern.op is Op.WRITE:
             return
         commands = {c.name: _command(run, c, "seq", 3600, _PREPARING_IOS) for c in run.clients}
-        for name, ended in run_together(commands, timeout_seconds=3600).items():
-            if ended.trouble:
-                raise ClusterError(
-                    f"the objects of client {name} could not be read: {ended.trouble}", remedy=LOOK_AT_STORAGE
-                )
+        _refuse_trouble(run, run_together(commands, timeout_seconds=3600), "read")
 
     def _clean(self, run: CellRun) -> None:
         commands = {c.name: (*_access(c), "cleanup", "--run-name", _run_name(c)) for c in run.clients}
         # A run of this name may not have been: then there is nothing in its namespace.
         run_together(commands, timeout_seconds=600)
+
+
+def _refuse_trouble(run: CellRun, ended: Mapping[str, Ended], what: str) -> None:
+    """Raises:
+    ClusterError: the objects of a client could not be ``what``.
+    """
+    for client in run.clients:
+        if trouble := ended[client.name].trouble:
+            raise ClusterError(
+                f"the objects of client {client.name} could not be {what}: {trouble}",
+                where=place_of(client),
+                remedy=LOOK_AT_STORAGE,
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,17 @@ from cephfit.cells import Cell
 from cephfit.errors import ClusterError
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
-from cephfit.sweep.engines.bench_process import Ended, image_of, run_together, version_of
+from cephfit.sweep.engines.bench_process import Ended, image_of, place_of, run_together, version_of
 from cephfit.sweep.engines.device_counters import in_flight_nbytes
-from cephfit.sweep.engines.engine import LOOK_AT_STORAGE, CellOutcome, CellRun, ClientOutcome
+from cephfit.sweep.engines.engine import (
+    LOOK_AT_STORAGE,
+    CellOutcome,
+    CellRun,
+    ClientOutcome,
+    Engine,
+    KnowsItsLimits,
+    PreparesCells,
+)
 from cephfit.sweep.engines.fio import GRACE_SECONDS
 from cephfit.sweep.engines.image_watch import ImageWatch
 from cephfit.sweep.engines.osd_watch import watch_osds
@@ -30,6 +38,8 @@ _SUMMARY = re.compile(
 _HEADING = re.compile(
     r"^bench\s+type (?P<type>\w+) io_size (?P<size>\d+) io_threads (?P<threads>\d+) ", re.MULTILINE
 )
+_IN_NO_TIME = re.compile(r"^elapsed:\s+0\s+ops:\s+\d+\s+ops/sec:\s+(?:inf|-?nan)\b", re.MULTILINE)
+"""Its summary where the I/Os were too few for its clock."""
 _TRIAL_SECONDS = 0.5
 _LEAST_PART = 0.3
 """A run that took less of the time that was asked for is taken again, with more bytes."""
@@ -37,8 +47,8 @@ _SLOWER = 20
 """So many times longer than asked for may a run take: the trial may have found everything in a cache."""
 
 
-class RbdBenchEngine:
-    """Implements ``Engine``, ``PreparesCells`` and ``KnowsItsLimits`` by ``rbd bench``.
+class RbdBenchEngine(Engine, PreparesCells, KnowsItsLimits):
+    """Measures by ``rbd bench``.
 
     It remembers how fast each client was in each cell, to choose how much to ask for next time; no figure comes
     from that.
@@ -62,10 +72,15 @@ class RbdBenchEngine:
             commands = {c.name: _command(run, c, n_ios[c.name]) for c in run.clients if c.name in n_ios}
             for name, ended in run_together(commands, timeout_seconds=GRACE_SECONDS).items():
                 client = next(c for c in run.clients if c.name == name)
+                if not ended.trouble and _IN_NO_TIME.search(ended.output):
+                    n_ios[name] *= 4
+                    continue
                 try:
                     metrics = metrics_of(ended, run.cell, iodepth=run.measurement.iodepth)
                 except ValueError as error:
-                    raise ClusterError(f"client {name}: {error}") from None
+                    raise ClusterError(
+                        f"client {name}: {error}", where=place_of(client), remedy=LOOK_AT_STORAGE
+                    ) from None
                 if metrics.runtime_ns >= _TRIAL_SECONDS * 1e9:
                     self._rates[_key(run, client)] = metrics.iops
                     del n_ios[name]
@@ -75,8 +90,12 @@ class RbdBenchEngine:
     def run(self, run: CellRun) -> CellOutcome:
         """See Engine."""
         seconds = run.measurement.run_seconds
-        if any(_key(run, client) not in self._rates for client in run.clients):
+        try:
             self.prepare(run)
+        except ClusterError as error:
+            return CellOutcome(
+                {c.name: ClientOutcome(None, error.what) for c in run.clients}, None, program="rbd bench"
+            )
         commands = {}
         for client in run.clients:
             wanted = max(run.measurement.iodepth, math.ceil(self._rates[_key(run, client)] * seconds))
@@ -100,10 +119,13 @@ class RbdBenchEngine:
         how = ("--io-type", "read", "--io-pattern", "seq", "--io-size", "4M", "--io-threads", "1", "--io-total")
         commands = {c.name: (*_access(c), *how, str(c.nbytes)) for c in run.clients}
         nbytes = sum(client.nbytes for client in run.clients)
-        for name, ended in run_together(commands, timeout_seconds=GRACE_SECONDS + nbytes / MIB).items():
-            if ended.trouble:
+        ended = run_together(commands, timeout_seconds=GRACE_SECONDS + nbytes / MIB)
+        for client in run.clients:
+            if trouble := ended[client.name].trouble:
                 raise ClusterError(
-                    f"the volume of client {name} could not be read: {ended.trouble}", remedy=LOOK_AT_STORAGE
+                    f"the volume of client {client.name} could not be read: {trouble}",
+                    where=place_of(client),
+                    remedy=LOOK_AT_STORAGE,
                 )
 
     def _outcome(self, run: CellRun, client: Client, ended: Ended, evidence: Mapping[str, Any]) -> ClientOutcome:

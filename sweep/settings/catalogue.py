@@ -3,7 +3,6 @@
 import difflib
 import errno
 from collections.abc import Iterable, Mapping
-from typing import Protocol, runtime_checkable
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
@@ -93,13 +92,6 @@ class Catalogue:
             if error.code == errno.EINVAL and not has_store(self.version()):
                 return names_of(self.version())
             raise
-
-
-@runtime_checkable
-class HasCatalogue(Protocol):
-    """A target that is a Ceph cluster and can be asked for its options."""
-
-    def catalogue(self) -> Catalogue: ...
 
 
 def unknown_option(key: str) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError
-from cephfit.protocols import Applied, CephAdmin, Client, Health, Progress
+from cephfit.protocols import Applied, CephAdmin, Client, Health, Progress, Target
 from cephfit.silence import Silence
+from cephfit.sweep import abilities
 from cephfit.sweep.admin.daemons import running_daemons
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.attempts import Attempts
@@ -40,8 +41,20 @@ from cephfit.sweep.volumes import Volume, Volumes, image_name
 from cephfit.sweep.waiting import still_amiss
 
 
-class CephTarget:
-    """Implements ``protocols.Target`` and ``protocols.JudgesConfigurations`` on a Ceph cluster.
+class CephTarget(
+    Target,
+    abilities.MayKeepCaches,
+    abilities.JudgesConfigurations,
+    abilities.HasCatalogue,
+    abilities.Previews,
+    abilities.KeepsToImages,
+    abilities.WarnsOfSettings,
+    abilities.HasWitness,
+    abilities.VouchesForClients,
+    abilities.TellsDisturbances,
+    abilities.KeepsNotes,
+):
+    """A Ceph cluster.
 
     What it creates: pools named ``cephfit-*`` with its images, block devices on them, and a folder with journal
     and the clients' ceph.conf. Any method may be cut off by a kill at any instant; the next process finishes the
@@ -89,7 +102,6 @@ class CephTarget:
         self._clients = VolumeClients(
             name, access=access, folder=folder, volumes=self._volumes, surroundings=surroundings
         )
-        self.require_served = self._clients.require_served
         self._health = CephHealth(admin)
         self._changes: ClusterChanges
         strangers: StrangersInPool | None = None
@@ -142,6 +154,9 @@ class CephTarget:
         """Who sees what the hosts within reach and the OSDs do."""
         classes = {int(d.id): d.device_class for d in running_daemons(self._admin) if d.kind == "osd"}
         return ClusterWitness(self._admin, self._around.hosts, classes)
+
+    def require_served(self) -> None:
+        self._clients.require_served()
 
     def mark(self) -> Mark:
         for sentence in self._changes.keep(self._map_watch.osd_map):

@@ -45,7 +45,7 @@ class Forecast:
         self._journal = journal
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
-        """Reasons by configuration; see ``protocols.JudgesConfigurations``."""
+        """Reasons by configuration; see ``JudgesConfigurations``."""
         configurations = tuple(configurations)
         reasons = {n: list(why) for n, why in options.unsupported(configurations, self._catalogue).items()}
         for configuration in configurations:

@@ -14,8 +14,9 @@ from typing import Any
 from cephfit import __version__
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError, HostError, InputError
-from cephfit.protocols import Applied, Client, Health
+from cephfit.protocols import Applied, Client, Health, Target
 from cephfit.sweep import own_folders
+from cephfit.sweep.abilities import JudgesConfigurations
 from cephfit.sweep.engines.block_device import flush_buffers
 from cephfit.sweep.engines.fio_job import escaped_filename
 from cephfit.sweep.greater.disk_queues import DiskQueues
@@ -54,8 +55,8 @@ def state_folder(path: Path) -> Path:
     return own_folders.state_folder() / "local" / hashlib.sha256(str(path).encode()).hexdigest()[:16]
 
 
-class LocalTarget:
-    """Implements ``protocols.Target`` and ``JudgesConfigurations`` on one file or block device.
+class LocalTarget(Target, JudgesConfigurations):
+    """One file or block device.
 
     The clients share it side by side: client i has the bytes from i times the volume's size. A file that is not
     there is made, and deleted by ``reset``; one that is there already and was not made by this target is refused,

@@ -7,8 +7,9 @@ from typing import Any
 
 from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError, InputError
-from cephfit.protocols import Applied, Client, Health, Progress
+from cephfit.protocols import Applied, Client, Health, Progress, Target
 from cephfit.silence import Silence
+from cephfit.sweep import abilities
 from cephfit.sweep.cloud import beforehand, guests, own_types, volumes
 from cephfit.sweep.cloud.choice import CloudChoice, state_folder
 from cephfit.sweep.cloud.cloud_facts import facts_of
@@ -19,14 +20,14 @@ from cephfit.sweep.cloud.forecast import CloudForecast, wanted_of
 from cephfit.sweep.cloud.made import MadeThings
 from cephfit.sweep.cloud.own_address import reached_from
 from cephfit.sweep.cloud.ownership import stack_name
-from cephfit.sweep.cloud.placement import Place, PlacedEngine, places_of
+from cephfit.sweep.cloud.placement import KnowsPlaces, Place, PlacedEngine, places_of
 from cephfit.sweep.cloud.pool_room import CinderPool, cinder_pools
 from cephfit.sweep.cloud.reach import Reach
 from cephfit.sweep.cloud.stack_parameters import BENCHMARK, VERIFICATION, stack_parameters
 from cephfit.sweep.cloud.stacks import Node, Stacks
 from cephfit.sweep.cloud.volume_kinds import VolumeKind
 from cephfit.sweep.cloud.volumes_found import volumes_found
-from cephfit.sweep.engines.engine import Engine, MovedBytes
+from cephfit.sweep.engines.engine import CountsIo, Engine, MovedBytes
 from cephfit.sweep.journal import Journal
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.preview import HEALTHY, Preview, Undoing
@@ -36,8 +37,21 @@ _HEALTH_SECONDS = 5.0
 """Nova is asked no more often than this."""
 
 
-class OpenStackTarget:
-    """Implements ``protocols.Target``, ``JudgesConfigurations`` and ``Previews`` on an OpenStack cloud.
+class OpenStackTarget(
+    Target,
+    abilities.MayKeepCaches,
+    abilities.JudgesConfigurations,
+    abilities.Previews,
+    abilities.BringsEngine,
+    abilities.TellsLimits,
+    abilities.BelongsToRun,
+    abilities.ScalesClients,
+    abilities.KeepsNotes,
+    abilities.DoesErrands,
+    CountsIo,
+    KnowsPlaces,
+):
+    """An OpenStack cloud.
 
     A configuration chooses the volume type, and may declare QoS. What it creates: a stack for each type (and QoS)
     and size, of servers with a volume each, and for QoS a volume type of the run's own; their names are in the

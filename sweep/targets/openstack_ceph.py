@@ -9,6 +9,7 @@ from typing import Any
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError
 from cephfit.protocols import Applied, Health, Progress
+from cephfit.sweep.abilities import HasCatalogue, HasWitness, TellsDisturbances, WarnsOfSettings
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.cloud.choice import CloudChoice
 from cephfit.sweep.cloud.pool_room import CinderPool
@@ -26,7 +27,7 @@ from cephfit.sweep.validity.disturbances import MapWatch, Mark
 from cephfit.sweep.validity.strangers import StrangersInPool, StrangersInPools
 
 
-class OpenStackWithCeph(OpenStackTarget):
+class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasWitness, TellsDisturbances):
     """An ``OpenStackTarget`` whose configurations may also set what a ``CephTarget`` sets on a cluster as a whole.
 
     Options of daemons and the hosts of OSDs are the Ceph target's: applied, read back, journalled and undone by

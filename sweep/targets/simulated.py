@@ -17,9 +17,10 @@ from cephfit import __version__
 from cephfit.cells import Cell, Op
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
 from cephfit.errors import InputError
-from cephfit.protocols import Applied, Client, Health
+from cephfit.protocols import Applied, Client, Health, Target
 from cephfit.run import SIMULATED
 from cephfit.sample import Metrics
+from cephfit.sweep.abilities import BringsEngine, JudgesConfigurations, KnowsTheSweep, WarnsOfSettings
 from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome, Engine, IndependentCount
 from cephfit.sweep.model import Sweep
 from cephfit.sweep.options.option_history import histories, history_of, is_gone
@@ -90,12 +91,8 @@ def simulated_target(text: str) -> "SimulatedTarget":
     return SimulatedTarget(Simulation(**values), name=text)
 
 
-class SimulatedTarget:
-    """A Target that touches nothing.
-
-    Implements ``protocols.Target``, ``JudgesConfigurations``, ``WarnsOfSettings``, ``KnowsTheSweep`` and
-    ``BringsEngine``.
-    """
+class SimulatedTarget(Target, KnowsTheSweep, JudgesConfigurations, BringsEngine, WarnsOfSettings):
+    """A Target that touches nothing."""
 
     def __init__(self, simulation: Simulation | None = None, *, name: str = "sim") -> None:
         self.name = name
@@ -199,8 +196,8 @@ def _idle(settings: Iterable[Setting]) -> Iterator[str]:
         yield f"{key}{hint and f' ({hint})'}: no effect in the simulation, and no known release of Ceph has it"
 
 
-class SimulatedEngine:
-    """Implements ``Engine`` by the truth of a simulated target and seeded noise.
+class SimulatedEngine(Engine):
+    """Measures by the truth of a simulated target and seeded noise.
 
     A run's outcome depends on the seed, the configuration, cell, repeat and attempt alone, so that a sweep that
     was interrupted gives the same samples as one that was not.

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from cephfit.errors import ClusterError, HostError
 from cephfit.protocols import CephAdmin, Client
@@ -39,13 +39,6 @@ class Witness(Protocol):
             clients: that ran.
             cpu: see ``client_cpu.cpu_of_clients``; of those that could do I/O as fast as they went.
         """
-
-
-@runtime_checkable
-class HasWitness(Protocol):
-    """A target whose hosts and daemons can be seen."""
-
-    def witness(self) -> Witness: ...
 
 
 class ClusterWitness:

@@ -6,9 +6,10 @@ clients: at both moments all may look well.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from cephfit.protocols import CephAdmin
+from cephfit.sweep.abilities import TellsDisturbances
 from cephfit.sweep.validity.strangers import SeesStrangers
 
 FOREIGN_IOPS = 50.0
@@ -29,19 +30,8 @@ class Mark:
     osd_map: Mapping[str, Any]
 
 
-@runtime_checkable
-class TellsDisturbances(Protocol):
-    """A target that can say what happened since a moment."""
-
-    def mark(self) -> Mark:
-        """Now."""
-
-    def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
-        """What happened since then that a sample must not be trusted for; empty if nothing did."""
-
-
-class MapWatch:
-    """Implements ``TellsDisturbances`` for a Ceph cluster.
+class MapWatch(TellsDisturbances):
+    """What happened to a Ceph cluster, by its maps and its pools' I/O.
 
     Args:
         admin: one command each time; the whole map only when its epoch has changed.

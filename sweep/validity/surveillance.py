@@ -2,26 +2,15 @@
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from cephfit.errors import ClusterError
 from cephfit.protocols import Client, Target
+from cephfit.sweep.abilities import HasWitness, TellsDisturbances, VouchesForClients
 from cephfit.sweep.telemetry.use import Look
-from cephfit.sweep.telemetry.witness import ClientCpu, HasWitness, Witness
-from cephfit.sweep.validity.disturbances import Mark, TellsDisturbances
+from cephfit.sweep.telemetry.witness import ClientCpu, Witness
+from cephfit.sweep.validity.disturbances import Mark
 from cephfit.sweep.validity.health_watch import HealthWatch
-
-
-@runtime_checkable
-class VouchesForClients(Protocol):
-    """A target that can say whether what its clients write to is still theirs."""
-
-    def require_served(self) -> None:
-        """Asked right before everything that is measured, whatever the caches' condition.
-
-        Raises:
-            HostError: a client's device is its volume no longer.
-        """
 
 
 class Surveillance:

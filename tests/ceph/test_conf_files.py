@@ -21,9 +21,9 @@ from cephfit.cli.target_choice import open_target
 from cephfit.configuration import Configuration
 from cephfit.lab.cluster import Lab
 from cephfit.lab.target import LabTarget
+from cephfit.sweep.abilities import Previews
 from cephfit.sweep.declaration.file import read_sweep
 from cephfit.sweep.hosts.access import SshAccess
-from cephfit.sweep.preview import Previews
 from cephfit.sweep.setting_ways import Reach, SettingsWay
 from cephfit.sweep.settings.conf_text import sections_of
 from cephfit.units import MIB
@@ -90,7 +90,7 @@ from pathlib import Path
 from foreign_lab import open_foreign
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab
-from cephfit.sweep.preview import Previews
+from cephfit.sweep.abilities import Previews
 from cephfit.sweep.setting_ways import Reach, SettingsWay
 lab = Lab.open(folder=Path(sys.argv[2]))
 target = open_foreign(lab, restarts=sys.argv[3], reach=Reach(SettingsWay.CONF, str(lab.conf)))

@@ -21,10 +21,10 @@ from cephfit.configuration import Configuration
 from cephfit.errors import InputError
 from cephfit.lab.cluster import Lab
 from cephfit.lab.target import LabTarget
+from cephfit.sweep.abilities import Previews
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.capabilities import Level, capabilities
 from cephfit.sweep.declaration.file import read_sweep
-from cephfit.sweep.preview import Previews
 from cephfit.sweep.setting_ways import Reach, SettingsWay, has_store, parse_reach
 from cephfit.sweep.settings.injected_settings import fault_of_injection
 from cephfit.sweep.targets.foreign import open_admin

@@ -13,7 +13,8 @@ from cephfit.configuration import Configuration, Partition, Setting, Value
 from cephfit.errors import ClusterError, InputError
 from cephfit.lab.cluster import Lab
 from cephfit.lab.target import LabTarget
-from cephfit.protocols import Applied, JudgesConfigurations, Target
+from cephfit.protocols import Applied, Target
+from cephfit.sweep.abilities import JudgesConfigurations
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.volumes import Volume, Volumes
 from cephfit.units import MIB

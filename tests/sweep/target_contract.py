@@ -13,7 +13,9 @@ import pytest
 
 from cephfit.configuration import Configuration
 from cephfit.errors import CephfitError
-from cephfit.protocols import JudgesConfigurations, Target
+from cephfit.protocols import Target
+from cephfit.sweep import abilities
+from cephfit.sweep.abilities import JudgesConfigurations
 from cephfit.units import MIB
 
 VOLUME_NBYTES = 32 * MIB
@@ -87,6 +89,10 @@ class TargetContract:
         for thread in threads:
             thread.join()
         assert answers == [True] * 4
+
+    def test_it_has_the_abilities_that_its_class_names_and_no_others(self, target: Target) -> None:
+        offered = [one for one in vars(abilities).values() if getattr(one, "__module__", "") == abilities.__name__]
+        assert {one for one in offered if isinstance(target, one)} == {*offered} & {*type(target).__mro__}
 
     def test_it_says_beforehand_what_it_cannot_do(self, target: Target, harness: Harness) -> None:
         if isinstance(target, JudgesConfigurations):

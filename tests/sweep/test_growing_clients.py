@@ -6,10 +6,11 @@ import pytest
 
 from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError
-from cephfit.protocols import Applied, ScalesClients, TellsLimits
+from cephfit.protocols import Applied
 from cephfit.results.store import Store
 from cephfit.sample import State
 from cephfit.silence import Silence
+from cephfit.sweep.abilities import ScalesClients, TellsLimits
 from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.runner import run_sweep
 from cephfit.sweep.targets.simulated import SimulatedTarget

@@ -1,0 +1,231 @@
+"""What must hold for every implementation of ``Predictor``: one suite, run against every model."""
+
+import builtins
+import copy
+import io
+import json
+import math
+import os
+import random
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cephfit.baseline import Baseline, Baselines
+from cephfit.cells import CELLS, SIZE_BINS, Cell, Op
+from cephfit.errors import InputError
+from cephfit.mapper import MODELS, predictor
+from cephfit.prediction import PredictionSet, Verdict
+from cephfit.profile import Profile
+from cephfit.protocols import Predictor
+
+FACTORS = {"A": 1.0, "slow": 0.7, "nearly": 1.002, "fast": 1.3, "mixed": 1.1}
+ROUNDS = 3
+
+
+@pytest.fixture(params=MODELS)
+def speaker(request: pytest.FixtureRequest) -> Predictor:
+    return predictor(request.param)
+
+
+def measured(factors: Mapping[str, float] = FACTORS, *, rounds: int = ROUNDS, times: float = 1.0) -> Baselines:
+    """All cells; every repeat is a little off, by a fixed seed. ``mixed`` is faster in some cells only."""
+    noise = random.Random(7)
+    cells = {}
+    for name, factor in factors.items():
+        for number, cell in enumerate(CELLS):
+            own = factor if name != "mixed" or number % 3 else 1 / factor
+            iops = tuple(times * own * (100 + 10 * number) * noise.uniform(0.99, 1.01) for _ in range(rounds))
+            cells[name, cell] = Baseline(name, cell, iops)
+    return Baselines(cells, "run r1")
+
+
+def workload(times: int = 1) -> Profile:
+    counts = {b.name: 0 for b in SIZE_BINS}
+    accesses = {
+        Op.READ: {**counts, "4K": 900 * times, "1M": 100 * times},
+        Op.WRITE: {**counts, "4K": 300 * times, "128K": 50 * times},
+    }
+    return Profile("shop", accesses, {Op.READ: 0.9, Op.WRITE: 0.4})
+
+
+def without(baselines: Baselines, name: str, cell: Cell, why: str = "") -> Baselines:
+    cells = {key: value for key, value in baselines.cells.items() if key != (name, cell)}
+    return replace(baselines, cells=cells, missing={(name, cell): why} if why else {})
+
+
+def a_cell_of(speaker: Predictor) -> Cell:
+    """One that the profile uses, in whatever way the model looks at it."""
+    return speaker.predict(workload(), measured()).predictions[0].reasons[0].cell
+
+
+def assert_same(one: PredictionSet, other: PredictionSet) -> None:
+    """Up to the last digits, which depend on the order of sums."""
+    assert [p.configuration for p in one.predictions] == [p.configuration for p in other.predictions]
+    assert (one.best, one.worst, one.as_good) == (other.best, other.worst, other.as_good)
+    for a, b in zip(one.predictions, other.predictions, strict=True):
+        assert (a.relative, a.low, a.high) == pytest.approx((b.relative, b.low, b.high), rel=1e-9)
+        assert a.verdict is b.verdict
+    assert one.noise_floor == pytest.approx(other.noise_floor, rel=1e-9)
+
+
+def test_it_says_which_model_speaks_of_what(speaker: Predictor) -> None:
+    answer = speaker.predict(workload(), measured())
+    assert speaker.name in MODELS
+    assert (answer.model, answer.profile, answer.baselines) == (speaker.name, "shop", "run r1")
+    assert 0 < answer.confidence < 1
+
+
+def test_every_configuration_is_ranked_once_the_best_first(speaker: Predictor) -> None:
+    answer = speaker.predict(workload(), measured())
+    names = [p.configuration for p in answer.predictions]
+    assert sorted(names) == sorted(FACTORS)
+    relative = [p.relative for p in answer.predictions]
+    assert relative == sorted(relative, reverse=True)
+    assert names[0] == "fast"
+    assert names[-1] == "slow"
+    assert {answer.best, answer.worst, *answer.as_good} <= set(names)
+    assert answer.best not in answer.as_good
+
+
+def test_the_default_is_100_and_the_others_are_told_by_their_intervals(speaker: Predictor) -> None:
+    answer = speaker.predict(workload(), measured())
+    for p in answer.predictions:
+        assert 0 < p.relative < math.inf
+        assert p.low <= p.relative <= p.high
+        if p.configuration == "A":
+            assert (p.relative, p.low, p.high, p.verdict) == (100.0, 100.0, 100.0, Verdict.DEFAULT)
+        else:
+            told = Verdict.BETTER if p.low > 100 else Verdict.WORSE if p.high < 100 else Verdict.INDISTINGUISHABLE
+            assert p.verdict is told
+    assert answer.of("fast").verdict is Verdict.BETTER
+    assert answer.of("slow").verdict is Verdict.WORSE
+    assert answer.of("nearly").verdict is Verdict.INDISTINGUISHABLE
+    assert (answer.best, answer.worst) == ("fast", "slow")
+    assert 0 < answer.noise_floor <= min(abs(answer.of(name).relative - 100) for name in ("fast", "slow"))
+
+
+def test_its_reasons_add_up_to_what_it_predicts(speaker: Predictor) -> None:
+    for p in speaker.predict(workload(), measured()).predictions:
+        assert sum(r.weight for r in p.reasons) == pytest.approx(1)
+        assert sum(r.points for r in p.reasons) == pytest.approx(p.relative - 100, abs=1e-9)
+        points = [abs(r.points) for r in p.reasons]
+        assert points == sorted(points, reverse=True), "the most important first"
+
+
+def test_a_configuration_that_is_the_default_by_another_name_is_100(speaker: Predictor) -> None:
+    """Its figures are the same, not only its speed."""
+    baselines = measured()
+    twin = {
+        ("twin", cell): replace(b, configuration="twin") for (n, cell), b in baselines.cells.items() if n == "A"
+    }
+    answer = speaker.predict(workload(), replace(baselines, cells={**baselines.cells, **twin}))
+    assert answer.of("twin").relative == pytest.approx(100)
+    assert answer.of("twin").verdict is Verdict.INDISTINGUISHABLE
+
+
+def test_only_ratios_count_of_rates_and_of_accesses(speaker: Predictor) -> None:
+    answer = speaker.predict(workload(), measured())
+    assert_same(answer, speaker.predict(workload(), measured(times=1000.0)))
+    assert_same(answer, speaker.predict(workload(times=1000), measured()))
+
+
+def test_the_order_of_the_baselines_does_not_matter(speaker: Predictor) -> None:
+    baselines = measured()
+    items = list(baselines.cells.items())
+    random.Random(1).shuffle(items)
+    assert_same(
+        speaker.predict(workload(), baselines), speaker.predict(workload(), replace(baselines, cells=dict(items)))
+    )
+
+
+def test_nothing_is_told_of_what_was_measured_once(speaker: Predictor) -> None:
+    answer = speaker.predict(workload(), measured(rounds=1))
+    compared = [p for p in answer.predictions if p.configuration != "A"]
+    assert len(compared) == len(FACTORS) - 1
+    assert {p.verdict for p in compared} == {Verdict.INDISTINGUISHABLE}
+    assert (answer.best, answer.worst) == ("A", "A")
+    assert answer.noise_floor == math.inf
+    assert answer.notes
+
+
+def test_it_is_pure(speaker: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same answer to the same question, which stays as it was; no file, clock, dice or program is asked."""
+    profile, baselines = workload(), measured()
+    before = copy.deepcopy((profile, baselines))
+    answer = speaker.predict(profile, baselines)  # modules are imported by now
+
+    def refuse(*_: object, **__: object) -> object:
+        raise AssertionError("this is no pure function")
+
+    with monkeypatch.context() as world:
+        for module, name in (
+            (builtins, "open"),
+            (io, "open"),
+            (os, "open"),
+            (os, "getenv"),
+            (os, "urandom"),
+            (socket, "socket"),
+            (subprocess, "Popen"),
+            (random, "random"),
+            (np.random, "default_rng"),
+            *((time, name) for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter")),
+        ):
+            world.setattr(module, name, refuse)
+        again = predictor(speaker.name).predict(profile, baselines)
+    assert again == answer
+    assert (profile, baselines) == before
+
+
+def test_threads_may_ask_one_predictor_at_once(speaker: Predictor) -> None:
+    questions = [measured({"A": 1.0, "x": 1 + n / 10}) for n in range(6)]
+    alone = [speaker.predict(workload(), question) for question in questions]
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(lambda question: speaker.predict(workload(), question), questions)) == alone
+
+
+@pytest.mark.parametrize("rounds", [1, ROUNDS])
+def test_what_it_says_is_json_and_back(speaker: Predictor, rounds: int) -> None:
+    answer = speaker.predict(workload(), measured(rounds=rounds))
+    assert PredictionSet.from_json(json.loads(json.dumps(answer.to_json(), allow_nan=False))) == answer
+
+
+def test_a_cell_that_the_default_lacks_is_an_error_with_place_and_remedy(speaker: Predictor) -> None:
+    cell = a_cell_of(speaker)
+    with pytest.raises(InputError) as caught:
+        speaker.predict(workload(), without(measured(), "A", cell, "fio gave no result"))
+    assert str(cell) in caught.value.what
+    assert "fio gave no result" in caught.value.what
+    assert "run r1" in caught.value.where
+    assert caught.value.remedy
+
+
+def test_a_configuration_that_lacks_a_cell_is_left_out_and_named(speaker: Predictor) -> None:
+    cell = a_cell_of(speaker)
+    answer = speaker.predict(workload(), without(measured(), "fast", cell, "fio gave no result"))
+    assert "fast" not in [p.configuration for p in answer.predictions]
+    (note,) = [note for note in answer.notes if "fast" in note]
+    assert str(cell) in note
+    assert "fio gave no result" in note
+
+
+def test_a_cell_that_the_profile_does_not_use_is_not_needed(speaker: Predictor) -> None:
+    used = {reason.cell for reason in speaker.predict(workload(), measured()).predictions[0].reasons}
+    baselines = measured()
+    needed = {key: value for key, value in baselines.cells.items() if key[1] in used}
+    answer = speaker.predict(workload(), replace(baselines, cells=needed))
+    assert sorted(p.configuration for p in answer.predictions) == sorted(FACTORS)
+
+
+def test_a_profile_without_accesses_is_an_error_with_place_and_remedy(speaker: Predictor) -> None:
+    with pytest.raises(InputError) as caught:
+        speaker.predict(workload(times=0), measured())
+    assert caught.value.what
+    assert "shop" in str(caught.value)
+    assert caught.value.remedy
