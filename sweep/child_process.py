@@ -44,6 +44,7 @@ def start(
     pass_fds: Sequence[int] = (),
     environment: Mapping[str, str] | None = None,
     folder: Path = Path("/"),
+    signal_at_death: str = "KILL",
 ) -> subprocess.Popen[str]:
     """Start a program, as a rule with pipes for what it says; the kernel kills it with the thread that calls.
 
@@ -53,11 +54,13 @@ def start(
         pass_fds: open files that it gets.
         environment: added to this process's own.
         folder: in which it runs.
+        signal_at_death: what the kernel sends it then: KILL, or what it ends itself by in time.
 
     Raises:
         HostError: setpriv is missing.
     """
-    guard = (find_guard(), "--pdeathsig", "KILL", "--", "/bin/sh", "-c", _ONLY_WITH_PARENT, "sh", str(os.getpid()))
+    dying = (find_guard(), "--pdeathsig", signal_at_death, "--")
+    guard = (*dying, "/bin/sh", "-c", _ONLY_WITH_PARENT, "sh", str(os.getpid()))
     return subprocess.Popen(
         (*guard, *command),
         stdin=stdin,

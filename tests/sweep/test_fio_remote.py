@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -73,6 +74,21 @@ class Servers:
             level = [int(pid) for parent in level for pid in children(parent)]
             found += level
         return found
+
+    def session(self, number: int) -> list[int]:
+        """One server and all that it started, also what has lost its parent since."""
+        leader = self.processes[number].pid
+        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        return [pid for pid in pids if session_of(pid) == leader]
+
+
+def session_of(pid: int) -> int | None:
+    """None for one that is over."""
+    try:
+        state, _, _, session, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if state == "Z" else int(session)
 
 
 def free_port() -> int:
@@ -232,6 +248,44 @@ def test_a_server_that_hangs_ends_the_run_in_time_and_nothing_runs_on(
     finally:
         for pid in stopped:
             os.kill(pid, signal.SIGCONT)
+
+
+_LONG_JOB = """
+import sys
+from cephfit.protocols import Client
+from cephfit.sweep.engines.fio_driver import speak
+job = "[c0]\\nioengine=psync\\nrw=randread\\nbs=4k\\nrate_iops=20\\ntime_based\\nruntime=120\\nsize=4m\\nfilename="
+client = Client("c0", {}, 4 << 20, address=sys.argv[1])
+speak([client], {"c0": job + sys.argv[2]}, timeout_seconds=float(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "timeout_seconds"),
+    [
+        pytest.param(signal.SIGKILL, 200, id="killed"),
+        pytest.param(signal.SIGINT, 200, id="interrupted"),
+        pytest.param(None, 4, id="too late"),
+    ],
+)
+def test_no_job_goes_on_in_a_client_when_its_sweep_is_over(
+    end: signal.Signals | None, timeout_seconds: float, servers: Servers
+) -> None:
+    """A server whose connection is gone ends its job no sooner: the next sweep would be measured beside it."""
+    client = servers.client()
+    command = [sys.executable, "-c", _LONG_JOB, str(client.address), client.fio_options["filename"]]
+    with subprocess.Popen([*command, str(timeout_seconds)], start_new_session=True) as driver:
+        wait_until(lambda: len(servers.session(0)) == 3)
+        if end is not None:
+            driver.send_signal(end)
+    wait_until(lambda: len(servers.session(0)) == 1)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.slow
