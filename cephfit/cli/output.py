@@ -67,13 +67,13 @@ class _RichProgress:
         from rich.progress import Progress as Bars
 
         self._bars = Bars(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             TaskProgressColumn(),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[detail]}"),
+            TextColumn("{task.fields[detail]}", markup=False),
             console=Console(stderr=True),
         )
 
@@ -92,7 +92,7 @@ class _RichProgress:
             self._bars.update(self._stack[-1], advance=steps, detail=detail)
 
     def note(self, message: str) -> None:
-        self._bars.console.print(self._name + message, markup=False, highlight=False)
+        self._bars.console.print(self._name + message, markup=False, emoji=False, highlight=False)
 
     def done(self) -> None:
         task = self._stack.pop()

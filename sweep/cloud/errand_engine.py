@@ -8,7 +8,14 @@ from typing import Any
 from cephfit.errors import ClusterError
 from cephfit.protocols import Client
 from cephfit.sweep.cloud.errands import Answers, Errands
-from cephfit.sweep.engines.engine import SLOWEST_NBYTES_PER_S, CellOutcome, CellRun, ClientOutcome, Engine
+from cephfit.sweep.engines.engine import (
+    LOOK_AT_STORAGE,
+    SLOWEST_NBYTES_PER_S,
+    CellOutcome,
+    CellRun,
+    ClientOutcome,
+    Engine,
+)
 from cephfit.sweep.engines.fio import FioEngine, figures_of
 from cephfit.sweep.engines.fio_job import render_job, render_warming
 from cephfit.sweep.engines.fio_output import UnusableOutputError, error_of, jobs_by_client, read_output
@@ -70,6 +77,7 @@ class ErrandEngine(Engine):
                 raise ClusterError(
                     f"only {moved[client.name]} of {client.nbytes} bytes could be read",
                     where=f"client {client.name}",
+                    remedy=LOOK_AT_STORAGE,
                 )
 
     def moved(self, clients: Sequence[Client], jobs: Mapping[str, str], side: str, nbytes: int) -> dict[str, int]:
@@ -87,7 +95,9 @@ class ErrandEngine(Engine):
                 job = jobs_by_client(read_output(said.output), [client.name])[client.name]
                 found[client.name] = 0 if error_of(job) else int(job[side]["io_bytes"])
             except (UnusableOutputError, KeyError) as error:
-                raise ClusterError(f"{error}; fio said: {said.errors}", where=f"client {client.name}") from None
+                raise ClusterError(
+                    f"{error}; fio said: {said.errors}", where=f"client {client.name}", remedy=LOOK_AT_STORAGE
+                ) from None
         return found
 
     def _send(

@@ -47,8 +47,8 @@ MOST_SKEW = 0.1
 class RemoteFioEngine(Engine):
     """Measures by fio servers at the clients' addresses.
 
-    The local fio dies with the thread that calls ``run``, and a server ends its job when that connection is gone:
-    nothing runs on after ``run`` is over.
+    The local fio ends with the thread that calls ``run``, and has the servers end their jobs before: nothing runs
+    on after ``run`` is over. Only where this machine or its network fails, a server goes on to its job's end.
 
     Args:
         counts: who says independently what a client moved; None where nobody can.

@@ -150,7 +150,6 @@ def all_of(terminal: Terminal, display: ExitStack) -> str:
 
 
 DISPLAYS = (silence, no_terminal, one_of_several, bars, bars_among_others, another_process)
-TAKES_WORDS_FOR_ITS_OWN = pytest.mark.xfail(strict=True, reason="cli/output.py lets rich read [words] and :words:")
 
 
 @pytest.fixture(params=DISPLAYS, ids=lambda maker: maker.__name__)
@@ -198,10 +197,8 @@ def test_pieces_of_work_lie_within_each_other(opened: Opened) -> None:
         assert "the inner work" not in display.closed().partition("half of it")[2], "it would stand below"
 
 
-def test_words_are_shown_as_they_are(opened: Opened, request: pytest.FixtureRequest) -> None:
+def test_words_are_shown_as_they_are(opened: Opened) -> None:
     """Names of files, targets and configurations may hold what a display takes for words of its own."""
-    if request.node.callspec.id not in ("silence", "no_terminal", "one_of_several"):
-        request.applymarker(TAKES_WORDS_FOR_ITS_OWN)
     with opened() as display:
         has_bars = display.so_far is not None
         display.progress.start("reading [/data/a:b:c.gz]", 2)

@@ -40,7 +40,6 @@ class Harness:
         cells: that it is asked for.
         least_seconds: of the measured time, where it cannot be asked for exactly.
         by_program: whether it runs a program of this machine.
-        can_be_interrupted: False where the work is done by guests, which are made anew for their next one.
         attempts: more than one where it chooses by the last one how much to do.
     """
 
@@ -51,7 +50,6 @@ class Harness:
     cells: tuple[str, ...] = ("4K-randread", "1M-write")
     least_seconds: float = 0.9 * SECONDS
     by_program: bool = True
-    can_be_interrupted: bool = True
     attempts: int = 1
 
 
@@ -107,6 +105,40 @@ class EngineContract:
             # A busy machine may make one invalid: that it has a reason is seen to by Sample.
             assert {sample.state for sample in samples} <= {State.OK, State.INVALID}
 
+    def test_volumes_are_read_through_as_often_as_it_is_told(
+        self, harness: Harness, measurement: Measurement, others: Others
+    ) -> None:
+        run = a_run(measurement, harness.clients, harness.cells[0])
+        make_ready(harness.engine, run)
+        harness.engine.warm(run)
+        harness.engine.warm(run)
+        others.assert_alone()
+
+
+class InterruptibleContract(EngineContract):
+    """For those whose work is done where an interrupt reaches it: not by guests, made anew for their next one."""
+
+    def test_an_interrupt_ends_a_run_soon_with_all_that_it_started(
+        self, harness: Harness, measurement: Measurement, others: Others
+    ) -> None:
+        run = a_run(measurement, harness.clients, harness.cells[0])
+        make_ready(harness.engine, run)
+        long = replace(run, measurement=replace(measurement, run_seconds=60.0))
+
+        def is_running() -> bool:
+            return not harness.by_program or bool(started_by_us() - others.pids)
+
+        with interrupt_when(is_running) as interrupted_at:
+            with pytest.raises(Interrupted):
+                harness.engine.run(long)
+            assert time.monotonic() - interrupted_at[0] < ENDS_WITHIN_SECONDS
+        others.assert_alone()
+        assert set(harness.engine.run(run).clients) == {"c0", "c1"}, "and the engine is usable after it"
+
+
+class VolumesContract(EngineContract):
+    """For those that open volumes: all but the simulation. The harness has a ``broken`` client."""
+
     def test_a_volume_that_is_not_there_is_an_outcome_which_no_other_run_feels(
         self, harness: Harness, measurement: Measurement, others: Others
     ) -> None:
@@ -124,46 +156,6 @@ class EngineContract:
         assert all(given.metrics is not None for given in outcome.clients.values()), outcome
         others.assert_alone()
 
-    def test_an_interrupt_ends_a_run_soon_with_all_that_it_started(
-        self, harness: Harness, measurement: Measurement, others: Others
-    ) -> None:
-        if not harness.can_be_interrupted:
-            pytest.skip("its work is done where no interrupt reaches it")
-        run = a_run(measurement, harness.clients, harness.cells[0])
-        make_ready(harness.engine, run)
-        long = replace(run, measurement=replace(measurement, run_seconds=60.0))
-
-        def is_running() -> bool:
-            return not harness.by_program or bool(started_by_us() - others.pids)
-
-        with interrupt_when(is_running) as interrupted_at:
-            with pytest.raises(Interrupted):
-                harness.engine.run(long)
-            assert time.monotonic() - interrupted_at[0] < ENDS_WITHIN_SECONDS
-        others.assert_alone()
-        assert set(harness.engine.run(run).clients) == {"c0", "c1"}, "and the engine is usable after it"
-
-    def test_a_missing_program_is_named_with_its_remedy(
-        self, harness: Harness, measurement: Measurement, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
-        if not harness.by_program:
-            pytest.skip("it runs no program")
-        run = a_run(measurement, harness.clients, harness.cells[0])
-        monkeypatch.setenv("PATH", str(tmp_path))
-        for what in (harness.engine.facts, lambda: harness.engine.run(run)):
-            with pytest.raises(HostError) as caught:
-                what()
-            assert "apt install" in caught.value.remedy
-
-    def test_volumes_are_read_through_as_often_as_it_is_told(
-        self, harness: Harness, measurement: Measurement, others: Others
-    ) -> None:
-        run = a_run(measurement, harness.clients, harness.cells[0])
-        make_ready(harness.engine, run)
-        harness.engine.warm(run)
-        harness.engine.warm(run)
-        others.assert_alone()
-
     def test_a_volume_that_cannot_be_read_is_an_error_with_place_and_remedy(
         self, harness: Harness, measurement: Measurement
     ) -> None:
@@ -173,7 +165,21 @@ class EngineContract:
         assert_says_where(caught.value)
 
 
-class PreparingEngineContract(EngineContract):
+class ProgramContract(InterruptibleContract, VolumesContract):
+    """For those that run a program of this machine on volumes."""
+
+    def test_a_missing_program_is_named_with_its_remedy(
+        self, harness: Harness, measurement: Measurement, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        run = a_run(measurement, harness.clients, harness.cells[0])
+        monkeypatch.setenv("PATH", str(tmp_path))
+        for what in (harness.engine.facts, lambda: harness.engine.run(run)):
+            with pytest.raises(HostError) as caught:
+                what()
+            assert "apt install" in caught.value.remedy
+
+
+class PreparingEngineContract(ProgramContract):
     """For those that are ``PreparesCells`` and ``KnowsItsLimits`` besides."""
 
     def test_it_says_of_every_cell_whether_it_can_measure_it(
@@ -208,8 +214,7 @@ def a_run(measurement: Measurement, clients: Sequence[Client], cell: str) -> Cel
 
 def with_a_broken_client(harness: Harness, measurement: Measurement) -> CellRun:
     """The second client's volume is not there."""
-    if harness.broken is None:
-        pytest.skip("it opens nothing")
+    assert harness.broken is not None
     return a_run(measurement, [harness.clients[0], replace(harness.broken, name="c1")], harness.cells[0])
 
 

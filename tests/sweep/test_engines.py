@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_contract import EngineContract, Harness, PreparingEngineContract, a_run
+from engine_contract import (
+    Harness,
+    InterruptibleContract,
+    PreparingEngineContract,
+    ProgramContract,
+    VolumesContract,
+    a_run,
+)
 from target_contract import DEFAULT
 
 from cephfit.protocols import Client
@@ -43,7 +50,7 @@ def absent(client: Client) -> Client:
     return replace(client, fio_options={"filename": "/dev/null/volume"}, device=None)
 
 
-class TestSimulation(EngineContract):
+class TestSimulation(InterruptibleContract):
     @pytest.fixture
     def harness(self) -> Harness:
         target = SimulatedTarget(Simulation(pace=1.0))
@@ -53,7 +60,7 @@ class TestSimulation(EngineContract):
 
 @needs_fio
 @pytest.mark.fio
-class TestFioOnFiles(EngineContract):
+class TestFioOnFiles(ProgramContract):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> Harness:
         clients = [volume(tmp_path, n) for n in range(2)]
@@ -72,7 +79,7 @@ class TestFioOnFiles(EngineContract):
 @needs_fio
 @pytest.mark.fio
 @pytest.mark.root
-class TestFioOnDevices(EngineContract):
+class TestFioOnDevices(ProgramContract):
     @pytest.fixture
     def harness(self, loop_device: Callable[[int], Path]) -> Harness:
         devices = [loop_device(16 * MIB) for _ in range(2)]
@@ -125,7 +132,7 @@ class NobodyMoves:
 
 @needs_fio
 @pytest.mark.fio
-class TestFioServers(EngineContract):
+class TestFioServers(ProgramContract):
     @pytest.fixture
     def engine(self) -> RemoteFioEngine:
         return RemoteFioEngine(most_skew=9)
@@ -180,28 +187,20 @@ class HereForThere:
 @needs_fio
 @needs_openstacksdk
 @pytest.mark.fio
-class TestErrands(EngineContract):
+class TestErrands(VolumesContract):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> Harness:
         from cephfit.sweep.cloud.errand_engine import ErrandEngine
 
         clients = [volume(tmp_path, n) for n in range(2)]
         engine = ErrandEngine(HereForThere(tmp_path))  # type: ignore[arg-type]
-        return Harness(
-            engine, clients, absent(clients[1]), cells=("4K-randread",), by_program=False, can_be_interrupted=False
-        )
-
-    @pytest.mark.xfail(strict=True, reason="ErrandEngine.warm gives no remedy yet")
-    def test_a_volume_that_cannot_be_read_is_an_error_with_place_and_remedy(
-        self, harness: Harness, measurement: Measurement
-    ) -> None:
-        super().test_a_volume_that_cannot_be_read_is_an_error_with_place_and_remedy(harness, measurement)
+        return Harness(engine, clients, absent(clients[1]), cells=("4K-randread",), by_program=False)
 
 
 @needs_fio
 @needs_openstacksdk
 @pytest.mark.fio
-class TestGuestsInTheirPlaces(EngineContract):
+class TestGuestsInTheirPlaces(ProgramContract):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> Harness:
         from cephfit.sweep.cloud.placement import Place, PlacedEngine
@@ -239,7 +238,7 @@ def in_no_pool(client: Client) -> Client:
 @pytest.mark.fio
 @pytest.mark.root
 @pytest.mark.ceph
-class TestFioOnImages(EngineContract):
+class TestFioOnImages(ProgramContract):
     @pytest.fixture
     def harness(self, images: Sequence[Client]) -> Harness:
         return Harness(FioEngine(), images, in_no_pool(images[1]), {"ioengine": "rbd"}, cells=("4K-randread",))
