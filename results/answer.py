@@ -18,9 +18,18 @@ STOPPED_EARLY = (
     "fewer of them and wider intervals, and no interval here accounts for the interim looks."
 )
 
+HELD_BACK = (
+    "The load's own limit was reached in cells of this workload, and hides what the storage can do there: what "
+    "limits the answer, below, says where."
+)
 
-def answer_of(findings: Findings) -> Answer:
-    """The first lines of the report."""
+
+def answer_of(findings: Findings, *, is_held_back: bool = False) -> Answer:
+    """The first lines of the report.
+
+    Args:
+        is_held_back: the load's own limit was reached in cells that the prediction is from.
+    """
     warning = ""
     if findings.run.is_simulated:
         warning = (
@@ -39,6 +48,7 @@ def answer_of(findings: Findings) -> Answer:
         *_as_good(predictions),
         *_worst(findings, predictions),
         *_indistinguishable(predictions),
+        *([HELD_BACK] if is_held_back else []),
         _verified(findings, predictions),
         *_missed(findings, predictions),
     ]

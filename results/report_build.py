@@ -153,7 +153,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         title=f"{run.sweep_name} for {subject}" if subject else f"Sweep {run.sweep_name}",
         made_at=words.moment(made_ns),
         version=__version__,
-        answer=answer_of(findings),
+        answer=answer_of(findings, is_held_back=_is_held_back(predictions, baselines)),
         ranking=(
             figures.ranking_of(predictions, controls.points if controls else None, settings_of(findings.applied))
             if predictions
@@ -184,6 +184,12 @@ def rates_of(findings: Findings, baselines: Baselines) -> dict[str, WorkloadRate
     if findings.profile is None or findings.predictions is None:
         return {}
     return workload_rates(findings.profile, baselines)
+
+
+def _is_held_back(predictions: PredictionSet | None, baselines: Baselines) -> bool:
+    at_limit = baselines.measured_load.at_limit
+    rows = predictions.predictions if predictions else ()
+    return any((p.configuration, reason.cell) in at_limit for p in rows for reason in p.reasons)
 
 
 def load_notes(findings: Findings, baselines: Baselines) -> tuple[str, ...]:

@@ -233,6 +233,9 @@ def test_a_report_gives_no_accesses_per_second_of_a_mix_or_of_a_limit(folder: Pa
     assert "under A, A-again, ssd in 4K-randread, 4K-randwrite" in told["gentle"]
     assert "a lower bound: at the load&#39;s limit" in told["gentle"]
     assert "and perhaps faster" in told["gentle"], "the heat map says so, too"
+    assert "hides what the storage can do there: what limits the answer, below" in told["gentle"]
+    assert "∞" not in told["gentle"]
+    assert "hides what the storage can do" not in told["mixed"] + told[""]
     # The default did not reach this limit: its rate is its own.
     assert "accesses of the mix per second" in told["capped"] and "at least 1." in told["capped"]
 
