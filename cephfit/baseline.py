@@ -7,6 +7,7 @@ from itertools import pairwise
 from cephfit.cells import Cell
 from cephfit.configuration import DEFAULT_CONFIGURATION
 from cephfit.errors import InputError
+from cephfit.measured_load import MeasuredLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Baselines:
         default: name of the default configuration.
         lost: why repeats of a (configuration, cell) gave no figure, one reason for each; not where all of them
             gave one, nor where that is not known.
+        measured_load: what the load that they were measured under does to them, as far as that is known.
     """
 
     cells: Mapping[tuple[str, Cell], Baseline]
@@ -57,6 +59,7 @@ class Baselines:
     missing: Mapping[tuple[str, Cell], str] = field(default_factory=dict)
     default: str = DEFAULT_CONFIGURATION
     lost: Mapping[tuple[str, Cell], tuple[str, ...]] = field(default_factory=dict)
+    measured_load: MeasuredLoad = field(default_factory=MeasuredLoad)
 
     @property
     def configurations(self) -> tuple[str, ...]:

@@ -78,6 +78,8 @@ def _owed_to_chance(predictions: PredictionSet, as_good: tuple[str, ...]) -> lis
         width = math.log(p.high / p.low) if p.low > 0 and math.isfinite(p.high) else math.inf
         weights.append(1 / max(width, 1e-6) ** 2)
         logs.append(math.log(p.relative))
+    if not math.fsum(weights):
+        return []
     common = math.exp(math.fsum(w * x for w, x in zip(weights, logs, strict=True)) / math.fsum(weights))
     if not as_good or common >= best.relative:
         return []

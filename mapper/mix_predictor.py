@@ -12,6 +12,7 @@ from cephfit.baseline import Baselines
 from cephfit.blocks import Floats, Table
 from cephfit.cells import Cell, Op
 from cephfit.left_out import LeftOut, left_out_of
+from cephfit.mapper.limit_bounds import LimitBounds
 from cephfit.mapper.lost_repeats import lost_repeats
 from cephfit.mapper.mixture import MIXERS, Mixture, used_cells
 from cephfit.prediction import CellReason, Prediction, PredictionSet, Verdict
@@ -52,6 +53,7 @@ class MixPredictor:
         compared, notes = _complete(baselines, cells)
         notes += _unjudged(profile, self.name)
         notes += [left_out.note] if left_out.note else []
+        notes += _of_the_load(profile, baselines, (baselines.default, *compared), cells)
         notes += lost_repeats(baselines, (baselines.default, *compared), cells)
         mix = MIXERS[self.name]
         equals = mix(weights, default, default)
@@ -61,21 +63,25 @@ class MixPredictor:
         notes += [_no_spread(bool(compared))] if spread is None else spread.notes
 
         mixtures: dict[str, Mixture] = {}
+        bounds: dict[str, LimitBounds] = {}
         widths, floors = dict.fromkeys(compared, math.inf), [math.inf]
         for j, name in enumerate(compared, start=1):
             held = _Held.of(table, j, used, default, _rates(baselines, name, cells))
             mixtures[name] = mix(weights, default, held.rates)
+            bounds[name] = LimitBounds.of(mixtures[name], name, baselines, cells, self.name)
             if held.apart:
                 notes.append(_in_no_common_round(name, baselines.default, held.apart))
             elif spread is not None:
                 widths[name] = self._half_width(spread, held, mixtures[name])
+                if bounds[name].are_open:
+                    continue  # however little they scatter, the difference may be larger
                 # What the interval would be if the configuration were no better than the default.
                 floors.append(100 * -math.expm1(-self._half_width(spread, held, equals)))
 
         ranked = sorted(
             [
                 Prediction(baselines.default, 100.0, 100.0, 100.0, Verdict.DEFAULT, _reasons(equals, cells)),
-                *(_judged(name, mixture, widths[name], cells, left_out) for name, mixture in mixtures.items()),
+                *(_judged(name, mixtures[name], widths[name], cells, left_out, bounds[name]) for name in mixtures),
             ],
             key=lambda prediction: -prediction.relative,
         )
@@ -180,6 +186,12 @@ def _unjudged(profile: Profile, model: str) -> list[str]:
     return [f"the trace does not tell which {op.value}s are random: all count as sequential" for op in unjudged]
 
 
+def _of_the_load(profile: Profile, baselines: Baselines, names: Sequence[str], cells: Sequence[Cell]) -> list[str]:
+    """What the load that was measured does to the prediction."""
+    load = baselines.measured_load
+    return [note for note in (load.mixed_for(profile), load.reached_in(names, cells)) if note]
+
+
 def _rates(baselines: Baselines, configuration: str, cells: Sequence[Cell]) -> NDArray[np.float64]:
     """Mean IOPS per cell, shape (cells,)."""
     repeats = [baselines.of(configuration, cell).iops for cell in cells]
@@ -231,10 +243,12 @@ def _no_spread(anything_compared: bool) -> str:
     )
 
 
-def _judged(name: str, mixture: Mixture, width: float, cells: Sequence[Cell], left_out: LeftOut) -> Prediction:
+def _judged(
+    name: str, mixture: Mixture, width: float, cells: Sequence[Cell], left_out: LeftOut, bounds: LimitBounds
+) -> Prediction:
     """The verdict from an interval of log half width ``width``; infinite where there is no spread."""
     growth = math.exp(width) if width < LARGEST_LOG else math.inf
-    low, high = left_out.widened(mixture.relative / growth, mixture.relative * growth)
+    low, high = bounds.widened(*left_out.widened(mixture.relative / growth, mixture.relative * growth))
     verdict = Verdict.BETTER if low > 100 else Verdict.WORSE if high < 100 else Verdict.INDISTINGUISHABLE
     return Prediction(name, mixture.relative, low, high, verdict, _reasons(mixture, cells))
 

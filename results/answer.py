@@ -1,6 +1,7 @@
 """The answer in plain words, and what must be known beside it."""
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 from cephfit.assessment import Assessment, AssessmentRow
@@ -17,9 +18,18 @@ STOPPED_EARLY = (
     "fewer of them and wider intervals, and no interval here accounts for the interim looks."
 )
 
+HELD_BACK = (
+    "The load's own limit was reached in cells of this workload, and hides what the storage can do there: what "
+    "limits the answer, below, says where."
+)
 
-def answer_of(findings: Findings) -> Answer:
-    """The first lines of the report."""
+
+def answer_of(findings: Findings, *, is_held_back: bool = False) -> Answer:
+    """The first lines of the report.
+
+    Args:
+        is_held_back: the load's own limit was reached in cells that the prediction is from.
+    """
     warning = ""
     if findings.run.is_simulated:
         warning = (
@@ -38,6 +48,7 @@ def answer_of(findings: Findings) -> Answer:
         *_as_good(predictions),
         *_worst(findings, predictions),
         *_indistinguishable(predictions),
+        *([HELD_BACK] if is_held_back else []),
         _verified(findings, predictions),
         *_missed(findings, predictions),
     ]
@@ -53,8 +64,16 @@ def is_about(assessment: Assessment, predictions: PredictionSet) -> bool:
     )
 
 
-def caveats_of(findings: Findings, troubles: int, controls: Controls | None) -> tuple[str, ...]:
-    """What limits the answer."""
+def caveats_of(
+    findings: Findings, troubles: int, controls: Controls | None, of_the_load: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """What limits the answer.
+
+    Args:
+        troubles: samples that do not count.
+        controls: the default under other names; None without any.
+        of_the_load: what the load that was measured does to the figures (``load_notes``).
+    """
     caveats: list[str] = []
     predictions, assessment = findings.predictions, findings.assessment
     if findings.run.is_simulated:
@@ -68,6 +87,8 @@ def caveats_of(findings: Findings, troubles: int, controls: Controls | None) -> 
         )
         caveats += predictions.notes
         caveats += [findings.renewed] if findings.renewed else []
+    caveats += of_the_load
+    caveats += findings.continuations
     if controls is None and len({sample.key.configuration for sample in findings.samples}) > 1:
         caveats.append(
             "The default was not measured a second time under another name, so the difference between two such "
@@ -151,9 +172,14 @@ def _worst(findings: Findings, predictions: PredictionSet) -> list[str]:
 
 def _times(prediction: Prediction, confidence: float) -> str:
     said = f"{words.times(prediction.relative)} times the default"
-    if prediction.low > 0 and prediction.high < float("inf"):
+    if prediction.low > 0 and math.isfinite(prediction.high):
         ends = f"{words.times(prediction.low)} to {words.times(prediction.high)}"
         return f"{said} ({words.level(confidence)} interval {ends})"
+    # One end is open where the load's own limit was reached: rates there are lower bounds.
+    if prediction.low > 0:
+        return f"at least {words.times(prediction.low)} times the default (at {words.level(confidence)})"
+    if math.isfinite(prediction.high):
+        return f"at most {words.times(prediction.high)} times the default (at {words.level(confidence)})"
     return f"{said} (its interval is not known)"
 
 
@@ -190,8 +216,15 @@ def _verified(findings: Findings, predictions: PredictionSet) -> str:
     if len(assessment.rows) < 2:
         return f"{ran} only: there was nothing to compare."
     measured = [row.measured_relative for row in assessment.rows if row.measured_relative is not None]
-    if assessment.regret_pct is None or len(measured) < 2:
+    if len(measured) < 2:
         return f"{ran}, but gave too few values to judge the prediction."
+    if assessment.regret_pct is None:
+        best = predictions.best
+        why = "gave no value" if assessment.of(best) else "was not run"
+        return (
+            f"{ran}{_order(assessment, measured)}; the predicted best, {best}, {why}: what following the "
+            "prediction costs is not known."
+        )
     cost = (
         f"the cost of following the prediction, compared with the best of those run, is {assessment.regret_said()}"
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import CELLS, Cell
 from cephfit.configuration import DEFAULT_CONFIGURATION
+from cephfit.results.load_reached import measured_load_of
 from cephfit.results.loads import by_place, of_load
 from cephfit.sample import OWN_LOAD, Sample, State
 
@@ -46,7 +47,11 @@ def baselines_of(samples: Iterable[Sample], *, source: str, load: str = OWN_LOAD
     tried = _tried(samples, load, source)
     measured, missing = _measured(tried)
     source += f", load {load}" if load else ""
-    return replace(group(measured, source=source, missing=missing), lost=_lost(tried))
+    return replace(
+        group(measured, source=source, missing=missing),
+        lost=_lost(tried),
+        measured_load=measured_load_of({place: there.whole for place, there in tried.items()}),
+    )
 
 
 def measured_of(

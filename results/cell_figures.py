@@ -101,8 +101,12 @@ def _row(against: AgainstDefault, name: str, cell: Cell, figures: CellFigures | 
         latency_interval=_ends(latency.interval if latency else None, NS_PER_MS),
         p99_ms=_mean(p99, NS_PER_MS),
         p99_interval=_ends(p99.interval if p99 else None, NS_PER_MS),
-        warning=statistics.stability_warning(iops) or "",
+        warning="; ".join(filter(None, (_at_limit(baselines, name, cell), statistics.stability_warning(iops)))),
     )
+
+
+def _at_limit(baselines: Baselines, name: str, cell: Cell) -> str:
+    return "a lower bound: at the load's limit" if (name, cell) in baselines.measured_load.at_limit else ""
 
 
 def _mean(level: Level | None, unit: float) -> str:

@@ -104,5 +104,9 @@ def _heat_cell(against: AgainstDefault, name: str, cell: Cell) -> HeatCell:
     title = f"{heading}: {words.relative(relative)} ({ends}); {measured}"
     if not differs:
         title += "; not distinguishable from the default"
+    at_limit = baselines.measured_load.at_limit
+    held_back = [who for who in dict.fromkeys((name, baselines.default)) if (who, cell) in at_limit]
+    if held_back:
+        title += f"; {words.names(held_back)} at the load's own limit, and perhaps faster"
     width = words.plus_minus(found.high / ratio) if found else ""
     return HeatCell(words.relative(relative), colour_level(relative) if differs else 0, differs, title, width)

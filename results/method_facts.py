@@ -1,5 +1,6 @@
 """How it was measured, for people who want to know or to do it again. Rounds count from 1, as while measuring."""
 
+import math
 import statistics as stdlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -66,8 +67,7 @@ def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, st
     if spread is not None:
         degrees = words.count(round(spread.degrees), "degree")
         yield "Scatter of the repeats", f"{100 * spread.log_deviation:.1f} % ({degrees} of freedom)"
-    if findings.predictions is not None:
-        floor = findings.predictions.noise_floor
+    if findings.predictions is not None and math.isfinite(floor := findings.predictions.noise_floor):
         yield "Noise floor", f"{words.relative(floor)} points: smaller differences from the default cannot show"
     yield from _cross_check(samples)
     if findings.profile is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from cephfit import __version__
 from cephfit.assessment import Assessment
 from cephfit.baseline import Baselines
+from cephfit.cells import CELLS
 from cephfit.documents import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT, STOPPING_DOCUMENT, VERIFICATION_DOCUMENT
 from cephfit.errors import InputError
 from cephfit.prediction import PredictionSet
@@ -17,6 +18,7 @@ from cephfit.results.baselines import baselines_of
 from cephfit.results.bottlenecks import bottlenecks_of
 from cephfit.results.cell_figures import baseline_rows_of, cell_figures_of
 from cephfit.results.configuration_settings import settings_of
+from cephfit.results.continuations import continuations_of
 from cephfit.results.controls import controls_of
 from cephfit.results.heat import heat_map_of
 from cephfit.results.histograms import histograms_of, workload_figure
@@ -27,7 +29,7 @@ from cephfit.results.round_notes import same_rounds
 from cephfit.results.scaling import curves_of
 from cephfit.results.scaling_figures import scaling_of
 from cephfit.results.store import Store, kind_of
-from cephfit.results.workload_rate import WorkloadRate, workload_rates
+from cephfit.results.workload_rate import WorkloadRate, rate_notes, workload_rates
 from cephfit.sample import OWN_LOAD, Sample, State
 from cephfit.units import MIB
 
@@ -87,6 +89,7 @@ def read_findings(
         store=store.name,
         load=load,
         renewed=renewed,
+        continuations=continuations_of(store, run.run_id),
     )
 
 
@@ -150,7 +153,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         title=f"{run.sweep_name} for {subject}" if subject else f"Sweep {run.sweep_name}",
         made_at=words.moment(made_ns),
         version=__version__,
-        answer=answer_of(findings),
+        answer=answer_of(findings, is_held_back=_is_held_back(predictions, baselines)),
         ranking=(
             figures.ranking_of(predictions, controls.points if controls else None, settings_of(findings.applied))
             if predictions
@@ -166,7 +169,7 @@ def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
         baselines=baseline_rows_of(baselines, cell_figures_of(findings.samples, load=findings.load)),
         workload=workload_figure(profile) if profile else None,
         histograms=histograms_of(profile) if profile else (),
-        caveats=caveats_of(findings, n_troubles(findings), controls),
+        caveats=caveats_of(findings, n_troubles(findings), controls, load_notes(findings, baselines)),
         method=method_of(findings, baselines, controls),
         bottlenecks=bottlenecks_of(findings.samples, load=findings.load),
         scaling=scaling_of(curves_of(findings.samples), ranked, weights),
@@ -181,6 +184,21 @@ def rates_of(findings: Findings, baselines: Baselines) -> dict[str, WorkloadRate
     if findings.profile is None or findings.predictions is None:
         return {}
     return workload_rates(findings.profile, baselines)
+
+
+def _is_held_back(predictions: PredictionSet | None, baselines: Baselines) -> bool:
+    at_limit = baselines.measured_load.at_limit
+    rows = predictions.predictions if predictions else ()
+    return any((p.configuration, reason.cell) in at_limit for p in rows for reason in p.reasons)
+
+
+def load_notes(findings: Findings, baselines: Baselines) -> tuple[str, ...]:
+    """What the load does to the figures; a prediction's own notes tell where it reached its limit."""
+    if findings.profile is not None and findings.predictions is not None:
+        return rate_notes(findings.profile, baselines)
+    cells = [cell for cell in CELLS if any(place[1] == cell for place in baselines.cells)]
+    reached = baselines.measured_load.reached_in(baselines.configurations, cells)
+    return (f"{reached[0].upper()}{reached[1:]}.",) if reached else ()
 
 
 def _rate_text(rate: WorkloadRate) -> RateText:

@@ -77,7 +77,7 @@ def index_row(findings: Findings, report: ReportModel, page: str) -> IndexRow:
 
 
 def _against(best: Prediction) -> str:
-    return f"{words.times(best.relative)} ({words.times(best.low)} to {words.times(best.high)})"
+    return f"{words.times(best.relative)} ({words.times_interval(best.low, best.high)})"
 
 
 def sorted_rows(rows: Iterable[IndexRow]) -> list[IndexRow]:

@@ -25,6 +25,7 @@ class Findings:
         stopping: what was decided between the rounds, and the runs it saved; None where all repeats were taken.
         load: that the report is about; the samples are those of all loads.
         renewed: what became of the prediction that was kept, where the samples of now give another one, or none.
+        continuations: sentences on programs of other versions that the run was continued with.
     """
 
     run: Run
@@ -39,6 +40,7 @@ class Findings:
     store: str = ""
     load: str = OWN_LOAD
     renewed: str = ""
+    continuations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,14 @@ def _end(value: float) -> str:
     return _beside(value, 100, 2) if abs(value - 100) < 0.5 else relative(value)
 
 
+def times_interval(low: float, high: float) -> str:
+    """The same in factors: ``1.82 to 1.99``, ``above 1.82``, ``below 1.99``, ``unknown``."""
+    known_low, known_high = low > 0 and math.isfinite(low), math.isfinite(high)
+    if known_low and known_high:
+        return f"{times(low)} to {times(high)}"
+    return f"above {times(low)}" if known_low else f"below {times(high)}" if known_high else "unknown"
+
+
 def plus_minus(factor: float) -> str:
     """The width of an interval from a figure ÷ ``factor`` to it x ``factor``, in per cent: 1.07 is ``±7.0``."""
     pct = 100 * (factor - 1)

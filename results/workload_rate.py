@@ -1,12 +1,13 @@
 """How many of a workload's accesses a configuration serves in a second: what 100 stands for. Pure."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import CELLS, Cell
 from cephfit.left_out import left_out_of
+from cephfit.measured_load import MeasuredLoad
 from cephfit.profile import Profile
 from cephfit.results import statistics
 from cephfit.results.cell_intervals import AgainstDefault, own_spreads
@@ -15,6 +16,15 @@ from cephfit.results.statistics import CONFIDENCE
 
 _THE_MIX = CELLS[0]
 """Stands for the whole mix where its rates are read as those of one cell."""
+
+NO_RATE_OF_A_MIX = (
+    "No accesses per second are given: each cell's rate was measured while the other direction ran beside it, and "
+    "such rates do not add up as if reads and writes took turns."
+)
+NO_RATE_AT_A_LIMIT = (
+    "No accesses per second are given for configurations that reached the load's own limit in a cell of the "
+    "workload: that would be the limit's rate, not the storage's."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +67,14 @@ def workload_rates(
     carry next to nothing of the mix and that the default was not measured in are left out, as predictions by time
     leave them out.
 
+    There is no rate under a load that mixes reads and writes, where both directions ran at once and do not add up
+    so, and none of a configuration that reached the load's own limit (``why_no_rate``).
+
     Args:
         confidence: of each interval by itself.
     """
     used = {cell: n for cell, n in profile.cell_counts().items() if n > 0}
-    if not used:
+    if not used or baselines.measured_load.read_pct is not None:
         return {}
     left_out = left_out_of(used, baselines, "time")
     counts = left_out.counts
@@ -69,6 +82,7 @@ def workload_rates(
         name: {cell: baselines.cells[name, cell] for cell in counts}
         for name in baselines.configurations
         if all((name, cell) in baselines.cells for cell in counts)
+        and not why_no_rate(baselines.measured_load, name, counts)
     }
     by_round = {name: rounds for name, cells in complete.items() if (rounds := _of_rounds(name, counts, cells))}
     as_one_cell = {(name, _THE_MIX): rounds for name, rounds in by_round.items()}
@@ -86,6 +100,25 @@ def workload_rates(
         )
         rates[name] = WorkloadRate(Level(mean, interval), nbytes / total, n_rounds, spread, left_out.cells)
     return rates
+
+
+def why_no_rate(load: MeasuredLoad, configuration: str, cells: Iterable[Cell]) -> str:
+    """Why the load gives no rate of a workload in these cells, in few words; empty where it does."""
+    if load.read_pct is not None:
+        return "not known under a mix"
+    at_limit = any((configuration, cell) in load.at_limit for cell in cells)
+    return "reached the load's limit" if at_limit else ""
+
+
+def rate_notes(profile: Profile, baselines: Baselines) -> tuple[str, ...]:
+    """Sentences on the rates that are not there because of the load."""
+    used = [cell for cell, n in profile.cell_counts().items() if n > 0]
+    load = baselines.measured_load
+    if load.read_pct is not None:
+        return (NO_RATE_OF_A_MIX,)
+    if any(why_no_rate(load, name, used) for name in baselines.configurations):
+        return (NO_RATE_AT_A_LIMIT,)
+    return ()
 
 
 def _iops(against: AgainstDefault, name: str, cell: Cell) -> float:

@@ -9,7 +9,7 @@ from cephfit.results import statistics
 from cephfit.results.scaling import Level
 from cephfit.results.side_by_side import There
 from cephfit.results.statistics import CONFIDENCE
-from cephfit.results.workload_rate import WorkloadRate, workload_rates
+from cephfit.results.workload_rate import WorkloadRate, why_no_rate, workload_rates
 
 Rates = Mapping[str, WorkloadRate]
 
@@ -73,6 +73,7 @@ def _lacking(profile: Profile, baselines: Baselines, name: str) -> str:
     """Why there is no rate."""
     lacking = [c for c, n in profile.cell_counts().items() if n > 0 and (name, c) not in baselines.cells]
     if not lacking:
-        return "the workload has no accesses"
+        cells = [c for c, n in profile.cell_counts().items() if n > 0]
+        return why_no_rate(baselines.measured_load, name, cells) or "the workload has no accesses"
     more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
     return f"lacks {lacking[0]}{more}"

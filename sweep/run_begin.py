@@ -2,12 +2,13 @@
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cephfit import __version__
 from cephfit.errors import InputError
 from cephfit.protocols import Progress, Target
+from cephfit.results.continuations import keep_continuation
 from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sweep.abilities import BringsEngine, KeepsToImages
@@ -84,7 +85,9 @@ def begun(
             f"run {run.run_id} was begun for another workload or with another model",
             remedy="give the profile and the model that it was begun with, or begin a new run: --new",
         )
-    for change in _changed(run.facts, facts):
+    if changes := _changed(run.facts, facts):
+        keep_continuation(store, run.run_id, changes, at_ns=time.time_ns())
+    for change in changes:
         progress.note(f"since run {run.run_id} began, {change}")
     return run
 
@@ -130,4 +133,16 @@ def _new_run(sweep: Sweep, target: Target, facts: Mapping[str, Any]) -> Run:
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What a resumed run's samples do not share: programs of other versions than at its beginning."""
     keys = [k for k in now if k in ("cephfit", "engine") or "version" in k]
-    return [f"{k} changed from {before.get(k)} to {now[k]}" for k in keys if before.get(k) != now[k]]
+    return [change for k in keys for change in _differences(k, before.get(k), now[k])]
+
+
+def _differences(what: str, before: Any, now: Any) -> Iterator[str]:
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys([*before, *now]):
+            yield from _differences(f"{what}.{key}", before.get(key), now.get(key))
+    elif before != now:
+        yield f"{what} changed from {_said(before)} to {_said(now)}"
+
+
+def _said(value: Any) -> Any:
+    return "unknown" if value is None else value

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cephfit.baseline import Baselines
+    from cephfit.profile import Profile
     from cephfit.results.scaling import Level
     from cephfit.results.side_by_side import Row, There
     from cephfit.results.store import Store
@@ -73,6 +74,7 @@ def command(
     rows = rows_of(baselines)
     served = [one for profile in profiles for one in served_of(profile, baselines)]
     notes = [*_notes(runs), *_left_out(served), *(_of_which_rounds(baselines) if served else ())]
+    notes += _of_the_loads(baselines, profiles)
     if output is not None and _write_csv(output, runs, rows, served, load):
         return
     if as_json:
@@ -174,6 +176,19 @@ def _of_which_rounds(targets: Sequence[Baselines]) -> list[str]:
     from cephfit.results.round_notes import OF_WORKLOADS, same_rounds
 
     return [f"target {i}: {OF_WORKLOADS}" for i, target in enumerate(targets, start=1) if not same_rounds(target)]
+
+
+def _of_the_loads(targets: Sequence[Baselines], profiles: Sequence[Profile]) -> list[str]:
+    """Where the load's own limit was reached, and why workloads have no rates."""
+    from cephfit.cells import CELLS
+    from cephfit.results.workload_rate import rate_notes
+
+    reached = [
+        f"target {number}: {said}"
+        for number, target in enumerate(targets, start=1)
+        if (said := target.measured_load.reached_in(target.configurations, CELLS))
+    ]
+    return [*reached, *dict.fromkeys(n for p in profiles for target in targets for n in rate_notes(p, target))]
 
 
 _HOW_SURE = "Intervals are of 95 %, each by itself: of a hundred cells that do not differ, about five seem to."

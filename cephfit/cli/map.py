@@ -153,11 +153,18 @@ def _as_good(predictions: PredictionSet) -> list[str]:
 
 def _against(predictions: PredictionSet, name: str) -> str:
     p = predictions.of(name)
+    # Beyond an end that is open there is nothing known: where the load's limit was reached, or nothing repeated.
+    if not math.isfinite(p.high) and p.low > 0:
+        return f"at least {p.low - 100:+.1f} % against the default"
+    if p.low <= 0 and math.isfinite(p.high):
+        return f"{p.high - 100:+.1f} % against the default, or worse"
     return f"{p.relative - 100:+.1f} % against the default ({p.low - 100:+.1f} to {p.high - 100:+.1f})"
 
 
 def _row(p: Prediction) -> list[str]:
-    interval = f"{p.low:.1f} to {p.high:.1f}" if math.isfinite(p.high) else "unknown"
+    interval = f"{p.low:.1f} to {p.high:.1f}"
+    if not math.isfinite(p.high):
+        interval = f"above {p.low:.1f}" if p.low > 0 else "unknown"
     moved = [f"{r.cell} {r.points:+.1f}" for r in p.reasons[:_SHOWN_MOVES] if abs(r.points) >= _MOVED_POINTS]
     return [p.configuration, f"{p.relative:.1f}", interval, p.verdict.value, ", ".join(moved)]
 

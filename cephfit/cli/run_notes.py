@@ -15,22 +15,32 @@ from cephfit.run import SIMULATED
 def run_document(location: str, run_id: str | None) -> dict[str, Any]:
     """Whose figures they are; None where a CSV file does not tell. Ours tell whether they are simulated.
 
-    ``stopping`` says that repeats were taken only until a question was decided.
+    ``stopping`` says that repeats were taken only until a question was decided, ``continuations`` with what other
+    versions of programs a run went on than it was begun with, in sentences.
 
     Args:
         location: of a store or a CSV file.
         run_id: of the run in the store; the newest if None.
     """
+    from cephfit.results.continuations import continuations_of
     from cephfit.results.csv_origin import says_simulated
     from cephfit.results.sources import is_store
     from cephfit.results.store import Store
 
     if not is_store(location):
-        return {"run": None, "simulated": says_simulated(Path(location)), "finished": None, "stopping": None}
+        simulated = says_simulated(Path(location))
+        return {"run": None, "simulated": simulated, "finished": None, "stopping": None, "continuations": []}
     with Store.open(location) as store:
         run = store.run(run_id)
         stopping = store.document(run.run_id, STOPPING_DOCUMENT) is not None
-    return {"run": run.run_id, "simulated": run.is_simulated, "finished": run.finished, "stopping": stopping}
+        continuations = list(continuations_of(store, run.run_id))
+    return {
+        "run": run.run_id,
+        "simulated": run.is_simulated,
+        "finished": run.finished,
+        "stopping": stopping,
+        "continuations": continuations,
+    }
 
 
 def run_notes(document: dict[str, Any]) -> list[str]:
@@ -52,6 +62,7 @@ def run_notes(document: dict[str, Any]) -> list[str]:
         from cephfit.results.answer import STOPPED_EARLY
 
         notes.append(f"STOPPED EARLY: {STOPPED_EARLY[0].lower()}{STOPPED_EARLY[1:]}")
+    notes += [f"OTHER VERSIONS: {sentence}" for sentence in document.get("continuations", ())]
     return notes
 
 

@@ -9,10 +9,12 @@ import pytest
 from click.testing import CliRunner, Result
 from tiny_sweep import SWEEP
 
+from cephfit import __version__
 from cephfit.cli import map as map_command
 from cephfit.cli import place, report, verify
 from cephfit.cli.sweep import command as sweep
 from cephfit.errors import InputError
+from cephfit.results.continuations import continuations_of, keep_continuation
 from cephfit.results.store import Store
 
 PROFILE = {
@@ -58,7 +60,8 @@ def test_a_csv_file_does_not_tell_whose_figures_it_has(profile: str, tmp_path: P
     rows = [f"{c},4K,{p},c0,{r},{10 + r}" for c in ("A", "B") for p in ("read", "randread") for r in (0, 1)]
     figures.write_text("configuration,size,pattern,client,run,iops\n" + "\n".join(rows) + "\n")
     said = give(map_command.command, profile, "--baselines", str(figures), "--json").output
-    assert json.loads(said)["measured"] == {"run": None, "simulated": None, "finished": None, "stopping": None}
+    nothing = {"run": None, "simulated": None, "finished": None, "stopping": None, "continuations": []}
+    assert json.loads(said)["measured"] == nothing
     text = give(map_command.command, profile, "--baselines", str(figures)).output
     assert "rows of the same run are taken as one round in which all configurations took turns" in text
 
@@ -69,6 +72,60 @@ def test_a_race_is_called_so(store: Path, profile: str, command: object) -> None
     with Store.open(store) as opened:
         opened.put_document(opened.run(None).run_id, "stopping", {"looks": 1, "stopped": [], "races": []})
     assert "accounts for the interim looks" in give(command, profile, "--baselines", str(store)).output
+
+
+@pytest.fixture
+def continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store of a run that another Ceph began, and that was continued twice."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "tiny.yaml").write_text(SWEEP)
+    place = tmp_path / "continued.sqlite"
+    arguments = ("run", str(tmp_path / "tiny.yaml"), "--target", "sim", "--store", str(place))
+    assert give(sweep, *arguments).exit_code == 0
+    with Store.open(place) as opened:
+        run = opened.run()
+        versions = {"ceph": "16.2.15", **run.facts["versions"]}
+        engine = {**run.facts["engine"], "version": "fio-3.33"}
+        begun = replace(run, run_id="begun", finished=False, created_ns=2**62)
+        opened.add_run(replace(begun, facts={**run.facts, "versions": versions, "engine": engine}))
+        samples = opened.samples(run.run_id)
+        opened.add_samples("begun", [s for s in samples if s.key.repeat == 0], fio_json=None)
+    assert "since run begun began, versions.ceph changed from 16.2.15 to unknown" in give(sweep, *arguments).output
+    with Store.open(place) as opened:
+        assert opened.run("begun").finished
+    return place
+
+
+@pytest.mark.parametrize("command", [map_command.command, place.command], ids=["map", "place"])
+def test_a_run_that_went_on_with_other_programs_is_called_so(
+    continued: Path, profile: str, tmp_path: Path, command: object
+) -> None:
+    said = give(command, profile, "--baselines", str(continued)).output
+    assert said.count("OTHER VERSIONS: The run was continued at ") == 1
+    assert "versions.ceph changed from 16.2.15 to unknown; " in said
+    assert f"engine.version changed from fio-3.33 to {__version__}. Its figures are of both" in said
+    measured = json.loads(give(command, profile, "--baselines", str(continued), "--json").output)["measured"]
+    assert len(measured["continuations"]) == 1
+    page = tmp_path / "page.html"
+    give(report.command, "--store", str(continued), "-o", str(page))
+    assert page.read_text().count("versions.ceph changed from 16.2.15 to unknown") == 1
+
+
+def test_what_changed_is_kept_once_and_what_did_not_is_not_kept(continued: Path, store: Path) -> None:
+    with Store.open(continued) as opened:
+        (first,) = continuations_of(opened, "begun")
+        keep_continuation(opened, "begun", ["versions.ceph changed from 16.2.15 to unknown"], at_ns=1)
+        assert continuations_of(opened, "begun") == (first,)
+        keep_continuation(opened, "begun", ["versions.ceph changed from 16.2.15 to 17.2.7"], at_ns=1)
+        assert "16.2.15 to 17.2.7. Its figures" in continuations_of(opened, "begun")[1]
+    with Store.open(store) as opened:
+        run = opened.run()
+        opened.add_run(replace(run, run_id="same", finished=False, created_ns=2**62))
+    file = str(store.with_name("tiny.yaml"))
+    assert give(sweep, "run", file, "--target", "sim", "--store", str(store)).exit_code == 0
+    with Store.open(store) as opened:
+        assert opened.run("same").finished
+        assert continuations_of(opened, "same") == ()
 
 
 def test_the_weights_of_the_heaviest_cells_fit_80_columns(store: Path, profile: str) -> None:

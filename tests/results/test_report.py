@@ -225,6 +225,21 @@ def test_an_order_is_claimed_only_where_the_runs_show_it(findings: Findings) -> 
     assert "nothing to compare" in told(rows=(default,), order_held=None)
 
 
+def test_where_the_predicted_best_was_not_run_the_order_is_told_and_its_cost_is_not(findings: Findings) -> None:
+    best, *others = example_assessment().rows
+    without = replace(example_assessment(), rows=tuple(others), regret_pct=None)
+    sentences = " ".join(report_of(replace(findings, assessment=without), made_ns=0).answer.sentences)
+    assert "pgbench was run on 2 configurations and came out in the order predicted" in sentences
+    assert (
+        f"the predicted best, {best.configuration}, was not run: what following the prediction costs" in sentences
+    )
+    assert "too few values" not in sentences
+    empty = replace(best, measured_relative=None, measured_low=None, measured_high=None, values=())
+    failed = replace(without, rows=(empty, *others))
+    sentences = " ".join(report_of(replace(findings, assessment=failed), made_ns=0).answer.sentences)
+    assert f"the predicted best, {best.configuration}, gave no value" in sentences
+
+
 def test_runs_that_judged_another_prediction_do_not_vouch_for_this_one(findings: Findings) -> None:
     predictions = replace(example_predictions(), model="meyer")
     report = report_of(replace(findings, predictions=predictions), made_ns=0)
@@ -269,7 +284,7 @@ def test_an_interval_without_ends_and_a_row_without_values_can_be_shown(findings
     )
     report = report_of(changed, made_ns=0)
     assert "(its interval is not known)" in report.answer.headline
-    assert "too few values to judge" in " ".join(report.answer.sentences)
+    assert "the predicted best, hybrid, gave no value" in " ".join(report.answer.sentences)
     assert "gave as few as 0 values" in " ".join(report.caveats)
     Page(to_html(report))
 
