@@ -1,5 +1,6 @@
 """How good a prediction was: predicted beside measured, for the real workload."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -90,9 +91,10 @@ class Assessment:
         metric: what its values are, for example ``tps``; more is better.
         model: the predictor that spoke.
         rows: one per configuration that was run, predicted best first.
-        order_held: the measured order of the configurations run is the predicted one; ties within the
-            intervals do not break it. None where fewer than two could be measured, or where the predicted
-            intervals overlap and so put them in no order.
+        order_held: the measured order of the configurations run is the predicted one: at least one pair is told
+            apart the way that was predicted, and none the other way. None where the runs tell no such pair apart,
+            where fewer than two could be measured, or where the predicted intervals overlap and so put them in no
+            order.
         regret_pct: what following the prediction costs against the best configuration that was run, in per
             cent of that one's measured metric: 0 when the predicted best was the best. None where the predicted
             best could not be measured.
@@ -120,6 +122,16 @@ class Assessment:
     def of(self, configuration: str) -> AssessmentRow | None:
         """The row of ``configuration``; None if it was not run."""
         return next((row for row in self.rows if row.configuration == configuration), None)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether any two of those that gave a value were predicted in an order: their intervals are apart."""
+        ends = [
+            (-math.inf if r.predicted_low is None else r.predicted_low, r.predicted_high)
+            for r in self.rows
+            if r.measured_relative is not None
+        ]
+        return any(high is not None and high < low for (low, _), (_, high) in itertools.permutations(ends, 2))
 
     def regret_said(self) -> str:
         """The regret and how sure it is; empty where there is none."""

@@ -169,20 +169,19 @@ def _order(
     """Whether the measured order is the predicted one (None if there is no telling), and notes on ties.
 
     Only pairs whose predicted intervals are apart were put in an order at all; only pairs whose measured
-    difference is larger than its interval, jointly over all pairs, can break it. Runs that have no spread put
-    nothing in order: the sign of a difference that may be all noise says nothing.
+    difference is larger than its interval, jointly over all pairs, can break it or bear it out. Runs that are all
+    noise, or have no spread, put nothing in order: the sign of such a difference says nothing.
     """
     run = [p for p in predicted if p.configuration in model.names]
     if len(run) < 2:
         return None, ()
     if not model.df:
         return None, ("too few runs to know their noise and judge the order: verify with at least two repeats",)
-    held: bool | None = None
+    told: list[bool] = []
     ties: list[str] = []
     for ahead, behind in itertools.combinations(run, 2):
         if ahead.low <= behind.high:
             continue
-        held = held is not False
         difference = model.difference(ahead.configuration, behind.configuration)
         width = model.half_width(ahead.configuration, behind.configuration, confidence, n_pairs=model.n_pairs)
         if width is None or abs(difference) <= width:
@@ -190,11 +189,11 @@ def _order(
                 f"{ahead.configuration} was predicted ahead of {behind.configuration}; "
                 "the runs cannot distinguish the two"
             )
-        elif difference < 0:
-            held = False
-    if held is None:
+        else:
+            told.append(difference > 0)
+    if not told and not ties:
         return None, ("no order was predicted: the predicted intervals of the configurations run overlap",)
-    return held, tuple(ties)
+    return all(told) if told else None, tuple(ties)
 
 
 def _ties(predicted: Sequence[Prediction], model: _Runs, confidence: float) -> tuple[tuple[str, str], ...]:

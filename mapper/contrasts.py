@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from cephfit.baseline import Baselines
 from cephfit.errors import InputError
+from cephfit.mapper import predictor
 from cephfit.prediction import PredictionSet, Verdict
 from cephfit.prediction_model import model_called
 from cephfit.profile import Profile
@@ -16,12 +17,13 @@ Behind = Callable[[str], frozenset[str]]
 
 
 def told_behind(speaker: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet) -> Behind:
-    """Who is behind whom, jointly at the predictions' confidence.
+    """Who is behind whom, jointly over all pairs at the predictions' confidence.
 
     Two intervals against the default both carry its noise: that they overlap does not mean that the two cannot be
-    told apart. So all are held against the one that is named, as races do. Where the ratio of two configurations
-    depends on the default (Formula 2.1), the intervals against it are all there is, and the answer is careful:
-    fewer are told behind than might be.
+    told apart. So all are held against the one that is named, as races do. That one is mostly the fastest
+    observed, chosen by the same samples: the level is Bonferroni's for every pair of configurations, not only for
+    those with the one that is named. Where the ratio of two configurations depends on the default (Formula 2.1),
+    the intervals against it are all there is, and the answer is careful: fewer are told behind than might be.
 
     Args:
         speaker: whose predictions they are.
@@ -31,60 +33,94 @@ def told_behind(speaker: Predictor, profile: Profile, baselines: Baselines, pred
     """
 
     def behind(reference: str) -> frozenset[str]:
-        held = predictions if reference == baselines.default else _against(reference)
+        held = _against(reference, speaker, profile, baselines, predictions)
         if held is None:
             low = predictions.of(reference).low
             return frozenset(p.configuration for p in predictions.predictions if p.high < low)
         return frozenset(p.configuration for p in held.predictions if p.verdict is Verdict.WORSE)
 
-    def _against(reference: str) -> PredictionSet | None:
-        """In the default's cells, as the predictions are; None where what is left out weighs too much."""
-        if not model_called(predictions.model).adds_time:
-            return None
-        cells = {p: b for p, b in baselines.cells.items() if (baselines.default, p[1]) in baselines.cells}
-        try:
-            return speaker.predict(profile, replace(baselines, cells=cells, default=reference))
-        except InputError:
-            return None
-
     return behind
 
 
+def told_ahead(speaker: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet) -> Behind:
+    """Who is ahead of whom, as ``told_behind``."""
+
+    def ahead(reference: str) -> frozenset[str]:
+        held = _against(reference, speaker, profile, baselines, predictions)
+        if held is None:
+            high = predictions.of(reference).high
+            return frozenset(p.configuration for p in predictions.predictions if p.low > high)
+        return frozenset(p.configuration for p in held.predictions if p.verdict is Verdict.BETTER)
+
+    return ahead
+
+
+def _against(
+    reference: str, speaker: Predictor, profile: Profile, baselines: Baselines, predictions: PredictionSet
+) -> PredictionSet | None:
+    """All against one, in the default's cells, as the predictions are, jointly with all other pairs.
+
+    None where ratios depend on the default, or what is left out weighs too much.
+    """
+    if not model_called(predictions.model).adds_time:
+        return None
+    # Of k + 1 configurations there are k (k + 1) / 2 pairs; a prediction's own level is for k, with its default.
+    error = 2 * (1 - predictions.confidence) / max(2, len(predictions.predictions))
+    cells = {p: b for p, b in baselines.cells.items() if (baselines.default, p[1]) in baselines.cells}
+    try:
+        return predictor(speaker.name, confidence=1 - error).predict(
+            profile, replace(baselines, cells=cells, default=reference)
+        )
+    except InputError:
+        return None
+
+
 def ranked(speaker: Predictor, profile: Profile, baselines: Baselines) -> PredictionSet:
-    """What ``speaker`` predicts, who cannot be told from the best, and what chance may have added to that one.
+    """What ``speaker`` predicts, who cannot be told from the best, and what best and worst may owe to chance.
 
     Raises:
         InputError: as ``Predictor.predict``.
     """
     predictions = speaker.predict(profile, baselines)
-    best = predictions.best
-    if best == baselines.default:
-        return predictions
-    slower = told_behind(speaker, profile, baselines, predictions)(best)
-    others = [p.configuration for p in predictions.predictions if p.configuration not in (best, baselines.default)]
-    as_good = tuple(name for name in others if name not in slower)
-    notes = (*predictions.notes, *_owed_to_chance(predictions, as_good))
+    as_good = _alike(predictions.best, told_behind(speaker, profile, baselines, predictions), predictions)
+    as_bad = _alike(predictions.worst, told_ahead(speaker, profile, baselines, predictions), predictions)
+    notes = (
+        *predictions.notes,
+        *_owed_to_chance(predictions, predictions.best, as_good, "lead"),
+        *_owed_to_chance(predictions, predictions.worst, as_bad, "lag"),
+    )
     return replace(predictions, as_good=as_good, notes=notes)
 
 
-def _owed_to_chance(predictions: PredictionSet, as_good: tuple[str, ...]) -> list[str]:
-    """The winner's curse: of several that are alike the highest is the luckiest.
+def _alike(extreme: str, told: Behind, predictions: PredictionSet) -> tuple[str, ...]:
+    """The others, but for the default, not told from the best or worst one; none where that is the default."""
+    if predictions.of(extreme).verdict is Verdict.DEFAULT:
+        return ()
+    apart = told(extreme)
+    return tuple(
+        p.configuration
+        for p in predictions.predictions
+        if p.configuration != extreme and p.verdict is not Verdict.DEFAULT and p.configuration not in apart
+    )
+
+
+def _owed_to_chance(predictions: PredictionSet, extreme: str, alike: tuple[str, ...], what: str) -> list[str]:
+    """The winner's curse: of several that are alike the highest is the luckiest, the lowest the unluckiest.
 
     What it amounts to at most is told by their common mean, weighted by the precision of each.
     """
-    best = predictions.of(predictions.best)
     weights, logs = [], []
-    for p in (best, *map(predictions.of, as_good)):
+    for p in map(predictions.of, (extreme, *alike)):
         width = math.log(p.high / p.low) if p.low > 0 and math.isfinite(p.high) else math.inf
         weights.append(1 / max(width, 1e-6) ** 2)
         logs.append(math.log(p.relative))
-    if not math.fsum(weights):
+    if not alike or not math.fsum(weights):
         return []
     common = math.exp(math.fsum(w * x for w, x in zip(weights, logs, strict=True)) / math.fsum(weights))
-    if not as_good or common >= best.relative:
+    own = predictions.of(extreme).relative
+    if (common >= own) if what == "lead" else (common <= own):
         return []
     return [
-        f"{best.configuration} is one of {len(logs)} that these samples cannot distinguish, and may owe "
-        f"part of its lead to chance: if all were equal, each would be at {common:.1f} instead of "
-        f"{best.relative:.1f}"
+        f"{extreme} is one of {len(logs)} that these samples cannot distinguish, and may owe part of its {what} "
+        f"to chance: if all were equal, each would be at {common:.1f} instead of {own:.1f}"
     ]

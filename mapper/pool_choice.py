@@ -89,8 +89,8 @@ def choose_pool(
 
     Without a floor, those pools compete that are not told to be behind the fastest, held against it directly. With
     one, those whose whole interval against the default is at or above it. The cheapest of them is chosen; where
-    prices are equal or not known, the fastest. All holds jointly at the predictions' confidence, so a pool that is
-    left out as slower is slower at that confidence.
+    prices are equal or not known, the fastest. All holds at the predictions' confidence: "slower" jointly
+    over all pairs of pools (``told_behind``), "fast enough" jointly over all pools.
 
     Args:
         predictions: of one workload for all configurations.

@@ -240,6 +240,8 @@ def _order(assessment: Assessment, measured: list[float]) -> str:
     """What the runs say of the order; ``measured`` is in the predicted one."""
     if assessment.order_held is None and sum(row.measured_low is not None for row in assessment.rows) < 2:
         return ", too few times to know their noise, and so to judge the order"
+    if assessment.order_held is None and assessment.in_order:
+        return ", but these runs cannot distinguish any of those that were predicted in an order"
     if assessment.order_held is None:
         return ", whose predicted intervals overlap, so that no order was predicted"
     if not assessment.order_held:

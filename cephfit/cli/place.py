@@ -107,8 +107,8 @@ def command(
     for predictions, choice in choices:
         _print(choice, spaces, predictions.notes, priced=bool(prices))
     click.echo(
-        f"{level(confidence)} intervals, joint over all configurations: faster, and fast enough, hold at that "
-        f"level; the default pool = 100; model {model}"
+        f"{level(confidence)} intervals, joint over all configurations: fast enough holds at that level, and so, "
+        f"over all pairs of pools, does slower; the default pool = 100; model {model}"
     )
 
 

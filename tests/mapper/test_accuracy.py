@@ -124,6 +124,23 @@ def test_runs_of_another_workload_than_the_profiles_are_told_apart() -> None:
     assert "is for the profile pgbench, but the runs were of w" in assess(predicted(), measured, "w").notes[0]
 
 
+@pytest.mark.parametrize(
+    "slow",
+    [
+        pytest.param((90.0, 115.0, 100.0), id="in-no-order"),
+        pytest.param((110.0, 130.0, 120.0), id="in-exactly-the-opposite-order"),
+    ],
+)
+def test_runs_that_are_all_noise_do_not_bear_the_order_out(slow: tuple[float, ...]) -> None:
+    noisy = runs(A=(110, 80, 95), fast=(70, 90, 100), slow=slow)
+    answer = assess(predicted(), noisy, "pgbench")
+    assert answer.ties == (("fast", "A"), ("fast", "slow"), ("A", "slow"))
+    assert answer.order_held is None
+    assert answer.to_json()["order_held"] is None
+    assert answer.in_order, "that nothing is told is the runs', not the prediction's"
+    assert sum("the runs cannot distinguish the two" in note for note in answer.notes) == 3
+
+
 def test_runs_that_cannot_be_told_apart_do_not_break_the_order_and_are_named() -> None:
     noisy = runs(A=(100, 120, 80), fast=(99, 85, 110), slow=(40, 50, 45))
     answer = assess(predicted(), noisy, "w")
@@ -142,6 +159,7 @@ def test_overlapping_predictions_put_nothing_in_order() -> None:
     flat = PredictionSet("time", "w", "by hand", rows, "A", "A", 0.95, 6.0)
     answer = assess(flat, runs(A=(100, 101), B=(90, 91)), "w")
     assert answer.order_held is None
+    assert not answer.in_order
     assert any("no order was predicted" in note for note in answer.notes)
     assert answer.regret_pct == 0
 

@@ -64,6 +64,30 @@ def test_what_the_best_of_equals_owes_to_chance_is_told() -> None:
     assert statistics.mean(common) == pytest.approx(110, abs=1)
 
 
+def test_what_the_worst_of_equals_owes_to_chance_is_told() -> None:
+    """Twelve configurations, all 10 % worse."""
+    rng = np.random.default_rng(1)
+    truth = np.log(TYPICAL_IOPS) + np.vstack([np.zeros(20), np.full((12, 20), np.log(0.90))])
+    said, common = [], []
+    for _ in range(12):
+        measured = baselines_of(np.exp(draw(rng, truth, Noise(lowest=0.05, highest=0.05), 2)))
+        found = ranked(predictor(), profiles()[0], measured)
+        if found.worst != "A":
+            (note,) = [note for note in found.notes if "lag to chance" in note]
+            assert note.startswith(f"{found.worst} is one of ")
+            said.append(found.of(found.worst).relative)
+            common.append(float(re.search(r"each would be at ([\d.]+)", note)[1]))
+    assert len(said) >= 8
+    assert statistics.mean(said) < 88.5
+    assert statistics.mean(common) == pytest.approx(90, abs=1)
+
+
+def test_the_worst_that_is_told_from_all_owes_nothing_to_chance() -> None:
+    found = ranked(predictor(), profiles()[0], swept(0.5, 0.8, 1.0))
+    assert found.worst == "C1"
+    assert not any("chance" in note for note in found.notes)
+
+
 def test_next_to_nothing_in_a_cell_that_the_default_lacks_is_left_out_beside_the_best_too() -> None:
     """Else those that lack it like the default would be as good as the best, however slow they are."""
     whole, lacking = swept(1.5, 1.3, 0.8), Cell.parse("4K-write")

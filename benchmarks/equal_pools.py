@@ -1,0 +1,61 @@
+"""How often a pool is told behind the fastest of several that are equal: a table of docs/method.md, as Markdown.
+
+Known truth: seven configurations that are alike, `time`, the many-cell workload. The one that came out fastest is
+chosen by the same samples that the others are held against it by, so that the level of comparisons with a given
+configuration is not enough; the second share is at that level.
+
+Run with: .venv/bin/python benchmarks/equal_pools.py --sweeps 400
+"""
+
+import argparse
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "mapper"))
+
+from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
+
+from cephfit.mapper import predictor
+from cephfit.mapper.contrasts import told_behind
+from cephfit.prediction import Verdict
+
+NOISES = {
+    "equal between configurations": Noise(),
+    "differs between configurations by x or / 1.5": Noise(uneven=math.log(1.5)),
+    "differs by x or / 2": Noise(uneven=math.log(2)),
+    "every application shifts all cells by 2 %": Noise(applied=0.02),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sweeps", type=int, default=400, help="of every figure (default 400)")
+    parser.add_argument("--seed", type=int, default=5)
+    chosen = parser.parse_args()
+    print("| noise | repeats | any told behind the fastest | at the level for one given configuration |")
+    print("|---|---|---|---|")
+    truth = np.tile(np.log(TYPICAL_IOPS), (7, 1))
+    speaker, workload = predictor("time"), profiles()[0]
+    for name, noise in NOISES.items():
+        for repeats in (2, 3):
+            dice = np.random.default_rng(chosen.seed)
+            told = np.zeros(2)
+            for _ in range(chosen.sweeps):
+                measured = baselines_of(np.exp(draw(dice, truth, noise, repeats)))
+                predictions = speaker.predict(workload, measured)
+                fastest = predictions.predictions[0].configuration
+                given = speaker.predict(workload, replace(measured, default=fastest))
+                told += [
+                    bool(told_behind(speaker, workload, measured, predictions)(fastest)),
+                    any(p.verdict is Verdict.WORSE for p in given.predictions),
+                ]
+            shares = 100 * told / chosen.sweeps
+            print(f"| {name} | {repeats} | {shares[0]:.1f} % | {shares[1]:.1f} % |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
