@@ -33,7 +33,7 @@ def main() -> None:
         measured = baselines_of(np.exp(draw(rng, truth, Noise(lowest=0.05, highest=0.05), 2)))
         found = ranked(predictor(), profiles()[0], measured)
         notes = " ".join(found.notes)
-        if told := re.search(r"each would be at ([\d.]+)", notes):
+        if told := re.search(r"lead to chance: if all were equal, each would be at ([\d.]+)", notes):
             said.append(found.of(found.best).relative)
             common.append(float(told[1]))
     print(f"{len(said)} of {given.sweeps} sweeps found a best; the truth of all is 110.0")

@@ -1,10 +1,16 @@
-"""How often a single cell of a copy of the default is told different: a table of docs/method.md, as Markdown.
+"""How sure single cells and rates are: tables of docs/method.md, as Markdown.
 
-Six copies are compared in 20 cells, over sweeps drawn from a known truth (tests/mapper/synthetic_sweeps.py). The
-heat map promises 99 % of each cell by itself; `compare` holds a sweep at that level against another that is alike,
-cell by cell and for the thesis's five workloads.
+Six copies of the default are compared in 20 cells, over sweeps drawn from a known truth
+(tests/mapper/synthetic_sweeps.py).
 
-Run with: .venv/bin/python benchmarks/cell_coverage.py --sweeps 60
+`told`: how often a cell of a copy is told different. The heat map promises 99 % of each cell by itself; `compare`
+holds a sweep at that level against another that is alike, cell by cell and for the thesis's five workloads.
+
+`rates`: how often the 95 % intervals of rates by themselves hold the truth, and what `compare` tells of two sweeps
+that are alike at that level, also where rounds drift.
+
+Run with: .venv/bin/python benchmarks/cell_coverage.py --table told --sweeps 60
+          .venv/bin/python benchmarks/cell_coverage.py --table rates --sweeps 200
 """
 
 import argparse
@@ -20,6 +26,7 @@ from cephfit.profile import Profile
 from cephfit.results import statistics
 from cephfit.results.cell_intervals import AgainstDefault, own_spreads
 from cephfit.results.heat import HEAT_CONFIDENCE
+from cephfit.results.side_by_side import rows_of
 from cephfit.results.workloads_beside import served_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,6 +38,14 @@ NOISES = {
     "the default 2.5x as noisy": Noise(noisy=2.5),
     "differs between configurations by x or / 2": Noise(uneven=math.log(2)),
 }
+DRIFTS = {
+    "no drift": Noise(),
+    "no drift, the default 2.5x as noisy": Noise(noisy=2.5),
+    "rounds drift by 3 %": Noise(drift=0.03),
+    "rounds drift by 3 %, cells 1-2 %": Noise(lowest=0.01, highest=0.02, drift=0.03),
+    "rounds drift by 10 %": Noise(drift=0.10),
+    "rounds drift by 10 %, cells 1-2 %": Noise(lowest=0.01, highest=0.02, drift=0.10),
+}
 WORKLOADS = [
     Profile.loads(path.read_text(), where=str(path))
     for path in sorted((ROOT / "docs" / "examples" / "profiles").glob("*.json"))
@@ -40,23 +55,82 @@ PLACES = [(f"C{j}", cell) for j in range(1, 7) for cell in CELLS]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", choices=("told", "rates"), default="told")
     parser.add_argument("--sweeps", type=int, default=60, help="of every figure (default 60)")
     parser.add_argument("--seed", type=int, default=2017)
     chosen = parser.parse_args()
+    (told_table if chosen.table == "told" else rates_table)(chosen.sweeps, chosen.seed)
+
+
+def told_table(n_sweeps: int, seed: int) -> None:
+    """Cells and workloads that are told different at 99 %."""
     print("| noise | repeats | heat map | scatter pooled over configurations only | compare | its workloads |")
     print("|---|---|---|---|---|---|")
     truth = np.tile(np.log(TYPICAL_IOPS), (7, 1))
     for name, noise in NOISES.items():
         for repeats in (2, 3):
-            dice = np.random.default_rng(chosen.seed)
+            dice = np.random.default_rng(seed)
             told = np.zeros(4)
-            for _ in range(chosen.sweeps):
+            for _ in range(n_sweeps):
                 one, other = (baselines_of(np.exp(draw(dice, truth, noise, repeats))) for _ in range(2))
                 n_unlike = unlike(one, other)
                 told += [coloured(one), coloured_by_pool(one), n_unlike, serving_otherwise(one, other)]
             of_workloads = 7 * len(WORKLOADS)
-            shares = 100 * told / chosen.sweeps / [len(PLACES), len(PLACES), len(PLACES), of_workloads]
+            shares = 100 * told / n_sweeps / [len(PLACES), len(PLACES), len(PLACES), of_workloads]
             print(f"| {name} | {repeats} | {' | '.join(f'{share:.1f} %' for share in shares)} |", flush=True)
+
+
+def rates_table(n_sweeps: int, seed: int) -> None:
+    """Intervals of 95 %: of a rate by itself, and of two sweeps that are alike."""
+    print(
+        "| noise | repeats | a cell's rate: A / C1 | half width | a workload's: A / C1 | half width "
+        "| compare: cells / workloads | over half of the cells at once |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    truth = np.tile(np.log(TYPICAL_IOPS), (7, 1))
+    workload = next(w for w in WORKLOADS if w.name == "pgbench")
+    counts = {cell: n for cell, n in workload.cell_counts().items() if n > 0}
+    served = sum(counts.values()) / sum(n / TYPICAL_IOPS[CELLS.index(cell)] for cell, n in counts.items())
+    for name, noise in DRIFTS.items():
+        for repeats in (2, 3, 5):
+            dice = np.random.default_rng(seed)
+            found = [
+                held(
+                    *(baselines_of(np.exp(draw(dice, truth, noise, repeats))) for _ in range(2)), workload, served
+                )
+                for _ in range(n_sweeps)
+            ]
+            means = 100 * np.mean(found, axis=0)
+            widths = 100 * np.median(found, axis=0)
+            print(
+                f"| {name} | {repeats} | {means[0]:.1f} / {means[1]:.1f} % | {widths[2]:.1f} % "
+                f"| {means[3]:.1f} / {means[4]:.1f} % | {widths[5]:.1f} % "
+                f"| {means[6]:.1f} / {means[7]:.1f} % | {100 * np.mean([f[6] > 0.5 for f in found]):.1f} % |",
+                flush=True,
+            )
+
+
+def held(one: Baselines, other: Baselines, workload: Profile, served: float) -> list[float]:
+    """What ``rates_table`` shows of one pair of sweeps that are alike.
+
+    Returns:
+        Shares of cells held under A and C1 and the median log half width under C1; the same of the workload's
+        rate; shares of cells and of the workload's configurations that `compare` tells different.
+    """
+    rows, of_workload = rows_of((one, other)), served_of(workload, (one, other))
+    truths = dict(zip(CELLS, TYPICAL_IOPS, strict=True))
+    shares: list[float] = []
+    for figures in (
+        [(r.configuration, r.there[0].rate, truths[r.cell]) for r in rows],
+        [(s.configuration, s.there[0].rate, served) for s in of_workload],
+    ):
+        for name in ("A", "C1"):
+            known = [(r.interval, true) for n, r, true in figures if n == name and r and r.interval]
+            shares.append(float(np.mean([true in interval for interval, true in known])))
+        shares.append(float(np.median([math.log(interval.high / interval.low) / 2 for interval, _ in known])))
+    for told in (rows, of_workload):
+        shares.append(float(np.mean([r.there[1].differs is True for r in told])))
+    return shares
 
 
 def coloured(measured: Baselines) -> int:

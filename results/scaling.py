@@ -1,13 +1,17 @@
 """How a configuration scales: rate and latency over the number of clients, and over the I/Os in flight. Pure."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
+from cephfit.blocks import Blocks, Floats, Table
 from cephfit.cells import CELLS, Cell
 from cephfit.configuration import DEFAULT_CONFIGURATION
 from cephfit.results import statistics
 from cephfit.results.baselines import whole_repeats
+from cephfit.results.cell_intervals import Absolute
 from cephfit.results.loads import LoadShape, shapes_of
 from cephfit.results.repeat_metrics import mean_latency_ns, metrics_of, slowest_p99_ns
 from cephfit.results.statistics import CONFIDENCE, Interval
@@ -77,31 +81,120 @@ class Curve:
 def curves_of(samples: Iterable[Sample], *, confidence: float = CONFIDENCE) -> tuple[Curve, ...]:
     """Every curve that a run's loads make: loads that differ in nothing but clients, or nothing but depth.
 
-    The scatter of the repeats is pooled over a curve's points (see ``statistics.pooled_spread``): two or three
-    repeats of one load alone would say too little.
+    Two or three repeats of one load alone would say too little: their scatter is moderated over the loads of the
+    same configuration and cell, as predictions moderate it over configurations, and what a round does to all of
+    its measurements is told over all curves together (``Absolute``).
 
     Args:
         samples: of one run, in any order.
         confidence: of each interval by itself.
     """
     samples = list(samples)
-    by_place: dict[tuple[str, Cell, str], list[Sample]] = {}
+    by_place: dict[_Place, list[Sample]] = {}
     for sample in samples:
         by_place.setdefault((sample.key.configuration, sample.key.cell, sample.key.load), []).append(sample)
     names = dict.fromkeys([DEFAULT_CONFIGURATION, *(configuration for configuration, _, _ in by_place)])
+    families = _families(shapes_of(samples).values())
+    on_curves = dict.fromkeys(shape.name for _, _, shapes in families for shape in shapes)
+    repeats = {
+        place: whole for place, own in by_place.items() if place[2] in on_curves and (whole := whole_repeats(own))
+    }
+    rates = _Quantity.of(repeats, lambda repeat: math.fsum(m.iops for m in metrics_of(repeat)), confidence)
+    means = _Quantity.of(repeats, lambda repeat: mean_latency_ns(metrics_of(repeat)), confidence)
+    tails = _Quantity.of(repeats, lambda repeat: slowest_p99_ns(metrics_of(repeat)), confidence)
     curves = []
-    for along, fixed, shapes in _families(shapes_of(samples).values()):
+    for along, fixed, shapes in families:
         for cell in CELLS:
             for name in names:
-                measured = [
-                    (shape, repeats)
-                    for shape in shapes
-                    if (repeats := whole_repeats(by_place.get((name, cell, shape.name), [])))
-                ]
-                if len(measured) > 1:
-                    points = _points(along, measured, confidence)
+                places = [(shape, (name, cell, shape.name)) for shape in shapes]
+                points = tuple(
+                    Point(
+                        load=shape.name,
+                        x=shape.n_clients if along == CLIENTS else shape.iodepth,
+                        n_clients=shape.n_clients,
+                        n_repeats=len(repeats[place]),
+                        iops=rates.level(place),
+                        latency_ns=means.level(place),
+                        p99_ns=tails.level(place) if place in tails.values else None,
+                        gain=rates.gain(place, next(p for _, p in places if p in repeats)),
+                    )
+                    for shape, place in places
+                    if place in repeats
+                )
+                if len(points) > 1:
                     curves.append(Curve(name, cell, along, fixed, points))
     return tuple(curves)
+
+
+_Place = tuple[str, Cell, str]
+"""Configuration, cell and load."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Quantity:
+    """One figure of every repeat on any curve, positive, and how sure its means are.
+
+    Attributes:
+        values: by place and round.
+        absolute: of a table of all loads in every configuration's cells; None where nothing was repeated.
+        rows: of the table, by load.
+        columns: of the table, by configuration and cell.
+        confidence: of each interval by itself.
+    """
+
+    values: Mapping[_Place, Mapping[int, float]]
+    absolute: Absolute | None
+    rows: Mapping[str, int]
+    columns: Mapping[tuple[str, Cell], int]
+    confidence: float
+
+    @classmethod
+    def of(
+        cls,
+        repeats: Mapping[_Place, list[list[Sample]]],
+        figure: Callable[[list[Sample]], float | None],
+        confidence: float,
+    ) -> "_Quantity":
+        values = {
+            place: found
+            for place, whole in repeats.items()
+            if (found := {one[0].key.repeat: value for one in whole if (value := figure(one)) is not None})
+        }
+        rows = {load: j for j, load in enumerate(dict.fromkeys(load for _, _, load in values))}
+        columns = {of: c for c, of in enumerate(dict.fromkeys((name, cell) for name, cell, _ in values))}
+        rounds = {r: i for i, r in enumerate(sorted({r for found in values.values() for r in found}))}
+        figures = np.ones((len(rows), len(columns), len(rounds)))
+        present = np.zeros(figures.shape, dtype=np.bool_)
+        for (name, cell, load), found in values.items():
+            for r, value in found.items():
+                at = rows[load], columns[name, cell], rounds[r]
+                figures[at], present[at] = value, True
+        blocks = tuple(Blocks.of(present[:, c]) for c in range(len(columns)))
+        table = Table(tuple(cell for _, cell in columns), np.log(figures), present, blocks)
+        return cls(values, Absolute.of_one_cell(table) if values else None, rows, columns, confidence)
+
+    def level(self, place: _Place) -> Level:
+        """Of a load by itself."""
+        own = tuple(self.values[place].values())
+        spread = None if self.absolute is None else self.absolute.spread_as_of(self._mean(place), len(own))
+        return Level(statistics.mean(own), statistics.level_interval(own, spread, confidence=self.confidence))
+
+    def gain(self, place: _Place, first: _Place) -> Level:
+        """Over the first load of its curve; what rounds do to both alike cancels."""
+        ratio = statistics.ratio(tuple(self.values[place].values()), tuple(self.values[first].values()))
+        if self.absolute is None or place == first:
+            return Level(ratio, None)
+        spread = self.absolute.spread_as_of(self._mean(place) - self._mean(first), 1)
+        return Level(ratio, statistics.level_interval((ratio,), spread, confidence=self.confidence))
+
+    def _mean(self, place: _Place) -> Floats:
+        """Weights of all log figures whose sum is the mean of a place's."""
+        assert self.absolute is not None
+        table = self.absolute.table
+        name, cell, load = place
+        weights = np.zeros(table.logs.shape)
+        weights[:, self.columns[name, cell]] = table.mean_of(self.rows[load], self.columns[name, cell])
+        return weights
 
 
 def _families(shapes: Iterable[LoadShape]) -> list[tuple[str, str, list[LoadShape]]]:
@@ -118,41 +211,3 @@ def _families(shapes: Iterable[LoadShape]) -> list[tuple[str, str, list[LoadShap
         for (along, fixed), shapes_at in sorted(found.items())
         if len(shapes_at) > 1
     ]
-
-
-def _points(
-    along: str, measured: Sequence[tuple[LoadShape, list[list[Sample]]]], confidence: float
-) -> tuple[Point, ...]:
-    rates = [[math.fsum(m.iops for m in metrics_of(repeat)) for repeat in repeats] for _, repeats in measured]
-    means = [[mean_latency_ns(metrics_of(repeat)) for repeat in repeats] for _, repeats in measured]
-    tails = [
-        [p for repeat in repeats if (p := slowest_p99_ns(metrics_of(repeat))) is not None]
-        for _, repeats in measured
-    ]
-    rate_spread = statistics.pooled_spread(rates)
-    mean_spread = statistics.pooled_spread(means)
-    tail_spread = statistics.pooled_spread(tails)
-    points: list[Point] = []
-    for (shape, repeats), rate, mean, tail in zip(measured, rates, means, tails, strict=True):
-        points.append(
-            Point(
-                load=shape.name,
-                x=shape.n_clients if along == CLIENTS else shape.iodepth,
-                n_clients=shape.n_clients,
-                n_repeats=len(repeats),
-                iops=_level(rate, rate_spread, confidence),
-                latency_ns=_level(mean, mean_spread, confidence),
-                p99_ns=_level(tail, tail_spread, confidence) if tail else None,
-                gain=Level(
-                    statistics.ratio(rate, rates[0]),
-                    statistics.ratio_interval(rate, rates[0], rate_spread, confidence=confidence)
-                    if points
-                    else None,
-                ),
-            )
-        )
-    return tuple(points)
-
-
-def _level(values: Sequence[float], spread: statistics.Spread | None, confidence: float) -> Level:
-    return Level(statistics.mean(values), statistics.level_interval(values, spread, confidence=confidence))

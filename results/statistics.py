@@ -83,10 +83,15 @@ class Spread:
     Attributes:
         log_deviation: σ of the natural logarithm: about the coefficient of variation.
         degrees: of freedom behind it, >= 1; no whole number where Satterthwaite's formula gave it.
+        round_deviation: σ of the logarithm of what a round does to all of its measurements alike, where that is
+            known by itself. It has few degrees of freedom, however much was measured in each round.
+        round_degrees: of freedom behind that.
     """
 
     log_deviation: float
     degrees: float
+    round_deviation: float = 0.0
+    round_degrees: float = 1.0
 
 
 def pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:
@@ -144,23 +149,37 @@ def welch_ratio_interval(
 ) -> Interval | None:
     """Interval of the ratio of two means of positive values that scatter differently.
 
-    (x̄ / ȳ) · exp(∓ t(1/2 + confidence/2; ν) · s), with s² = σx²/n + σy²/m and ν by Welch and Satterthwaite,
-    s⁴ / ((σx²/n)²/νx + (σy²/m)²/νy): two clusters need not be equally noisy.
+    (x̄ / ȳ) · exp(∓ h), h² = (t(1/2 + confidence/2; ν) · s)² + (the same of rounds)², with s² = σx²/n + σy²/m and ν
+    by Welch and Satterthwaite, s⁴ / ((σx²/n)²/νx + (σy²/m)²/νy): two clusters need not be equally noisy.
 
     Returns:
         None where a scatter is not known.
     """
     if spread is None or reference_spread is None:
         return None
-    own = spread.log_deviation**2 / len(values)
-    other = reference_spread.log_deviation**2 / len(reference)
+    n, m = len(values), len(reference)
+    rest = _welch_half_width(
+        (spread.log_deviation**2 / n, spread.degrees),
+        (reference_spread.log_deviation**2 / m, reference_spread.degrees),
+        confidence,
+    )
+    rounds = _welch_half_width(
+        (spread.round_deviation**2 / n, spread.round_degrees),
+        (reference_spread.round_deviation**2 / m, reference_spread.round_degrees),
+        confidence,
+    )
     centre = ratio(values, reference)
-    if own + other == 0:
-        return Interval(centre, centre, confidence, "pooled")
-    degrees = (own + other) ** 2 / (own**2 / spread.degrees + other**2 / reference_spread.degrees)
-    t = float(stats.t.ppf(0.5 + confidence / 2, degrees))
-    factor = math.exp(min(t * math.sqrt(own + other), LARGEST_LOG))
+    factor = math.exp(min(math.hypot(rest, rounds), LARGEST_LOG))
     return Interval(centre / factor, centre * factor, confidence, "pooled")
+
+
+def _welch_half_width(own: tuple[float, float], other: tuple[float, float], confidence: float) -> float:
+    """Half the interval of a difference, by the variance of each of the two and its degrees of freedom."""
+    variance = own[0] + other[0]
+    if variance == 0:
+        return 0.0
+    degrees = variance**2 / (own[0] ** 2 / own[1] + other[0] ** 2 / other[1])
+    return float(stats.t.ppf(0.5 + confidence / 2, degrees)) * math.sqrt(variance)
 
 
 def level_interval(
@@ -168,7 +187,9 @@ def level_interval(
 ) -> Interval | None:
     """Interval of the mean of positive values, with a pooled scatter.
 
-    x̄ · exp(∓ t(1/2 + confidence/2; degrees) · σ / √n), as ``ratio_interval`` with a reference that is known.
+    x̄ · exp(∓ h), h² = (t(1/2 + confidence/2; degrees) · σ / √n)² + (the same of rounds)². Quantiles are taken of
+    each part by itself, for Satterthwaite's formula trusts a part of one or two degrees of freedom too much where
+    it came out small by chance (Graybill and Wang 1980, Journal of the American Statistical Association 75:869).
 
     Returns:
         None where the scatter is not known.
@@ -176,8 +197,14 @@ def level_interval(
     if spread is None:
         return None
     _must_have(values, 1)
-    t = float(stats.t.ppf(0.5 + confidence / 2, spread.degrees))
-    factor = math.exp(min(t * spread.log_deviation / math.sqrt(len(values)), LARGEST_LOG))
+    rest, rounds = (
+        float(stats.t.ppf(0.5 + confidence / 2, degrees)) * deviation / math.sqrt(len(values))
+        for deviation, degrees in (
+            (spread.log_deviation, spread.degrees),
+            (spread.round_deviation, spread.round_degrees),
+        )
+    )
+    factor = math.exp(min(math.hypot(rest, rounds), LARGEST_LOG))
     centre = mean(values)
     return Interval(centre / factor, centre * factor, confidence, "pooled")
 

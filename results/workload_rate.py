@@ -4,18 +4,17 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import CELLS, Cell
+import numpy as np
+
+from cephfit.baseline import Baselines
+from cephfit.cells import Cell
 from cephfit.left_out import left_out_of
 from cephfit.measured_load import MeasuredLoad
 from cephfit.profile import Profile
 from cephfit.results import statistics
-from cephfit.results.cell_intervals import AgainstDefault, own_spreads
+from cephfit.results.cell_intervals import Absolute, AgainstDefault
 from cephfit.results.scaling import Level
 from cephfit.results.statistics import CONFIDENCE
-
-_THE_MIX = CELLS[0]
-"""Stands for the whole mix where its rates are read as those of one cell."""
 
 NO_RATE_OF_A_MIX = (
     "No accesses per second are given: each cell's rate was measured while the other direction ran beside it, and "
@@ -35,7 +34,7 @@ class WorkloadRate:
         accesses_per_s: of the mix.
         nbytes_per_access: mean over the mix, at the sizes that the cells were measured with.
         n_rounds: in which all cells of the mix were measured.
-        spread: of the rates of these rounds; None where nothing was measured in two of them.
+        spread: of the rate, as that of so many rounds; None where nothing was repeated, or there is no such round.
         left_out: cells that were not measured and carry next to nothing of the mix: the rate is of the others.
     """
 
@@ -62,10 +61,9 @@ def workload_rates(
 
     The mix adds up as time: n accesses, n_c of them in cell c with the rate r_c, take Σ n_c / r_c seconds; r_c is
     the mean over the repeats, and where configurations have different rounds, the default's mean times the ratio
-    within the rounds that both have. The interval is from the rates of the single rounds, which carry what a round
-    does to all of its cells; their scatter is moderated over the configurations (``own_spreads``). Cells that
-    carry next to nothing of the mix and that the default was not measured in are left out, as predictions by time
-    leave them out.
+    within the rounds that both have. The interval is that of the mix's cells, as predictions have it, with what a
+    round does to all of its measurements added (``Absolute``). Cells that carry next to nothing of the mix and
+    that the default was not measured in are left out, as predictions by time leave them out.
 
     There is no rate under a load that mixes reads and writes, where both directions ran at once and do not add up
     so, and none of a configuration that reached the load's own limit (``why_no_rate``).
@@ -84,20 +82,24 @@ def workload_rates(
         if all((name, cell) in baselines.cells for cell in counts)
         and not why_no_rate(baselines.measured_load, name, counts)
     }
-    by_round = {name: rounds for name, cells in complete.items() if (rounds := _of_rounds(name, counts, cells))}
-    as_one_cell = {(name, _THE_MIX): rounds for name, rounds in by_round.items()}
-    spreads = own_spreads(Baselines(as_one_cell, baselines.source, default=baselines.default))
     total = math.fsum(counts.values())
     nbytes = math.fsum(n * cell.size.benchmark_nbytes for cell, n in counts.items())
     against = AgainstDefault.of(baselines)
+    absolute = Absolute.of(against.table)
     rates = {}
     for name, cells in complete.items():
-        mean = _rate(counts, {cell: _iops(against, name, cell) for cell in cells})
-        spread = spreads.get((name, _THE_MIX))
-        n_rounds = len(by_round[name].iops) if name in by_round else 0
-        interval = (
-            statistics.level_interval((mean,) * n_rounds, spread, confidence=confidence) if n_rounds else None
-        )
+        iops = {cell: _iops(against, name, cell) for cell in cells}
+        mean = _rate(counts, iops)
+        n_rounds = len(set.intersection(*(set(b.rounds) for b in cells.values())))
+        spread = interval = None
+        if absolute is not None and n_rounds:
+            weights = np.zeros(against.table.logs.shape)
+            for cell, n in counts.items():
+                # To first order a cell weighs by its part of the time.
+                part = (n / iops[cell]) * mean / total
+                weights[:, against.table.cells.index(cell)] = part * against.weights(name, cell)
+            spread = absolute.spread_as_of(weights, n_rounds)
+            interval = statistics.level_interval((mean,) * n_rounds, spread, confidence=confidence)
         rates[name] = WorkloadRate(Level(mean, interval), nbytes / total, n_rounds, spread, left_out.cells)
     return rates
 
@@ -131,13 +133,3 @@ def _iops(against: AgainstDefault, name: str, cell: Cell) -> float:
 
 def _rate(counts: Mapping[Cell, float], iops: Mapping[Cell, float]) -> float:
     return math.fsum(counts.values()) / math.fsum(n / iops[cell] for cell, n in counts.items())
-
-
-def _of_rounds(name: str, counts: Mapping[Cell, float], cells: Mapping[Cell, Baseline]) -> Baseline | None:
-    """The rate of each round in which all cells were measured; None where there is no such round."""
-    by_cell = {cell: dict(zip(b.rounds, b.iops, strict=True)) for cell, b in cells.items()}
-    common = sorted(set.intersection(*(set(rounds) for rounds in by_cell.values())))
-    if not common:
-        return None
-    rates = tuple(_rate(counts, {cell: by_cell[cell][r] for cell in counts}) for r in common)
-    return Baseline(name, _THE_MIX, rates, rounds=tuple(common))

@@ -48,8 +48,9 @@ def command(
     """Print every configuration in every cell on each target, and its rate relative to the first target's.
 
     Rates are those of all clients together. Intervals are of 95 %, each by itself: of a hundred cells that do not
-    differ, about five seem to. With --profile, the same for what each target serves of that workload, which is
-    what `cephfit report` calls accesses per second.
+    differ, about five seem to; on average, for what a round does moves all of its cells together. With
+    --profile, the same for what each target serves of that workload, which is what `cephfit report` calls accesses
+    per second.
     """
     from cephfit.cli.map import read_profile
     from cephfit.errors import InputError
@@ -191,7 +192,10 @@ def _of_the_loads(targets: Sequence[Baselines], profiles: Sequence[Profile]) -> 
     return [*reached, *dict.fromkeys(n for p in profiles for target in targets for n in rate_notes(p, target))]
 
 
-_HOW_SURE = "Intervals are of 95 %, each by itself: of a hundred cells that do not differ, about five seem to."
+_HOW_SURE = (
+    "Intervals are of 95 %, each by itself: of a hundred cells that do not differ, about five seem to. That is on "
+    "average: what a round does moves all of its cells together, so that mostly fewer do, and seldom most of them."
+)
 
 
 def _print_beside(

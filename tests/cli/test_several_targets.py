@@ -183,6 +183,7 @@ def test_compare_says_how_sure_it_is(measured: Path) -> None:
     text = compared(measured)
     assert (
         "Intervals are of 95 %, each by itself: of a hundred cells that do not differ, about five seem to" in text
+        and "what a round does moves all of its cells together" in text
     )
     document = json.loads(compared(measured, "--json"))
     assert (document["confidence"], document["joint"]) == (0.95, False)

@@ -97,6 +97,51 @@ def test_rate_and_latency_over_the_number_of_clients() -> None:
     assert found.points[2].gain.interval is not None and 4 in found.points[2].gain.interval
 
 
+def drifting(seed: int, *, repeats: int, drift: float = 0.10, noise: float = 0.01) -> list[Sample]:
+    """A alone, one client, five depths of 100 IOPS each, in rounds that shift all of them."""
+    rng = random.Random(seed)
+    found = []
+    for repeat in range(repeats):
+        shift = rng.gauss(0, drift)
+        for depth in (1, 2, 4, 8, 16):
+            iops = 100 * math.exp(shift + rng.gauss(0, noise))
+            load = "" if depth == 1 else f"d{depth}"
+            metrics = Metrics(iops, iops * 4096, round(iops), 10**9, 1e9 / iops, {})
+            shape = {"load": {"iodepth": depth, "clients": 1}, "cache": "cold"}
+            key = SampleKey("A", CELL, "c0", repeat, load=load)
+            found.append(Sample(key, State.OK, metrics, 1, 2, "", shape))
+    return found
+
+
+@pytest.mark.parametrize("repeats", [2, 3])
+def test_a_rate_holds_the_truth_where_rounds_drift(repeats: int) -> None:
+    """A round's shift is the same for all loads: counted as one of each, 79 to 85 of a hundred held it."""
+    held = [
+        100 in point.iops.interval
+        for seed in range(150)
+        for found in curves_of(drifting(seed, repeats=repeats))
+        for point in found.points[:1]
+    ]
+    assert len(held) == 150
+    assert sum(held) / 150 >= 0.93
+
+
+def test_what_a_round_does_to_all_loads_cancels_in_the_gain() -> None:
+    (calm,), (found,) = curves_of(drifting(1, repeats=3, drift=0.0)), curves_of(drifting(1, repeats=3))
+    for one, other in zip(calm.points[1:], found.points[1:], strict=True):
+        assert one.gain.interval is not None and other.gain.interval is not None
+        assert other.gain.interval.high / other.gain.interval.low < 1.2
+        assert other.iops.interval.high / other.iops.interval.low > 1.2
+        assert 1.0 in other.gain.interval
+
+
+def test_the_same_repeats_have_the_same_interval_on_every_curve() -> None:
+    clients, depths = curve(CLIENTS), curve(IODEPTH)
+    assert clients.points[0].load == depths.points[0].load == ""
+    assert clients.points[0].iops == depths.points[0].iops
+    assert clients.points[0].latency_ns == depths.points[0].latency_ns
+
+
 def test_over_the_depth_the_latency_shows_where_the_disks_are_full() -> None:
     found = curve(IODEPTH)
     assert [p.x for p in found.points] == [1, 16]
