@@ -7,6 +7,7 @@ from typing import Any
 
 from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Cell, Op, Pattern
 from cephfit.errors import InputError
+from cephfit.plain_text import plain, plain_document
 
 PROFILE_SCHEMA_VERSION = 1
 
@@ -72,14 +73,14 @@ class Profile:
         """The profile file's content."""
         document: dict[str, Any] = {
             "schema_version": PROFILE_SCHEMA_VERSION,
-            "name": self.name,
+            "name": plain(self.name),
             "random_threshold_lbn": self.description.get("random_threshold_lbn", RANDOM_THRESHOLD_LBN),
             "accesses": {op.value: dict(self.accesses[op]) for op in Op},
             "random": {op.value: self.random[op] for op in Op},
         }
         if self.random_by_bin is not None:
             document["random_by_bin"] = {op.value: dict(self.random_by_bin[op]) for op in Op}
-        document["description"] = dict(self.description)
+        document["description"] = plain_document(self.description)
         return document
 
     @classmethod
@@ -118,7 +119,8 @@ class Profile:
         description = document.get("description", {})
         if not isinstance(description, dict):
             raise InputError("description is not an object", where=where)
-        return cls(str(document.get("name", "workload")), accesses, random, by_bin, description)
+        name = plain(str(document.get("name", "workload")))
+        return cls(name, accesses, random, by_bin, plain_document(description))
 
     def dumps(self) -> str:
         return json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"

@@ -36,17 +36,34 @@ def location_of(location: str | Path) -> URL:
     """The URL of a store: an SQLAlchemy URL as it is, else the path of an SQLite file.
 
     Raises:
-        StoreError: the URL cannot be read.
+        StoreError: the URL cannot be read, or what it names keeps nothing.
     """
+    if not str(location):
+        raise StoreError(
+            "the location of the store is empty",
+            remedy="give the path of a file; where it comes from a variable of the shell, set that first",
+        )
+    url = URL.create("sqlite", database=str(location))
     if isinstance(location, str) and "://" in location:
         try:
-            return make_url(location)
+            url = make_url(location)
         except (ArgumentError, ValueError):  # the latter: a port that is no number
             raise StoreError(
                 "the location of the store is not a database URL",
                 remedy="give the path of a file, or a URL such as postgresql+psycopg://user@host/database",
             ) from None
-    return URL.create("sqlite", database=str(location))
+    if url.get_backend_name() == "sqlite" and _is_memory(url):
+        raise StoreError(
+            "this is a database in memory, which is gone when the command ends",
+            where=str(location),
+            remedy="give the path of a file, such as results.sqlite or sqlite:///results.sqlite",
+        )
+    return url
+
+
+def _is_memory(url: URL) -> bool:
+    path = (url.database or "").removeprefix("file:")
+    return path in ("", ":memory:") or "memory" in url.query.get("mode", "")
 
 
 def name_of(url: URL) -> str:
@@ -194,10 +211,14 @@ def prepare(engine: Engine, url: URL, *, create: bool) -> None:
         StoreError: no store there, not one of ours, or of a later version.
     """
     name = name_of(url)
-    if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
+    if url.get_backend_name() == "sqlite":
         path = Path(str(url.database))
         if path.is_dir():
             raise StoreError("this is a folder", where=name, remedy="give the path of a file")
+        if path.exists() and not path.is_file():
+            raise StoreError(
+                "this is a device or a pipe, which keeps no results", where=name, remedy="give the path of a file"
+            )
         if not path.exists() and not create:
             raise StoreError(
                 "there is no store of results here",

@@ -15,6 +15,11 @@ from cephfit.configuration import Value
 from cephfit.errors import InputError
 from cephfit.units import parse_nbytes
 
+MOST = 2**63 - 1
+"""The largest whole number that a store of results takes."""
+_MOST_VALUES = 1_000_000
+"""Of a file. No person writes so many, but aliases of aliases make more of a few lines than memory holds."""
+
 
 def nearest(word: str, right: Iterable[str]) -> str:
     """A remedy for a wrong word: the nearest right one, or all of them where none is near."""
@@ -96,14 +101,17 @@ class Located:
             self.refuse(f"{self.what} must be text, not {_kind(self.value)}", "put it in quotes")
         return self.value
 
-    def whole(self, *, least: int = 0) -> int:
+    def whole(self, *, least: int = 0, most: int = MOST) -> int:
         """Raises:
-        InputError: not a whole number, or less than ``least``.
+        InputError: not a whole number, less than ``least``, or more than ``most``.
         """
         if isinstance(self.value, bool) or not isinstance(self.value, int):
             self.refuse(f"{self.what} must be a whole number, not {_kind(self.value)}")
         if self.value < least:
             self.refuse(f"{self.what} must be at least {least}, not {self.value}")
+        if self.value > most:
+            said = str(self.value) if self.value <= MOST else "a larger number"
+            self.refuse(f"{self.what} must be at most {most}, not {said}")
         return self.value
 
     def seconds(self, *, positive: bool = False) -> float:
@@ -175,6 +183,9 @@ def _kind(value: object) -> str:
 class _Loader(yaml.SafeLoader):
     """YAML 1.1 as PyYAML reads it, but `on`, `off`, `yes` and `no` stay words: Ceph has options that take them."""
 
+    n_located = 0
+    """Values that were read so far, those behind aliases each time."""
+
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag not in ("tag:yaml.org,2002:timestamp",)]
@@ -216,15 +227,29 @@ def read_yaml(text: str, *, file: str) -> Located:
             remedy="look at this line and the one above: words of one level begin in one column, indented by "
             "spaces and never by tabs; every bracket and quotation mark is closed",
         ) from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except RecursionError:
+        raise InputError(
+            "lists or mappings lie too deep within each other",
+            where=file,
+            remedy="close each bracket where it ends",
+        ) from None
+    except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"not YAML: {error}", where=file) from None
     finally:
         if loader is not None:
             loader.dispose()
 
 
-def _locate(loader: _Loader, node: yaml.Node, file: str, what: str) -> Located:
+def _locate(loader: _Loader, node: yaml.Node, file: str, what: str, within: tuple[yaml.Node, ...] = ()) -> Located:
     line = node.start_mark.line + 1
+    loader.n_located += 1
+    if any(node is outer for outer in within) or loader.n_located > _MOST_VALUES:
+        raise InputError(
+            "aliases (*) repeat this value without end",
+            where=f"{file}:{line}",
+            remedy="write out what they stand for",
+        )
+    within = (*within, node)
     value: Any
     key_line: dict[str, int] = {}
     if isinstance(node, yaml.MappingNode):
@@ -239,9 +264,9 @@ def _locate(loader: _Loader, node: yaml.Node, file: str, what: str) -> Located:
                     f"{key!r} is given twice", where=f"{file}:{at}", remedy=f"the first is on line {key_line[key]}"
                 )
             key_line[key] = at
-            value[key] = _locate(loader, value_node, file, key if what == "the file" else f"{what}.{key}")
+            value[key] = _locate(loader, value_node, file, key if what == "the file" else f"{what}.{key}", within)
     elif isinstance(node, yaml.SequenceNode):
-        value = [_locate(loader, item, file, what) for item in node.value]
+        value = [_locate(loader, item, file, what, within) for item in node.value]
     else:
         value = loader.construct_object(node, deep=True)
     return Located(value, file, line, what, key_line)

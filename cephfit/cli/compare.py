@@ -9,7 +9,7 @@ import click
 
 from cephfit.cli.common_options import load_option, profiles_option, store_option
 from cephfit.cli.output import json_option, print_json, print_table
-from cephfit.cli.written_files import OUTPUT_FILE
+from cephfit.cli.written_files import OUTPUT_FILE, refuse_lost_input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +65,8 @@ def command(
             where="-o -",
             remedy="name a file with -o, or leave out --json",
         )
+    if output is not None:
+        refuse_lost_input(output)
     profiles = [read_profile(path) for path in profile_files]
     with Store.open(store) as opened:
         runs = _runs(opened, run_ids)

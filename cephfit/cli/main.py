@@ -7,11 +7,13 @@ import select
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
 
 from cephfit import __version__
+from cephfit.cli.termination import TERMINATED, TerminatedError
 from cephfit.errors import CephfitError, HostError
 
 _COMMANDS = {
@@ -116,9 +118,26 @@ def _say_nothing_more() -> None:
         os.dup2(nowhere, end)
 
 
+def _open_what_is_closed() -> None:
+    """Give standard input, output and error a place where the caller closed them.
+
+    Else Python has none to write to, and the next file that is opened takes the number of one of them.
+    """
+    for end in (0, 1, 2):
+        try:
+            os.fstat(end)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    nowhere = Path(os.devnull)
+    sys.stdin = sys.stdin or nowhere.open(encoding="utf-8")
+    sys.stdout = sys.stdout or nowhere.open("w", encoding="utf-8")
+    sys.stderr = sys.stderr or nowhere.open("w", encoding="utf-8")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exit with 2 on an error that a person can mend, 130 when interrupted, 141 where nobody
-    reads any more what it says."""
+    reads any more what it says, 143 when `sweep run` was terminated."""
+    _open_what_is_closed()
     try:
         status = _status_of(arguments)
     except (_NobodyReadsError, BrokenPipeError):
@@ -136,9 +155,11 @@ def _status_of(arguments: Sequence[str] | None) -> int:
     except click.ClickException as error:
         error.show()
         return 2
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("cephfit: interrupted; what was measured is kept", err=True)
-        return 130
+    except (click.Abort, KeyboardInterrupt) as error:
+        terminated = any(isinstance(e, TerminatedError) for e in (error, error.__context__))
+        how = "terminated" if terminated else "interrupted"
+        click.echo(f"cephfit: {how}; what was measured is kept", err=True)
+        return TERMINATED if terminated else 130
     except OSError as error:
         if error.errno not in _SURROUNDINGS:
             raise

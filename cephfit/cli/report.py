@@ -7,7 +7,7 @@ import click
 
 from cephfit.cli.common_options import any_load_option, profiles_option, runs_option, store_option
 from cephfit.cli.output import json_option, print_json
-from cephfit.cli.written_files import OUTPUT_FILE, write_whole
+from cephfit.cli.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
 from cephfit.errors import InputError
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def _write_one(
             where="-o -",
             remedy="name a file with -o, or leave out --json",
         )
+    refuse_lost_input(output)
     style = _style(output, style, what)
     profile = read_profile(profile_files[0]) if profile_files else None
     with Store.open(store) as opened:

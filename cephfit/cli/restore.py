@@ -11,6 +11,8 @@ from cephfit.cli.common_options import apply_option, target_option
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
 from cephfit.units import format_seconds
 
+_NOTHING_TO_UNDO = "the journal on this machine has nothing to undo"
+
 
 @click.command()
 @target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "local:/PATH", "openstack:CLOUD", what="Target to put back")
@@ -26,6 +28,7 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: boo
     would do, unless `--apply` is given.
     """
     from cephfit.cli.target_choice import is_foreign, open_target
+    from cephfit.sweep.targets.local import LocalTarget
     from cephfit.sweep.targets.simulated import SimulatedTarget
 
     if is_foreign(target_text) and not apply:
@@ -38,7 +41,11 @@ def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: boo
             if isinstance(target, SimulatedTarget):
                 _say_nothing_to_do(target.name, as_json=as_json)
                 return
+            is_unknown = isinstance(target, LocalTarget) and not target.is_changed()
             target.reset()
+            if is_unknown:
+                _say_nothing_known(target.name, as_json=as_json)
+                return
             name, health = target.name, target.health()
         finally:
             target.close()
@@ -75,6 +82,13 @@ def _say_nothing_to_do(name: str, *, as_json: bool) -> None:
         click.echo(f"{name} is a simulation: it changes nothing, so there is nothing to restore")
 
 
+def _say_nothing_known(name: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"target": name, "restored": False, "undoings": []})
+    else:
+        click.echo(f"{name}: {_NOTHING_TO_UNDO}. If cephfit changed something, check the path")
+
+
 def _list(target_text: str, cluster: ClusterOptions, *, as_json: bool) -> None:
     from cephfit.cli.target_choice import open_target
     from cephfit.sweep.abilities import Previews
@@ -89,7 +103,7 @@ def _list(target_text: str, cluster: ClusterOptions, *, as_json: bool) -> None:
         print_json({"target": name, "restored": False, "undoings": [asdict(u) for u in undoings]})
         return
     if not undoings:
-        click.echo(f"{name}: the journal on this machine has nothing to undo")
+        click.echo(f"{name}: {_NOTHING_TO_UNDO}")
         return
     print_table(("what", "now", "then"), [(u.what, u.now or "-", u.then) for u in undoings])
     click.echo()

@@ -15,6 +15,7 @@ from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, print_table, progress_display, progress_displays
 from cephfit.cli.sweep_effects import command as effects
+from cephfit.cli.termination import sigterm_as_interrupt
 
 if TYPE_CHECKING:
     from cephfit.cli.sweep_run import Request
@@ -141,6 +142,7 @@ def run(
     beside = target_texts if len(target_texts) > 1 else ()
     request = Request(file, store, cluster, apply, new, keep, health_limit, profile_file, model, beside)
     with ExitStack() as stack:
+        stack.enter_context(sigterm_as_interrupt())
         stack.push(_say_how_to_go_on(target_texts, cluster))
         if len(target_texts) > 1:
             _run_side_by_side(request, target_texts, as_json=as_json)
@@ -204,7 +206,7 @@ def _run_side_by_side(request: "Request", target_texts: Sequence[str], *, as_jso
 def _say_how_to_go_on(
     target_texts: Sequence[str], cluster: ClusterOptions
 ) -> Callable[[type[BaseException] | None, object, object], bool]:
-    """What a person wants to know after Ctrl-C; to be pushed on an exit stack."""
+    """What a person wants to know after Ctrl-C or SIGTERM; to be pushed on an exit stack."""
     from cephfit.cli.restore import restoring
 
     def say(kind: type[BaseException] | None, _error: object, _traceback: object) -> bool:

@@ -11,7 +11,7 @@ from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, trace_options
 from cephfit.cli.trace_reading import TracePath
 from cephfit.cli.trace_summary import print_disks_left_out
-from cephfit.cli.written_files import OUTPUT_FILE, written_whole
+from cephfit.cli.written_files import OUTPUT_FILE, refuse_lost_input, written_whole
 
 if TYPE_CHECKING:
     from cephfit.traces.replay.iolog_writer import IologWritten
@@ -68,8 +68,7 @@ def command(
             where=str(output),
             remedy="use a file name that ends with .parquet or .iolog",
         )
-    if any(output.exists() and f.exists() and output.samefile(f) for f in files):
-        raise InputError("a trace cannot overwrite itself", where=str(output), remedy="choose another name")
+    refuse_lost_input(output)
     with progress_display() as progress:
         source, left_out = trace.accesses(files, disk=disk, progress=progress)
     its_log: IologWritten | None = None

@@ -10,7 +10,7 @@ import click
 from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, description_option, files_argument, trace_options
-from cephfit.cli.written_files import OUTPUT_FILE, write_whole
+from cephfit.cli.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
 
 if TYPE_CHECKING:
     from cephfit.traces.replay.fio_job_file import Section
@@ -75,6 +75,8 @@ def command(
     from cephfit.units import parse_nbytes
 
     nbytes = parse_nbytes(size, where="--size") if size else None
+    if output is not None:
+        refuse_lost_input(output)
     with progress_display() as progress:
         profiles = trace.profiles_by_disk(files, progress)
     jobs = []

@@ -10,7 +10,7 @@ import click
 
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_input import TraceInput, description_option, files_argument, trace_options
-from cephfit.cli.written_files import OUTPUT_FILE, written_whole
+from cephfit.cli.written_files import OUTPUT_FILE, refuse_lost_input, written_whole
 
 if TYPE_CHECKING:
     from cephfit.profile import Profile
@@ -84,6 +84,7 @@ def command(
             raise InputError(
                 f"there is no plot {name!r}", where="--only", remedy=f"choose from: {', '.join(NAMES)}"
             )
+    refuse_lost_input(output)
     with progress_display() as progress:
         found = trace.profile(files, progress)
     known = list(drawings(found))

@@ -14,7 +14,7 @@ from cephfit.cli.trace_reading import (
     reading_options,
 )
 from cephfit.cli.trace_summary import print_summary
-from cephfit.cli.written_files import OUTPUT_FILE, write_whole
+from cephfit.cli.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
 
 
 @click.command("profile", short_help="What a workload does, from its trace.")
@@ -95,6 +95,8 @@ def command(
     from cephfit.traces import profile_files
     from cephfit.traces.readers.block_layer import Action
 
+    if output is not None:
+        refuse_lost_input(output)
     with progress_display() as progress, parts_in_mind(files, parts=parts):
         found = profile_files(
             files,

@@ -31,7 +31,13 @@ _CLIENT = "c0"
 @click.option(
     "--seconds", type=Finite(min=1), default=30.0, show_default=True, help="How long the workload is measured."
 )
-@click.option("--seed", type=int, default=2017, show_default=True, help="Seed of the workload's random choices.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=2017,
+    show_default=True,
+    help="Seed of the workload's random choices.",
+)
 @click.option(
     "--cache",
     "cache_text",

@@ -38,6 +38,7 @@ _TOP = (
 _GONE = ("skip", "leave-out")
 """What becomes of a configuration that names an option which the cluster does not have."""
 
+_MOST_RUNS = 1_000_000
 _READY_ONES = "`cephfit sweep list` shows the ready ones"
 
 
@@ -85,7 +86,11 @@ def read_sweep(path: Path) -> Sweep:
     try:
         text = path.read_bytes().decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"not text in UTF-8 (byte {error.start})", where=str(path), remedy=_READY_ONES) from None
+        raise InputError(
+            f"not text in UTF-8 (byte {error.start})",
+            where=str(path),
+            remedy=f"{_READY_ONES}; have your editor save your own as UTF-8",
+        ) from None
     except OSError as error:
         raise InputError(
             f"cannot read the sweep file: {error.strerror}", where=str(path), remedy=_READY_ONES
@@ -113,7 +118,9 @@ def parse_sweep(text: str, *, file: str, stored: bool = False) -> Sweep:
         )
     name = entries["name"]
     if not NAME.fullmatch(name.text()):
-        name.refuse(f"{name.value!r} cannot be a sweep's name", "use at most 40 letters, digits, -, _ and .")
+        name.refuse(
+            f"{name.value!r} cannot be a sweep's name", "use at most 40 of a to z, A to Z, 0 to 9, -, _ and ."
+        )
     accepted = _accept_risk(entries.get("accept_risk"))
     written = read_configurations(entries.get("configurations"), accepted)
     configurations, designs, search = read_designs(entries.get("design"), accepted, written)
@@ -122,6 +129,9 @@ def parse_sweep(text: str, *, file: str, stored: bool = False) -> Sweep:
             entries["design"].refuse(f"{configuration.name}: {fault}")
     configurations = expand_uses(configurations, read_pools(entries.get("pools"), accepted), file=file)
     measurement = read_measurement(entries["measurement"], stored=stored)
+    if not stored:
+        n_configurations = len(configurations) + (search.trials if search is not None else 0)
+        _refuse_endless(measurement, n_configurations, entries["measurement"].mapping()["repeats"])
     stopping = read_stopping(entries.get("stopping"), measurement.repeats)
     if search is not None and any(
         setting.key == USE
@@ -159,6 +169,18 @@ def parse_sweep(text: str, *, file: str, stored: bool = False) -> Sweep:
         stopping=stopping,
         leaves_out_gone=leaves_out,
     )
+
+
+def _refuse_endless(measurement: Measurement, n_configurations: int, repeats: Located) -> None:
+    """More runs than anybody can wait for; their plan alone would take minutes and the memory of the machine."""
+    n_cells = sum(len(measurement.under(name).cells) for name in measurement.load_names)
+    n_runs = n_configurations * n_cells * measurement.repeats
+    if n_runs > _MOST_RUNS:
+        repeats.refuse(
+            f"{n_configurations} configurations in {n_cells} cells, each {measurement.repeats} times, "
+            f"are {n_runs} runs, and at most {_MOST_RUNS} are allowed",
+            "write fewer repeats, configurations, cells or loads",
+        )
 
 
 def _accept_risk(entry: Located | None) -> tuple[str, ...]:

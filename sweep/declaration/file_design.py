@@ -1,5 +1,6 @@
 """The section ``design`` of a sweep file: one design, or a list of them."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from cephfit.cells import Cell
@@ -88,7 +89,7 @@ def _prefix(parts: dict[str, Located], kind: DesignKind) -> str:
     if not NAME.fullmatch(prefix) or len(prefix) > names.MAX_NAME // 2:
         parts["name"].refuse(
             f"{prefix!r} cannot be the beginning of configurations' names",
-            f"use at most {names.MAX_NAME // 2} letters, digits, -, _ and .",
+            f"use at most {names.MAX_NAME // 2} of a to z, A to Z, 0 to 9, -, _ and .",
         )
     return prefix
 
@@ -102,17 +103,23 @@ def _rows(
             name = names.shortened(prefix, tail=f"-{name}") if prefix else name
             yield Row(name, levels), configuration_of(name, levels, names.sentence(factors, levels))
         return
+    if kind is DesignKind.PRODUCT:  # counted before it is made: a few lists give more than memory holds
+        _refuse_too_many(body, kind, math.prod(len(factor.levels) for factor in factors))
     rows = _levels(body, parts, kind, factors)
-    if len(rows) > _MAX_ROWS:
-        body.refuse(
-            f"this {kind} has {len(rows)} configurations, and at most {_MAX_ROWS} are allowed",
-            "a screening or a sample covers much of a space with few of them",
-        )
+    _refuse_too_many(body, kind, len(rows))
     spoken = kind in (DesignKind.PRODUCT, DesignKind.COMBINATIONS) and "name" not in parts
     given = _given_names(parts, len(rows))
     labels = given or names.row_names(prefix, factors, rows, numbered=not spoken)
     for label, levels in zip(labels, rows, strict=True):
         yield Row(label, levels), configuration_of(label, levels, names.sentence(factors, levels))
+
+
+def _refuse_too_many(body: Located, kind: DesignKind, n_rows: int) -> None:
+    if n_rows > _MAX_ROWS:
+        body.refuse(
+            f"this {kind} has {n_rows} configurations, and at most {_MAX_ROWS} are allowed",
+            "a screening or a sample covers much of a space with few of them",
+        )
 
 
 def _levels(
@@ -176,7 +183,8 @@ def _given_names(parts: dict[str, Located], n_rows: int) -> list[str]:
         if not NAME.fullmatch(text) or text == DEFAULT_CONFIGURATION:
             item.refuse(
                 f"{text!r} cannot be the name of a combination",
-                f"letters, digits, - _ . and at most {names.MAX_NAME}; {DEFAULT_CONFIGURATION} is the default",
+                f"use at most {names.MAX_NAME} of a to z, A to Z, 0 to 9, -, _ and .; "
+                f"{DEFAULT_CONFIGURATION} is the default",
             )
         given.append(text)
     if len(given) != n_rows or len(set(given)) != n_rows:

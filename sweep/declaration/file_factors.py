@@ -36,7 +36,9 @@ def read_factors(body: Located, accepted: tuple[str, ...], *, spans: bool) -> tu
         places += single
     for name, group in (parts["factors"].mapping() if "factors" in parts else {}).items():
         if not NAME.fullmatch(name):
-            group.refuse(f"{name!r} cannot be a factor's name", "use at most 40 letters, digits, -, _ and .")
+            group.refuse(
+                f"{name!r} cannot be a factor's name", "use at most 40 of a to z, A to Z, 0 to 9, -, _ and ."
+            )
         together = list(setting_places(group.mapping(SETTING_PARTS)))
         factors.append(_group(name, group, together, accepted, spans=spans))
         places += together

@@ -80,7 +80,9 @@ def read_loads(entry: Located | None, measurement: Measurement) -> tuple[Load, .
     loads: list[Load] = []
     for name, body in entry.mapping().items():
         if not NAME.fullmatch(name):
-            body.refuse(f"{name!r} cannot be a load's name", "use at most 40 letters, digits, -, _ and .")
+            body.refuse(
+                f"{name!r} cannot be a load's name", "use at most 40 of a to z, A to Z, 0 to 9, -, _ and ."
+            )
         parts = body.mapping(_LOAD)
         if not any(word in parts for word in SHAPE):
             body.refuse(f"load {name} is the measurement's own", f"it needs one of {', '.join(SHAPE)}")

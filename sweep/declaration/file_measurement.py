@@ -5,13 +5,15 @@ from dataclasses import replace
 
 from cephfit.sweep.declaration.file_loads import SHAPE, read_cells, read_loads, read_shape
 from cephfit.sweep.model import FIO, RADOS_BENCH, RBD_BENCH, RBD_OBJECT_NBYTES, CacheCondition, Measurement
-from cephfit.sweep.yaml_lines import Located
+from cephfit.sweep.yaml_lines import MOST, Located
 from cephfit.units import format_nbytes
 
 _MEASUREMENT = (
     *("sizes", "patterns", "volume_size", "repeats", "ramp_seconds", "run_seconds", "engine", "ioengine"),
     *("direct", "cache", "seed", "max_attempts", *SHAPE, "loads"),
 )
+MOST_REPEATS = 1000
+"""Hundreds of times what a sweep takes: more is a slip of the pen, whose plan alone would take hours."""
 _REQUIRED = ("clients", "volume_size", "repeats", "run_seconds", "seed")
 _SYNCHRONOUS = ("sync", "psync", "pvsync", "pvsync2")
 _LIBRBD = "rbd"
@@ -44,7 +46,7 @@ def read_measurement(entry: Located, *, stored: bool = False) -> Measurement:
         cells=cells,
         n_clients=shape.n_clients or 1,
         volume_nbytes=volume_nbytes,
-        repeats=parts["repeats"].whole(least=1),
+        repeats=parts["repeats"].whole(least=1, most=MOST if stored else MOST_REPEATS),
         ramp_seconds=parts["ramp_seconds"].seconds() if "ramp_seconds" in parts else 0.0,
         run_seconds=parts["run_seconds"].seconds(positive=True),
         ioengine=_ioengine(parts, engine),

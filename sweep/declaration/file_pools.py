@@ -54,7 +54,9 @@ def read_pools(entry: Located | None, accepted: tuple[str, ...]) -> Declared:
     declared: dict[str, tuple[Setting, ...]] = {}
     for name, body in (entry.mapping() if entry is not None else {}).items():
         if not NAME.fullmatch(name):
-            body.refuse(f"{name!r} cannot be a pool's name", "use at most 40 letters, digits, -, _ and .")
+            body.refuse(
+                f"{name!r} cannot be a pool's name", "use at most 40 of a to z, A to Z, 0 to 9, -, _ and ."
+            )
         settings = []
         for place in setting_places({"pool": body}):
             if place.key == USE:

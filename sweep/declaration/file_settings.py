@@ -44,7 +44,10 @@ def read_configurations(entry: Located | None, accepted: tuple[str, ...]) -> tup
     others: list[Configuration] = []
     for name, body in (entry.mapping() if entry is not None else {}).items():
         if not NAME.fullmatch(name):
-            body.refuse(f"{name!r} cannot be a configuration's name", "use at most 40 letters, digits, -, _ and .")
+            body.refuse(
+                f"{name!r} cannot be a configuration's name",
+                "use at most 40 of a to z, A to Z, 0 to 9, -, _ and .",
+            )
         parts = body.mapping(_CONFIGURATION)
         settings = tuple(sorted(_settings(parts, accepted), key=lambda s: (s.partition, s.scope, s.key)))
         configuration = Configuration(name, settings, parts["why"].text() if "why" in parts else "")

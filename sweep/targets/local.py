@@ -164,6 +164,10 @@ class LocalTarget(Target, JudgesConfigurations):
             self._journal.forget(_CREATED, str(self._path))
         self._journal.finish()
 
+    def is_changed(self) -> bool:
+        """Whether the journal on this machine knows of anything that ``reset`` would undo."""
+        return bool(self._journal.entries())
+
     def close(self) -> None:
         if self._lock is not None:
             self._lock.release()

@@ -1,5 +1,6 @@
 """The store keeps what it was given, once, as a whole, and says clearly when it cannot."""
 
+import os
 import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
@@ -127,6 +128,30 @@ def test_no_store_there(tmp_path: Path) -> None:
     assert not (tmp_path / "none.db").exists()
     with pytest.raises(StoreError, match="this is a folder"):
         Store.open(tmp_path, create=True)
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["", ":memory:", "sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:///file:x?mode=memory&uri=true"],
+)
+@pytest.mark.parametrize("create", [False, True])
+def test_a_location_that_keeps_nothing_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, location: str, create: bool
+) -> None:
+    """Hours of measuring would be gone at the end of the command."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreError, match=r"is empty|in memory") as caught:
+        Store.open(location, create=create)
+    assert "give the path of a file" in caught.value.remedy
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_device_or_a_pipe_is_no_store(tmp_path: Path, create: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (Path("/dev/null"), tmp_path / "pipe"):
+        with pytest.raises(StoreError, match="a device or a pipe, which keeps no results"):
+            Store.open(path, create=create)
 
 
 def test_a_store_whose_writer_was_killed_before_its_first_transaction(tmp_path: Path) -> None:

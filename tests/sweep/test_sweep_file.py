@@ -111,6 +111,12 @@ def test_volumes_hold_whole_objects_also_where_only_small_blocks_are_measured(sm
         ("name: small", "name: [small", "small.yaml", "not YAML", "every bracket"),
         ("clients: 2", " clients: 2", "small.yaml:1", "not YAML", "begin in one column"),
         ("  clients: 2", "\tclients: 2", "small.yaml:12", "not YAML", "never by tabs"),
+        ("repeats: 2", "repeats: 100000000000", "small.yaml:14", "at most 1000, not 100000000000", ""),
+        ("seed: 7", "seed: 99999999999999999999999", "small.yaml:18", "at most 9223372036854775807", ""),
+        ("iodepth: 4", "iodepth: 9223372036854775808", "small.yaml:17", "at most 9223372036854775807", ""),
+        ("  blob:\n", "  größe:\n", "small.yaml:8", "cannot be a configuration's name", "a to z"),
+        ("name: small", "name: größe", "small.yaml:2", "cannot be a sweep's name", "a to z"),
+        ("sizes: [4K, 1M]", "sizes: &a [*a]", "small.yaml:10", "without end", "write out"),
         (BLOB, "image: {stripe_cnt: 4}", "small.yaml:8", "an image has no 'stripe_cnt'", "'stripe_count'"),
         (BLOB, "image: {size: 3}", "small.yaml:8", "an image has no 'size'", "object_size"),
         (BLOB, "pool: {pgnum: 64}", "small.yaml:8", "a pool has no 'pgnum'", "'pg_num'"),
@@ -134,6 +140,50 @@ def test_an_error_names_line_word_and_the_nearest_right_one(
     assert caught.value.where.startswith(where)
     assert what in caught.value.what
     assert remedy in caught.value.remedy
+
+
+def with_product(text: str, n_factors: int, n_values: int) -> str:
+    values = ", ".join(str(i + 1) for i in range(n_values))
+    lists = "".join(f"      osd_option_{i}: [{values}]\n" for i in range(n_factors))
+    return f"{text}design:\n  kind: product\n  settings:\n    ceph:\n     osd:\n{lists}"
+
+
+def test_a_product_too_large_to_be_made_is_refused_at_once(small_text: str) -> None:
+    with pytest.raises(InputError, match=r"small\.yaml:2\d: this product has 1000000000000 configurations"):
+        parse_sweep(with_product(small_text, 12, 10), file="small.yaml")
+
+
+def test_more_runs_than_anybody_waits_for_are_refused(small_text: str) -> None:
+    text = with_product(small_text.replace("repeats: 2", "repeats: 1000"), 2, 30)
+    with pytest.raises(
+        InputError, match=r"903 configurations in 4 cells, each 1000 times, are 3612000 runs"
+    ) as caught:
+        parse_sweep(text, file="small.yaml")
+    assert caught.value.where == "small.yaml:14"
+    stored = parse_sweep(text.replace("1000", "2000"), file="run r1", stored=True)
+    assert stored.measurement.repeats == 2000, "what was measured under fewer rules stays readable"
+
+
+def test_aliases_that_multiply_are_refused_before_they_fill_the_memory(small_text: str) -> None:
+    laughs = "".join(f"  x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 10)}]\n" for i in range(1, 12))
+    with pytest.raises(InputError, match="without end"):
+        parse_sweep(f"{small_text}  x0: &x0 [1]\n{laughs}", file="small.yaml")
+
+
+def test_brackets_without_end_are_named_as_such(small_text: str) -> None:
+    with pytest.raises(InputError, match="lie too deep within each other"):
+        parse_sweep(small_text.replace("[4K, 1M]", "[" * 5000 + "]" * 5000), file="small.yaml")
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_file_in_another_encoding_is_told_how_to_be_saved(
+    tmp_path: Path, small_text: str, encoding: str
+) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(small_text.replace("why: small", "why: größer"), encoding=encoding)
+    with pytest.raises(InputError, match="not text in UTF-8") as caught:
+        read_sweep(path)
+    assert "save your own as UTF-8" in caught.value.remedy
 
 
 def test_a_risk_is_taken_when_it_is_accepted_by_name(small_text: str) -> None:

@@ -1,5 +1,6 @@
 """Every target passes the one contract suite; and what is each one's own."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from target_contract import DEFAULT, Harness, TargetContract
 
 from cephfit.cells import CELLS
+from cephfit.cli.main import cephfit
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import HostError, InputError
 from cephfit.sweep.targets.disk_identity import identity_of
@@ -207,6 +210,21 @@ def test_a_local_target_touches_no_file_that_it_did_not_make(tmp_path: Path) -> 
     target.reset()
     target.close()
     assert precious.read_text() == "years of work"
+
+
+def test_what_nobody_changed_is_not_called_put_back(tmp_path: Path) -> None:
+    """A misspelled path would look like one that was restored."""
+    words = ["restore", "--target", f"local:{tmp_path / 'v'}"]
+    done = CliRunner().invoke(cephfit, words)
+    assert done.exit_code == 0
+    assert "nothing to undo" in done.output and "check the path" in done.output
+    assert "as it was" not in done.output
+    assert json.loads(CliRunner().invoke(cephfit, [*words, "--json"]).stdout)["restored"] is False
+    target = local_target(f"local:{tmp_path / 'v'}")
+    target.apply(Configuration("A"), n_clients=1, volume_nbytes=MIB)
+    target.close()
+    assert "is as it was before cephfit changed it" in CliRunner().invoke(cephfit, words).stdout
+    assert not (tmp_path / "v").exists()
 
 
 def test_a_local_target_has_no_ceph_to_set(tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""Commands whose streams are closed, or that SIGTERM ends: no traceback, and nothing is lost."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tiny_sweep import SWEEP
+
+from cephfit.results.store import Store
+
+CEPHFIT = (sys.executable, "-m", "cephfit.cli.main")
+
+
+@pytest.mark.parametrize("closing", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_no_fault(tmp_path: Path, closing: str) -> None:
+    store = tmp_path / "s.sqlite"
+    words = ("sweep", "list", "--json")
+    done = subprocess.run(
+        ("sh", "-c", f'"$@" {closing}', "sh", *CEPHFIT, *words), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (">&-" in closing.replace("2>&-", "")) == (done.stdout == "")
+    words = ("sweep", "status", "--store", str(store))
+    done = subprocess.run(
+        ("sh", "-c", f'"$@" {closing}', "sh", *CEPHFIT, *words), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert ("no store of results here" in done.stderr) == ("2>&-" not in closing)
+
+
+def begun(arguments: list[str], store: Path) -> "subprocess.Popen[str]":
+    """A sweep of which something is measured, and not all."""
+    process = subprocess.Popen([*CEPHFIT, *arguments], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if store.is_file() and store.stat().st_size:
+            with Store.open(store, create=True) as opened:
+                if any(opened.samples(run.run_id) for run in opened.runs()):
+                    return process
+        time.sleep(0.1)
+    process.kill()
+    _, errors = process.communicate()
+    raise AssertionError(f"nothing was measured: {errors}")
+
+
+@pytest.mark.parametrize("targets", [("sim:pace=0.5",), ("sim:pace=0.5", "sim:pace=0.5,seed=2")])
+def test_sigterm_ends_a_sweep_as_an_interrupt_does(tmp_path: Path, targets: tuple[str, ...]) -> None:
+    (tmp_path / "tiny.yaml").write_text(SWEEP)
+    store = tmp_path / "s.sqlite"
+    words = ["sweep", "run", str(tmp_path / "tiny.yaml"), "--store", str(store)]
+    for target in targets:
+        words += ["--target", target]
+    process = begun(words, store)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143, errors
+    assert "run the same command to continue" in errors and f"cephfit restore --target {targets[-1]}" in errors
+    assert "terminated; what was measured is kept" in errors
+    assert "Traceback" not in errors
+    with Store.open(store) as opened:
+        kept = {run.run_id: opened.samples(run.run_id) for run in opened.runs()}
+    assert any(kept.values())
+    done = subprocess.run([*CEPHFIT, *words, "--json"], capture_output=True, text=True, check=True, env=os.environ)
+    said = json.loads(done.stdout)
+    finished = said["runs"] if len(targets) > 1 else [said]
+    assert {one["run"] for one in finished} == set(kept)
+    with Store.open(store) as opened:
+        for run_id, samples in kept.items():
+            after = {repr(s.key): s for s in opened.samples(run_id)}
+            assert len(after) == 16 and all(after[repr(s.key)] == s for s in samples)
