@@ -114,7 +114,7 @@ def _owed_to_chance(predictions: PredictionSet, extreme: str, alike: tuple[str, 
         width = math.log(p.high / p.low) if p.low > 0 and math.isfinite(p.high) else math.inf
         weights.append(1 / max(width, 1e-6) ** 2)
         logs.append(math.log(p.relative))
-    if not alike or not math.fsum(weights):
+    if not alike or not all(weights):  # of one whose interval has no end the common mean would know nothing
         return []
     common = math.exp(math.fsum(w * x for w, x in zip(weights, logs, strict=True)) / math.fsum(weights))
     own = predictions.of(extreme).relative

@@ -212,7 +212,9 @@ def _print(choice: PoolChoice, spaces: dict[str, Space | None], notes: Sequence[
     rows = []
     for c in choice.candidates:
         space = spaces.get(c.configuration)
-        interval = f"{c.low:.0f} to {c.high:.0f}" if math.isfinite(c.high) else "unknown"
+        interval = f"{c.low:.0f} to {c.high:.0f}"
+        if not math.isfinite(c.high):
+            interval = f"above {c.low:.0f}" if c.low > 0 else "unknown"
         rows.append(
             (
                 c.configuration,

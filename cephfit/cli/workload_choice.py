@@ -18,21 +18,17 @@ if TYPE_CHECKING:
 _PGBENCH, _PROGRAM = "pgbench", "program"
 
 
-class _WorkloadName(click.ParamType[str]):
+def _known(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     """``pgbench``, or ``program:`` and a path."""
-
-    name = "workload"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        kind, _, path = value.partition(":")
-        if value != _PGBENCH and not (kind == _PROGRAM and path):
-            self.fail(f"{value!r} is neither pgbench nor program:FILE.", param, ctx)
-        return value
+    kind, _, path = value.partition(":")
+    if value != _PGBENCH and not (kind == _PROGRAM and path):
+        raise click.BadParameter(f"{value!r} is neither pgbench nor program:FILE.")
+    return value
 
 
 workload_option = click.option(
     "--workload",
-    type=_WorkloadName(),
+    callback=_known,
     default=_PGBENCH,
     show_default=True,
     metavar="pgbench|program:FILE",
