@@ -212,6 +212,7 @@ class Workload(Protocol):
             seconds: of the measured part.
             seed: of the workload's random choices, 0 to 2**31 - 1: the same on every configuration within a
                 round, another one in every round, because rows or files touched before are not where they were.
+                A run that is tried again has another one, too.
 
         Raises:
             ClusterError: it gave no result, or the volume holds no data of this workload; another run may.

@@ -122,7 +122,7 @@ class ProgramWorkload(Workload):
         except (ClusterError, LackingError) as error:
             raise InputError(error.what, where=where, remedy=f"it must print JSON such as {_EXAMPLE}") from None
         try:
-            described = json.loads(said)
+            described = json.loads(said, parse_constant=_no_number)
         except ValueError as error:
             raise InputError(
                 f"what it prints is no JSON: {error}", where=where, remedy=f"print such as {_EXAMPLE}"
@@ -131,7 +131,7 @@ class ProgramWorkload(Workload):
             raise InputError("what it prints is no JSON object", where=where, remedy=f"print such as {_EXAMPLE}")
         for key in ("name", "metric", "volume"):
             if not isinstance(described.get(key), str) or not described[key]:
-                raise InputError(f"{key!r} is missing", where=where, remedy=f"print such as {_EXAMPLE}")
+                raise InputError(f"{key!r} is missing or no text", where=where, remedy=f"print such as {_EXAMPLE}")
         if not _NAME.fullmatch(described["name"]) or described["name"] == "pgbench":
             raise InputError(
                 f"{described['name']!r} cannot be its name",
@@ -198,6 +198,11 @@ class ProgramWorkload(Workload):
                 )
             raise ClusterError(f"ended with code {code}: {words}", where=where)
         return printed
+
+
+def _no_number(name: str) -> float:
+    """NaN and Infinity, which no JSON has, and of which the first is never like itself."""
+    raise ValueError(f"{name} is not a number")
 
 
 def _device(client: Client) -> Path:

@@ -245,7 +245,7 @@ def _values(samples: Sequence[WorkloadSample]) -> dict[str, dict[int, float]]:
 
 
 def _metric_of(samples: Sequence[WorkloadSample]) -> str:
-    metrics = sorted({s.metric for s in samples})
+    metrics = sorted({s.metric for s in samples if s.state is State.OK})
     if len(metrics) > 1:
         raise InputError(f"the runs measured different things: {', '.join(metrics)}", where="workload samples")
     return metrics[0] if metrics else ""

@@ -87,8 +87,9 @@ class MixPredictor:
         )
         better = [p.configuration for p in ranked if p.verdict is Verdict.BETTER]
         worse = [p.configuration for p in ranked if p.verdict is Verdict.WORSE]
-        # One that moves other cells than the default's may be told by less.
-        floors += [abs(p.relative - 100) for p in ranked if p.configuration in (*better, *worse)]
+        # One that moves other cells than the default's may be told by less; an end that is open is only a bound.
+        told = [name for name in (*better, *worse) if not bounds[name].are_open]
+        floors += [abs(p.relative - 100) for p in ranked if p.configuration in told]
         return PredictionSet(
             model=self.name,
             profile=profile.name,

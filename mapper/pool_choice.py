@@ -164,9 +164,11 @@ def _why(
 ) -> str:
     fastest = rivals[0]
     if chosen is None:
+        low, high = fastest.low, fastest.high
+        ends = f"{low:.0f} to {high:.0f}" if math.isfinite(high) else f"above {low:.0f}"
         return (
             f"no pool certainly reaches {at_least:g}; {fastest.configuration} comes closest with "
-            f"{fastest.relative:.0f} ({fastest.low:.0f} to {fastest.high:.0f})"
+            f"{fastest.relative:.0f} ({ends})"
         )
     what = f"are not distinguishable from {fastest.configuration}"
     if at_least is not None:

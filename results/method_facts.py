@@ -176,9 +176,11 @@ def _order(findings: Findings) -> Iterator[tuple[str, str]]:
 
 
 def _workload_runs(findings: Findings) -> Iterator[tuple[str, str, str, str]]:
-    for _, run in findings.workload_samples:
+    several = len({workload for workload, _ in findings.workload_samples}) > 1
+    for workload, run in findings.workload_samples:
         value = f"{words.number(run.value)} {run.metric}" if run.value is not None else "–"
-        yield run.configuration, str(run.repeat + 1), run.state.value, value
+        configuration = f"{workload} on {run.configuration}" if several else run.configuration
+        yield configuration, str(run.repeat + 1), run.state.value, value
 
 
 def _fio_options(fio: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:

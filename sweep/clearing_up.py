@@ -28,6 +28,8 @@ def cleared_up_by(step: Callable[[], object]) -> Iterator[None]:
 
 def _add(first: BaseException, second: Exception) -> None:
     what = str(second).partition("\n")[0] or repr(second)
+    if what == str(first).partition("\n")[0]:
+        return
     sentence = f"Then clearing up failed: {what}"
     if isinstance(first, CephfitError):  # people see its words, and no notes
         first.what = f"{first.what}. {sentence}"

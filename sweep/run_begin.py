@@ -137,11 +137,19 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _differences(what: str, before: Any, now: Any) -> Iterator[str]:
+    before, now = _programs(before), _programs(now)
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*before, *now]):
             yield from _differences(f"{what}.{key}", before.get(key), now.get(key))
     elif before != now:
         yield f"{what} changed from {_said(before)} to {_said(now)}"
+
+
+def _programs(said: Any) -> Any:
+    """``ceph versions`` counts daemons by version: how many there are is no version of a program."""
+    if isinstance(said, Mapping) and said and all(type(n) is int for n in said.values()):
+        return ", ".join(sorted(map(str, said)))
+    return said
 
 
 def _said(value: Any) -> Any:

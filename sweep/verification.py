@@ -168,6 +168,12 @@ class _Stage:
 
         self._await_health()
         try:
+            self.leave()
+        except LackingError:
+            raise
+        except (ClusterError, HostError) as error:
+            return sample(State.FAILED, None, str(error))
+        try:
             applied, client = self._bring_into(configuration)
         except (LackingError, HostLockedError):  # for all runs, until a person does something
             raise
@@ -199,7 +205,6 @@ class _Stage:
 
     def _bring_into(self, configuration: Configuration) -> tuple[Applied, Client | None]:
         """What became of the target, and the client with its volume; None where a setting did not take effect."""
-        self.leave()
         applied = self._target.apply(
             configuration, n_clients=1, volume_nbytes=self.trial.volume_nbytes, fill=False
         )

@@ -136,7 +136,7 @@ def _open_what_is_closed() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exit with 2 on an error that a person can mend, 130 when interrupted, 141 where nobody
-    reads any more what it says, 143 when `sweep run` was terminated."""
+    reads any more what it says, 143 when a sweep or a workload was terminated."""
     _open_what_is_closed()
     try:
         status = _status_of(arguments)

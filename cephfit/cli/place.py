@@ -108,7 +108,8 @@ def command(
         _print(choice, spaces, predictions.notes, priced=bool(prices))
     click.echo(
         f"{level(confidence)} intervals, joint over all configurations: fast enough holds at that level, and so, "
-        f"over all pairs of pools, does slower; the default pool = 100; model {model}"
+        "over all pairs of pools, does slower (so the default may count as as good as one whose interval is above "
+        f"100); the default pool = 100; model {model}"
     )
 
 

@@ -11,6 +11,7 @@ from cephfit.cli.cluster_options import ClusterOptions, cluster_options
 from cephfit.cli.common_options import needed_apply_option, scale_option, target_option
 from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, progress_display
+from cephfit.cli.termination import sigterm_as_interrupt
 from cephfit.cli.trace_place import trace_place
 from cephfit.cli.workload_choice import workload_option
 
@@ -70,9 +71,10 @@ def command(
 ) -> None:
     """Run the workload once on the default configuration and record the accesses to its block device.
 
-    Loading the data and starting up are not recorded. The volume is kept for the next run of this command. In a
-    cloud (`openstack:CLOUD,image=cephfit-guest-postgresql,...`) the workload runs in a guest on its Cinder volume,
-    and the guest's kernel records it; the guest is deleted at the end.
+    Loading the data is not recorded, nor pgbench's start; of a program of yours all that its `run` does is. The
+    volume is kept for the next run of this command. In a cloud
+    (`openstack:CLOUD,image=cephfit-guest-postgresql,...`) pgbench runs in a guest on its Cinder volume, and the
+    guest's kernel records it; the guest is deleted at the end.
     """
     import secrets
     from collections.abc import Iterator
@@ -97,7 +99,7 @@ def command(
             yield
         captured.append(report)
 
-    with progress_display() as progress:
+    with sigterm_as_interrupt(), progress_display() as progress:
         target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
         in_guests = isinstance(target, DoesErrands)
         try:

@@ -18,6 +18,7 @@ from cephfit.cli.common_options import (
 from cephfit.cli.model_options import mapped_confidence_option, mapped_model_option
 from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
+from cephfit.cli.termination import sigterm_as_interrupt
 from cephfit.cli.workload_choice import workload_option
 from cephfit.documents import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT, VERIFICATION_DOCUMENT
 
@@ -106,7 +107,7 @@ def command(
     from cephfit.sweep.verification import verify
 
     sweep = read_sweep(find_sweep(sweep_text))
-    with Store.open(store) as opened, progress_display() as progress:
+    with sigterm_as_interrupt(), Store.open(store) as opened, progress_display() as progress:
         run = _run_of(opened, sweep, run_id)
         predictions, kept = _predict(opened, run, store, profile_file, model, confidence)
         chosen, fewer = _choose(with_trials(sweep, known_of(opened, run).trials), predictions, configurations)
@@ -271,4 +272,6 @@ def _row(row: AssessmentRow) -> list[str]:
 
 
 def _relative(value: float, low: float | None, high: float | None) -> str:
+    if high is None and low:
+        return f"{value:.1f} (above {low:.1f})"
     return f"{value:.1f}" if low is None or high is None else f"{value:.1f} ({low:.1f} to {high:.1f})"

@@ -99,7 +99,7 @@ def trial_of(
         chosen = ProgramWorkload(
             Path(workload.partition(":")[2]).expanduser(), unmeasured=unmeasured, observe=observe
         )
-        nbytes = chosen.volume_nbytes
+        nbytes = -(-chosen.volume_nbytes // MIB) * MIB
     else:
         if isinstance(target, DoesErrands):
             spec = spec_of(scale)

@@ -98,6 +98,7 @@ class Work:
         self.fails_on: dict[str, CephfitError] = {}
         self.sicken_at_run: int | None = None
         self.stays_mounted = False
+        self.busy_for = 0
 
     def description(self) -> Mapping[str, Any]:
         return {"version": 1, "scale": self.scale, "settings": {"jit": "off"}}
@@ -122,6 +123,9 @@ class Work:
     def cleanup(self, client: Client) -> None:
         if self.stays_mounted:
             raise HostError("umount: target is busy")
+        if self.busy_for and self.ran:
+            self.busy_for -= 1
+            raise ClusterError("its cleanup ended with code 32")
 
 
 @pytest.fixture
@@ -159,6 +163,15 @@ def test_every_sample_is_stored_and_each_volume_prepared_once(store: Store) -> N
         (name, repeat, SPEED[name]) for name in SPEED for repeat in range(3)
     }
     assert sorted(work.prepared) == ["A", "fast", "slow"]
+
+
+def test_a_cleanup_that_fails_is_a_failed_run_which_is_tried_again(store: Store) -> None:
+    work = Work(Bench({}))
+    work.busy_for = 2
+    assert len(run(work.bench, work, store)) > 9
+    states = Counter(s.state for _, s in store.workload_samples("r1"))
+    assert states[State.OK] == 9
+    assert 1 <= states[State.FAILED] <= 2
 
 
 def test_killed_and_started_again_it_goes_on(store: Store) -> None:

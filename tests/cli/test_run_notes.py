@@ -16,6 +16,7 @@ from cephfit.cli.sweep import command as sweep
 from cephfit.errors import InputError
 from cephfit.results.continuations import continuations_of, keep_continuation
 from cephfit.results.store import Store
+from cephfit.sweep.run_begin import _changed
 
 PROFILE = {
     "schema_version": 1,
@@ -84,13 +85,16 @@ def continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     assert give(sweep, *arguments).exit_code == 0
     with Store.open(place) as opened:
         run = opened.run()
-        versions = {"ceph": "16.2.15", **run.facts["versions"]}
+        versions = {"ceph": {"ceph version 16.2.15": 7}, **run.facts["versions"]}
         engine = {**run.facts["engine"], "version": "fio-3.33"}
         begun = replace(run, run_id="begun", finished=False, created_ns=2**62)
         opened.add_run(replace(begun, facts={**run.facts, "versions": versions, "engine": engine}))
         samples = opened.samples(run.run_id)
         opened.add_samples("begun", [s for s in samples if s.key.repeat == 0], fio_json=None)
-    assert "since run begun began, versions.ceph changed from 16.2.15 to unknown" in give(sweep, *arguments).output
+    assert (
+        "since run begun began, versions.ceph changed from ceph version 16.2.15 to unknown"
+        in give(sweep, *arguments).output
+    )
     with Store.open(place) as opened:
         assert opened.run("begun").finished
     return place
@@ -102,19 +106,19 @@ def test_a_run_that_went_on_with_other_programs_is_called_so(
 ) -> None:
     said = give(command, profile, "--baselines", str(continued)).output
     assert said.count("OTHER VERSIONS: The run was continued at ") == 1
-    assert "versions.ceph changed from 16.2.15 to unknown; " in said
+    assert "versions.ceph changed from ceph version 16.2.15 to unknown; " in said
     assert f"engine.version changed from fio-3.33 to {__version__}. Its figures are of both" in said
     measured = json.loads(give(command, profile, "--baselines", str(continued), "--json").output)["measured"]
     assert len(measured["continuations"]) == 1
     page = tmp_path / "page.html"
     give(report.command, "--store", str(continued), "-o", str(page))
-    assert page.read_text().count("versions.ceph changed from 16.2.15 to unknown") == 1
+    assert page.read_text().count("versions.ceph changed from ceph version 16.2.15 to unknown") == 1
 
 
 def test_what_changed_is_kept_once_and_what_did_not_is_not_kept(continued: Path, store: Path) -> None:
     with Store.open(continued) as opened:
         (first,) = continuations_of(opened, "begun")
-        keep_continuation(opened, "begun", ["versions.ceph changed from 16.2.15 to unknown"], at_ns=1)
+        keep_continuation(opened, "begun", ["versions.ceph changed from ceph version 16.2.15 to unknown"], at_ns=1)
         assert continuations_of(opened, "begun") == (first,)
         keep_continuation(opened, "begun", ["versions.ceph changed from 16.2.15 to 17.2.7"], at_ns=1)
         assert "16.2.15 to 17.2.7. Its figures" in continuations_of(opened, "begun")[1]
@@ -207,3 +211,11 @@ def test_a_run_that_is_begun_meanwhile_gets_nothing_of_another_one(
         assert opened.document("meanwhile", "predictions") is None
         if command is map_command.command:
             assert opened.document(mine.run_id, "predictions") is not None
+
+
+def test_how_many_daemons_run_is_no_version_of_a_program() -> None:
+    before = {"versions": {"ceph": {"ceph version 16.2.15 pacific": 7}}}
+    assert _changed(before, {"versions": {"ceph": {"ceph version 16.2.15 pacific": 6}}}) == []
+    upgraded = {"versions": {"ceph": {"ceph version 17.2.7 quincy": 3, "ceph version 16.2.15 pacific": 4}}}
+    was, both = "ceph version 16.2.15 pacific", "ceph version 16.2.15 pacific, ceph version 17.2.7 quincy"
+    assert _changed(before, upgraded) == [f"versions.ceph changed from {was} to {both}"]

@@ -1,10 +1,13 @@
 """A program of a person's own as the workload: its steps, what it says, and what becomes of its faults."""
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -129,10 +132,12 @@ def test_what_it_leaves_running_is_not_waited_for(made: Made, client: Client, tm
         ("exit 1", "ended with code 1"),
         ("echo hello", "no JSON"),
         ("echo '[1]'", "no JSON object"),
-        ('echo \'{"name": "x", "metric": "ops"}\'', "'volume' is missing"),
+        ('echo \'{"name": "x", "metric": "ops"}\'', "'volume' is missing or no text"),
         ('echo \'{"name": "My App", "metric": "ops", "volume": "1G"}\'', "cannot be its name"),
         ('echo \'{"name": "pgbench", "metric": "tps", "volume": "1G"}\'', "cannot be its name"),
         ('echo \'{"name": "x", "metric": "ops", "volume": "much"}\'', "much"),
+        ('echo \'{"name": "x", "metric": "ops", "volume": 4096}\'', "'volume' is missing or no text"),
+        ('echo \'{"name": "x", "metric": "ops", "volume": "1G", "share": NaN}\'', "NaN is not a number"),
     ],
 )
 def test_a_program_that_does_not_describe_itself(describe: str, words: str, made: Made) -> None:
@@ -180,6 +185,41 @@ def test_a_fio_job_is_such_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("FIO_JOB")
     with pytest.raises(InputError, match="FIO_JOB is to be the path of a fio job"):
         ProgramWorkload(FIO_JOB)
+
+
+@pytest.mark.skipif(shutil.which("fio") is None, reason="needs fio")
+def test_fio_dies_with_the_cephfit_that_was_killed(tmp_path: Path) -> None:
+    """What went on writing would be beside the next runs."""
+    job, device = tmp_path / "slow.fio", tmp_path / "device"
+    job.write_text("[slow]\nioengine=psync\nfilename=${CEPHFIT_DEVICE}\nsize=1m\nrw=write\nrate_iops=5\n")
+    device.write_bytes(bytes(2 * MIB))
+    code = (
+        "import sys; from pathlib import Path; from cephfit.protocols import Client\n"
+        "from cephfit.lab.program_workload import ProgramWorkload\n"
+        "client = Client('c0', {}, 2 << 20, Path(sys.argv[2]))\n"
+        "ProgramWorkload(Path(sys.argv[1])).run(client, 60, seed=1)"
+    )
+    environment = {**os.environ, "FIO_JOB": str(job), "VOLUME": "2M", "TMPDIR": str(tmp_path)}
+    argv = [sys.executable, "-c", code, str(FIO_JOB), str(device)]
+    with subprocess.Popen(argv, env=environment) as driver:
+        until = time.monotonic() + 30
+        while not (running := started_with(str(device))):
+            assert time.monotonic() < until, "fio did not start"
+            time.sleep(0.05)
+        driver.kill()
+    assert processes.wait_gone(running, 10) == []
+    assert started_with(str(device)) == []
+
+
+def started_with(word: str) -> list[int]:
+    """Processes whose environment names the device: the program, and fio below it."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            environment = (place / "environ").read_bytes().split(b"\0")
+            if f"CEPHFIT_DEVICE={word}".encode() in environment and b"fio" in (place / "comm").read_bytes():
+                found.append(int(place.name))
+    return found
 
 
 @pytest.mark.root

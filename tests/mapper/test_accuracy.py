@@ -41,6 +41,13 @@ def test_error_order_and_regret_when_the_prediction_holds() -> None:
     assert (answer.workload, answer.metric, answer.model) == ("pgbench", "tps", "time")
 
 
+def test_what_failed_runs_would_have_measured_does_not_matter() -> None:
+    """A program of one's own may have been mended since, and call its figure otherwise."""
+    failed = WorkloadSample("fast", 0, 0, State.FAILED, "runs", None, 0, 1, "it said nothing")
+    answer = assess(predicted(), [failed, *runs(A=(100, 101), fast=(130, 131))], "myapp")
+    assert (answer.metric, answer.of("fast").values) == ("tps", (130, 131))
+
+
 def test_regret_is_what_following_the_prediction_costs() -> None:
     answer = assess(predicted(), runs(A=(100, 101), fast=(80, 81), slow=(50, 50.5)), "pgbench")
     assert answer.order_held is False

@@ -244,6 +244,15 @@ def test_where_the_predicted_best_was_not_run_the_order_is_told_and_its_cost_is_
     assert f"the predicted best, {best.configuration}, gave no value" in sentences
 
 
+def test_runs_of_several_workloads_are_told_apart(findings: Findings) -> None:
+    (name, run), *_ = findings.workload_samples
+    alone = report_of(replace(findings, workload_samples=((name, run),)), made_ns=0).method.workload_runs
+    assert [row[0] for row in alone] == [run.configuration]
+    both = replace(findings, workload_samples=((name, run), ("myapp", replace(run, metric="requests/s"))))
+    rows = report_of(both, made_ns=0).method.workload_runs
+    assert [row[0] for row in rows] == [f"{name} on {run.configuration}", f"myapp on {run.configuration}"]
+
+
 def test_runs_that_judged_another_prediction_do_not_vouch_for_this_one(findings: Findings) -> None:
     predictions = replace(example_predictions(), model="meyer")
     report = report_of(replace(findings, predictions=predictions), made_ns=0)

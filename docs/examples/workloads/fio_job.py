@@ -3,7 +3,8 @@
 
 FIO_JOB names the job file, which works on ${CEPHFIT_DEVICE}. Such a job that does what a trace did is written by
     cephfit trace jobs profile.json --pace full-speed --size 1G --file '${CEPHFIT_DEVICE}' -o myapp.fio
-VOLUME is the size of the volume. The value is the accesses per second, reads and writes together.
+VOLUME is the size of the volume. The value is the accesses per second, reads and writes of all sections together:
+they run at once, so a job whose sections wait for each other (stonewall) is no such workload.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ NOTHING_BETTER = 2
 
 
 def job_text() -> str:
-    path = Path(os.environ.get("FIO_JOB", ""))
+    path = Path(os.environ.get("FIO_JOB") or "(not set)")
     if not path.is_file():
         print(f"FIO_JOB is to be the path of a fio job, and is {str(path)!r}", file=sys.stderr)
         sys.exit(NOTHING_BETTER)
@@ -51,21 +52,27 @@ def prepare() -> None:
 def run() -> None:
     seconds, seed = os.environ["CEPHFIT_SECONDS"], os.environ["CEPHFIT_SEED"]
     text = re.sub(r"(?m)^(runtime|time_based|randrepeat|randseed)\b.*\n?", "", job_text())
-    for_all = f"[global]\nruntime={seconds}s\ntime_based=1\nrandrepeat=0\nrandseed={seed}\ngroup_reporting=1\n"
+    for_all = (
+        f"[global]\nthread=1\nruntime={seconds}s\ntime_based=1\nrandrepeat=0\nrandseed={seed}\ngroup_reporting=1\n"
+    )
     with tempfile.NamedTemporaryFile("w", suffix=".fio") as job:
         job.write(for_all + text)
         job.flush()
-        found = json.loads(fio(["--output-format=json", job.name]))
+        said = fio(["--output-format=json", job.name])
+    found = json.loads(said[said.index("{") :])  # fio may note something before it
     done = [job[way] for job in found["jobs"] for way in ("read", "write") if job[way]["total_ios"]]
     print(sum(way["total_ios"] / (way["runtime"] / 1000) for way in done))
 
 
 def fio(arguments: list[str]) -> str:
-    return subprocess.run(["fio", *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
+    # One process, which the kernel kills with this one: forked workers of fio have sessions of their own, which no
+    # kill of a process group reaches.
+    command = ["setpriv", "--pdeathsig", "KILL", "fio", *arguments, "--thread"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def cleanup() -> None:
-    """Nothing is mounted, and fio leaves nothing running."""
+    """Nothing is mounted, and fio dies with this program."""
 
 
 if __name__ == "__main__":
