@@ -1,5 +1,6 @@
 """The sweep's runner on the real lab: fio straight through librbd, and an OSD that dies in the middle."""
 
+import json
 import mmap
 import os
 import signal
@@ -74,7 +75,8 @@ def test_fio_reaches_the_images_through_librbd_by_itself(lab_cluster: Lab, tmp_p
     assert [s.state for s in samples] == [State.OK] * 8, [s.reason for s in samples]
     assert all(s.metrics is not None and s.metrics.iops > 20 for s in samples)
     assert text is not None
-    assert '"ioengine" : "rbd"' in text, "the figures are librbd's, not a block device's"
+    options = json.loads(text)["global options"]
+    assert options["ioengine"] == "rbd", "the figures are librbd's, not a block device's"
 
 
 def test_a_volume_is_cold_after_its_client_cached_it(lab_cluster: Lab) -> None:
