@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from cephfit.errors import HostError, InputError
+from cephfit.errors import ClusterError, HostError, InputError
 from cephfit.protocols import Client
 from cephfit.sweep.child_process import end, find_program, start
+from cephfit.sweep.engines.engine import LOOK_AT_STORAGE
 from cephfit.sweep.engines.fio_job import CONF_OPTION
 
 PACKAGE = "ceph-common"
@@ -100,6 +101,26 @@ def run_together(commands: Mapping[str, Sequence[str]], *, timeout_seconds: floa
     finally:
         for name, process in processes.items():
             end(process, commands[name][0])
+
+
+def refuse_trouble(clients: Sequence[Client], ended: Mapping[str, Ended], what: str, done: str) -> None:
+    """See that every client's program ended well.
+
+    Args:
+        clients: that programs were run for.
+        ended: what became of each, by client.
+        what, done: of a client was to be, such as ``the volume`` and ``read``.
+
+    Raises:
+        ClusterError: one did not.
+    """
+    for client in clients:
+        if trouble := ended[client.name].trouble:
+            raise ClusterError(
+                f"{what} of client {client.name} could not be {done}: {trouble}",
+                where=place_of(client),
+                remedy=LOOK_AT_STORAGE,
+            )
 
 
 def _wait(process: subprocess.Popen[str], deadline: float, timeout_seconds: float) -> Ended:

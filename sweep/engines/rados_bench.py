@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cephfit.cells import Cell, Op, Pattern
-from cephfit.errors import ClusterError, InputError
+from cephfit.errors import InputError
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
-from cephfit.sweep.engines.bench_process import Ended, image_of, place_of, run_together, version_of
+from cephfit.sweep.engines.bench_process import Ended, image_of, refuse_trouble, run_together, version_of
 from cephfit.sweep.engines.engine import (
-    LOOK_AT_STORAGE,
     CellOutcome,
     CellRun,
     ClientOutcome,
@@ -77,7 +76,8 @@ class RadosBenchEngine(Engine, PreparesCells, KnowsItsLimits):
             )
             for client in run.clients
         }
-        _refuse_trouble(run, run_together(commands, timeout_seconds=seconds + GRACE_SECONDS), "written")
+        ended = run_together(commands, timeout_seconds=seconds + GRACE_SECONDS)
+        refuse_trouble(run.clients, ended, "the objects", "written")
 
     def run(self, run: CellRun) -> CellOutcome:
         """See Engine."""
@@ -105,25 +105,13 @@ class RadosBenchEngine(Engine, PreparesCells, KnowsItsLimits):
         if run.cell.pattern.op is Op.WRITE:
             return
         commands = {c.name: _command(run, c, "seq", 3600, _PREPARING_IOS) for c in run.clients}
-        _refuse_trouble(run, run_together(commands, timeout_seconds=3600), "read")
+        ended = run_together(commands, timeout_seconds=3600)
+        refuse_trouble(run.clients, ended, "the objects", "read")
 
     def _clean(self, run: CellRun) -> None:
         commands = {c.name: (*_access(c), "cleanup", "--run-name", _run_name(c)) for c in run.clients}
         # A run of this name may not have been: then there is nothing in its namespace.
         run_together(commands, timeout_seconds=600)
-
-
-def _refuse_trouble(run: CellRun, ended: Mapping[str, Ended], what: str) -> None:
-    """Raises:
-    ClusterError: the objects of a client could not be ``what``.
-    """
-    for client in run.clients:
-        if trouble := ended[client.name].trouble:
-            raise ClusterError(
-                f"the objects of client {client.name} could not be {what}: {trouble}",
-                where=place_of(client),
-                remedy=LOOK_AT_STORAGE,
-            )
 
 
 @dataclass(frozen=True, slots=True)

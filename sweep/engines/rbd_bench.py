@@ -15,7 +15,7 @@ from cephfit.cells import Cell
 from cephfit.errors import ClusterError
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
-from cephfit.sweep.engines.bench_process import Ended, image_of, place_of, run_together, version_of
+from cephfit.sweep.engines.bench_process import Ended, image_of, place_of, refuse_trouble, run_together, version_of
 from cephfit.sweep.engines.device_counters import in_flight_nbytes
 from cephfit.sweep.engines.engine import (
     LOOK_AT_STORAGE,
@@ -120,13 +120,7 @@ class RbdBenchEngine(Engine, PreparesCells, KnowsItsLimits):
         commands = {c.name: (*_access(c), *how, str(c.nbytes)) for c in run.clients}
         nbytes = sum(client.nbytes for client in run.clients)
         ended = run_together(commands, timeout_seconds=GRACE_SECONDS + nbytes / MIB)
-        for client in run.clients:
-            if trouble := ended[client.name].trouble:
-                raise ClusterError(
-                    f"the volume of client {client.name} could not be read: {trouble}",
-                    where=place_of(client),
-                    remedy=LOOK_AT_STORAGE,
-                )
+        refuse_trouble(run.clients, ended, "the volume", "read")
 
     def _outcome(self, run: CellRun, client: Client, ended: Ended, evidence: Mapping[str, Any]) -> ClientOutcome:
         try:

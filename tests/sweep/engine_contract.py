@@ -159,6 +159,7 @@ class VolumesContract(EngineContract):
     def test_a_volume_that_cannot_be_read_is_an_error_with_place_and_remedy(
         self, harness: Harness, measurement: Measurement
     ) -> None:
+        make_ready(harness.engine, a_run(measurement, harness.clients, harness.cells[0]))
         run = with_a_broken_client(harness, measurement)
         with pytest.raises(ClusterError) as caught:
             harness.engine.warm(run)
