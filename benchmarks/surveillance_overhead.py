@@ -18,10 +18,10 @@ from cephfit.cells import Cell
 from cephfit.configuration import Configuration
 from cephfit.lab.cluster import Lab
 from cephfit.lab.target import LabTarget
+from cephfit.measurement import Measurement
 from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.engines.engine import CellRun
 from cephfit.sweep.engines.fio import FioEngine
-from cephfit.sweep.model import Measurement
 from cephfit.sweep.validity.surveillance import Surveillance, witness_of
 
 SWEEP = """

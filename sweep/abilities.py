@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from cephfit.configuration import Configuration
 from cephfit.protocols import Client
+from cephfit.sweep.validity.watched_target import HasWitness as HasWitness
+from cephfit.sweep.validity.watched_target import TellsDisturbances as TellsDisturbances
+from cephfit.sweep.validity.watched_target import VouchesForClients as VouchesForClients
 
 if TYPE_CHECKING:
+    from cephfit.measurement import PlannedSweep
     from cephfit.sweep.cloud.errands import Answers
     from cephfit.sweep.engines.engine import Engine
-    from cephfit.sweep.model import Sweep
     from cephfit.sweep.preview import Preview, Undoing
     from cephfit.sweep.settings.catalogue import Catalogue
-    from cephfit.sweep.telemetry.witness import Witness
-    from cephfit.sweep.validity.disturbances import Mark
 
 
 @runtime_checkable
@@ -36,7 +37,7 @@ class KnowsTheSweep(Protocol):
     """
 
     @abstractmethod
-    def check(self, sweep: Sweep) -> None:
+    def check(self, sweep: PlannedSweep) -> None:
         """Changes nothing.
 
         Raises:
@@ -101,7 +102,7 @@ class Previews(Protocol):
     """
 
     @abstractmethod
-    def preview(self, sweep: Sweep) -> Preview:
+    def preview(self, sweep: PlannedSweep) -> Preview:
         """What applying a sweep's configurations would change."""
 
     @abstractmethod
@@ -197,51 +198,6 @@ class ScalesClients(Protocol):
             InputError: something that they are made of is not there.
             ClusterError: there is not enough of it.
         """
-
-
-@runtime_checkable
-class HasWitness(Protocol):
-    """Its hosts and daemons can be seen.
-
-    Asked: by ``surveillance.witness_of``, once before the first cell is measured. Without it: samples do not say
-    what hosts and daemons did, and reports name no bottleneck.
-    """
-
-    @abstractmethod
-    def witness(self) -> Witness:
-        """Who sees them."""
-
-
-@runtime_checkable
-class VouchesForClients(Protocol):
-    """It can say whether what its clients write to is still theirs.
-
-    Asked: by ``surveillance.Surveillance``, right before everything that is measured, whatever the caches'
-    condition. Without it: the clients' devices are taken for theirs.
-    """
-
-    @abstractmethod
-    def require_served(self) -> None:
-        """Raises:
-        HostError: a client's device is its volume no longer.
-        """
-
-
-@runtime_checkable
-class TellsDisturbances(Protocol):
-    """It can say what happened since a moment.
-
-    Asked: by ``surveillance.Surveillance``, before and after everything that is measured. Without it: only the
-    health that is seen meanwhile speaks against a sample.
-    """
-
-    @abstractmethod
-    def mark(self) -> Mark:
-        """Now."""
-
-    @abstractmethod
-    def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
-        """What happened since then that a sample must not be trusted for; empty if nothing did."""
 
 
 @runtime_checkable

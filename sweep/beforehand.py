@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from cephfit.configuration import Partition
 from cephfit.errors import ClusterError, InputError
+from cephfit.measurement import CacheCondition
 from cephfit.protocols import Target
 from cephfit.sweep.abilities import (
     HasCatalogue,
@@ -14,7 +15,7 @@ from cephfit.sweep.abilities import (
     TellsLimits,
     WarnsOfSettings,
 )
-from cephfit.sweep.model import CacheCondition, Sweep
+from cephfit.sweep.model import Sweep
 from cephfit.sweep.options.option_history import history_of
 from cephfit.sweep.settings.catalogue import (
     Catalogue,

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from cephfit.sweep.model import CacheCondition, Measurement
+from cephfit.measurement import CacheCondition, Measurement
 from cephfit.units import GIB
 
 IN_MEMORY = "in_memory"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cephfit.errors import ClusterError
+from cephfit.measurement import RBD_OBJECT_NBYTES
 from cephfit.sweep.child_process import end, find_program, start
 from cephfit.sweep.engines.engine import SLOWEST_NBYTES_PER_S
-from cephfit.sweep.model import RBD_OBJECT_NBYTES
 from cephfit.sweep.volumes import Volume
 
 

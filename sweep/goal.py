@@ -6,9 +6,10 @@ from typing import Any
 
 from cephfit.cells import CELLS, SIZE_BINS, Cell, Op
 from cephfit.errors import InputError
+from cephfit.measurement import Measurement
 from cephfit.profile import Profile
 from cephfit.protocols import Predictor
-from cephfit.sweep.model import Measurement, Sweep
+from cephfit.sweep.model import Sweep
 from cephfit.sweep.stopping import RaceFor
 
 GOAL = "goal"

@@ -10,27 +10,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from cephfit.cells import Cell
-from cephfit.sample import OWN_LOAD
-from cephfit.sweep.model import CacheCondition, Measurement, Sweep
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One configuration under one load, and the cells measured there.
-
-    The loads of a configuration follow each other within a round, so that it is applied once for all of them.
-
-    Attributes:
-        repeat: round, counts from 0.
-        configuration: name.
-        cells: in the order of measuring.
-        load: its name; empty is the measurement's own.
-    """
-
-    repeat: int
-    configuration: str
-    cells: tuple[Cell, ...]
-    load: str = OWN_LOAD
+from cephfit.measurement import CacheCondition, Measurement, Step
+from cephfit.sweep.model import Sweep
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from cephfit import __version__
 from cephfit.errors import InputError
+from cephfit.measurement import RADOS_BENCH, RBD_BENCH, Measurement
 from cephfit.protocols import Progress, Target
 from cephfit.results.continuations import keep_continuation
 from cephfit.results.store import Store
@@ -17,7 +18,7 @@ from cephfit.sweep.engines.engine import Engine
 from cephfit.sweep.engines.fio import FioEngine
 from cephfit.sweep.goal import GOAL
 from cephfit.sweep.identity import CLUSTER, is_another_cluster
-from cephfit.sweep.model import RADOS_BENCH, RBD_BENCH, Measurement, Sweep
+from cephfit.sweep.model import Sweep
 
 
 def engine_of(target: Target, measurement: Measurement) -> Engine:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from cephfit.cells import Cell
 from cephfit.errors import ClusterError
+from cephfit.measurement import CacheCondition, Step
 from cephfit.protocols import Progress, Target
 from cephfit.results.store import Store
 from cephfit.run import Run
@@ -20,8 +21,8 @@ from cephfit.sweep.beforehand import limits_by, unsupported_by, without_effect_b
 from cephfit.sweep.engines.engine import CellRun, Engine, KnowsItsLimits, PreparesCells
 from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
 from cephfit.sweep.leaving_out import fitted_to
-from cephfit.sweep.model import CacheCondition, Sweep
-from cephfit.sweep.plan import ASSUMED_TIMES, Step, StepTimes, io_seed, run_seconds
+from cephfit.sweep.model import Sweep
+from cephfit.sweep.plan import ASSUMED_TIMES, StepTimes, io_seed, run_seconds
 from cephfit.sweep.run_begin import begun, engine_of, facts_of
 from cephfit.sweep.schedule import full_plan, rounds_of
 from cephfit.sweep.standing import TOOK_EFFECT, Standing

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
 from cephfit.documents import STOPPING_DOCUMENT, TRIALS_DOCUMENT
+from cephfit.measurement import Step
 from cephfit.results.store import Store
 from cephfit.sweep.design.model import Search
 from cephfit.sweep.goal import Goal
@@ -20,7 +21,7 @@ from cephfit.sweep.optimising.trials import (
     values_of,
     with_trials,
 )
-from cephfit.sweep.plan import Plan, Step, plan_of
+from cephfit.sweep.plan import Plan, plan_of
 from cephfit.sweep.racing.rounds import Decided, begin, decide
 from cephfit.sweep.racing.saving import saving_document
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError, HostError, InputError, LackingError
+from cephfit.measurement import CacheCondition
 from cephfit.protocols import Applied, Client, Health, Progress, Target, WarmsCaches
 from cephfit.results.store import Store
 from cephfit.sample import State, WorkloadSample
@@ -15,7 +16,6 @@ from cephfit.sweep.abilities import KeepsNotes
 from cephfit.sweep.clearing_up import cleared_up_by
 from cephfit.sweep.engines.block_device import read_through
 from cephfit.sweep.greater.kernel_locks import HostLockedError
-from cephfit.sweep.model import CacheCondition
 from cephfit.sweep.validity.health_watch import health_now, wait_until_healthy
 from cephfit.sweep.validity.surveillance import Surveillance
 from cephfit.sweep.workload_trial import (

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cephfit.errors import InputError
+from cephfit.measurement import CacheCondition
 from cephfit.protocols import Target, Workload
 from cephfit.sample import State, WorkloadSample
 from cephfit.sweep.identity import CLUSTER
-from cephfit.sweep.model import CacheCondition
 
 CONDITIONS = "trial"
 """Where a sample's evidence has them."""

@@ -84,9 +84,9 @@ def command(
     from cephfit.cli.workload_choice import trial_of
     from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
     from cephfit.errors import ClusterError
+    from cephfit.measurement import CacheCondition
     from cephfit.sample import State
     from cephfit.sweep.abilities import BelongsToRun, DoesErrands, MayKeepCaches
-    from cephfit.sweep.model import CacheCondition
     from cephfit.sweep.verification import run_once
     from cephfit.traces.capturing.capture import capturing
 

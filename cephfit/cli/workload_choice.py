@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from cephfit.measurement import CacheCondition
     from cephfit.protocols import Target, Workload
     from cephfit.sweep.guest.tracing import GuestTrace
-    from cephfit.sweep.model import CacheCondition
     from cephfit.sweep.workload_trial import Trial
 
 _PGBENCH, _PROGRAM = "pgbench", "program"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from openstack.connection import Connection
 
 from cephfit.configuration import Configuration
+from cephfit.measurement import PlannedSweep
 from cephfit.sweep.cloud import own_types
 from cephfit.sweep.cloud.choice import CloudChoice
 from cephfit.sweep.cloud.ownership import NAME_PREFIX
@@ -13,7 +14,6 @@ from cephfit.sweep.cloud.qos import qos_of_types
 from cephfit.sweep.cloud.quotas import Wanted
 from cephfit.sweep.cloud.volume_kinds import VolumeKind, is_of_volumes, kind_of
 from cephfit.sweep.cloud.volumes import require_types
-from cephfit.sweep.model import Sweep
 from cephfit.sweep.preview import Difference
 
 
@@ -85,7 +85,7 @@ class CloudForecast:
         )
 
     def notes(
-        self, sweep: Sweep, configurations: Sequence[Configuration], pools: Sequence[CinderPool] | None
+        self, sweep: PlannedSweep, configurations: Sequence[Configuration], pools: Sequence[CinderPool] | None
     ) -> tuple[str, ...]:
         """What a run would make in the cloud and write there, in words.
 

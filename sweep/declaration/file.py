@@ -12,12 +12,13 @@ from typing import Any
 from cephfit import sweeps
 from cephfit.configuration import Configuration, Value
 from cephfit.errors import InputError
+from cephfit.measurement import Measurement
 from cephfit.sweep.declaration.file_design import read_designs
 from cephfit.sweep.declaration.file_measurement import read_measurement
 from cephfit.sweep.declaration.file_pools import expand_uses, read_pools
 from cephfit.sweep.declaration.file_settings import NAME, USE, fault_of_configuration, read_configurations
 from cephfit.sweep.declaration.file_stopping import read_stopping
-from cephfit.sweep.model import Measurement, Sweep
+from cephfit.sweep.model import Sweep
 from cephfit.sweep.yaml_lines import Located, nearest, read_yaml
 
 SCHEMA_VERSION = 1

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cephfit.cells import CELLS, SIZE_BINS, Cell, Pattern
+from cephfit.measurement import Load, Measurement
 from cephfit.sweep.declaration.file_settings import NAME
-from cephfit.sweep.model import Load, Measurement
 from cephfit.sweep.yaml_lines import Located, nearest
 
 SHAPE = ("iodepth", "clients", "read_pct", "rate_iops", "rate")

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from cephfit.measurement import FIO, RADOS_BENCH, RBD_BENCH, RBD_OBJECT_NBYTES, CacheCondition, Measurement
 from cephfit.sweep.declaration.file_loads import SHAPE, read_cells, read_loads, read_shape
-from cephfit.sweep.model import FIO, RADOS_BENCH, RBD_BENCH, RBD_OBJECT_NBYTES, CacheCondition, Measurement
 from cephfit.sweep.yaml_lines import MOST, Located
 from cephfit.units import format_nbytes
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from cephfit.cells import Cell, Op
+from cephfit.measurement import Measurement
 from cephfit.protocols import Client
 from cephfit.sample import OWN_LOAD, Metrics
-from cephfit.sweep.model import Measurement
 from cephfit.units import MIB
 
 LOOK_AT_STORAGE = (

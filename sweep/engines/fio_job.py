@@ -6,9 +6,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from cephfit import templates
 from cephfit.errors import InputError
+from cephfit.measurement import RBD_OBJECT_NBYTES
 from cephfit.protocols import Client
 from cephfit.sweep.engines.engine import CellRun
-from cephfit.sweep.model import RBD_OBJECT_NBYTES
 
 CONF_OPTION = "conf"
 """Not fio's own: path of the ceph.conf for ``ioengine=rbd``. fio has no option for it, librados a variable."""

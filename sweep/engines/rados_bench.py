@@ -21,6 +21,7 @@ from typing import Any
 
 from cephfit.cells import Cell, Op, Pattern
 from cephfit.errors import InputError
+from cephfit.measurement import RADOS_BENCH, Measurement
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
 from cephfit.sweep.engines.bench_process import Ended, image_of, refuse_trouble, run_together, version_of
@@ -35,7 +36,6 @@ from cephfit.sweep.engines.engine import (
 )
 from cephfit.sweep.engines.fio import GRACE_SECONDS
 from cephfit.sweep.engines.osd_watch import OsdCount, watch_osds
-from cephfit.sweep.model import RADOS_BENCH, Measurement
 from cephfit.units import KIB
 
 _MODES = {Pattern.WRITE: "write", Pattern.READ: "seq", Pattern.RANDREAD: "rand"}

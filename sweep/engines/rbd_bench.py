@@ -13,6 +13,7 @@ from typing import Any
 
 from cephfit.cells import Cell
 from cephfit.errors import ClusterError
+from cephfit.measurement import RBD_BENCH, Measurement
 from cephfit.protocols import Client
 from cephfit.sample import Metrics
 from cephfit.sweep.engines.bench_process import Ended, image_of, place_of, refuse_trouble, run_together, version_of
@@ -29,7 +30,6 @@ from cephfit.sweep.engines.engine import (
 from cephfit.sweep.engines.fio import GRACE_SECONDS
 from cephfit.sweep.engines.image_watch import ImageWatch
 from cephfit.sweep.engines.osd_watch import watch_osds
-from cephfit.sweep.model import RBD_BENCH, Measurement
 from cephfit.units import MIB
 
 _SUMMARY = re.compile(

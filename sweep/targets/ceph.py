@@ -9,6 +9,7 @@ from typing import Any
 
 from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError
+from cephfit.measurement import PlannedSweep
 from cephfit.protocols import Applied, CephAdmin, Client, Health, Progress, Target
 from cephfit.silence import Silence
 from cephfit.sweep import abilities
@@ -19,7 +20,6 @@ from cephfit.sweep.declared_pools import DeclaredPools
 from cephfit.sweep.filling import fill as fill_volumes
 from cephfit.sweep.hosts.host import HostRefusedError
 from cephfit.sweep.journal import Journal
-from cephfit.sweep.model import Sweep
 from cephfit.sweep.pools.pool_names import POOL_PREFIX
 from cephfit.sweep.pools.pool_survey import PoolPortrait, survey
 from cephfit.sweep.preview import Preview, Undoing
@@ -173,7 +173,7 @@ class CephTarget(
         """Warnings by configuration: settings that exist here but that these OSDs never read."""
         return self._forecast.without_effect(configurations)
 
-    def preview(self, sweep: Sweep) -> Preview:
+    def preview(self, sweep: PlannedSweep) -> Preview:
         """What a sweep would do here, before anything is done."""
         return self._forecast.preview(sweep)
 

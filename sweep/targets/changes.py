@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cephfit.configuration import Configuration
+from cephfit.measurement import PlannedSweep
 from cephfit.sweep.declared_pools import DeclaredPools
 from cephfit.sweep.journal import Journal
-from cephfit.sweep.model import Sweep
 from cephfit.sweep.preview import Preview, Undoing
 from cephfit.sweep.surroundings import ReadValues
 from cephfit.sweep.volumes import Volume
@@ -80,7 +80,7 @@ class ClusterChanges(Protocol):
             osd_map: gives ``osd dump`` as it is now.
         """
 
-    def preview(self, sweep: Sweep, configurations: Sequence[Configuration]) -> Preview:
+    def preview(self, sweep: PlannedSweep, configurations: Sequence[Configuration]) -> Preview:
         """What these configurations of a sweep would change on the cluster; its health is not asked here."""
 
     def undoings(self) -> Sequence[Undoing]:

@@ -5,12 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from cephfit.configuration import Configuration, Partition
+from cephfit.measurement import CacheCondition, PlannedSweep
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.daemons import Daemon, concerned, running_daemons, strongest
 from cephfit.sweep.cache_notes import drops_note, fits_note
-from cephfit.sweep.model import CacheCondition, Sweep
 from cephfit.sweep.options.option_value import as_ceph_writes
-from cephfit.sweep.plan import plan_of
 from cephfit.sweep.pools.own_pools import Pools
 from cephfit.sweep.pools.pool_plan import PoolPlan
 from cephfit.sweep.preview import HEALTHY, Difference, PoolToMake, Preview
@@ -87,7 +86,7 @@ def option_differences(configuration: Configuration, present: Present) -> list[D
 
 def pools_to_make(
     plans: Mapping[str, Sequence[PoolPlan]],
-    sweep: Sweep,
+    sweep: PlannedSweep,
     existing: Iterable[str],
     defaults: PoolDefaults,
     beneath: Beneath,
@@ -161,7 +160,7 @@ def restarts_note(count: Mapping[int, int]) -> str:
 
 
 def preview_of(
-    sweep: Sweep,
+    sweep: PlannedSweep,
     configurations: Sequence[Configuration],
     *,
     admin: CephAdmin,
@@ -173,7 +172,7 @@ def preview_of(
     present = Present(admin, catalogue, settings)
     startup = {c.name: settings.needs_restart(c) for c in configurations}
     plans = {c.name: pools.plans(c) for c in configurations}
-    order = [name for (_, name), _ in groupby((s.repeat, s.configuration) for s in plan_of(sweep).steps)]
+    order = [name for (_, name), _ in groupby((s.repeat, s.configuration) for s in sweep.steps)]
     count = count_restarts([name for name in order if name in plans], startup)
     n_restarts = count.total()
     # A rule that several pools share is one wish.
@@ -205,7 +204,7 @@ def preview_of(
 
 
 def _about_caches(
-    sweep: Sweep,
+    sweep: PlannedSweep,
     plans: Mapping[str, Sequence[PoolPlan]],
     *,
     admin: CephAdmin,
@@ -215,7 +214,7 @@ def _about_caches(
     """What is done to the caches of OSDs, or what they do to the sweep."""
     osds = [int(daemon.id) for daemon in daemons if daemon.kind == "osd"]
     if sweep.measurement.cache is CacheCondition.COLD:
-        n_drops = sum(len(step.cells) for step in plan_of(sweep).steps if step.configuration in plans)
+        n_drops = sum(len(step.cells) for step in sweep.steps if step.configuration in plans)
         return list(filter(None, [drops_note(n_drops, len(osds))]))
     targets = memory_targets(admin, osds)
     holding = {p.name: p for group in plans.values() for p in group if holds_data(p, group)}

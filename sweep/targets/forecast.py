@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cephfit.configuration import Configuration, Partition
+from cephfit.measurement import PlannedSweep
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.journal import Journal
-from cephfit.sweep.model import Sweep
 from cephfit.sweep.options.option_value import as_ceph_writes
 from cephfit.sweep.preview import Difference, Preview, Undoing, other_undoings
 from cephfit.sweep.settings import catalogue as options
@@ -71,7 +71,7 @@ class Forecast:
             found |= options.without_effect([configuration], set(remake.objectstores(configuration)))
         return found
 
-    def preview(self, sweep: Sweep) -> Preview:
+    def preview(self, sweep: PlannedSweep) -> Preview:
         """What a sweep would do here."""
         against = self.unsupported(sweep.configurations)
         supported = tuple(c for c in sweep.configurations if c.name not in against)

@@ -6,13 +6,13 @@ from typing import Any
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import InputError
+from cephfit.measurement import RADOS_BENCH, CacheCondition, PlannedSweep
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.cache_notes import fits_note
 from cephfit.sweep.declared_pools import DeclaredPools
 from cephfit.sweep.engines.rados_bench import refuse_among_images
 from cephfit.sweep.journal import Entry, Journal
-from cephfit.sweep.model import RADOS_BENCH, CacheCondition, Sweep
 from cephfit.sweep.pools.pool_readback import dumped_pool
 from cephfit.sweep.preview import HEALTHY, Difference, Preview, Undoing
 from cephfit.sweep.surroundings import ReadValues
@@ -94,7 +94,7 @@ class OnlyPool:
     def keep(self, osd_map: Callable[[], Mapping[str, Any]]) -> tuple[str, ...]:
         return ()
 
-    def preview(self, sweep: Sweep, configurations: Sequence[Configuration]) -> Preview:
+    def preview(self, sweep: PlannedSweep, configurations: Sequence[Configuration]) -> Preview:
         if sweep.measurement.engine == RADOS_BENCH:
             refuse_among_images(self._pool)
         self._require_pool()
@@ -109,7 +109,7 @@ class OnlyPool:
         notes = filter(None, (note, self._fits_note(sweep)))
         return Preview(HEALTHY, differences, {}, 0, 0.0, (), notes=tuple(notes))
 
-    def _fits_note(self, sweep: Sweep) -> str:
+    def _fits_note(self, sweep: PlannedSweep) -> str:
         if sweep.measurement.cache is not CacheCondition.WARM:
             return ""
         rule = dumped_pool(self._admin, self._pool)["crush_rule"]

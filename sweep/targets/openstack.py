@@ -7,6 +7,7 @@ from typing import Any
 
 from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError, InputError
+from cephfit.measurement import PlannedSweep
 from cephfit.protocols import Applied, Client, Health, Progress, Target
 from cephfit.silence import Silence
 from cephfit.sweep import abilities
@@ -29,7 +30,6 @@ from cephfit.sweep.cloud.volume_kinds import VolumeKind
 from cephfit.sweep.cloud.volumes_found import volumes_found
 from cephfit.sweep.engines.engine import CountsIo, Engine, MovedBytes
 from cephfit.sweep.journal import Journal
-from cephfit.sweep.model import Sweep
 from cephfit.sweep.preview import HEALTHY, Preview, Undoing
 from cephfit.sweep.target_lock import TargetLock
 
@@ -139,7 +139,7 @@ class OpenStackTarget(
         """See ``TellsLimits``."""
         return self._forecast.limits(configurations)
 
-    def preview(self, sweep: Sweep) -> Preview:
+    def preview(self, sweep: PlannedSweep) -> Preview:
         """See ``Previews``: volume types and QoS, and the room for what is written."""
         against = self.unsupported(sweep.configurations)
         configurations = [c for c in sweep.configurations if c.name not in against]

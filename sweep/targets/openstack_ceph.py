@@ -8,6 +8,7 @@ from typing import Any
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError
+from cephfit.measurement import PlannedSweep
 from cephfit.protocols import Applied, Health, Progress
 from cephfit.sweep.abilities import HasCatalogue, HasWitness, TellsDisturbances, WarnsOfSettings
 from cephfit.sweep.admin.rados_admin import RadosAdmin
@@ -15,7 +16,6 @@ from cephfit.sweep.cloud.choice import CloudChoice
 from cephfit.sweep.cloud.pool_room import CinderPool
 from cephfit.sweep.cloud.stacks import Node
 from cephfit.sweep.greater.scopes import CLIENT_DISK, OSD_STORE, base_scope
-from cephfit.sweep.model import Sweep
 from cephfit.sweep.pools.pool_names import POOL_PREFIX
 from cephfit.sweep.preview import Preview, Undoing
 from cephfit.sweep.settings import catalogue as options
@@ -92,7 +92,7 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasWitne
         """See ``WarnsOfSettings``."""
         return self._ceph.without_effect([cluster_part(c) for c in configurations])
 
-    def preview(self, sweep: Sweep) -> Preview:
+    def preview(self, sweep: PlannedSweep) -> Preview:
         """See ``Previews``: what changes on the cluster, and in the cloud, where all volumes are Cinder's."""
         skipped = self.unsupported(sweep.configurations)
         kept = [c for c in sweep.configurations if c.name not in skipped]

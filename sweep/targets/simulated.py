@@ -17,12 +17,12 @@ from cephfit import __version__
 from cephfit.cells import Cell, Op
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
 from cephfit.errors import InputError
+from cephfit.measurement import PlannedSweep
 from cephfit.protocols import Applied, Client, Health, Target
 from cephfit.run import SIMULATED
 from cephfit.sample import Metrics
 from cephfit.sweep.abilities import BringsEngine, JudgesConfigurations, KnowsTheSweep, WarnsOfSettings
 from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome, Engine, IndependentCount
-from cephfit.sweep.model import Sweep
 from cephfit.sweep.options.option_history import histories, history_of, is_gone
 from cephfit.sweep.settings.catalogue import nearest_option
 from cephfit.sweep.targets.simulated_truth import effect_of, run_ns, true_iops
@@ -124,12 +124,12 @@ class SimulatedTarget(Target, KnowsTheSweep, JudgesConfigurations, BringsEngine,
         found = {c.name: tuple(_idle(s for s in c.settings if effect_of(s) is None)) for c in configurations}
         return {name: sentences for name, sentences in found.items() if sentences}
 
-    def check(self, sweep: Sweep) -> None:
+    def check(self, sweep: PlannedSweep) -> None:
         """Raises:
         InputError: the configuration to be refused is none of the sweep's. Names of a search come later.
         """
         refuse, names = self.simulation.refuse, [c.name for c in sweep.configurations]
-        if refuse and sweep.search is None and refuse not in names:
+        if refuse and not sweep.is_search and refuse not in names:
             raise InputError(
                 f"the sweep {sweep.name} has no configuration {refuse!r} that could be refused",
                 where=f"--target {self.name}",

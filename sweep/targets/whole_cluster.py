@@ -5,13 +5,13 @@ from typing import Any
 
 from cephfit.configuration import Configuration
 from cephfit.errors import CephfitError, ClusterError, InputError
+from cephfit.measurement import PlannedSweep
 from cephfit.protocols import CephAdmin, Progress
 from cephfit.sweep.admin.answers import RefusedError
 from cephfit.sweep.admin.older_releases import is_before_nautilus
 from cephfit.sweep.attempts import Attempts
 from cephfit.sweep.declared_pools import DeclaredPools
 from cephfit.sweep.journal import Journal
-from cephfit.sweep.model import Sweep
 from cephfit.sweep.pools.own_pools import Pools
 from cephfit.sweep.pools.pool_names import pool_name
 from cephfit.sweep.pools.pool_waiting import UnplacedPoolError
@@ -125,7 +125,7 @@ class WholeCluster:
     def keep(self, osd_map: Callable[[], Mapping[str, Any]]) -> tuple[str, ...]:
         return self.settings.keep(osd_map)
 
-    def preview(self, sweep: Sweep, configurations: Sequence[Configuration]) -> Preview:
+    def preview(self, sweep: PlannedSweep, configurations: Sequence[Configuration]) -> Preview:
         self._require_default_rule()
         return preview_of(
             sweep,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cephfit.protocols import CephAdmin
-from cephfit.sweep.abilities import TellsDisturbances
 from cephfit.sweep.validity.strangers import SeesStrangers
+from cephfit.sweep.validity.watched_target import TellsDisturbances
 
 FOREIGN_IOPS = 50.0
 """I/Os per second of others, over all their pools and images, from which on a run is not trusted: half of what one

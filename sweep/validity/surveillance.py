@@ -6,11 +6,11 @@ from typing import Any
 
 from cephfit.errors import ClusterError
 from cephfit.protocols import Client, Target
-from cephfit.sweep.abilities import HasWitness, TellsDisturbances, VouchesForClients
 from cephfit.sweep.telemetry.use import Look
 from cephfit.sweep.telemetry.witness import ClientCpu, Witness
 from cephfit.sweep.validity.disturbances import Mark
 from cephfit.sweep.validity.health_watch import HealthWatch
+from cephfit.sweep.validity.watched_target import HasWitness, TellsDisturbances, VouchesForClients
 
 
 class Surveillance:

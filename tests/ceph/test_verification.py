@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from cephfit.cli.verify import command
 from cephfit.configuration import Configuration
 from cephfit.errors import CephfitError, ClusterError, HostError, InputError, LackingError
+from cephfit.measurement import CacheCondition
 from cephfit.protocols import Applied, Client, Health
 from cephfit.results.store import Store
 from cephfit.run import Run
@@ -19,7 +20,6 @@ from cephfit.sample import State, WorkloadSample
 from cephfit.silence import Silence
 from cephfit.sweep.engines.block_device import read_through
 from cephfit.sweep.greater.kernel_locks import HostLockedError
-from cephfit.sweep.model import CacheCondition
 from cephfit.sweep.verification import order_of, run_once, verify
 from cephfit.sweep.workload_trial import CONDITIONS, Trial, conditions_of, contents_of
 from cephfit.units import MIB

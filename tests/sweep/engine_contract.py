@@ -15,10 +15,11 @@ from interrupts import Interrupted, interrupt_when, started_by_us
 
 from cephfit.cells import CELLS, Cell
 from cephfit.errors import CephfitError, ClusterError, HostError
+from cephfit.measurement import Measurement
 from cephfit.protocols import Client
 from cephfit.sample import State
 from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome, Engine, KnowsItsLimits, PreparesCells
-from cephfit.sweep.model import Measurement, Sweep
+from cephfit.sweep.model import Sweep
 from cephfit.sweep.validity.judgement import Circumstances, judge
 
 AROUND = Circumstances(1, 2, (1, 2), (), 1)

@@ -4,6 +4,7 @@ import importlib
 import inspect
 from pathlib import Path
 from types import ModuleType
+from typing import Protocol
 from unittest.mock import Mock
 
 import pytest
@@ -58,7 +59,7 @@ WORKLOADS = {
 }
 
 OF_TARGETS = [
-    one for one in vars(abilities).values() if inspect.isclass(one) and one.__module__ == abilities.__name__
+    one for one in vars(abilities).values() if getattr(one, "_is_protocol", False) and one is not Protocol
 ]
 OF_ENGINES = [PreparesCells, KnowsItsLimits]
 OF_WORKLOADS = [WarmsCaches]

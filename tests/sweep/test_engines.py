@@ -25,13 +25,13 @@ from engine_contract import (
 )
 from target_contract import DEFAULT
 
+from cephfit.measurement import Measurement
 from cephfit.protocols import Client
 from cephfit.sweep.engines.engine import MovedBytes
 from cephfit.sweep.engines.fio import FioEngine
 from cephfit.sweep.engines.fio_clocks import ServerClocks
 from cephfit.sweep.engines.fio_remote import RemoteFioEngine
 from cephfit.sweep.engines.fio_servers import why_unreachable
-from cephfit.sweep.model import Measurement
 from cephfit.sweep.targets.simulated import SimulatedTarget, Simulation
 from cephfit.units import MIB
 

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cephfit.cells import CELLS, Cell
+from cephfit.measurement import Measurement
 from cephfit.protocols import Client
 from cephfit.sweep.declaration.file import bundled_sweep, read_sweep
 from cephfit.sweep.engines.engine import CellRun
 from cephfit.sweep.engines.fio_job import region_of, render_job
-from cephfit.sweep.model import Measurement
 from cephfit.sweep.plan import io_seed
 from cephfit.units import MIB
 

@@ -11,6 +11,7 @@ import pytest
 
 from cephfit.cells import Cell
 from cephfit.errors import InputError
+from cephfit.measurement import Load
 from cephfit.protocols import Client
 from cephfit.results.store import Store
 from cephfit.sample import State
@@ -18,7 +19,7 @@ from cephfit.silence import Silence
 from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.engines.engine import CellRun, disagreement
 from cephfit.sweep.engines.fio import FioEngine
-from cephfit.sweep.model import Load, Sweep
+from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import ASSUMED_TIMES, expected_seconds, plan_of
 from cephfit.sweep.runner import run_sweep
 from cephfit.sweep.standing import Standing

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from cephfit.cells import CELLS
 from cephfit.configuration import Configuration
-from cephfit.sweep.model import CacheCondition, Load, Measurement, Sweep
+from cephfit.measurement import CacheCondition, Load, Measurement
+from cephfit.sweep.model import Sweep
 from cephfit.sweep.plan import ASSUMED_TIMES, expected_seconds, io_seed, plan_of
 
 

@@ -10,8 +10,8 @@ from thesis_tables import thesis_table
 from cephfit.cells import CELLS
 from cephfit.configuration import Partition, Setting
 from cephfit.errors import InputError
+from cephfit.measurement import CacheCondition
 from cephfit.sweep.declaration.file import bundled_sweep, bundled_sweeps, find_sweep, parse_sweep, read_sweep
-from cephfit.sweep.model import CacheCondition
 from cephfit.units import GIB, MIB
 
 BLOB = "ceph: {osd: {bluestore_max_blob_size_hdd: 512K}}"
