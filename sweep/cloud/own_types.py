@@ -69,7 +69,7 @@ def ensure(cloud: Connection, run_id: str, name: str, base: str, qos: Qos) -> No
 
 def _give_to_project(cloud: Connection, type_id: str) -> None:
     with suppress(ConflictException):  # it has it already
-        cloud.block_storage.add_type_access(type_id, cloud.current_project_id)
+        cloud.block_storage.add_type_access(type_id, cloud.current_project_id or "")
 
 
 def _associate(cloud: Connection, spec_id: str, type_id: str) -> None:
