@@ -21,6 +21,11 @@ class Partition(StrEnum):
     """The greater Ceph environment: OSD disks and their scheduler, object store, network, guest."""
 
 
+def as_yaml(value: object) -> str:
+    """A value as YAML and Ceph write it: ``true``, not ``True``."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Setting:
     """One key = value in one scope.

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from platformdirs import user_state_path
+
 from cephfit.errors import HostError, InputError
 from cephfit.lab.spec import LabSpec
-from cephfit.sweep import own_folders
 from cephfit.sweep.greater.osd_store import OsdStore
 
 SCHEMA_VERSION = 1
@@ -98,7 +99,7 @@ class Record:
 
 def labs_root() -> Path:
     """Where labs live unless a folder is given: ``$XDG_STATE_HOME/cephfit/labs``."""
-    return own_folders.state_folder() / "labs"
+    return user_state_path("cephfit") / "labs"
 
 
 def lab_names() -> list[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+from platformdirs import user_cache_path
 
 import cephfit
 
@@ -100,7 +101,7 @@ def _home() -> Path:
         return Path(_CONFIG.CACHE_DIR)
     if os.access(beside if beside.exists() else beside.parent, os.W_OK):
         return beside
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cephfit"
+    return user_cache_path("cephfit")
 
 
 @contextmanager

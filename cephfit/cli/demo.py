@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+from platformdirs import user_data_path, user_state_path
 
 from cephfit.errors import CephfitError, HostError
 from cephfit.units import format_seconds
@@ -91,8 +92,7 @@ def _result_folder(wanted: Path | None) -> Path:
     Raises:
         HostError: it cannot be made, or is not empty.
     """
-    data_home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    folder = wanted or data_home / "cephfit" / time.strftime("demo-%Y%m%dT%H%M%S")
+    folder = wanted or user_data_path("cephfit") / time.strftime("demo-%Y%m%dT%H%M%S")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         is_used = any(folder.iterdir())
@@ -122,9 +122,7 @@ def _only_demo() -> Iterator[None]:
     Raises:
         HostError: another demo is at work.
     """
-    from cephfit.sweep import own_folders
-
-    path = own_folders.state_folder() / "demo.lock"
+    path = user_state_path("cephfit") / "demo.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         try:

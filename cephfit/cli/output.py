@@ -1,22 +1,25 @@
 """What every command shares: `--json`, tables, and the one progress display."""
 
+import io
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import zip_longest
 from typing import Any, TypeVar
 
 import click
 
-from cephfit.cli.folding import fold
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _GAP = "  "
+_LEAST = 14
+"""Characters; a column of text narrower than that cannot be read."""
+_LONGEST_WORD = 36
+"""Characters; the names of most options of Ceph stay whole."""
 
 
 def json_option(command: _Command) -> _Command:
@@ -29,23 +32,70 @@ def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=1, allow_nan=False))
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> None:
     """Print columns of text, wide enough for their content; the columns ``right`` are aligned right.
 
     In a terminal that is narrower, long texts go over several lines. Into a file or a pipe, a row is one line.
     """
-    folded = [[[cell] for cell in row] for row in (headers, *rows)]
-    if sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
-        folded = fold(headers, rows, width=width, gap=len(_GAP), right=right)
-    widths = [max(len(line) for row in folded for line in row[i]) for i in range(len(headers))]
-    for row in folded:
-        for lines in zip_longest(*row, fillvalue=""):
-            cells = [
-                c.rjust(w) if i in right else c.ljust(w)
-                for i, (c, w) in enumerate(zip(lines, widths, strict=True))
-            ]
-            click.echo(_GAP.join(cells).rstrip())
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    click.echo(table_text(headers, rows, right=right, width=width))
+
+
+def table_text(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = (), width: int | None = None
+) -> str:
+    """Lay out a table without borders, two spaces between its columns.
+
+    Args:
+        headers: one for each column.
+        rows: cells of text, printed as they are; an indentation holds for all lines of a cell.
+        right: columns of figures: aligned right, never on several lines.
+        width: columns of the terminal; None keeps each row on one line. A table that cannot fit is left to the
+            terminal, which would break it a second time.
+    """
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    columns = list(zip(headers, *rows, strict=True))
+    widths = [max(map(cell_len, column)) for column in columns]
+    if width is not None:
+        # rich makes the widest columns narrower, also than a word of theirs: the names of options would be cut up.
+        least = [w if i in right else min(w, _least_width(columns[i])) for i, w in enumerate(widths)]
+        widths = _narrowed(widths, least, width - len(_GAP) * (len(widths) - 1))
+    table = Table(box=None, padding=(0, len(_GAP), 0, 0), pad_edge=False, header_style="")
+    for i, (header, w) in enumerate(zip(headers, widths, strict=True)):
+        # Of a width of 0, rich makes a column that is as wide as the terminal.
+        table.add_column(Text(header), width=max(1, w), justify="right" if i in right else "left", overflow="fold")
+    for row in rows:
+        indents = [len(cell) - len(cell.lstrip()) for cell in row]
+        texts = [Text(cell.lstrip()) for cell in row]
+        # Padding fills its column: figures inside it would not be aligned right.
+        table.add_row(*(Padding.indent(t, n) if n else t for t, n in zip(texts, indents, strict=True)))
+    page = io.StringIO()
+    whole = sum(max(1, w) + len(_GAP) for w in widths)
+    Console(file=page, width=whole, height=1, force_terminal=False, color_system=None).print(table, crop=False)
+    return "\n".join(line.rstrip() for line in page.getvalue().rstrip("\n").split("\n"))
+
+
+def _least_width(column: Sequence[str]) -> int:
+    """What a column of text, header first, needs to be read."""
+    from rich.cells import cell_len
+
+    longest = max(cell_len(word) for cell in column for word in (cell.split() or [""]))
+    return max(cell_len(column[0]), min(longest, _LONGEST_WORD), _LEAST)
+
+
+def _narrowed(widths: Sequence[int], least: Sequence[int], most: int) -> list[int]:
+    """The widths with the widest reduced until they add up to ``most``; as they are if their least is more."""
+    if sum(least) > most:
+        return list(widths)
+    narrowed = list(widths)
+    for _ in range(sum(widths) - most):
+        narrowed[max(range(len(narrowed)), key=lambda i: (narrowed[i] > least[i], narrowed[i]))] -= 1
+    return narrowed
 
 
 class _RichProgress:

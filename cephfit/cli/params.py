@@ -8,6 +8,7 @@ import click
 from cephfit.cli.cluster_options import ClusterOptions, connection_options
 from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, print_table
+from cephfit.configuration import as_yaml
 
 if TYPE_CHECKING:
     from cephfit.sweep.options.option import Option
@@ -198,7 +199,7 @@ def _print_parameters(parameters: "Iterable[Parameter]") -> None:
 
 
 def _default(option: "Option") -> str:
-    text = str(option.default).lower() if isinstance(option.default, bool) else str(option.default)
+    text = as_yaml(option.default)
     return text if len(text) <= 24 else f"{text[:21]}..."
 
 

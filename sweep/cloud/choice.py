@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from platformdirs import user_state_path
+
 from cephfit.errors import InputError
-from cephfit.sweep import own_folders
 from cephfit.sweep.engines.fio_servers import DEFAULT_PORT
 from cephfit.sweep.yaml_lines import nearest
 
@@ -154,4 +155,4 @@ def require_whole(choice: CloudChoice) -> None:
 def state_folder(choice: CloudChoice) -> Path:
     """Where journal and lock of a cloud are kept."""
     name = choice.cloud or os.environ.get("OS_CLOUD") or os.environ.get("OS_AUTH_URL") or "default"
-    return own_folders.state_folder() / "openstack" / hashlib.sha256(name.encode()).hexdigest()[:16]
+    return user_state_path("cephfit") / "openstack" / hashlib.sha256(name.encode()).hexdigest()[:16]

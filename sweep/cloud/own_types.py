@@ -68,9 +68,8 @@ def ensure(cloud: Connection, run_id: str, name: str, base: str, qos: Qos) -> No
 
 
 def _give_to_project(cloud: Connection, type_id: str) -> None:
-    access = {"addProjectAccess": {"project": cloud.current_project_id}}
     with suppress(ConflictException):  # it has it already
-        raise_from_response(cloud.block_storage.post(f"/types/{type_id}/action", json=access))
+        cloud.block_storage.add_type_access(type_id, cloud.current_project_id or "")
 
 
 def _associate(cloud: Connection, spec_id: str, type_id: str) -> None:

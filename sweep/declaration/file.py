@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cephfit import sweeps
-from cephfit.configuration import Configuration, Value
+from cephfit.configuration import Configuration, as_yaml
 from cephfit.errors import InputError
 from cephfit.measurement import Measurement
 from cephfit.sweep.declaration.file_design import read_designs
@@ -188,10 +188,6 @@ def _accept_risk(entry: Located | None) -> tuple[str, ...]:
     return tuple(item.text() for item in entry.items()) if entry is not None else ()
 
 
-def _meaning(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _digest(
     configurations: tuple[Configuration, ...], measurement: Measurement, further: Mapping[str, Any]
 ) -> str:
@@ -203,7 +199,7 @@ def _digest(
     document = {
         "schema_version": SCHEMA_VERSION,
         "configurations": {
-            c.name: [[s.partition.value, s.scope, s.key, _meaning(s.value)] for s in c.settings]
+            c.name: [[s.partition.value, s.scope, s.key, as_yaml(s.value)] for s in c.settings]
             for c in configurations
         },
         **measurement.to_json(),

@@ -1,6 +1,6 @@
 """The factors of a design in a sweep file: settings with lists or ranges of values, alone or in groups."""
 
-from cephfit.configuration import Value
+from cephfit.configuration import as_yaml
 from cephfit.sweep.declaration.file_settings import NAME, SETTING_PARTS, SettingPlace, setting_places
 from cephfit.sweep.design.factor import DEFAULT_LEVEL, Factor, Level, Span
 from cephfit.sweep.design.names import as_name
@@ -100,12 +100,8 @@ def _levels(place: SettingPlace, accepted: tuple[str, ...]) -> tuple[Level, ...]
         if value == DEFAULT_LEVEL:
             levels.append(Level(DEFAULT_LEVEL, ()))
         else:
-            levels.append(Level(_label(value), (place.setting(value, accepted),)))
+            levels.append(Level(as_yaml(value), (place.setting(value, accepted),)))
     return tuple(levels)
-
-
-def _label(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _span(place: SettingPlace, accepted: tuple[str, ...]) -> Span:

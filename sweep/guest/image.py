@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 from cephfit.errors import HostError, InputError
 from cephfit.protocols import Progress
 from cephfit.silence import Silence
-from cephfit.sweep import own_folders
 from cephfit.sweep.guest import initramfs, kernel, postgresql, programs
 
 SCHEMA_VERSION = 1
@@ -91,7 +92,7 @@ class GuestImage:
 
 def cache_folder() -> Path:
     """Where fetched packages are kept: ``$XDG_CACHE_HOME/cephfit/packages``."""
-    return own_folders.cache_folder() / "packages"
+    return user_cache_path("cephfit") / "packages"
 
 
 def build(folder: Path, *, database: bool = False, progress: Progress | None = None) -> GuestImage:

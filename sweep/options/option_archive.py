@@ -5,8 +5,9 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from platformdirs import user_data_path
+
 from cephfit.errors import InputError
-from cephfit.sweep import own_folders
 from cephfit.sweep.options.option import Option
 
 _SCHEMA_VERSION = 1
@@ -14,7 +15,7 @@ _SCHEMA_VERSION = 1
 
 def archive_folder() -> Path:
     """``$XDG_DATA_HOME`` (else ``~/.local/share``) ``/cephfit/options``."""
-    return own_folders.data_folder() / "options"
+    return user_data_path("cephfit") / "options"
 
 
 def keep(version: str, options: Iterable[Option], *, folder: Path | None = None) -> Path:

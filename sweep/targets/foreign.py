@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from platformdirs import user_state_path
+
 from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError, InputError
 from cephfit.protocols import Applied, CephAdmin, Health, Progress
 from cephfit.silence import Silence
-from cephfit.sweep import own_folders
 from cephfit.sweep.admin.binary_admin import BinaryAdmin
 from cephfit.sweep.admin.older_releases import require_luminous, why_no_cache_drop
 from cephfit.sweep.admin.rados_admin import RadosAdmin
@@ -67,7 +68,7 @@ class ClusterChoice:
 
 def state_folder(fsid: str) -> Path:
     """Where journal, lock and the clients' ceph.conf of a cluster are kept, by the cluster's own identifier."""
-    return own_folders.state_folder() / "clusters" / fsid
+    return user_state_path("cephfit") / "clusters" / fsid
 
 
 def open_admin(choice: ClusterChoice) -> CephAdmin:

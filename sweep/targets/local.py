@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from platformdirs import user_state_path
+
 from cephfit import __version__
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError, HostError, InputError
 from cephfit.protocols import Applied, Client, Health, Target
-from cephfit.sweep import own_folders
 from cephfit.sweep.abilities import JudgesConfigurations
 from cephfit.sweep.engines.block_device import flush_buffers
 from cephfit.sweep.engines.fio_job import escaped_filename
@@ -52,7 +53,7 @@ def local_target(text: str, *, for_change: bool = True) -> "LocalTarget":
 
 def state_folder(path: Path) -> Path:
     """Where journal and lock of a local target are kept: not beside the file, whose folder may be anybody's."""
-    return own_folders.state_folder() / "local" / hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    return user_state_path("cephfit") / "local" / hashlib.sha256(str(path).encode()).hexdigest()[:16]
 
 
 class LocalTarget(Target, JudgesConfigurations):

@@ -18,7 +18,7 @@ from cephfit.baseline import Baseline, Baselines
 from cephfit.cells import SIZE_BINS, Cell, Op
 from cephfit.cli.compare import _lines, _number, _of_which_rounds
 from cephfit.cli.compare import command as compare
-from cephfit.cli.folding import fold
+from cephfit.cli.output import table_text
 from cephfit.cli.sweep import command as sweep
 from cephfit.documents import BESIDE_DOCUMENT
 from cephfit.errors import InputError
@@ -327,10 +327,8 @@ def test_compare_fits_80_columns_and_writes_no_exponents(measured: Path) -> None
     document = json.loads(compared(measured, "--json"))
     lines = compared(measured).splitlines()
     table = [re.split(r"\s{2,}", line) for line in lines if re.match(r"(A|ssd|configuration) ", line)]
-    folded = fold(table[0], table[1:], width=80, gap=2, right=())
-    widths = [max(len(line) for row in folded for line in row[i]) for i in range(len(table[0]))]
     assert table[0] == ["configuration", "cell", "1: IOPS", "2: IOPS", "2 / 1"]
-    assert sum(widths) + 2 * (len(widths) - 1) <= 80
+    assert max(map(len, table_text(table[0], table[1:], width=80).split("\n"))) <= 80
     assert {row[4].split(") ")[1] for row in table[1:]} <= {"differs", "not distinguishable"}
     assert [float(row[2].split()[0]) for row in table[1:]] == [
         pytest.approx(row["there"][0]["iops"]["mean"], rel=1e-3) for row in document["rows"]

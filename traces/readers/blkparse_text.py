@@ -5,22 +5,18 @@ Widths are minimums, so the columns are told by white space; the process name at
 """
 
 import re
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.access import OP_READ, OP_WRITE
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import TextBlock, bad_line, impossible_numbers
 from cephfit.traces.limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
-from cephfit.traces.lines.fast_lines import LineParser
 from cephfit.traces.matching.completion_loop import ISSUED
-from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers import blkparse_loop
 from cephfit.traces.readers.block_layer import Action, BlockEvents, device_number, is_write, no_data_of, unfit_of
-from cephfit.traces.readers.event_rows import accesses_of_lines, accesses_of_part_of_lines, events_of, room_for
-from cephfit.traces.readers.part_reader import PartReader
+from cephfit.traces.readers.event_rows import EventLines, EventTextReader, events_of, room_for
 from cephfit.traces.readers.reader import LOSSES_TOLD
 from cephfit.units import LBN_NBYTES, NS_PER_S
 
@@ -38,39 +34,24 @@ _LINE_NBYTES = 40
 _EXPECTED = "a line of blkparse's default format"
 
 
-class BlkparseTextReader(PartReader):
-    """Everything that the default output holds: several devices, remaps, messages, the summary at the end."""
-
-    name = "blkparse"
-    title = "text of blkparse (default format)"
-    names_disks = True
-
-    def __init__(self, action: Action = Action.QUEUE) -> None:
-        self.action = action
-
-    def sniff(self, head: bytes) -> bool:
-        told = [line for line in head.splitlines()[:40] if not SUMMARY.match(line)]
-        return bool(told) and _EVENT.match(told[0]) is not None
-
-    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        return accesses_of_lines(stream, _Lines(stream, self.action))
-
-    def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
-        return accesses_of_part_of_lines(stream, _Lines(stream, self.action))
-
-
-class _Lines(LineParser[BlockEvents]):
-    """The lines of one stream; ``action`` is the one that counts."""
-
-    def __init__(self, stream: TraceStream, action: Action) -> None:
-        self._stream = stream
-        self._action = action
-
+class _Lines(EventLines):
     def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, BlockEvents]:
         return _plain_events(text, at, stop, ord(self._action.value))
 
     def any_line(self, block: TextBlock) -> BlockEvents:
         return _events(self._stream, block, self._action)
+
+
+class BlkparseTextReader(EventTextReader):
+    """Everything that the default output holds: several devices, remaps, messages, the summary at the end."""
+
+    name = "blkparse"
+    title = "text of blkparse (default format)"
+    lines = _Lines
+
+    def sniff(self, head: bytes) -> bool:
+        told = [line for line in head.splitlines()[:40] if not SUMMARY.match(line)]
+        return bool(told) and _EVENT.match(told[0]) is not None
 
 
 def _plain_events(text: NDArray[np.uint8], at: int, stop: int, action: int) -> tuple[int, int, BlockEvents]:

@@ -7,21 +7,17 @@ include/trace/events/block.h); newer kernels put the I/O priority (``be,0,4``, o
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.access import OP_READ, OP_WRITE
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.files.text import TextBlock, bad_line
 from cephfit.traces.limits import DEVICE_MAX, LBN_MAX, NBYTES_MAX, TIME_NS_MAX
-from cephfit.traces.lines.fast_lines import LineParser
-from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers import block_events_loop
 from cephfit.traces.readers.block_layer import Action, BlockEvents, device_number, is_write, no_data_of, unfit_of
-from cephfit.traces.readers.event_rows import accesses_of_lines, accesses_of_part_of_lines, events_of, room_for
-from cephfit.traces.readers.part_reader import PartReader
+from cephfit.traces.readers.event_rows import EventLines, EventTextReader, events_of, room_for
 from cephfit.traces.readers.rows import decimal_ns
 from cephfit.units import LBN_NBYTES, NS_PER_S
 
@@ -57,34 +53,7 @@ _LINE_NBYTES = 40
 """Room is made for lines of this length; where they are shorter, they are read in two goes."""
 
 
-class BlockEventsTextReader(PartReader):
-    """Q is ``block_bio_queue``, D is ``block_rq_issue``; ``block_rq_complete`` and ``block_bio_complete`` tell the
-    latency."""
-
-    name = "block-events"
-    title = "block tracepoints as text (perf script, trace-cmd report, ftrace)"
-    names_disks = True
-
-    def __init__(self, action: Action = Action.QUEUE) -> None:
-        self.action = action
-
-    def sniff(self, head: bytes) -> bool:
-        return any(_EVENT.search(line) for line in head.splitlines()[:200])
-
-    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        return accesses_of_lines(stream, _Lines(stream, self.action))
-
-    def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
-        return accesses_of_part_of_lines(stream, _Lines(stream, self.action))
-
-
-class _Lines(LineParser[BlockEvents]):
-    """The lines of one stream; ``action`` is the one that counts."""
-
-    def __init__(self, stream: TraceStream, action: Action) -> None:
-        self._stream = stream
-        self._action = action
-
+class _Lines(EventLines):
     def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, BlockEvents]:
         rows = room_for((stop - at) // _LINE_NBYTES + 1)
         counts = np.zeros(len(block_events_loop.NAMES), np.int64)
@@ -98,6 +67,18 @@ class _Lines(LineParser[BlockEvents]):
 
     def any_line(self, block: TextBlock) -> BlockEvents:
         return _events(self._stream, block, self._action)
+
+
+class BlockEventsTextReader(EventTextReader):
+    """Q is ``block_bio_queue``, D is ``block_rq_issue``; ``block_rq_complete`` and ``block_bio_complete`` tell the
+    latency."""
+
+    name = "block-events"
+    title = "block tracepoints as text (perf script, trace-cmd report, ftrace)"
+    lines = _Lines
+
+    def sniff(self, head: bytes) -> bool:
+        return any(_EVENT.search(line) for line in head.splitlines()[:200])
 
 
 def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvents:

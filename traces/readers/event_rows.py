@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from cephfit.access import AccessBatch
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
-from cephfit.traces.readers.block_layer import BlockEvents, accesses_of, accesses_of_part
+from cephfit.traces.matching.latency import InFlight
+from cephfit.traces.readers.block_layer import Action, BlockEvents, accesses_of, accesses_of_part
+from cephfit.traces.readers.part_reader import PartReader
 
 
 class Rows(NamedTuple):
@@ -52,18 +54,31 @@ def events_of(
     )
 
 
-def accesses_of_lines(stream: TraceStream, lines: LineParser[BlockEvents]) -> Iterator[AccessBatch]:
-    """The accesses of a text whose lines are events."""
-    return accesses_of(_one_after_the_other(parts) for parts in read_by_turns(stream, lines))
+class EventLines(LineParser[BlockEvents]):
+    """The lines of one stream; ``action`` is the one that counts."""
+
+    def __init__(self, stream: TraceStream, action: Action) -> None:
+        self._stream = stream
+        self._action = action
 
 
-def accesses_of_part_of_lines(stream: TraceStream, lines: LineParser[BlockEvents]) -> Iterator[AccessBatch]:
-    """The same for a part of a file, if no access in it completes or goes back into the queue.
+class EventTextReader(PartReader):
+    """A text with one event of the block layer on each line; ``lines`` reads these."""
 
-    Raises:
-        NotOnItsOwn: one does.
-    """
-    return accesses_of_part(_one_after_the_other(parts) for parts in read_by_turns(stream, lines))
+    names_disks = True
+    lines: ClassVar[type[EventLines]]
+
+    def __init__(self, action: Action = Action.QUEUE) -> None:
+        self.action = action
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        return accesses_of(self._events(stream))
+
+    def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
+        return accesses_of_part(self._events(stream))
+
+    def _events(self, stream: TraceStream) -> Iterator[BlockEvents]:
+        return map(_one_after_the_other, read_by_turns(stream, self.lines(stream, self.action)))
 
 
 def _one_after_the_other(parts: Sequence[BlockEvents]) -> BlockEvents:
