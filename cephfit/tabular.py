@@ -20,6 +20,8 @@ _Item = TypeVar("_Item")
 
 _SHOWN_ROWS = 40
 """Rows that a person is shown; the data frame has all of them."""
+_NAME = 16
+"""Characters of a text that are not folded in a narrow terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ class Tabular:
             for index, column in enumerate(table.columns):
                 # A name that is wider than its values goes over several lines.
                 width = max(map(len, column.split("_")))
+                if index not in numeric:
+                    width = max(width, *(min(_NAME, len(_text(row[index]))) for row in table.rows))
                 side: Literal["left", "right"] = "right" if index in numeric else "left"
                 shown.add_column(Text(column.replace("_", " ")), justify=side, min_width=width, overflow="fold")
             for row in table.rows[:_SHOWN_ROWS]:

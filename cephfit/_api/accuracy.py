@@ -15,7 +15,6 @@ from cephfit.mapper.accuracy_summary import (
 )
 from cephfit.tabular import Table, Tabular, TabularSequence
 
-
 _SHOWN_OF_MODELS = (
     *("model", "median_error_pct", "p90_error_pct", "spearman"),
     *("mean_regret_pct", "best_in_top_2", "worst_named", "coverage"),
