@@ -117,7 +117,8 @@ def profile_trace(
     if assume_op is not None:
         _one_of(assume_op, [op.value for op in Op], "assume_op")
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    files = [remote.path_of(path) if ":" in path else Path(path) for path in map(os.fspath, given)]
+    texts = [os.fspath(path) for path in given]
+    files = [remote.path_of(path) if ":" in path else Path(path) for path in texts]
     with _progress(progress) as shown, parts_in_mind(files, parts=parts):
         return profile_files(
             files,
