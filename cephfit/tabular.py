@@ -26,7 +26,7 @@ _NAME = 16
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a value shows of itself.
+    """The title, columns, rows and notes of a value.
 
     Attributes:
         title: one line.

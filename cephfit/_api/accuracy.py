@@ -67,7 +67,7 @@ _COLUMNS = (
 _SHOWN = ("model", "configuration", "predicted", "measured", "ratio", "error_pct", "inside")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Accuracy(Tabular):
     """Predictions compared with verified runs.
 
@@ -88,6 +88,9 @@ class Accuracy(Tabular):
 
     verified: tuple[VerifiedPrediction, ...]
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Accuracy of {', '.join(self.models)}: {len(self.verified)} predictions>"
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -388,7 +388,7 @@ def run_sweep(
     from cephfit.mapper import predictor
 
     if model is not None:
-        predictor(model)  # what is wrong with it is said before the target is touched
+        predictor(model)  # refuse a wrong one before the target is touched
     request = Request(
         file=os.fspath(sweep),
         store=os.fspath(store),
@@ -404,6 +404,7 @@ def run_sweep(
         return measured(request, target, shown, lambda _store, run: run)
 
 
+_ADMINS = ("rados", "ceph", "rest")
 _PATHS = ("conf", "keyring", "ssh_config")
 _SPELLED = {"id": "client_id", "ssh_host": "ssh_hosts"}
 
@@ -420,7 +421,9 @@ def _cluster_options(given: Mapping[str, Any]) -> ClusterOptions:
                 where="cluster",
                 remedy=f"there are {', '.join(field_of)}",
             )
-        if name in _PATHS:
+        if name == "admin":
+            _one_of(value, _ADMINS, "cluster['admin']")
+        elif name in _PATHS:
             value = Path(value)
         elif name == "ssh_host":
             value = (value,) if isinstance(value, str) else tuple(value)

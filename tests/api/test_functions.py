@@ -130,6 +130,10 @@ def test_a_wrong_connection_option_names_those_there_are(tmp_path: Path) -> None
         cephfit.run_sweep("one-pool", target="ceph", store=tmp_path / "s.sqlite", cluster={"pool": "bench"})
     assert "only_pool" in error.value.remedy
     assert "id" in error.value.remedy.split(", ")
+    with pytest.raises(cephfit.InputError, match="'carrier pigeon' is not a value"):
+        cephfit.run_sweep(
+            "one-pool", target="ceph", store=tmp_path / "s.sqlite", cluster={"admin": "carrier pigeon"}
+        )
     with pytest.raises(cephfit.InputError, match="--id, --ssh-host: only for --target ceph"):
         cephfit.run_sweep("quick", store=tmp_path / "s.sqlite", cluster={"id": "x", "ssh_host": "a=b"})
 
@@ -183,7 +187,8 @@ def test_assess_reads_the_runs_that_verify_stored(store: Path) -> None:
     assert given.to_frame().equals(accuracy.to_frame())
     with cephfit.open_store(store) as opened:
         assert cephfit.assess(opened, [run.run_id], models=["time"]).models == ("time",)
-        assert len(opened.workload_runs()) == 8  # and the store is still open
+        runs = opened.workload_runs().to_frame()  # the store is still open
+    assert runs.groupby("configuration", sort=False)["value"].apply(list).to_dict() == MEASURED
 
 
 def test_a_run_that_cannot_be_assessed_is_noted_and_the_others_are_assessed(store: Path, tmp_path: Path) -> None:
