@@ -90,7 +90,7 @@ class Tabular:
         table = self._table().as_shown()
         yield Text(table.title, style="bold")
         if table.rows:
-            shown = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+            shown = RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
             numeric = _numeric(table)
             for index, column in enumerate(table.columns):
                 # A name that is wider than its values goes over several lines.
@@ -98,7 +98,7 @@ class Tabular:
                 if index not in numeric:
                     width = max(width, *(min(_NAME, len(_text(row[index]))) for row in table.rows))
                 side: Literal["left", "right"] = "right" if index in numeric else "left"
-                shown.add_column(Text(column.replace("_", " ")), justify=side, min_width=width, overflow="fold")
+                shown.add_column(Text(column.replace("_", "\n")), justify=side, min_width=width, overflow="fold")
             for row in table.rows[:_SHOWN_ROWS]:
                 shown.add_row(*(Text(_text(value)) for value in row))
             yield shown

@@ -82,3 +82,16 @@ def test_without_pandas_the_error_names_the_package(monkeypatch: pytest.MonkeyPa
         profile.to_frame()
     assert "pip install 'cephfit[pandas]'" in error.value.remedy
     assert "4K" in shown(profile)
+
+
+def test_the_summary_of_all_models_fits_a_terminal(store: Path) -> None:
+    accuracy = cephfit.assess(
+        store,
+        measured={"A": [100.0, 101.0], "ssd": [598.0, 615.0], "striped": [103.0, 104.0]},
+        profiles=cephfit.read_profile(PROFILES / "pgbench.json"),
+    )
+    said = shown(accuracy.summary(), width=80)
+    for word in ("meyer-sequential", "median", "spearman", "regret", "coverage"):
+        assert word in said
+    assert accuracy.summary().of("time").n_configurations == 2
+    assert repr(accuracy) == "<Accuracy of time, meyer, meyer-random, meyer-sequential: 4 predictions>"
