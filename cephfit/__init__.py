@@ -1,8 +1,84 @@
 """cephfit: which Ceph configuration fits an OpenStack workload, by how much, and how sure that is.
 
-This package holds the vocabulary that every room shares; see docs/design.md for the rooms.
+The names in ``__all__`` are the public Python API; docs/python.md is a tour of it. All other modules are private
+and may change. ``import cephfit`` loads next to nothing: each name is loaded when it is first used.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from cephfit._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from cephfit._api.accuracy import Accuracy, AccuracySummary
+    from cephfit._api.functions import (
+        assess,
+        open_store,
+        predict,
+        profile_trace,
+        read_baselines,
+        read_profile,
+        run_sweep,
+    )
+    from cephfit._api.store import Runs, Samples, Store, WorkloadRuns
+    from cephfit.baseline import Baselines
+    from cephfit.errors import CephfitError, ClusterError, HostError, InputError, StoreError
+    from cephfit.prediction import Prediction, PredictionSet, Verdict
+    from cephfit.profile import Profile
+    from cephfit.run import Run
+
+__all__ = [
+    "Accuracy",
+    "AccuracySummary",
+    "Baselines",
+    "CephfitError",
+    "ClusterError",
+    "HostError",
+    "InputError",
+    "Prediction",
+    "PredictionSet",
+    "Profile",
+    "Run",
+    "Runs",
+    "Samples",
+    "Store",
+    "StoreError",
+    "Verdict",
+    "WorkloadRuns",
+    "__version__",
+    "assess",
+    "open_store",
+    "predict",
+    "profile_trace",
+    "read_baselines",
+    "read_profile",
+    "run_sweep",
+]
+
+_FROM = {
+    "cephfit._api.accuracy": ("Accuracy", "AccuracySummary"),
+    "cephfit._api.functions": (
+        *("assess", "open_store", "predict", "profile_trace"),
+        *("read_baselines", "read_profile", "run_sweep"),
+    ),
+    "cephfit._api.store": ("Runs", "Samples", "Store", "WorkloadRuns"),
+    "cephfit.baseline": ("Baselines",),
+    "cephfit.errors": ("CephfitError", "ClusterError", "HostError", "InputError", "StoreError"),
+    "cephfit.prediction": ("Prediction", "PredictionSet", "Verdict"),
+    "cephfit.profile": ("Profile",),
+    "cephfit.run": ("Run",),
+}
+_MODULE_OF = {name: module for module, names in _FROM.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'cephfit' has no attribute {name!r}")
+    value = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,6 +8,7 @@ from cephfit.cells import Cell
 from cephfit.configuration import DEFAULT_CONFIGURATION
 from cephfit.errors import InputError
 from cephfit.measured_load import MeasuredLoad
+from cephfit.tabular import Table, Tabular
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True)
-class Baselines:
+class Baselines(Tabular):
     """All baselines of a sweep.
 
     Attributes:
@@ -52,6 +53,8 @@ class Baselines:
         lost: why repeats of a (configuration, cell) gave no figure, one reason for each; not where all of them
             gave one, nor where that is not known.
         measured_load: what the load that they were measured under does to them, as far as that is known.
+        is_finished: whether the run was measured to its end; None where that is not known.
+        notes: what a reader must know of the run, such as that it is simulated or unfinished.
     """
 
     cells: Mapping[tuple[str, Cell], Baseline]
@@ -60,6 +63,20 @@ class Baselines:
     default: str = DEFAULT_CONFIGURATION
     lost: Mapping[tuple[str, Cell], tuple[str, ...]] = field(default_factory=dict)
     measured_load: MeasuredLoad = field(default_factory=MeasuredLoad)
+    is_finished: bool | None = None
+    notes: tuple[str, ...] = ()
+
+    def _table(self) -> Table:
+        return Table(
+            f"Baselines from {self.source}",
+            ("configuration", "size", "pattern", "round", "iops", "clients"),
+            tuple(
+                (name, cell.size.name, cell.pattern.value, number, iops, found.n_clients)
+                for (name, cell), found in self.cells.items()
+                for number, iops in zip(found.rounds, found.iops, strict=True)
+            ),
+            self.notes,
+        )
 
     @property
     def configurations(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cephfit.cells import Cell
 from cephfit.errors import InputError
+from cephfit.tabular import Table, Tabular
 
 PREDICTIONS_SCHEMA_VERSION = 1
 
@@ -66,7 +67,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
-class PredictionSet:
+class PredictionSet(Tabular):
     """The answer to "which configuration for this workload".
 
     Attributes:
@@ -104,6 +105,14 @@ class PredictionSet:
 
     def of(self, configuration: str) -> Prediction:
         return next(p for p in self.predictions if p.configuration == configuration)
+
+    def _table(self) -> Table:
+        return Table(
+            f"Workload {self.profile}, model {self.model}, default = 100: best {self.best}, worst {self.worst}",
+            ("configuration", "relative", "low", "high", "verdict"),
+            tuple((p.configuration, p.relative, p.low, p.high, p.verdict.value) for p in self.predictions),
+            self.notes,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The predictions as JSON values. An end of an interval that is not finite is written as null."""

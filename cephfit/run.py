@@ -2,14 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
+
+from cephfit.tabular import Table, Tabular
 
 SIMULATED = "SIMULATED: these figures come from a model, not from a disk"
 """What everything says that shows figures of a simulated run."""
 
+RUN_COLUMNS = ("run", "sweep", "target", "created", "finished", "simulated")
+"""Of a table of runs."""
+
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Run(Tabular):
     """One run of one sweep on one target; it may be interrupted and continued any number of times.
 
     Attributes:
@@ -38,3 +44,12 @@ class Run:
     def is_simulated(self) -> bool:
         """Whether a model made the figures, and no disk did."""
         return self.target.startswith("simulated") or bool(self.facts.get("simulated"))
+
+    @property
+    def created(self) -> datetime:
+        """When it was begun, in UTC."""
+        return datetime.fromtimestamp(self.created_ns // 1_000_000_000, UTC)
+
+    def _table(self) -> Table:
+        rows = ((self.run_id, self.sweep_name, self.target, self.created, self.finished, self.is_simulated),)
+        return Table(f"Run {self.run_id}", RUN_COLUMNS, rows, (SIMULATED,) if self.is_simulated else ())

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = (
     *("asyncssh", "cephclient", "dask", "distributed", "fsspec", "keystoneauth1", "matplotlib", "novaclient"),
-    *("openstack", "optuna", "psycopg", "pyarrow", "tenacity"),
+    *("openstack", "optuna", "pandas", "psycopg", "pyarrow", "tenacity"),
 )
 FOR_OPENSTACK = ("lab/openstack", "sweep/cloud", "sweep/guest/upload.py", "sweep/targets/openstack")
 """The only places that may be impossible to load: the command line loads them when an OpenStack is named."""

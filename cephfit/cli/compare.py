@@ -52,8 +52,8 @@ def command(
     --profile, the same for what each target serves of that workload, which is what `cephfit report` calls accesses
     per second.
     """
-    from cephfit.cli.map import read_profile
     from cephfit.errors import InputError
+    from cephfit.profile import read_profile
     from cephfit.results.baselines import baselines_of
     from cephfit.results.side_by_side import rows_of
     from cephfit.results.store import Store

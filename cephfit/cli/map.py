@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from cephfit.prediction import Prediction, PredictionSet
     from cephfit.profile import Profile
 
-_MAKE_ONE = "make a profile from a trace with `cephfit trace profile TRACE -o profile.json`"
 _SHOWN_CELLS = 6
 _SHOWN_MOVES = 3
 _MOVED_POINTS = 0.5
@@ -54,6 +52,7 @@ def command(
     from cephfit.cli.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
+    from cephfit.profile import read_profile
     from cephfit.results import open_baselines
     from cephfit.results.sources import is_store
 
@@ -72,43 +71,6 @@ def command(
         print_json({**predictions.to_json(), "measured": measured})
     else:
         _print(predictions, run_notes(measured))
-
-
-def read_profile(path: Path) -> Profile:
-    """A workload's profile from a file, or from standard input, which ``-`` names.
-
-    Raises:
-        InputError: it cannot be read, or is no profile.
-    """
-    from cephfit.errors import InputError
-    from cephfit.profile import Profile
-
-    if str(path) == "-":
-        return _profile_from_standard_input()
-    if path.is_dir():
-        files = sorted(f.name for f in path.glob("*.json"))
-        remedy = f"name a file in it: {', '.join(files)}" if files else "it contains no .json file; name a profile"
-        raise InputError("this is a folder, not a profile", where=str(path), remedy=remedy)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError("this is not a text file", where=str(path), remedy=_MAKE_ONE) from None
-    except OSError as error:
-        raise InputError(
-            f"the profile cannot be read: {error.strerror}", where=str(path), remedy=_MAKE_ONE
-        ) from None
-    return Profile.loads(text, where=str(path))
-
-
-def _profile_from_standard_input() -> Profile:
-    from cephfit.errors import InputError
-    from cephfit.profile import Profile
-
-    try:
-        text = sys.stdin.buffer.read().decode()
-    except UnicodeDecodeError:
-        raise InputError("this is not text in UTF-8", where="standard input", remedy=_MAKE_ONE) from None
-    return Profile.loads(text, where="standard input")
 
 
 def _save(location: str, run_id: str | None, load: str, profile: Profile, predictions: PredictionSet) -> None:

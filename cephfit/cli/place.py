@@ -63,11 +63,11 @@ def command(
     fast enough), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache
     tier counts with the part of the measured data that it had room for.
     """
-    from cephfit.cli.map import read_profile
     from cephfit.cli.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import told_behind
     from cephfit.mapper.pool_choice import choose_pool
+    from cephfit.profile import read_profile
     from cephfit.results import open_baselines
     from cephfit.results.words import level
     from cephfit.sweep.pools.pool_space import cost_of

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cephfit.cli.cluster_options import ClusterOptions
 from cephfit.documents import BESIDE_DOCUMENT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from cephfit.protocols import Progress
+    from cephfit.results.store import Store
+    from cephfit.run import Run
+
+_Concluded = TypeVar("_Concluded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +55,26 @@ def measure(request: Request, target_text: str, progress: Progress) -> dict[str,
     Raises:
         CephfitError: see ``sweep.runner.run_sweep``. What was measured is in the store.
     """
-    from cephfit.cli.goal_choice import goal_of
     from cephfit.cli.sweep_text import status_document
+
+    return measured(request, target_text, progress, status_document)
+
+
+def measured(
+    request: Request, target_text: str, progress: Progress, conclude: Callable[[Store, Run], _Concluded]
+) -> _Concluded:
+    """Measure on one target.
+
+    Args:
+        conclude: takes the store, which is still open, and the finished run.
+
+    Returns:
+        What ``conclude`` returns.
+
+    Raises:
+        CephfitError: see ``sweep.runner.run_sweep``. What was measured is in the store.
+    """
+    from cephfit.cli.goal_choice import goal_of
     from cephfit.cli.target_choice import is_foreign, open_target
     from cephfit.results.store import Store
     from cephfit.sweep.beforehand import require_healthy
@@ -98,4 +121,4 @@ def measure(request: Request, target_text: str, progress: Progress) -> dict[str,
             results.put_document(finished.run_id, BESIDE_DOCUMENT, order)
         if not request.keep:
             target.reset()
-        return status_document(results, finished)
+        return conclude(results, finished)

@@ -171,13 +171,12 @@ def _predict(
     Model and confidence are those of the run's stored prediction, whose place the fresh one then takes; the one
     that `cephfit map` made with another model or confidence stays.
     """
-    from cephfit.cli.map import read_profile
     from cephfit.errors import InputError
     from cephfit.mapper import MODELS, predictor
     from cephfit.mapper.contrasts import ranked
     from cephfit.prediction import PredictionSet
     from cephfit.prediction_model import DEFAULT_CONFIDENCE
-    from cephfit.profile import Profile
+    from cephfit.profile import Profile, read_profile
     from cephfit.results import open_baselines
     from cephfit.results.words import level
 

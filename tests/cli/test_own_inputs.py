@@ -8,10 +8,9 @@ from click.testing import CliRunner
 
 from cephfit.cells import SIZE_BINS, Op
 from cephfit.cli.main import cephfit
-from cephfit.cli.map import read_profile
 from cephfit.cli.written_files import write_whole
 from cephfit.errors import InputError
-from cephfit.profile import Profile
+from cephfit.profile import Profile, read_profile
 from cephfit.results.store import Store
 
 TRACE = "".join(f"{100 * i},{i % 2},{40960 * i},4096\n" for i in range(20))

@@ -14,13 +14,13 @@ from click.testing import CliRunner
 from cephfit.cli import demo, lab, report
 from cephfit.cli.cluster_options import ClusterOptions
 from cephfit.cli.main import cephfit
-from cephfit.cli.map import read_profile
 from cephfit.cli.place import parse_lies, parse_prices
 from cephfit.cli.restore import restoring
 from cephfit.cli.target_choice import open_target
 from cephfit.cli.written_files import write_whole, written_whole
 from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError, HostError, InputError
+from cephfit.profile import read_profile
 from cephfit.sweep.admin.rest_admin import RestAdmin
 from cephfit.sweep.declaration.file import bundled_sweep, read_sweep
 from cephfit.sweep.declaration.file_pools import read_pool_file

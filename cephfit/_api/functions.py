@@ -1,0 +1,445 @@
+"""The functions of ``import cephfit``. They do what the commands do, with the same messages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cephfit._api.store import Store, location_of, run_id_of
+from cephfit.baseline import Baselines
+from cephfit.cells import RANDOM_THRESHOLD_LBN
+from cephfit.errors import InputError
+from cephfit.prediction import PredictionSet
+from cephfit.prediction_model import DEFAULT_CONFIDENCE, MODELS
+from cephfit.profile import Profile
+from cephfit.profile import read_profile as read_profile_file
+from cephfit.run import SIMULATED, Run
+from cephfit.sample import OWN_LOAD, State, WorkloadSample
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from cephfit._api.accuracy import Accuracy
+    from cephfit.cli.cluster_options import ClusterOptions
+    from cephfit.mapper.accuracy_summary import VerifiedPrediction
+    from cephfit.protocols import Progress
+
+PathOrUrl = str | os.PathLike[str]
+_ENTERED = "measured"
+"""The metric of values that were given to ``assess`` without a name."""
+
+
+def open_store(url_or_path: PathOrUrl) -> Store:
+    """Open a store of results that ``cephfit sweep run`` or ``run_sweep`` wrote.
+
+    Args:
+        url_or_path: path of an SQLite file, or an SQLAlchemy URL such as
+            ``postgresql+psycopg://user@host/results``.
+
+    Returns:
+        The store; a context manager that closes it.
+
+    Raises:
+        StoreError: there is none, it is not a store, it has another schema version, or it is locked.
+    """
+    from cephfit.results.store import Store as ResultsStore
+
+    location = os.fspath(url_or_path)
+    return Store(ResultsStore.open(location), location)
+
+
+def read_profile(path: PathOrUrl) -> Profile:
+    """Read a workload profile: the JSON file that ``cephfit trace profile -o`` wrote, or ``Profile.dumps()``.
+
+    Args:
+        path: of the file; ``-`` for standard input.
+
+    Raises:
+        InputError: it cannot be read, or is no profile.
+    """
+    return read_profile_file(Path(path))
+
+
+def profile_trace(
+    paths: PathOrUrl | Iterable[PathOrUrl],
+    *,
+    name: str | None = None,
+    format: str | None = None,
+    action: str = "Q",
+    disks: Sequence[str] = (),
+    parts: bool = False,
+    describe: str = "fast",
+    threshold: int = RANDOM_THRESHOLD_LBN,
+    assume_op: str | None = None,
+    columns: str | None = None,
+    blkparse_format: str | None = None,
+    scheduler: str | None = None,
+    progress: bool = False,
+) -> Profile:
+    """Count the accesses of a trace per size, operation and randomness, as ``cephfit trace profile``.
+
+    The first call in a process may compile the reader of the format, which takes seconds. Several processes and
+    threads may read traces at the same time.
+
+    Args:
+        paths: trace files (also compressed), folders of blktrace files, or URLs (``s3://``, ``http://``); one, or
+            several recordings of different disks.
+        name: of the profile; None: from the first file.
+        format: of the trace, such as ``blktrace``; None: detected from the content.
+        action: block-layer event that counts as an access: ``Q`` (queued) or ``D`` (issued to the disk).
+        disks: count only these; empty: all.
+        parts: the files are consecutive parts of one trace, in this order.
+        describe: ``fast``, or ``full`` for behaviour over time and over the disk.
+        threshold: distance in blocks of 512 bytes beyond which an access is random; keep 128 for profiles to map.
+        assume_op: ``read`` or ``write``, for formats that do not distinguish them.
+        columns: of a delimited file, in order, such as ``time:us,op:0/1,offset:bytes,length:bytes``
+            (docs/formats.md).
+        blkparse_format: as given to ``blkparse -f``.
+        scheduler: address of a Dask cluster, or ``processes`` for one process per core.
+        progress: show bars on standard error.
+
+    Raises:
+        InputError: naming the file and the place in it, or the argument.
+        HostError: an optional package is not installed.
+    """
+    from cephfit.cells import Op
+    from cephfit.cli.trace_reading import parts_in_mind, read_options
+    from cephfit.traces import profile_files
+    from cephfit.traces.files import remote
+    from cephfit.traces.readers.block_layer import Action
+
+    _one_of(describe, ("fast", "full"), "describe")
+    _one_of(action, [a.value for a in Action], "action")
+    if assume_op is not None:
+        _one_of(assume_op, [op.value for op in Op], "assume_op")
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    texts = [os.fspath(path) for path in given]
+    files = [remote.path_of(path) if ":" in path else Path(path) for path in texts]
+    with _progress(progress) as shown, parts_in_mind(files, parts=parts):
+        return profile_files(
+            files,
+            format_name=format,
+            action=Action(action),
+            name=name,
+            disks=tuple(disks),
+            parts=parts,
+            full=describe == "full",
+            threshold=threshold,
+            options=read_options(assume_op, columns, blkparse_format),
+            scheduler=scheduler,
+            progress=shown,
+        )
+
+
+def read_baselines(
+    store_or_csv: PathOrUrl | Store, run: str | Run | None = None, *, load: str = OWN_LOAD
+) -> Baselines:
+    """Read the rates of every configuration in every cell.
+
+    Args:
+        store_or_csv: a store (open, path or URL), or the path of a CSV file with the columns configuration, size,
+            pattern, client, run, iops.
+        run: id of a run in the store, or a ``Run``; None: the newest.
+        load: of the sweep file; the measurement's own unless named.
+
+    Returns:
+        Rates in I/Os per second, the sum over the clients that ran together, one value for each round. ``notes``
+        has what a reader must know, such as that the figures are simulated.
+
+    Raises:
+        InputError: no such file or load, a CSV file that cannot be used, or one with a run.
+        StoreError: the store cannot be used, or there is no such run.
+    """
+    from cephfit.cli.run_notes import run_document, run_notes
+    from cephfit.results import open_baselines
+
+    location, run_id = location_of(store_or_csv), run_id_of(run)
+    measured = run_document(location, run_id)
+    found = open_baselines(location, measured["run"] or run_id, load)
+    return replace(found, is_finished=measured["finished"], notes=tuple(run_notes(measured)))
+
+
+def predict(
+    profile: Profile,
+    baselines: Baselines,
+    *,
+    model: str = MODELS[0].name,
+    confidence: float = DEFAULT_CONFIDENCE,
+) -> PredictionSet:
+    """Predict the performance of every configuration for a workload, as ``cephfit map``; nothing is stored.
+
+    Pure: it depends on the arguments alone, and may be called from several threads.
+
+    Args:
+        profile: what the workload does.
+        baselines: the rates of the configurations.
+        model: ``time`` (the mix adds up as time), ``meyer``, ``meyer-random`` or ``meyer-sequential``.
+        confidence: joint level of all intervals, between 0 and 1.
+
+    Returns:
+        One ``Prediction`` per configuration, best first, relative to the default = 100, each with an interval and
+        a verdict; ``best`` and ``worst`` name the default where nothing is distinguishably better or worse.
+
+    Raises:
+        InputError: no such model or level, or a cell that the workload uses was not measured.
+    """
+    from cephfit.cli.run_notes import may_be_unfinished
+    from cephfit.mapper import predictor
+    from cephfit.mapper.contrasts import ranked
+
+    with may_be_unfinished({"finished": baselines.is_finished}):
+        found = ranked(predictor(model, confidence=confidence), profile, baselines)
+    return replace(found, notes=(*baselines.notes, *found.notes))
+
+
+def assess(
+    store: PathOrUrl | Store,
+    runs: str | Run | Iterable[str | Run] | None = None,
+    *,
+    measured: Mapping[str, Sequence[float]] | None = None,
+    metric: str = _ENTERED,
+    profiles: Profile | Iterable[Profile] = (),
+    models: Sequence[str] | None = None,
+    confidence: float = DEFAULT_CONFIDENCE,
+) -> Accuracy:
+    """Compare predictions with what real workloads gave on the same configurations.
+
+    Every verified run is predicted again from its baselines, by each model. Nothing is stored.
+
+    Args:
+        store: with the runs: open, path or URL.
+        runs: ids or ``Run`` values; None: all runs with workload runs (``cephfit verify``), or with ``measured``
+            the newest run.
+        measured: values of a workload that was run by other means, by configuration, one value per round in the
+            order of rounds; more is better. Needs one run, and one profile.
+        metric: what ``measured`` is, such as ``tps``.
+        profiles: of the workloads. One is used for every workload, several by their names; else the profile that
+            is stored with the run is used.
+        models: names; None: all.
+        confidence: joint level of the intervals, between 0 and 1.
+
+    Returns:
+        Per run, workload, model and configuration: predicted, measured, their ratio, the error, and whether the
+        measured value is in the predicted interval. ``summary()`` has the figures of each model.
+
+    Raises:
+        InputError: nothing can be assessed; it names the first reason.
+        StoreError: the store cannot be used, or there is no such run.
+    """
+    from cephfit._api.accuracy import Accuracy
+    from cephfit.mapper import MODELS as NAMES
+
+    given = [profiles] if isinstance(profiles, Profile) else list(profiles)
+    names = NAMES if models is None else tuple(models)
+    opened = store if isinstance(store, Store) else open_store(store)
+    with nullcontext() if opened is store else opened:
+        chosen = _chosen(opened, runs, newest=measured is not None)
+        verified: list[VerifiedPrediction] = []
+        errors: list[InputError] = []
+        for run in chosen:
+            by_workload = (
+                _workloads(opened, run) if measured is None else _entered(measured, metric, chosen, given)
+            )
+            for workload, samples in by_workload.items():
+                try:
+                    profile = _profile_of(opened, run, workload, given)
+                    verified += _verified(opened, run, workload, samples, profile, names, confidence)
+                except InputError as error:
+                    errors.append(error)
+    if not verified:
+        if errors:
+            raise errors[0]
+        raise InputError(
+            "no run was verified",
+            where=opened.name,
+            remedy="run a real workload on its configurations with `cephfit verify`, or give values in measured=",
+        )
+    notes = [SIMULATED] if any(v.is_simulated for v in verified) else []
+    notes += [f"not assessed: {' '.join(str(error).split())}" for error in errors]
+    return Accuracy(tuple(verified), tuple(notes))
+
+
+def _chosen(store: Store, runs: str | Run | Iterable[str | Run] | None, *, newest: bool) -> list[Run]:
+    if isinstance(runs, str | Run) or (runs is None and newest):
+        return [store.run(runs)]
+    return list(store.runs()) if runs is None else [store.run(run) for run in runs]
+
+
+def _workloads(store: Store, run: Run) -> dict[str, list[WorkloadSample]]:
+    found: dict[str, list[WorkloadSample]] = {}
+    for workload, sample in store.workload_runs(run):
+        found.setdefault(workload, []).append(sample)
+    return found
+
+
+def _entered(
+    measured: Mapping[str, Sequence[float]], metric: str, runs: Sequence[Run], profiles: Sequence[Profile]
+) -> dict[str, list[WorkloadSample]]:
+    if len(runs) != 1 or len(profiles) != 1:
+        raise InputError(
+            "values in measured= are of one run and one workload",
+            where=f"{len(runs)} runs and {len(profiles)} profiles",
+            remedy="give one run and one profile: assess(store, run, measured=..., profiles=profile)",
+        )
+    samples = [
+        WorkloadSample(name, repeat, 0, State.OK, metric, float(value), 0, 0)
+        for name, values in measured.items()
+        for repeat, value in enumerate(values)
+    ]
+    for sample in samples:
+        if sample.value is None or not 0 < sample.value < float("inf"):
+            raise InputError(
+                f"{sample.value} is not a value that can be compared",
+                where=f"measured[{sample.configuration!r}]",
+                remedy="give positive numbers; leave out what has no value",
+            )
+    return {profiles[0].name: samples}
+
+
+def _profile_of(store: Store, run: Run, workload: str, profiles: Sequence[Profile]) -> Profile:
+    named = profiles if len(profiles) == 1 else [p for p in profiles if p.name == workload]
+    found = named[0] if named else store.profile(run)
+    if found is None:
+        raise InputError(
+            "the profile of the workload is missing",
+            where=f"run {run.run_id}, workload {workload}",
+            remedy="give it in profiles=, or map it first with `cephfit map`",
+        )
+    return found
+
+
+def _verified(
+    store: Store,
+    run: Run,
+    workload: str,
+    samples: Sequence[WorkloadSample],
+    profile: Profile,
+    models: Sequence[str],
+    confidence: float,
+) -> list[VerifiedPrediction]:
+    from cephfit.mapper.accuracy import assess as assess_one
+    from cephfit.mapper.accuracy_summary import VerifiedPrediction
+
+    baselines = read_baselines(store, run)
+    unknown = sorted({s.configuration for s in samples} - set(baselines.configurations))
+    if unknown:
+        raise InputError(
+            f"the run measured no configuration {unknown[0]!r}",
+            where=f"run {run.run_id}, workload {workload}",
+            remedy=f"there are {', '.join(baselines.configurations)}",
+        )
+    found = []
+    for model in models:
+        predictions = predict(profile, baselines, model=model, confidence=confidence)
+        assessment = assess_one(predictions, samples, workload)
+        found.append(VerifiedPrediction(run.run_id, run.target, run.is_simulated, predictions, assessment))
+    return found
+
+
+def run_sweep(
+    sweep: PathOrUrl,
+    target: str = "sim",
+    store: PathOrUrl = "results.sqlite",
+    *,
+    profile: PathOrUrl | None = None,
+    model: str | None = None,
+    new: bool = False,
+    keep: bool = False,
+    apply: bool = False,
+    health_limit_seconds: float = 300.0,
+    cluster: Mapping[str, Any] | None = None,
+    progress: bool = False,
+) -> Run:
+    """Measure a sweep on one target to its end, as ``cephfit sweep run``.
+
+    Stopped at any moment (KeyboardInterrupt, an exception, SIGKILL), the same call continues the run: every sample
+    is stored when it ends. Only one process at a time may change a target: the others get a ClusterError. Do not
+    call it from two threads for one target.
+
+    Args:
+        sweep: path of a sweep file, or the name of a bundled one, such as ``quick``.
+        target: where to measure: ``sim``, ``lab``, ``lab:NAME``, ``ceph``, ``ceph:NAME``, ``local:/PATH``,
+            ``openstack:CLOUD,...``.
+        store: path or URL of the store; it is created if it does not exist.
+        profile: file of the workload's profile, for sweeps that race or search for one.
+        model: that predicts it; None: ``time``.
+        new: begin a new run even if one of this sweep is unfinished.
+        keep: leave the target in the last configuration, and keep the volumes.
+        apply: allow changes to a cluster that cephfit did not create; without it such a target is refused.
+        health_limit_seconds: how long to wait for an unhealthy cluster.
+        cluster: connection options of such a cluster, named as those of the command with ``_`` for ``-``, without
+            the dashes: ``{"conf": "/etc/ceph/ceph.conf", "id": "cephfit", "only_pool": "bench"}``.
+        progress: show bars on standard error.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        InputError: the sweep file, the target or an argument is wrong, or ``apply`` is missing.
+        ClusterError: the cluster does not answer, is unhealthy for too long, or refuses.
+        HostError: this machine lacks something, such as fio.
+        StoreError: the store cannot be used.
+    """
+    from cephfit.cli.sweep_run import Request, measured
+    from cephfit.mapper import predictor
+
+    if model is not None:
+        predictor(model)  # refuse a wrong one before the target is touched
+    request = Request(
+        file=os.fspath(sweep),
+        store=os.fspath(store),
+        cluster=_cluster_options(cluster or {}),
+        apply=apply,
+        new=new,
+        keep=keep,
+        health_limit=health_limit_seconds,
+        profile_file=None if profile is None else Path(profile),
+        model=model,
+    )
+    with _progress(progress) as shown:
+        return measured(request, target, shown, lambda _store, run: run)
+
+
+_ADMINS = ("rados", "ceph", "rest")
+_PATHS = ("conf", "keyring", "ssh_config")
+_SPELLED = {"id": "client_id", "ssh_host": "ssh_hosts"}
+
+
+def _cluster_options(given: Mapping[str, Any]) -> ClusterOptions:
+    from cephfit.cli.cluster_options import ClusterOptions
+
+    field_of = {name: name for name in ClusterOptions.__slots__ if name not in _SPELLED.values()} | _SPELLED
+    options: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in field_of:
+            raise InputError(
+                f"there is no connection option {name!r}",
+                where="cluster",
+                remedy=f"there are {', '.join(field_of)}",
+            )
+        if name == "admin":
+            _one_of(value, _ADMINS, "cluster['admin']")
+        elif name in _PATHS:
+            value = Path(value)
+        elif name == "ssh_host":
+            value = (value,) if isinstance(value, str) else tuple(value)
+        options[field_of[name]] = value
+    return ClusterOptions(**options)
+
+
+def _one_of(value: str, known: Sequence[str], argument: str) -> None:
+    if value not in known:
+        raise InputError(
+            f"{value!r} is not a value of {argument}", where=argument, remedy=f"choose from: {', '.join(known)}"
+        )
+
+
+def _progress(shown: bool) -> AbstractContextManager[Progress]:
+    from cephfit.cli.output import progress_display
+    from cephfit.silence import Silence
+
+    return progress_display() if shown else nullcontext(Silence())
