@@ -48,8 +48,9 @@ def command(
 ) -> None:
     """Rank the configurations of a sweep for the workload in PROFILE, best to worst, the default = 100.
 
-    PROFILE comes from `cephfit trace profile`; STORE from `cephfit sweep run`. A CSV has the columns
-    configuration, size, pattern, client, run, iops.
+    PROFILE comes from `cephfit trace profile`, or is an example that comes with cephfit, such as
+    `example:pgbench`; STORE comes from `cephfit sweep run`. A CSV has the columns configuration, size, pattern,
+    client, run, iops.
     """
     from cephfit.cli.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.mapper import predictor
@@ -75,16 +76,18 @@ def command(
 
 
 def read_profile(path: Path) -> Profile:
-    """A workload's profile from a file, or from standard input, which ``-`` names.
+    """A workload's profile from a file, from standard input (``-``) or of the examples (``example:pgbench``).
 
     Raises:
         InputError: it cannot be read, or is no profile.
     """
+    from cephfit.bundled_profiles import bundled_profile
     from cephfit.errors import InputError
     from cephfit.profile import Profile
 
     if str(path) == "-":
         return _profile_from_standard_input()
+    path = bundled_profile(path)
     if path.is_dir():
         files = sorted(f.name for f in path.glob("*.json"))
         remedy = f"name a file in it: {', '.join(files)}" if files else "it contains no .json file; name a profile"
