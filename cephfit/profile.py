@@ -1,10 +1,8 @@
 """Workload profiles: what a workload does, and the JSON file that carries it between commands."""
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Cell, Op, Pattern
@@ -150,40 +148,6 @@ class Profile(Tabular):
         except (ValueError, RecursionError) as error:  # NaN, numbers of thousands of digits, endless brackets
             raise InputError(f"not JSON that can be read: {error}", where=where, remedy=remedy) from None
         return cls.from_json(document, where=where)
-
-
-_MAKE_ONE = "make a profile from a trace with `cephfit trace profile TRACE -o profile.json`"
-
-
-def read_profile(path: Path) -> Profile:
-    """A workload's profile from a file, or from standard input, which ``-`` names.
-
-    Raises:
-        InputError: it cannot be read, or is no profile.
-    """
-    if str(path) == "-":
-        return _profile_from_standard_input()
-    if path.is_dir():
-        files = sorted(f.name for f in path.glob("*.json"))
-        remedy = f"name a file in it: {', '.join(files)}" if files else "it contains no .json file; name a profile"
-        raise InputError("this is a folder, not a profile", where=str(path), remedy=remedy)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError("this is not a text file", where=str(path), remedy=_MAKE_ONE) from None
-    except OSError as error:
-        raise InputError(
-            f"the profile cannot be read: {error.strerror}", where=str(path), remedy=_MAKE_ONE
-        ) from None
-    return Profile.loads(text, where=str(path))
-
-
-def _profile_from_standard_input() -> Profile:
-    try:
-        text = sys.stdin.buffer.read().decode()
-    except UnicodeDecodeError:
-        raise InputError("this is not text in UTF-8", where="standard input", remedy=_MAKE_ONE) from None
-    return Profile.loads(text, where="standard input")
 
 
 def _no_constant(name: str) -> float:

@@ -5,12 +5,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import rados
-
 from cephfit.errors import CephfitError
 from cephfit.lab.daemons import DaemonState
 from cephfit.lab.openstack.status import CloudStatus
 from cephfit.lab.spec import DiskLimits
+from cephfit.optional_modules import optional_module
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 
 
@@ -88,6 +87,7 @@ def ask_health(conf: Path, monitor: DaemonState) -> tuple[str, tuple[str, ...], 
     """
     if not monitor.alive:
         return "the monitor does not run", (), {}
+    rados = optional_module("rados")
     try:
         with closing(RadosAdmin(conf)) as admin:
             status = admin.command("status")

@@ -22,6 +22,7 @@ from sqlalchemy.exc import (
 )
 
 from cephfit.errors import StoreError
+from cephfit.optional_modules import install_command
 from cephfit.results.migration import STEPS, bring_up_to_date
 from cephfit.results.schema import SCHEMA_VERSION, TABLES, schema_version
 
@@ -98,7 +99,7 @@ def engine_for(url: URL, *, patience_seconds: float) -> Engine:
         raise StoreError(
             f"the driver of this database is not installed: {error}",
             where=name_of(url),
-            remedy="install it, for PostgreSQL with `pip install 'psycopg[binary]'` and postgresql+psycopg://...",
+            remedy=f"install it; for PostgreSQL: {install_command('postgres')}, with postgresql+psycopg://...",
         ) from None
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _configure_sqlite)

@@ -6,10 +6,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import rbd
-
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError, InputError
+from cephfit.optional_modules import optional_module
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.options.option_value import as_ceph_writes
 from cephfit.sweep.pools.pool_names import data_pool_name
@@ -17,15 +16,17 @@ from cephfit.units import format_nbytes, parse_nbytes
 
 _FILLED = "cephfit.filled"
 _FEATURES = {
-    "layering": rbd.RBD_FEATURE_LAYERING,
-    "striping": rbd.RBD_FEATURE_STRIPINGV2,
-    "exclusive-lock": rbd.RBD_FEATURE_EXCLUSIVE_LOCK,
-    "object-map": rbd.RBD_FEATURE_OBJECT_MAP,
-    "fast-diff": rbd.RBD_FEATURE_FAST_DIFF,
-    "deep-flatten": rbd.RBD_FEATURE_DEEP_FLATTEN,
-    "journaling": rbd.RBD_FEATURE_JOURNALING,
+    "layering": 1 << 0,
+    "striping": 1 << 1,
+    "exclusive-lock": 1 << 2,
+    "object-map": 1 << 3,
+    "fast-diff": 1 << 4,
+    "deep-flatten": 1 << 5,
+    "journaling": 1 << 6,
 }
-_IMPLIED = rbd.RBD_FEATURE_STRIPINGV2 | rbd.RBD_FEATURE_DATA_POOL
+"""Bits of an image's header (Ceph's ``include/rbd/features.h``)."""
+_DATA_POOL = 1 << 7
+_IMPLIED = _FEATURES["striping"] | _DATA_POOL
 """Features that follow from other settings."""
 
 
@@ -68,6 +69,7 @@ class Volumes:
     """Makes images and keeps notes on them. They live in pools of our own and go when the pool goes."""
 
     def __init__(self, admin: RadosAdmin) -> None:
+        self._rbd = optional_module("rbd")
         self._admin = admin
 
     def ensure(self, configuration: Configuration, volume: Volume) -> None:
@@ -78,10 +80,10 @@ class Volumes:
             ClusterError: librbd refuses.
         """
         wanted = _creation_options(configuration)
-        with self._pool(volume.pool) as ioctx, _refusals(volume):
-            if volume.image in rbd.RBD().list(ioctx):
+        with self._pool(volume.pool) as ioctx, self._refusals(volume):
+            if volume.image in self._rbd.RBD().list(ioctx):
                 return
-            rbd.RBD().create(ioctx, volume.image, volume.nbytes, old_format=False, **wanted)
+            self._rbd.RBD().create(ioctx, volume.image, volume.nbytes, old_format=False, **wanted)
 
     def remove(self, volume: Volume) -> None:
         """Delete the image; nothing if it is not there.
@@ -89,12 +91,12 @@ class Volumes:
         Raises:
             ClusterError: somebody has it open.
         """
-        with self._pool(volume.pool) as ioctx, _refusals(volume), suppress(rbd.ImageNotFound):
-            rbd.RBD().remove(ioctx, volume.image)
+        with self._pool(volume.pool) as ioctx, self._refusals(volume), suppress(self._rbd.ImageNotFound):
+            self._rbd.RBD().remove(ioctx, volume.image)
 
     def exists(self, volume: Volume) -> bool:
-        with self._pool(volume.pool) as ioctx, _refusals(volume):
-            return volume.image in rbd.RBD().list(ioctx)
+        with self._pool(volume.pool) as ioctx, self._refusals(volume):
+            return volume.image in self._rbd.RBD().list(ioctx)
 
     def is_filled(self, volume: Volume) -> bool:
         """Whether a fill of this image came to its end."""
@@ -163,16 +165,19 @@ class Volumes:
 
     @contextmanager
     def _image(self, volume: Volume) -> Iterator[Any]:
-        with self._pool(volume.pool) as ioctx, _refusals(volume), rbd.Image(ioctx, volume.image) as image:
+        with (
+            self._pool(volume.pool) as ioctx,
+            self._refusals(volume),
+            self._rbd.Image(ioctx, volume.image) as image,
+        ):
             yield image
 
-
-@contextmanager
-def _refusals(volume: Volume) -> Iterator[None]:
-    try:
-        yield
-    except rbd.Error as error:
-        raise ClusterError(f"librbd refused: {error}", where=f"image {volume}") from None
+    @contextmanager
+    def _refusals(self, volume: Volume) -> Iterator[None]:
+        try:
+            yield
+        except self._rbd.Error as error:
+            raise ClusterError(f"librbd refused: {error}", where=f"image {volume}") from None
 
 
 def _creation_options(configuration: Configuration) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Who installs cephfit without its extras gets all that does not need them."""
+"""Who installs cephfit without its extras and without Ceph gets all that does not need them."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = (
     *("asyncssh", "cephclient", "dask", "distributed", "fsspec", "keystoneauth1", "matplotlib", "novaclient"),
-    *("openstack", "optuna", "pandas", "psycopg", "pyarrow", "tenacity"),
+    *("openstack", "optuna", "pandas", "psycopg", "pyarrow", "rados", "rbd", "tenacity"),
 )
 FOR_OPENSTACK = ("lab/openstack", "sweep/cloud", "sweep/guest/upload.py", "sweep/targets/openstack")
 """The only places that may be impossible to load: the command line loads them when an OpenStack is named."""

@@ -16,7 +16,7 @@ from cephfit.errors import InputError
 from cephfit.prediction import PredictionSet
 from cephfit.prediction_model import DEFAULT_CONFIDENCE, MODELS
 from cephfit.profile import Profile
-from cephfit.profile import read_profile as read_profile_file
+from cephfit.profile_files import read_profile as read_profile_file
 from cephfit.run import SIMULATED, Run
 from cephfit.sample import OWN_LOAD, State, WorkloadSample
 

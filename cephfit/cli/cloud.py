@@ -7,6 +7,7 @@ import click
 from cephfit.cli.cloud_connection import connected
 from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
+from cephfit.cli.target_choice import require_openstack
 from cephfit.errors import ClusterError, InputError
 
 _CLOUD = click.option(
@@ -35,6 +36,11 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
 
     TARGET is what `sweep run --target` takes: `openstack:CLOUD,flavor=NAME,volume_type=NAME,network=NAME`.
     """
+    if target.partition(":")[0] != "openstack":
+        raise InputError(
+            f"{target} is not a cloud", remedy="write openstack:CLOUD,flavor=NAME,volume_type=NAME,..."
+        )
+    require_openstack(target)
     from cephfit.sweep.cloud.beforehand import require
     from cephfit.sweep.cloud.choice import parse_choice, require_whole
     from cephfit.sweep.cloud.pool_room import cinder_pools
@@ -43,10 +49,6 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
     from cephfit.sweep.cloud.volumes import size_gib
     from cephfit.units import parse_nbytes
 
-    if target.partition(":")[0] != "openstack":
-        raise InputError(
-            f"{target} is not a cloud", remedy="write openstack:CLOUD,flavor=NAME,volume_type=NAME,..."
-        )
     choice = parse_choice(target)
     require_whole(choice)
     nbytes = parse_nbytes(volume_size)
@@ -90,9 +92,9 @@ def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
 @json_option
 def list_runs(cloud: str, as_json: bool) -> None:
     """List what cephfit's runs own in this project, and all their volume types and QoS specs."""
+    connection = connected(cloud)
     from cephfit.sweep.cloud.owned import runs
 
-    connection = connected(cloud)
     try:
         found = runs(connection)
     finally:
@@ -118,13 +120,14 @@ def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:
     It deletes at once; --dry-run only shows what would be deleted. Everything is found by the run's id, even if
     this machine no longer knows the run. What cannot be deleted is listed with the reason, and the exit code is 2.
     """
-    from cephfit.sweep.cloud.clean import clean as clean_up
-    from cephfit.sweep.cloud.owned import owned
     from cephfit.sweep.cloud.ownership import is_run_id
 
     if not is_run_id(run_id):
         raise InputError(f"{run_id!r} is not the id of a run", remedy="`cephfit cloud list` shows the ids")
     connection = connected(cloud)
+    from cephfit.sweep.cloud.clean import clean as clean_up
+    from cephfit.sweep.cloud.owned import owned
+
     try:
         if dry_run:
             things = owned(connection, run_id)

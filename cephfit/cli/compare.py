@@ -53,7 +53,7 @@ def command(
     per second.
     """
     from cephfit.errors import InputError
-    from cephfit.profile import read_profile
+    from cephfit.profile_files import read_profile
     from cephfit.results.baselines import baselines_of
     from cephfit.results.side_by_side import rows_of
     from cephfit.results.store import Store

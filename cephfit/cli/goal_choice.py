@@ -58,7 +58,8 @@ def goal_of(profile_file: Path | None, model: str | None, *, resume: Run | None 
         InputError: the file cannot be read or is no profile.
     """
     from cephfit.mapper import MODELS, predictor
-    from cephfit.profile import Profile, read_profile
+    from cephfit.profile import Profile
+    from cephfit.profile_files import read_profile
     from cephfit.sweep.goal import GOAL, Goal
 
     begun: Mapping[str, Any] = (resume.facts.get(GOAL) if resume is not None else None) or {}

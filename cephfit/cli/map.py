@@ -46,13 +46,14 @@ def command(
 ) -> None:
     """Rank the configurations of a sweep for the workload in PROFILE, best to worst, the default = 100.
 
-    PROFILE comes from `cephfit trace profile`; STORE from `cephfit sweep run`. A CSV has the columns
-    configuration, size, pattern, client, run, iops.
+    PROFILE comes from `cephfit trace profile`, or is an example that comes with cephfit, such as
+    `example:pgbench`; STORE comes from `cephfit sweep run`. A CSV has the columns configuration, size, pattern,
+    client, run, iops.
     """
     from cephfit.cli.run_notes import may_be_unfinished, run_document, run_notes
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
-    from cephfit.profile import read_profile
+    from cephfit.profile_files import read_profile
     from cephfit.results import open_baselines
     from cephfit.results.sources import is_store
 

@@ -67,7 +67,7 @@ def command(
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import told_behind
     from cephfit.mapper.pool_choice import choose_pool
-    from cephfit.profile import read_profile
+    from cephfit.profile_files import read_profile
     from cephfit.results import open_baselines
     from cephfit.results.words import level
     from cephfit.sweep.pools.pool_space import cost_of

@@ -89,7 +89,7 @@ def _write_one(
 ) -> None:
     import time
 
-    from cephfit.profile import read_profile
+    from cephfit.profile_files import read_profile
     from cephfit.results.report_build import read_findings, report_of
     from cephfit.results.store import Store
 
@@ -169,7 +169,7 @@ def _write_folder(
     as_json: bool,
 ) -> None:
     from cephfit.cli.report_folder import write_folder
-    from cephfit.profile import read_profile
+    from cephfit.profile_files import read_profile
     from cephfit.results.store import Store
 
     profiles = [read_profile(path) for path in profile_files]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cephfit.cli.cluster_options import ClusterOptions
 from cephfit.errors import HostError, InputError
+from cephfit.optional_modules import install_command, optional_module
 from cephfit.protocols import Progress, Target
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def open_target(
 
     Raises:
         InputError: no such kind of target, or no such lab; or no leave to change this one.
-        HostError: a lab, and no root.
+        HostError: a lab, and no root; or Ceph's Python bindings are not installed.
         ClusterError: it does not answer, or another process changes it.
     """
     kind, _, which = text.partition(":")
@@ -80,6 +81,7 @@ def open_target(
         from cephfit.lab.image_devices import ImageDevices
         from cephfit.sweep.targets.foreign import ForeignTarget
 
+        optional_module("rados", where=f"--target {text}")  # without it, no ceph.conf helps
         return ForeignTarget(
             text,
             cluster_choice(which, cluster),
@@ -123,7 +125,7 @@ def require_openstack(where: str) -> None:
         raise HostError(
             fault,
             where=where,
-            remedy="pip install 'cephfit[openstack]'",
+            remedy=f"install it: {install_command('openstack')}",
         )
 
 

@@ -99,7 +99,7 @@ class TraceInput:
 
     def _profile_file(self, files: Sequence[Path]) -> Profile | None:
         from cephfit.errors import InputError
-        from cephfit.profile import read_profile
+        from cephfit.profile_files import read_profile
         from cephfit.traces.description.shape import refuse_other_shapes
 
         if self.format_name is not None or self.options.format_name is not None:

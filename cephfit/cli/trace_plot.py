@@ -62,7 +62,8 @@ def command(
 
     Needs matplotlib: pip install 'cephfit[plot]'.
     """
-    from cephfit.errors import HostError, InputError
+    from cephfit.errors import InputError
+    from cephfit.optional_modules import optional_module
 
     kind = output.suffix.lower().lstrip(".")
     if kind not in ("png", "svg", "pdf", "html"):
@@ -71,12 +72,9 @@ def command(
             where=str(output),
             remedy="use a file name that ends with .png, .svg, .pdf or .html",
         )
-    try:
-        import matplotlib
-    except ImportError:
-        raise HostError(
-            "plots need matplotlib, which is not installed", remedy="pip install 'cephfit[plot]'"
-        ) from None
+    optional_module("matplotlib")
+    import matplotlib
+
     from cephfit.traces.description.figures import NAMES, drawings, figure_of, usually_drawn
 
     for name in only:

@@ -176,7 +176,8 @@ def _predict(
     from cephfit.mapper.contrasts import ranked
     from cephfit.prediction import PredictionSet
     from cephfit.prediction_model import DEFAULT_CONFIDENCE
-    from cephfit.profile import Profile, read_profile
+    from cephfit.profile import Profile
+    from cephfit.profile_files import read_profile
     from cephfit.results import open_baselines
     from cephfit.results.words import level
 

@@ -1,11 +1,11 @@
 """What Debian has of OpenStack, and that it is installed."""
 
-import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 
 from cephfit.errors import HostError
 from cephfit.lab.machine import find_program
+from cephfit.optional_modules import optional_module
 
 PACKAGE_LIST = "lab/debian-packages-openstack.txt"
 
@@ -64,8 +64,4 @@ def require_packages() -> None:
             where="programs on this machine",
             remedy=f"install all it needs with `make setup-openstack` (the list is {PACKAGE_LIST})",
         )
-    if importlib.util.find_spec("openstack") is None:
-        raise HostError(
-            "the Python package openstacksdk is missing",
-            remedy="install cephfit with its extra: pip install 'cephfit[openstack]'",
-        )
+    optional_module("openstack")

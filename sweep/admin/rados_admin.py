@@ -5,9 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import rados
-
 from cephfit.errors import ClusterError
+from cephfit.optional_modules import optional_module
 from cephfit.sweep.admin.answers import DEFAULT_TIMEOUT_SECONDS, parse_answer, refusal, require_conf, spelled
 from cephfit.sweep.admin.older_releases import as_before_nautilus
 
@@ -26,6 +25,7 @@ class RadosAdmin:
 
     Raises:
         ClusterError: no monitor answers, or the key is refused.
+        LackingError: the Python binding of librados is not installed.
     """
 
     def __init__(
@@ -36,10 +36,11 @@ class RadosAdmin:
         keyring: Path | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> None:
+        self._binding = optional_module("rados")
         require_conf(conf)
         self._where = f"cluster of {conf}"
         timeout = str(max(1, round(timeout_seconds)))
-        self._cluster: Any = rados.Rados(
+        self._cluster: Any = self._binding.Rados(
             conffile=str(conf),
             rados_id=client_id,
             # Without these, librados waits for ever for a monitor, a manager or an OSD that is gone.
@@ -55,7 +56,7 @@ class RadosAdmin:
         )
         try:
             self._cluster.connect()
-        except rados.Error as error:
+        except self._binding.Error as error:
             self._cluster.shutdown()
             raise ClusterError(
                 f"no connection to the cluster in {timeout} s: {error}",
@@ -78,7 +79,7 @@ class RadosAdmin:
         text = json.dumps({"prefix": prefix, **arguments})
         try:
             code, answer, words = self._cluster.mon_command(text, payload)
-        except rados.Error as error:
+        except self._binding.Error as error:
             raise refusal("mon", spelled(prefix, arguments), abs(error.errno or 0), str(error)) from None
         if code != 0:
             raise refusal("mon", spelled(prefix, arguments), abs(code), words)
@@ -110,7 +111,7 @@ class RadosAdmin:
                     code, answer, words = self._cluster.mgr_command(text, b"")
             else:
                 raise ClusterError(f"{whom!r} is not a daemon that takes commands", where=self._where)
-        except (rados.Error, ValueError) as error:
+        except (self._binding.Error, ValueError) as error:
             code = -(getattr(error, "errno", None) or 0)
             raise refusal(whom, spelled(prefix, arguments), abs(code), str(error)) from None
         if code != 0:

@@ -12,17 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from cephfit.errors import ClusterError, HostError
+from cephfit.errors import ClusterError
+from cephfit.optional_modules import optional_module
 from cephfit.sweep.admin.answers import DEFAULT_TIMEOUT_SECONDS, refusal, spelled
 from cephfit.sweep.admin.older_releases import as_before_nautilus
-
-try:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # it compares strings by `is`
-        from cephclient.wrapper import CephWrapper
-    import requests
-except ImportError:
-    CephWrapper = None
 
 _METHOD_NOT_ALLOWED = 405
 _ERROR = re.compile(r"Error: (.*) \((-?\d+)\)\s*$", re.DOTALL)
@@ -44,17 +37,15 @@ class RestAdmin:
         timeout_seconds: how long connecting, and each command, may take.
 
     Raises:
-        HostError: python-cephclient is not installed.
+        LackingError: python-cephclient is not installed.
     """
 
     def __init__(self, url: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
-        if CephWrapper is None:
-            raise HostError(
-                "administration over ceph-rest-api needs python-cephclient",
-                remedy="pip install 'cephfit[rest]'",
-            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # it compares strings by `is`
+            wrapper = optional_module("cephclient.wrapper", where="--admin rest")
         self._url = url.rstrip("/") + "/"
-        self._wrapper: Any = CephWrapper(endpoint=self._url)
+        self._wrapper: Any = wrapper.CephWrapper(endpoint=self._url)
         self._wrapper.timeout = timeout_seconds  # given to the constructor, it would be lost
         self._changes: set[str] = set()
         self._closed = False
@@ -103,6 +94,8 @@ class RestAdmin:
         if self._closed:
             raise ClusterError("the connection is closed", where=shown(self._url))
         query = urlencode({k: _spelled(v) for k, v in arguments.items() if v is not False}, doseq=True)
+        import requests
+
         address = path + (f"?{query}" if query else "")
         more = {"data": data} if data else {}
         typed = spelled(prefix, dict(arguments))

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from types import TracebackType
 
-import rados
-import rbd
-
 from cephfit.cells import Op
 from cephfit.errors import CephfitError
+from cephfit.optional_modules import optional_module
 from cephfit.protocols import CephAdmin, Client
 from cephfit.sweep.admin.rados_admin import RadosAdmin
 from cephfit.sweep.engines.bench_process import Image, image_of
@@ -194,7 +192,7 @@ def _period_of(admin: CephAdmin) -> float:
 
 def _why_other_bytes(admin: RadosAdmin, image: Image) -> str:
     """Why the OSDs see other bytes than the program that uses the image; empty if they see the same."""
-    cluster = admin.cluster
+    rados, rbd, cluster = optional_module("rados"), optional_module("rbd"), admin.cluster
     if str(cluster.conf_get("rbd_cache")).lower() in ("true", "1", "yes"):
         policy = cluster.conf_get("rbd_cache_policy") or "writeback"  # the only one before there was a choice
         if policy not in _THROUGH:

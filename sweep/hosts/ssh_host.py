@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cephfit.errors import HostError, LackingError
+from cephfit.optional_modules import optional_module
 from cephfit.sweep.hosts.host import SEARCH_PATH, Finished, HostRefusedError
 from cephfit.sweep.hosts.local_host import no_such_program
 
@@ -127,14 +128,9 @@ class SshHost:
             return self._connection
 
     def _connect(self) -> "asyncssh.SSHClientConnection":
-        try:
-            import asyncssh
-        except ImportError:
-            raise LackingError(
-                "reaching other hosts needs asyncssh, which is not installed",
-                where=self.name,
-                remedy="install the extra: pip install 'cephfit[ssh]'",
-            ) from None
+        optional_module("asyncssh", where=self.name)
+        import asyncssh
+
         options: dict[str, Any] = {"password": None, "preferred_auth": ("publickey",)}
         if self._user:
             options["username"] = self._user

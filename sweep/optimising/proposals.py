@@ -8,7 +8,7 @@ proposals, and a kill between two lines loses nothing.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cephfit.errors import HostError
+from cephfit.optional_modules import optional_module
 from cephfit.sweep.design.factor import Factor, Level
 from cephfit.sweep.design.model import Sampler, Search
 from cephfit.sweep.optimising.trials import Point, levels_at
@@ -30,15 +30,11 @@ def proposals(search: Search, history: Sequence[tuple[Point, float | None]], n: 
         n: how many are measured together.
 
     Raises:
-        HostError: Optuna is not installed.
+        LackingError: Optuna is not installed.
     """
-    try:
-        import optuna
-    except ImportError:
-        raise HostError(
-            "a design of kind optimise needs Optuna, which is not installed",
-            remedy="pip install 'cephfit[optimise]'",
-        ) from None
+    optional_module("optuna")
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     factors = search.design.factors
     space = {factor.name: _distribution(factor) for factor in factors}

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import rados
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError
+from cephfit.optional_modules import optional_module
 from cephfit.protocols import CephAdmin
 from cephfit.sweep.admin.older_releases import monitor_address
 from cephfit.sweep.options.option_value import as_ceph_writes, same_value
@@ -121,7 +121,7 @@ def read_back_new_client(
         return {}, []
     values: dict[str, dict[str, Any]] = {}
     mismatches = []
-    with rados.Rados(conffile=str(conf), rados_id=client_id) as client:
+    with optional_module("rados").Rados(conffile=str(conf), rados_id=client_id) as client:
         for setting in settings:
             got = client.conf_get(setting.key)
             values[str(setting)] = {"a new client": got}

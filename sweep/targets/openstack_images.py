@@ -1,13 +1,12 @@
 """The images of Cinder's volumes on the Ceph cluster below a cloud: where they lie, and the room to fill them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-import rados
-import rbd
 from openstack.connection import Connection
 
 from cephfit.errors import ClusterError
+from cephfit.optional_modules import optional_module
 from cephfit.sweep.cloud import volumes
 from cephfit.sweep.cloud.stacks import Node
 
@@ -35,11 +34,12 @@ class CinderImages:
     """Looks at images, and changes nothing.
 
     Args:
-        cluster: the connection to it.
+        cluster: the librados connection to it.
         name: of the cluster, for messages.
     """
 
-    def __init__(self, cluster: rados.Rados, name: str) -> None:
+    def __init__(self, cluster: Any, name: str) -> None:
+        self._rados, self._rbd = optional_module("rados"), optional_module("rbd")
         self._cluster = cluster
         self._name = name
 
@@ -72,10 +72,10 @@ class CinderImages:
         try:
             with (
                 self._cluster.open_ioctx(pool) as pool_of,
-                rbd.Image(pool_of, image_of(volume), read_only=True) as image,
+                self._rbd.Image(pool_of, image_of(volume), read_only=True) as image,
             ):
                 image.diff_iterate(0, min(nbytes, image.size()), None, add, whole_object=True)
-        except (rbd.Error, rados.Error):
+        except (self._rbd.Error, self._rados.Error):
             return 0  # then all of it counts as not written yet
         return min(found, nbytes)
 
@@ -83,7 +83,7 @@ class CinderImages:
         try:
             with self._cluster.open_ioctx(pool) as pool_of:
                 pool_of.stat(_ID_OBJECT.format(volume))
-        except rados.ObjectNotFound:
+        except self._rados.ObjectNotFound:
             return False
         return True
 

@@ -9,7 +9,7 @@ import pytest
 
 from cephfit.configuration import Configuration, Partition, Setting
 from cephfit.errors import ClusterError
-from cephfit.sweep.admin import binary_admin, rados_admin
+from cephfit.sweep.admin import binary_admin
 from cephfit.sweep.admin.admin_sockets import AdminSockets
 from cephfit.sweep.admin.answers import RefusedError, refusal
 from cephfit.sweep.admin.binary_admin import BinaryAdmin
@@ -198,7 +198,7 @@ class OldMonitors:
 
 
 def test_pools_are_deleted_over_librados(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rados_admin.rados, "Rados", OldMonitors)
+    monkeypatch.setattr("rados.Rados", OldMonitors)
     conf = tmp_path / "ceph.conf"
     conf.write_text("[global]\n")
     admin = RadosAdmin(conf)

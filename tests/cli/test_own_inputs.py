@@ -10,7 +10,8 @@ from cephfit.cells import SIZE_BINS, Op
 from cephfit.cli.main import cephfit
 from cephfit.cli.written_files import write_whole
 from cephfit.errors import InputError
-from cephfit.profile import Profile, read_profile
+from cephfit.profile import Profile
+from cephfit.profile_files import read_profile
 from cephfit.results.store import Store
 
 TRACE = "".join(f"{100 * i},{i % 2},{40960 * i},4096\n" for i in range(20))

@@ -20,7 +20,7 @@ from cephfit.cli.target_choice import open_target
 from cephfit.cli.written_files import write_whole, written_whole
 from cephfit.configuration import Configuration
 from cephfit.errors import ClusterError, HostError, InputError
-from cephfit.profile import read_profile
+from cephfit.profile_files import read_profile
 from cephfit.sweep.admin.rest_admin import RestAdmin
 from cephfit.sweep.declaration.file import bundled_sweep, read_sweep
 from cephfit.sweep.declaration.file_pools import read_pool_file

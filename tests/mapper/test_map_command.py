@@ -13,7 +13,7 @@ from cephfit.cli.main import cephfit
 from cephfit.cli.map import _print
 from cephfit.errors import InputError
 from cephfit.mapper import predictor
-from cephfit.profile import read_profile
+from cephfit.profile_files import read_profile
 from cephfit.results import open_baselines
 from cephfit.results.store import Store
 from cephfit.run import Run

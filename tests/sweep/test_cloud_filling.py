@@ -11,7 +11,6 @@ pytest.importorskip("rbd", reason="needs Ceph's Python bindings")
 from cephfit.errors import ClusterError
 from cephfit.sweep.cloud import volumes
 from cephfit.sweep.cloud.stacks import Node
-from cephfit.sweep.targets import openstack_images
 from cephfit.sweep.targets.openstack_images import CinderImages, require_room_to_fill
 from cephfit.units import GIB, MIB
 
@@ -79,7 +78,7 @@ def require_room(
 ) -> None:
     """Ask for room for a GiB in each guest's volume, in a cloud that keeps such notes with them."""
     images = Images(n_objects_of or {"volume-v0": 0, "volume-v1": 0})
-    monkeypatch.setattr(openstack_images, "rbd", SimpleNamespace(Error=OSError, Image=images.open))
+    monkeypatch.setattr("rbd.Image", images.open)
     cluster: Any = SimpleNamespace(list_pools=lambda: ["volumes"], open_ioctx=lambda _: Pool())
     cinder = SimpleNamespace(get_volume=lambda volume: SimpleNamespace(metadata=notes.get(volume)))
     cloud: Any = SimpleNamespace(block_storage=cinder)

@@ -189,7 +189,7 @@ def test_any_store_of_fsspec() -> None:
 
 def test_without_fsspec_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(HostError, match="needs fsspec") as caught:
+    with pytest.raises(HostError, match="fsspec is not installed") as caught:
         profile_files([Path("s3://bucket/trace")])
     assert "cephfit[remote]" in caught.value.remedy
 

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import unquote
 
 from cephfit.errors import HostError, InputError
+from cephfit.optional_modules import install_command, optional_module
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?P<rest>[^/].*)")
 _FILE = re.compile(r"[Ff][Ii][Ll][Ee]:/+(?:localhost/)?(?P<rest>[^/].*)")
@@ -71,18 +72,12 @@ def open_url(url: str) -> BinaryIO:
     HostError: fsspec, or its part for this kind of URL, is not installed.
     InputError: there is no such file, or no access to it.
     """
-    try:
-        import fsspec
-    except ImportError:
-        raise HostError(
-            "reading a trace from a URL needs fsspec",
-            where=shown(url),
-            remedy="install cephfit[remote], or copy the file here first",
-        ) from None
+    fsspec = optional_module("fsspec", where=shown(url))
     try:
         return cast(BinaryIO, _Remote(fsspec.open(url, "rb").open(), url))
     except ImportError as error:
-        raise HostError(_words(error, url), where=shown(url), remedy="install cephfit[remote]") from None
+        remedy = f"install it: {install_command('remote')}"
+        raise HostError(_words(error, url), where=shown(url), remedy=remedy) from None
     except Exception as error:  # every kind of store raises its own
         raise InputError(
             f"the trace cannot be read: {_reason(error, url)}",

@@ -10,6 +10,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from cephfit.errors import HostError, InputError
+from cephfit.optional_modules import optional_module
 from cephfit.traces.files.ahead import n_cores
 from cephfit.traces.parts.shares import Counted, Share, count
 
@@ -71,12 +72,9 @@ def _by_processes(shares: Sequence[Share]) -> Generator[Counted, None, None]:
 
 
 def _by_dask(shares: Sequence[Share], address: str) -> Generator[Counted, None, None]:
-    try:
-        from distributed import Client, KilledWorker
-    except ImportError:
-        raise HostError(
-            "Dask is not installed", where="--scheduler", remedy="install it with `pip install 'cephfit[dask]'`"
-        ) from None
+    optional_module("distributed", where="--scheduler")
+    from distributed import Client, KilledWorker
+
     try:
         client: Any = Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError, ValueError) as error:

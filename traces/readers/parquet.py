@@ -7,7 +7,6 @@ int64 and outstanding int32. What a trace tells beside its accesses is JSON in t
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.access import UNKNOWN, AccessBatch
-from cephfit.errors import HostError, InputError
+from cephfit.errors import InputError
+from cephfit.optional_modules import optional_module
 from cephfit.traces.columns import Accesses
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
@@ -34,12 +34,7 @@ _WORDS = ("string", "large_string", "string_view")
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    try:
-        return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise HostError(
-            "pyarrow is not installed", where="Parquet", remedy="pip install 'cephfit[parquet]'"
-        ) from None
+    return optional_module("pyarrow"), optional_module("pyarrow.parquet")
 
 
 def write_parquet(

@@ -1,0 +1,12 @@
+"""What is known of RBD images without librbd at hand."""
+
+import pytest
+
+from cephfit.sweep.volumes import _DATA_POOL, _FEATURES
+
+
+def test_the_bits_of_image_features_are_librbds() -> None:
+    rbd = pytest.importorskip("rbd", reason="needs Ceph's Python bindings")
+    spelled = {"striping": "STRIPINGV2", **{n: n.upper().replace("-", "_") for n in _FEATURES if n != "striping"}}
+    assert {n: getattr(rbd, f"RBD_FEATURE_{spelled[n]}") for n in _FEATURES} == _FEATURES
+    assert rbd.RBD_FEATURE_DATA_POOL == _DATA_POOL
