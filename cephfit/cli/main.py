@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from cephfit import __version__
+from cephfit.cli.repeated_options import refuse_repeated_options
 from cephfit.cli.termination import TERMINATED, TerminatedError
 from cephfit.errors import CephfitError, HostError
 
@@ -66,7 +67,7 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
-        return command
+        return refuse_repeated_options(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -66,7 +66,7 @@ def test_loads_are_laid_beside_the_measurement(small_text: str) -> None:
         ("  loads: {d: {read_pct: 100}}\n", "1 to 99 per cent of reads"),
         ("  loads: {d: {rate: 1M, rate_iops: 5}}\n", "keep one of the two"),
         ("  loads: {'a b': {iodepth: 2}}\n", "cannot be a load's name"),
-        ("  loads: {d: {clients: 5000}}\n", "5000 clients are too many"),
+        ("  loads: {d: {clients: 5000}}\n", "clients must be at most 1024, not 5000"),
         ("  ioengine: psync\n  loads: {d: {iodepth: 2}}\n", "is not possible"),
         ("  engine: fios\n", "'fios' is not a measurement.engine"),
     ],
