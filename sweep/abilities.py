@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cephfit.sweep.cloud.errands import Answers
     from cephfit.sweep.engines.engine import Engine
     from cephfit.sweep.model import Sweep
+    from cephfit.sweep.plan import StepTimes
     from cephfit.sweep.preview import Preview, Undoing
     from cephfit.sweep.settings.catalogue import Catalogue
     from cephfit.sweep.telemetry.witness import Witness
@@ -120,6 +121,19 @@ class BringsEngine(Protocol):
     @abstractmethod
     def engine(self) -> Engine:
         """What measures it, whatever the sweep file names."""
+
+
+@runtime_checkable
+class KnowsItsTimes(Protocol):
+    """It says how long the steps of a sweep take on it, where this has little to do with Ceph and fio.
+
+    Asked: by ``step_times.times_on``, for plans and progress displays. Without it: earlier runs in the store say
+    it, or what was measured on a one-machine lab is assumed.
+    """
+
+    @abstractmethod
+    def step_times(self) -> StepTimes:
+        """What the steps take; their source is "simulated" or the like."""
 
 
 @runtime_checkable

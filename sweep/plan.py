@@ -91,6 +91,7 @@ class StepTimes:
         fill_nbytes_per_s: filling volumes, all clients together.
         source: where the figures come from, for people.
         warm_nbytes_per_s: reading volumes through before a run with warm caches, all clients together.
+        pace: seconds that pass for each second that a fio run is asked to take; 1 but in a simulation.
     """
 
     apply_seconds: float
@@ -98,6 +99,7 @@ class StepTimes:
     fill_nbytes_per_s: float
     source: str
     warm_nbytes_per_s: float = _ASSUMED_RATE
+    pace: float = 1.0
 
 
 ASSUMED_TIMES = StepTimes(
@@ -113,7 +115,7 @@ end 0.8 s (its threads look for their end every 0.25 s), and its disks write 100
 def run_seconds(measurement: Measurement, times: StepTimes) -> float:
     """Expected duration of one fio run with what is around it, in seconds."""
     asked = measurement.ramp_seconds + measurement.run_seconds
-    return asked + times.cell_seconds + warmed_nbytes(measurement) / times.warm_nbytes_per_s
+    return times.pace * asked + times.cell_seconds + warmed_nbytes(measurement) / times.warm_nbytes_per_s
 
 
 def warmed_nbytes(measurement: Measurement) -> int:

@@ -91,7 +91,7 @@ def print_plan(document: Mapping[str, Any]) -> None:
         only = f", only {', '.join(load['cells'])}" if "cells" in load else ""
         click.echo(f"also under load {load['name']}: {said.replace('n_clients', 'clients')}{only}")
     click.echo(
-        f"{document['runs']} fio runs, {document['samples']} samples, about "
+        f"{document['runs']} fio runs, {document['samples']} samples (one per fio run and client), about "
         f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
     )
     if document["configurations"] and all(c["unsupported"] is None for c in document["configurations"]):
@@ -142,11 +142,12 @@ def status_document(store: Store, run: Run) -> dict[str, Any]:
 
 def print_status(document: Mapping[str, Any]) -> None:
     """How far a run is, for people."""
-    state = "finished" if document["finished"] else f"unfinished, {document['left']} fio runs left"
+    state = "finished" if document["finished"] else f"unfinished, {document['left']} samples left"
     click.echo(f"run {document['run']} of {document['sweep']} on {document['target']}: {state}")
     if document["simulated"]:
         click.echo(SIMULATED)
-    click.echo("samples (a fio run gives one for each client):")
+    planned = sum(c["planned"] for c in document["configurations"])
+    click.echo(f"{planned} samples planned (one per fio run and client), of which:")
     words = ["configuration", "planned", "ok", "failed", "invalid", "skipped", "left"]
     words += ["saved"] if document["stopping"] else []
     rows = [tuple(str(c[word]) for word in words) for c in document["configurations"]]
