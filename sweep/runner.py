@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from cephfit.cells import Cell
 from cephfit.errors import ClusterError
 from cephfit.protocols import Progress, Target
+from cephfit.results.measuring_process import measured_by_this_process
 from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample, SampleKey, State
@@ -90,16 +91,19 @@ def run_sweep(
         for sentence in dict.fromkeys(s for sentences in limited.values() for s in sentences):
             progress.note(sentence)
     run = begun(sweep, target, store, progress, facts, resume=resume)
-    if isinstance(target, BelongsToRun):
-        target.begin(run.run_id)
-    if isinstance(target, ScalesClients):
-        m = sweep.measurement
-        supported = [c for c in sweep.configurations if c.name not in unsupported]
-        target.require_clients(supported, n_clients=m.most_clients, volume_nbytes=m.volume_nbytes)
-    witness = witness_of(target)
-    loop = _Loop(sweep, target, store, progress, run, engine, times, health_limit_seconds, unsupported, witness)
-    loop.run_plan(goal)
-    store.finish_run(run.run_id)
+    with measured_by_this_process(store, run.run_id):
+        if isinstance(target, BelongsToRun):
+            target.begin(run.run_id)
+        if isinstance(target, ScalesClients):
+            m = sweep.measurement
+            supported = [c for c in sweep.configurations if c.name not in unsupported]
+            target.require_clients(supported, n_clients=m.most_clients, volume_nbytes=m.volume_nbytes)
+        witness = witness_of(target)
+        loop = _Loop(
+            sweep, target, store, progress, run, engine, times, health_limit_seconds, unsupported, witness
+        )
+        loop.run_plan(goal)
+        store.finish_run(run.run_id)
     return store.run(run.run_id)
 
 

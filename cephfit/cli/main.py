@@ -21,6 +21,7 @@ _COMMANDS = {
     "demo": ("cephfit.cli.demo", "The whole loop on this machine: lab, sweep, trace, map, verify, report."),
     "lab": ("cephfit.cli.lab", "A real one-machine Ceph, also with an OpenStack: up, status, stop, start, down."),
     "sweep": ("cephfit.cli.sweep", "Measure configurations: list, plan, run, status, effects."),
+    "runs": ("cephfit.cli.runs", "The runs in a store: list, show, rm, export."),
     "params": ("cephfit.cli.params", "Browse the options of a cluster and their risks: tree, search, show."),
     "pools": ("cephfit.cli.pools", "Pools placed on chosen devices: show, example, plan, apply, remove."),
     "restore": ("cephfit.cli.restore", "Put a target back as it was before cephfit changed it."),
