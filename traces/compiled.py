@@ -17,14 +17,32 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+from numba.core import event
 
 import cephfit
+from cephfit.slow_compilation import CompilationClock
 
 _IMPORT = re.compile(r"^from (cephfit[\w.]*) import (?:\(([^)]*)\)|(.*))", re.M)
 _CONFIG: Any = numba.config  # its types do not know what it has
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+
+class _Compilations(event.Listener):  # type: ignore[misc]
+    """Numba reports what it compiles, and not what it finds on disk."""
+
+    def __init__(self) -> None:
+        self._clock = CompilationClock()
+
+    def on_start(self, event: Any) -> None:
+        self._clock.start()
+
+    def on_end(self, event: Any) -> None:
+        self._clock.end()
+
+
+event.register("numba:compile", _Compilations())
 
 
 def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
