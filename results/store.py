@@ -368,7 +368,7 @@ class Store:
         return database.transaction(self._engine, self.name, writing=True)
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
+    def _reading(self) -> Iterator[Any]:
         with database.transaction(self._engine, self.name, writing=False) as connection:
             yield connection
         if self._source is not None:

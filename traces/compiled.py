@@ -24,12 +24,13 @@ from cephfit.slow_compilation import CompilationClock
 
 _IMPORT = re.compile(r"^from (cephfit[\w.]*) import (?:\(([^)]*)\)|(.*))", re.M)
 _CONFIG: Any = numba.config  # its types do not know what it has
+_EVENTS: Any = event  # its functions have no types
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class _Compilations(event.Listener):  # type: ignore[misc]
+class _Compilations(event.Listener):
     """Numba reports what it compiles, and not what it finds on disk."""
 
     def __init__(self) -> None:
@@ -42,7 +43,7 @@ class _Compilations(event.Listener):  # type: ignore[misc]
         self._clock.end()
 
 
-event.register("numba:compile", _Compilations())
+_EVENTS.register("numba:compile", _Compilations())
 
 
 def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -35,7 +35,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def archive(folder: Path) -> Path:
-    """A store of two runs that nobody but its owner may write, with its folder."""
+    """A store of two runs that only its owner may write, with its folder."""
     store = folder / "results.sqlite"
     with Store.open(store, create=True) as opened:
         fill(opened)
@@ -54,7 +54,7 @@ def close(folder: Path) -> None:
 
 
 def as_reader(*arguments: object) -> "subprocess.CompletedProcess[str]":
-    """`cephfit`, run by somebody who may not write."""
+    """`cephfit`, run by a user without the right to write."""
     other = {"user": READER, "group": READER, "extra_groups": []} if os.geteuid() == 0 else {}
     with tempfile.TemporaryDirectory(dir="/tmp") as home:
         Path(home).chmod(0o777)
@@ -108,7 +108,12 @@ def test_a_prediction_that_cannot_be_saved_is_printed_with_a_line_about_it(archi
 
 @pytest.mark.parametrize(
     "command",
-    ["map {folder}/profile.json --baselines {store} --save", "sweep run quick --target sim --store {store}"],
+    [
+        "map {folder}/profile.json --baselines {store} --save",
+        "sweep run quick --target sim --store {store}",
+        "verify --sweep quick --store {store} --target sim",
+        "runs rm second --store {store} --yes",
+    ],
 )
 def test_what_has_to_write_refuses_with_a_remedy(archive: Path, command: str) -> None:
     done = as_reader(*command.format(store=archive, folder=archive.parent).split())
@@ -138,12 +143,14 @@ def test_a_store_that_is_being_written_is_read_along(folder: Path) -> None:
         assert RUN_ID in done.stdout
 
 
-def test_what_a_killed_writer_left_in_the_log_is_read(folder: Path) -> None:
+@pytest.mark.parametrize("ends", [("-wal",), ("-wal", "-shm")])
+def test_what_a_killed_writer_left_in_the_log_is_read(folder: Path, ends: tuple[str, ...]) -> None:
     writer, store = folder / "writer.sqlite", folder / "results.sqlite"
     with Store.open(writer, create=True) as opened:
         fill(opened)
         shutil.copyfile(writer, store)
-        shutil.copyfile(folder / "writer.sqlite-wal", folder / "results.sqlite-wal")
+        for end in ends:
+            shutil.copyfile(f"{writer}{end}", f"{store}{end}")
     assert (folder / "results.sqlite-wal").stat().st_size
     close(folder)
     done = as_reader(*REPORT, store)
