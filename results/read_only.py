@@ -35,7 +35,7 @@ def why_file_is_read_only(url: URL) -> str:
         return ""  # there is another error, which opening it gives
     if not _may(path, os.W_OK):
         return "you have no right to write into the file"
-    sides = (_beside(path, "-wal"), _beside(path, "-shm"))
+    sides = (_side_file(path, "-wal"), _side_file(path, "-shm"))
     if not _may(path.parent, os.W_OK) and not all(_may(side, os.W_OK) for side in sides):
         return f"you have no right to write into the folder {path.resolve().parent}, where its log goes"
     return ""
@@ -45,7 +45,7 @@ def _may(path: Path, right: int) -> bool:
     return os.access(path, right, effective_ids=os.access in os.supports_effective_ids)
 
 
-def _beside(path: Path, end: str) -> Path:
+def _side_file(path: Path, end: str) -> Path:
     return path.with_name(path.name + end)
 
 
@@ -80,7 +80,7 @@ class ReadOnlySource:
         log = self._log()
         if log is not None:
             self._copied(log)
-        elif self._is_wal() and not _beside(self._path, "-shm").exists():
+        elif self._is_wal() and not _side_file(self._path, "-shm").exists():
             self._seen = self._signature()
         url = self._url()
         if self._copy is None and _version(url) in STEPS:
@@ -90,10 +90,10 @@ class ReadOnlySource:
 
     def _log(self) -> Path | None:
         """The log that a killed writer left behind, if there is one."""
-        if _beside(self._path, "-shm").exists():
+        if _side_file(self._path, "-shm").exists():
             return None
         for end in ("-wal", "-journal"):
-            log = _beside(self._path, end)
+            log = _side_file(self._path, end)
             if log.exists() and log.stat().st_size:
                 return log
         return None
@@ -119,7 +119,7 @@ class ReadOnlySource:
         """File and log, for SQLite to put together."""
         wanted = self._folder() / "store.sqlite"
         shutil.copyfile(self._path, wanted)
-        shutil.copyfile(log, _beside(wanted, log.name.removeprefix(self._path.name)))
+        shutil.copyfile(log, _side_file(wanted, log.name.removeprefix(self._path.name)))
 
     def _backed_up(self, url: URL) -> None:
         """What is in the store now, for the steps to a newer schema version."""
@@ -129,7 +129,7 @@ class ReadOnlySource:
         self._seen = None
 
     def _signature(self) -> tuple[int, int, int]:
-        found, log = self._path.stat(), _beside(self._path, "-wal")
+        found, log = self._path.stat(), _side_file(self._path, "-wal")
         return found.st_size, found.st_mtime_ns, log.stat().st_size if log.exists() else 0
 
     def require_unchanged(self) -> None:

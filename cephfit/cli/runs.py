@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cephfit.run import Run
 
 _CSV, _SQLITE = "csv", "sqlite"
-_FORMATS = {".csv": _CSV, ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE}
+_FORMATS = {"": _CSV, ".csv": _CSV, ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE}
 _STATES = ("ok", "failed", "invalid", "skipped")
 
 run_argument = click.argument("name", metavar="RUN")
@@ -98,7 +98,9 @@ def rm(name: str, store: str, yes: bool, force: bool, as_json: bool) -> None:
         if not yes:
             if as_json:
                 raise InputError("--json cannot ask whether to delete", where="--json", remedy="add --yes")
-            click.confirm(f"Delete {what}?", abort=True)
+            if not click.confirm(f"Delete {what}?"):
+                click.echo("nothing was deleted")
+                click.get_current_context().exit(1)
         opened.delete_run(run.run_id, force=force)
     if as_json:
         print_json({"run": run.run_id, "deleted": True, "samples": samples})
@@ -116,7 +118,7 @@ def rm(name: str, store: str, yes: bool, force: bool, as_json: bool) -> None:
     "--format",
     "style",
     type=click.Choice((_CSV, _SQLITE)),
-    help="CSV of the samples, or a store with only this run.  [default: by the file's suffix, else csv]",
+    help="CSV of the samples, or a store with only this run.  [default: by the file's suffix, csv without one]",
 )
 def export(name: str, store: str, output: Path, style: str | None) -> None:
     """Write the samples of a run as CSV, or the whole run as a store of its own (FILE.sqlite)."""
@@ -124,7 +126,13 @@ def export(name: str, store: str, output: Path, style: str | None) -> None:
     from cephfit.results.sample_csv import samples_csv
     from cephfit.results.store import Store
 
-    style = style or _FORMATS.get(output.suffix.lower(), _CSV)
+    style = style or _FORMATS.get(output.suffix.lower())
+    if style is None:
+        raise InputError(
+            "cannot infer the format from the file name",
+            where=str(output),
+            remedy="use --format with csv or sqlite, or a name that ends with .csv or .sqlite",
+        )
     to_stdout = str(output) == "-"
     if to_stdout and style == _SQLITE:
         raise InputError("a store cannot go to standard output", where="-o -", remedy="name a file with -o")

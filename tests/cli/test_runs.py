@@ -97,7 +97,8 @@ def test_a_run_is_called_by_id_by_a_beginning_that_is_its_own_or_latest(store: P
 
 def test_rm_asks_and_deletes_all_of_one_run_and_nothing_of_others(store: Path) -> None:
     newest, oldest = ids(store)
-    assert run("runs", "rm", newest, "--store", store, input="n\n").exit_code != 0
+    answer = run("runs", "rm", newest, "--store", store, input="n\n")
+    assert answer.exit_code == 1 and "nothing was deleted" in answer.output
     assert ids(store) == [newest, oldest]
     assert "--yes" in refused("runs", "rm", newest, "--store", store, "--json")
     answer = run("runs", "rm", newest, "--store", store, input="y\n")
@@ -150,6 +151,8 @@ def test_export_as_csv_has_the_samples_and_as_a_store_the_whole_run(store: Path,
     with table.open() as file:
         assert len(list(csv.DictReader(file))) == 12
     assert run("runs", "export", "latest", "--store", store, "-o", "-").output == table.read_text()
+    text = refused("runs", "export", newest, "--store", store, "-o", tmp_path / "run.pdf")
+    assert "cannot infer the format" in text and "--format with csv or sqlite" in text
     assert run("runs", "export", newest, "--store", store, "-o", alone).exit_code == 0
     assert sorted(p.name for p in tmp_path.iterdir() if "alone" in p.name) == ["alone.sqlite"]
     with Store.open(store) as whole, Store.open(alone) as only:
