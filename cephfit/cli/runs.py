@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -98,7 +99,7 @@ def rm(name: str, store: str, yes: bool, force: bool, as_json: bool) -> None:
         if not yes:
             if as_json:
                 raise InputError("--json cannot ask whether to delete", where="--json", remedy="add --yes")
-            if not click.confirm(f"Delete {what}?"):
+            if not _confirmed(f"Delete {what}?"):
                 click.echo("nothing was deleted")
                 click.get_current_context().exit(1)
         opened.delete_run(run.run_id, force=force)
@@ -149,6 +150,18 @@ def export(name: str, store: str, output: Path, style: str | None) -> None:
         click.echo(text, nl=False)
     else:
         write_whole(output, text, what="the samples")
+
+
+def _confirmed(question: str) -> bool:
+    """Raises:
+    InputError: standard input has no answer, as in a script.
+    """
+    try:
+        return click.confirm(question)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise InputError("there is no answer on standard input", where="runs rm", remedy="add --yes") from None
 
 
 def _summary(store: Store, run: Run) -> dict[str, Any]:
