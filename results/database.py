@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -144,6 +144,22 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
 
+def why_read_only(engine: Engine, name: str) -> str:
+    """Why this user cannot write into a database server's store; empty where that is possible, and for SQLite."""
+    if engine.dialect.name != "postgresql":
+        return ""
+    with transaction(engine, name, writing=False) as connection:
+        if connection.execute(text("SELECT pg_is_in_recovery()")).scalar_one():
+            return "the server is a standby"
+        if connection.execute(text("SHOW default_transaction_read_only")).scalar_one() == "on":
+            return "the server makes every transaction of this user read-only"
+        asked = "SELECT bool_and(has_table_privilege(:t, p)) FROM unnest(ARRAY['INSERT', 'UPDATE', 'DELETE']) AS p"
+        for table in TABLES.tables:
+            if not connection.execute(text(asked), {"t": table}).scalar_one():
+                return f"the database user has no right to write into {table}"
+    return ""
+
+
 @contextmanager
 def transaction(engine: Engine, name: str, *, writing: bool) -> Iterator[Connection]:
     """One transaction: committed as a whole when the block ends, undone as a whole when it raises.
@@ -153,19 +169,22 @@ def transaction(engine: Engine, name: str, *, writing: bool) -> Iterator[Connect
             the caller knows what they mean.
     """
     try:
-        with engine.connect().execution_options(**{WRITING: writing}) as connection, connection.begin():
+        options: dict[str, Any] = {WRITING: writing}
+        if engine.dialect.name == "postgresql":
+            options["postgresql_readonly"] = not writing
+        with engine.connect().execution_options(**options) as connection, connection.begin():
             yield connection
     except IntegrityError:
         raise
     except (DatabaseError, InterfaceError) as error:
-        raise _explained(error, name) from error
+        raise _explained(error, name, writing=writing) from error
     except StatementError as error:
         if isinstance(error.orig, StoreError):  # _strict_json's, which some drivers' dialects wrap
             raise error.orig from None
         raise
 
 
-def _explained(error: DatabaseError | InterfaceError, name: str) -> StoreError:
+def _explained(error: DatabaseError | InterfaceError, name: str, *, writing: bool) -> StoreError:
     said = str(error.orig).strip()
     if "file is not a database" in said or "malformed" in said:
         return StoreError(
@@ -189,9 +208,20 @@ def _explained(error: DatabaseError | InterfaceError, name: str) -> StoreError:
         return StoreError(
             f"the store cannot be opened or written: {said}",
             where=name,
-            remedy="check that the folder exists and that you may write in it, also for reading: the log is there",
+            remedy="check that the folder exists and that you have the rights to read and write the file",
         )
+    if writing and ("permission denied" in said or "read-only transaction" in said):
+        return refusal(said.partition("\n")[0], name)
     return StoreError(f"the database said: {said}", where=name, remedy="check the location and the server")
+
+
+def refusal(reason: str, name: str) -> StoreError:
+    """The error of a command that would write into a store that this user can only read."""
+    return StoreError(
+        f"this store is read-only: {reason}",
+        where=name,
+        remedy="get the right to write, or give another store; `cephfit runs export` copies a run into one",
+    )
 
 
 def _no_room(name: str) -> bool:
@@ -203,16 +233,18 @@ def _no_room(name: str) -> bool:
     return room.f_bavail * room.f_frsize < _ROOM_NBYTES
 
 
-def prepare(engine: Engine, url: URL, *, create: bool) -> None:
+def prepare(engine: Engine, url: URL, *, create: bool, shown_as: str = "") -> None:
     """See that the tables are there and of this program's version; make them if ``create``.
+
+    ``shown_as`` is the store's name in errors where the URL is that of a file opened read-only.
 
     A store of an earlier version is brought to this one, in one transaction, also when it is only to be read.
 
     Raises:
         StoreError: no store there, not one of ours, or of a later version.
     """
-    name = name_of(url)
-    if url.get_backend_name() == "sqlite":
+    name = shown_as or name_of(url)
+    if url.get_backend_name() == "sqlite" and not shown_as:
         path = Path(str(url.database))
         if path.is_dir():
             raise StoreError("this is a folder", where=name, remedy="give the path of a file")
@@ -255,6 +287,12 @@ def prepare(engine: Engine, url: URL, *, create: bool) -> None:
             connection.execute(insert(schema_version).values(id=1, version=SCHEMA_VERSION))
         found = connection.execute(select(schema_version.c.version)).scalar_one_or_none()
     if found in STEPS:
+        if reason := why_read_only(engine, name):
+            raise StoreError(
+                f"the store is of schema version {found}, this cephfit reads {SCHEMA_VERSION}, and {reason}",
+                where=name,
+                remedy="ask a user with the right to write to run `cephfit sweep status` on it, which upgrades it",
+            )
         with transaction(engine, name, writing=True) as connection:
             found = bring_up_to_date(connection)
     if found != SCHEMA_VERSION:

@@ -2,19 +2,29 @@
 
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, insert, select, update
+from sqlalchemy import Connection, Engine, Table, delete, func, insert, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError
 
+from cephfit.documents import MEASURING_DOCUMENT
 from cephfit.errors import StoreError
 from cephfit.protocols import Applied
 from cephfit.results import database, rows, schema
+from cephfit.results.measuring_process import measuring_process
+from cephfit.results.read_only import ReadOnlySource, why_file_is_read_only
 from cephfit.run import Run
-from cephfit.sample import Sample, SampleKey, WorkloadSample
+from cephfit.sample import Sample, SampleKey, State, WorkloadSample
+
+LATEST = "latest"
+"""What a person may call the newest run."""
+
+_TABLES_OF_A_RUN = (schema.documents, schema.workload_samples, schema.samples, schema.fio_runs, schema.applied)
+"""In an order in which they can be emptied: samples refer to fio runs."""
 
 
 def kind_of(kind: str, load: str) -> str:
@@ -30,25 +40,39 @@ class Store:
     writer waits for another one. Every method raises StoreError when the database does not do its part.
     """
 
-    def __init__(self, engine: Engine, url: URL) -> None:
+    def __init__(self, engine: Engine, url: URL, source: ReadOnlySource | None = None) -> None:
         """Use ``Store.open``."""
         self._engine = engine
+        self._source = source
         self.name = database.name_of(url)
         """Where the store is, for people: no password in it."""
 
     @classmethod
-    def open(cls, location: str | Path, *, create: bool = False, patience_seconds: float = 30.0) -> "Store":
-        """Open a store.
+    def open(
+        cls,
+        location: str | Path,
+        *,
+        create: bool = False,
+        writing: bool = False,
+        patience_seconds: float = 30.0,
+    ) -> "Store":
+        """Open a store. One that this user may only read is opened read-only; see ``why_read_only``.
 
         Args:
             location: path of an SQLite file, or an SQLAlchemy URL.
             create: make it if it is not there.
+            writing: refuse a store that is read-only at once, before any other work is done.
             patience_seconds: how long to wait for another process's transaction (SQLite).
 
         Raises:
-            StoreError: there is none, it is not a store, of another schema version, or locked.
+            StoreError: there is none, it is not a store, of another schema version, locked, or only to be read.
         """
         url = database.location_of(location)
+        reason = why_file_is_read_only(url)
+        if reason:
+            if create or writing:
+                raise database.refusal(reason, database.name_of(url))
+            return cls._open_read_only(url, reason, patience_seconds=patience_seconds)
         engine = database.engine_for(url, patience_seconds=patience_seconds)
         try:
             try:
@@ -66,11 +90,42 @@ class Store:
         except BaseException:
             engine.dispose()
             raise
-        return cls(engine, url)
+        store = cls(engine, url)
+        if (create or writing) and (reason := store.why_read_only()):
+            store.close()
+            raise database.refusal(reason, store.name)
+        return store
+
+    @classmethod
+    def _open_read_only(cls, url: URL, reason: str, *, patience_seconds: float) -> "Store":
+        source = ReadOnlySource(url, reason)
+        try:
+            engine = database.engine_for(source.url, patience_seconds=patience_seconds)
+            store = cls(engine, url, source)
+            try:
+                database.prepare(engine, source.url, create=False, shown_as=store.name)
+            except BaseException:
+                engine.dispose()
+                raise
+        except BaseException:
+            source.close()
+            raise
+        return store
+
+    def why_read_only(self) -> str:
+        """Why this store can be read and not written; empty where it can be written.
+
+        Another user's file or database, a read-only folder, or an archive. Methods that write raise StoreError.
+        """
+        if self._source is not None:
+            return self._source.reason
+        return database.why_read_only(self._engine, self.name)
 
     def close(self) -> None:
         """Let go of the database. Safe to call twice."""
         self._engine.dispose()
+        if self._source is not None:
+            self._source.close()
 
     def __enter__(self) -> "Store":
         return self
@@ -121,6 +176,92 @@ class Store:
         raise StoreError(
             "the store has no runs yet", where=self.name, remedy="measure something: `cephfit sweep run`"
         )
+
+    def find_run(self, name: str) -> Run:
+        """The run that a person means: its id, the only id that begins so, or ``latest``.
+
+        Raises:
+            StoreError: there is none, or there are several; the error names them.
+        """
+        known = [run.run_id for run in self.runs()]
+        if name in known:
+            return self.run(name)
+        if name == LATEST:
+            return self.run()
+        found = [run_id for run_id in known if run_id.startswith(name)] if name else []
+        if len(found) > 1:
+            raise StoreError(
+                f"{len(found)} runs have an id that begins with {name!r}",
+                where=self.name,
+                remedy=f"give more of it: {', '.join(found)}",
+            )
+        if not found:
+            raise self._not_among(name, known)
+        return self.run(found[0])
+
+    def counts(self, run_id: str) -> dict[tuple[str, State], int]:
+        """Stored samples of a run by configuration and state; every attempt counts."""
+        columns = (schema.samples.c.configuration, schema.samples.c.state)
+        query = select(*columns, func.count()).where(schema.samples.c.run_id == run_id).group_by(*columns)
+        with self._reading() as connection:
+            self._must_know(connection, run_id)
+            return {(name, State(state)): n for name, state, n in connection.execute(query)}
+
+    def n_tried(self, run_id: str) -> int:
+        """Samples of the plan that were tried at least once, whatever their state and number of attempts."""
+        key = (schema.samples.c[name] for name in ("configuration", "size", "pattern", "client", "repeat", "load"))
+        tried = select(*key).where(schema.samples.c.run_id == run_id).distinct().subquery()
+        with self._reading() as connection:
+            return int(connection.execute(select(func.count()).select_from(tried)).scalar_one())
+
+    def documents(self, run_id: str) -> list[tuple[str, int]]:
+        """(kind, time in ns since the epoch) of all that was concluded from a run, oldest first."""
+        return [(row["kind"], row["at_ns"]) for row in self._all(schema.documents, run_id)]
+
+    def delete_run(self, run_id: str, *, force: bool = False) -> None:
+        """Delete a run with all of its samples and conclusions, in one transaction.
+
+        Args:
+            force: also where a process of another machine may measure it, which cannot be seen from here.
+
+        Raises:
+            StoreError: there is no such run, a living process measures it, or the store is read-only.
+        """
+        kinds = schema.documents
+        query = select(kinds.c.document).where(kinds.c.run_id == run_id, kinds.c.kind == MEASURING_DOCUMENT)
+        with self._writing() as connection:
+            self._must_know(connection, run_id)
+            said = connection.execute(query.order_by(kinds.c.id.desc()).limit(1)).scalar_one_or_none()
+            process = measuring_process(said)
+            if process is not None and (process.is_seen or not force):
+                raise process.refusal(run_id, self.name)
+            for table in (*_TABLES_OF_A_RUN, schema.runs):
+                connection.execute(delete(table).where(table.c.run_id == run_id))
+
+    def copy_run(self, run_id: str, into: "Store") -> None:
+        """Copy a run with all of its samples and conclusions into another store, in one transaction.
+
+        Raises:
+            StoreError: there is no such run here, or there is one of this id there.
+        """
+        numbers: dict[int, int] = {}  # fio runs are numbered by each store
+        with self._reading() as source, into._writing() as wanted:
+            self._must_know(source, run_id)
+            if wanted.execute(select(schema.runs.c.id).where(schema.runs.c.run_id == run_id)).first() is not None:
+                raise StoreError(f"there is a run {run_id} already", where=into.name)
+            for table in (schema.runs, *reversed(_TABLES_OF_A_RUN)):
+                query = select(table).where(table.c.run_id == run_id).order_by(table.c.id)
+                for row in source.execute(query).mappings():
+                    values = dict(row)
+                    number = values.pop("id")
+                    if values.get("fio_run") is not None:
+                        values["fio_run"] = numbers[values["fio_run"]]
+                    if values.get("kind") == MEASURING_DOCUMENT:
+                        continue
+                    key = wanted.execute(insert(table).values(values)).inserted_primary_key
+                    if table is schema.fio_runs:
+                        assert key is not None, "one row has one key"
+                        numbers[number] = key[0]
 
     def unfinished_run(self, *, sweep_digest: str, target: str) -> Run | None:
         """The newest run of this sweep on this target that was not finished."""
@@ -222,10 +363,16 @@ class Store:
         return None if found is None else dict(found)
 
     def _writing(self) -> Any:
+        if self._source is not None:
+            raise database.refusal(self._source.reason, self.name)
         return database.transaction(self._engine, self.name, writing=True)
 
-    def _reading(self) -> Any:
-        return database.transaction(self._engine, self.name, writing=False)
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        with database.transaction(self._engine, self.name, writing=False) as connection:
+            yield connection
+        if self._source is not None:
+            self._source.require_unchanged()
 
     def _all(self, table: Table, run_id: str) -> list[rows.Row]:
         with self._reading() as connection:

@@ -21,7 +21,7 @@ from cephfit.sweep.validity.watched_target import TellsDisturbances as TellsDist
 from cephfit.sweep.validity.watched_target import VouchesForClients as VouchesForClients
 
 if TYPE_CHECKING:
-    from cephfit.measurement import PlannedSweep
+    from cephfit.measurement import PlannedSweep, StepTimes
     from cephfit.sweep.cloud.errands import Answers
     from cephfit.sweep.engines.engine import Engine
     from cephfit.sweep.preview import Preview, Undoing
@@ -121,6 +121,19 @@ class BringsEngine(Protocol):
     @abstractmethod
     def engine(self) -> Engine:
         """What measures it, whatever the sweep file names."""
+
+
+@runtime_checkable
+class KnowsItsTimes(Protocol):
+    """It says how long the steps of a sweep take on it, where this has little to do with Ceph and fio.
+
+    Asked: by ``step_times.times_on``, for plans and progress displays. Without it: earlier runs in the store say
+    it, or what was measured on a one-machine lab is assumed.
+    """
+
+    @abstractmethod
+    def step_times(self) -> StepTimes:
+        """What the steps take; their source is "simulated" or the like."""
 
 
 @runtime_checkable

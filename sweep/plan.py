@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from cephfit.cells import Cell
-from cephfit.measurement import CacheCondition, Measurement, Step
+from cephfit.measurement import ASSUMED_TIMES, CacheCondition, Measurement, Step, StepTimes
 from cephfit.sweep.model import Sweep
 
 
@@ -59,42 +59,10 @@ def _hash(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-_ASSUMED_RATE = 100.0 * (1 << 20)
-
-
-@dataclass(frozen=True, slots=True)
-class StepTimes:
-    """What the steps of a sweep take beyond fio's own ramp and run time.
-
-    Attributes:
-        apply_seconds: bringing the target into a configuration whose volumes are filled already.
-        cell_seconds: around one fio run: health, caches, fio's own start and end.
-        fill_nbytes_per_s: filling volumes, all clients together.
-        source: where the figures come from, for people.
-        warm_nbytes_per_s: reading volumes through before a run with warm caches, all clients together.
-    """
-
-    apply_seconds: float
-    cell_seconds: float
-    fill_nbytes_per_s: float
-    source: str
-    warm_nbytes_per_s: float = _ASSUMED_RATE
-
-
-ASSUMED_TIMES = StepTimes(
-    apply_seconds=12.0,
-    cell_seconds=1.0,
-    fill_nbytes_per_s=_ASSUMED_RATE,
-    source="assumed: 12 s to apply a configuration, 1 s around each fio run, volumes filled and read at 100 MiB/s",
-)
-"""Measured on a one-machine lab: an OSD restart until all PGs are active+clean takes 7 to 11 s, fio's start and
-end 0.8 s (its threads look for their end every 0.25 s), and its disks write 100 MiB/s."""
-
-
 def run_seconds(measurement: Measurement, times: StepTimes) -> float:
     """Expected duration of one fio run with what is around it, in seconds."""
     asked = measurement.ramp_seconds + measurement.run_seconds
-    return asked + times.cell_seconds + warmed_nbytes(measurement) / times.warm_nbytes_per_s
+    return times.pace * asked + times.cell_seconds + warmed_nbytes(measurement) / times.warm_nbytes_per_s
 
 
 def warmed_nbytes(measurement: Measurement) -> int:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from cephfit.cells import Cell
 from cephfit.errors import ClusterError
-from cephfit.measurement import CacheCondition, Step
+from cephfit.measurement import ASSUMED_TIMES, CacheCondition, Step, StepTimes
 from cephfit.protocols import Progress, Target
+from cephfit.results.measuring_process import measured_by_this_process
 from cephfit.results.store import Store
 from cephfit.run import Run
 from cephfit.sample import Sample, SampleKey, State
@@ -22,7 +23,7 @@ from cephfit.sweep.engines.engine import CellRun, Engine, KnowsItsLimits, Prepar
 from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
 from cephfit.sweep.leaving_out import fitted_to
 from cephfit.sweep.model import Sweep
-from cephfit.sweep.plan import ASSUMED_TIMES, StepTimes, io_seed, run_seconds
+from cephfit.sweep.plan import io_seed, run_seconds
 from cephfit.sweep.run_begin import begun, engine_of, facts_of
 from cephfit.sweep.schedule import full_plan, rounds_of
 from cephfit.sweep.standing import TOOK_EFFECT, Standing
@@ -91,16 +92,19 @@ def run_sweep(
         for sentence in dict.fromkeys(s for sentences in limited.values() for s in sentences):
             progress.note(sentence)
     run = begun(sweep, target, store, progress, facts, resume=resume)
-    if isinstance(target, BelongsToRun):
-        target.begin(run.run_id)
-    if isinstance(target, ScalesClients):
-        m = sweep.measurement
-        supported = [c for c in sweep.configurations if c.name not in unsupported]
-        target.require_clients(supported, n_clients=m.most_clients, volume_nbytes=m.volume_nbytes)
-    witness = witness_of(target)
-    loop = _Loop(sweep, target, store, progress, run, engine, times, health_limit_seconds, unsupported, witness)
-    loop.run_plan(goal)
-    store.finish_run(run.run_id)
+    with measured_by_this_process(store, run.run_id):
+        if isinstance(target, BelongsToRun):
+            target.begin(run.run_id)
+        if isinstance(target, ScalesClients):
+            m = sweep.measurement
+            supported = [c for c in sweep.configurations if c.name not in unsupported]
+            target.require_clients(supported, n_clients=m.most_clients, volume_nbytes=m.volume_nbytes)
+        witness = witness_of(target)
+        loop = _Loop(
+            sweep, target, store, progress, run, engine, times, health_limit_seconds, unsupported, witness
+        )
+        loop.run_plan(goal)
+        store.finish_run(run.run_id)
     return store.run(run.run_id)
 
 

@@ -14,14 +14,14 @@ TOOK_EFFECT = "configuration_took_effect"
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationStanding:
-    """How far one configuration is. All figures count fio runs (all clients together).
+    """How far one configuration is. All figures count samples, of which a fio run gives one for each client.
 
     Attributes:
         configuration: name.
-        planned: cells times repeats, of every load.
-        ok: measured.
-        failed: attempts that gave no result.
-        invalid: attempts whose result must not be trusted.
+        planned: cells times repeats times clients, of every load.
+        ok: stored in this state, as are the next three; every attempt counts.
+        failed: without a result.
+        invalid: whose result must not be trusted.
         skipped: never tried, on purpose.
         left: to be measured still.
         saved: of the planned ones, those that are not needed any more (``stopping`` in the sweep file).
@@ -98,20 +98,23 @@ class Standing:
             for cell in measurement.under(load).cells
         ]
         places = [p for p in planned if p[1] < self._stops.get((configuration, p[0]), rounds.stop)]
+        clients = {load: measurement.under(load).n_clients for load in measurement.load_names}
         ends = [
-            _run_state(states.values())
+            state
             for place in places
             for states in self._attempts.get((configuration, *place), {}).values()
+            for state in states.values()
         ]
+        n_planned, n_needed = (sum(clients[load] for _, _, load in some) for some in (planned, places))
         return ConfigurationStanding(
             configuration=configuration,
-            planned=len(planned),
+            planned=n_planned,
             ok=ends.count(State.OK),
             failed=ends.count(State.FAILED),
             invalid=ends.count(State.INVALID),
             skipped=ends.count(State.SKIPPED),
-            left=sum(not self.is_settled(configuration, *place) for place in places),
-            saved=len(planned) - len(places),
+            left=sum(clients[place[2]] for place in places if not self.is_settled(configuration, *place)),
+            saved=n_planned - n_needed,
         )
 
     def all(self) -> list[ConfigurationStanding]:

@@ -3,11 +3,21 @@
 from itertools import pairwise
 from statistics import median
 
+from cephfit.measurement import ASSUMED_TIMES, StepTimes
+from cephfit.protocols import Target
 from cephfit.results.store import Store
 from cephfit.sample import State
+from cephfit.sweep.abilities import KnowsItsTimes
 from cephfit.sweep.declaration.file import parse_sweep
-from cephfit.sweep.plan import ASSUMED_TIMES, StepTimes, warmed_nbytes
+from cephfit.sweep.plan import warmed_nbytes
 from cephfit.units import NS_PER_S
+
+
+def times_on(target: Target, store: Store | None) -> StepTimes:
+    """What steps take on a target: by itself, by earlier runs in ``store``, or as assumed of any cluster."""
+    if isinstance(target, KnowsItsTimes):
+        return target.step_times()
+    return (None if store is None else times_of(store, target.name)) or ASSUMED_TIMES
 
 
 def times_of(store: Store, target: str) -> StepTimes | None:

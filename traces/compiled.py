@@ -17,15 +17,34 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+from numba.core import event
 from platformdirs import user_cache_path
 
 import cephfit
+from cephfit.slow_compilation import CompilationClock
 
 _IMPORT = re.compile(r"^from (cephfit[\w.]*) import (?:\(([^)]*)\)|(.*))", re.M)
 _CONFIG: Any = numba.config  # its types do not know what it has
+_EVENTS: Any = event  # its functions have no types
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+
+class _Compilations(event.Listener):
+    """Numba reports what it compiles, and not what it finds on disk."""
+
+    def __init__(self) -> None:
+        self._clock = CompilationClock()
+
+    def on_start(self, event: Any) -> None:
+        self._clock.start()
+
+    def on_end(self, event: Any) -> None:
+        self._clock.end()
+
+
+_EVENTS.register("numba:compile", _Compilations())
 
 
 def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from cephfit import __version__
+from cephfit.cli.repeated_options import refuse_repeated_options
 from cephfit.cli.termination import TERMINATED, TerminatedError
 from cephfit.errors import CephfitError, HostError
 
@@ -20,6 +21,7 @@ _COMMANDS = {
     "demo": ("cephfit.cli.demo", "The whole loop on this machine: lab, sweep, trace, map, verify, report."),
     "lab": ("cephfit.cli.lab", "A real one-machine Ceph, also with an OpenStack: up, status, stop, start, down."),
     "sweep": ("cephfit.cli.sweep", "Measure configurations: list, plan, run, status, effects."),
+    "runs": ("cephfit.cli.runs", "The runs in a store: list, show, rm, export."),
     "params": ("cephfit.cli.params", "Browse the options of a cluster and their risks: tree, search, show."),
     "pools": ("cephfit.cli.pools", "Pools placed on chosen devices: show, example, plan, apply, remove."),
     "restore": ("cephfit.cli.restore", "Put a target back as it was before cephfit changed it."),
@@ -66,7 +68,7 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
-        return command
+        return refuse_repeated_options(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -62,25 +62,42 @@ def command(
     stored = is_store(location)
     if save and not stored:
         raise click.UsageError("--save needs a store; predictions cannot be saved in a CSV file")
+    if save:
+        _refuse_read_only(location)
     measured = run_document(location, run_id)
     run_id = measured["run"] or run_id  # the newest of now, whatever is begun meanwhile
     with may_be_unfinished(measured):
         predictions = ranked(speaker, profile, open_baselines(location, run_id, load))
-    if stored and save is not False:
-        _save(location, run_id, load, profile, predictions)
+    if stored and save is not False and (kept_out := _save(location, run_id, load, profile, predictions)):
+        click.echo(
+            f"the prediction is not saved: {kept_out}; give `cephfit report` the profile with --profile", err=True
+        )
     if as_json:
         print_json({**predictions.to_json(), "measured": measured})
     else:
         _print(predictions, run_notes(measured))
 
 
-def _save(location: str, run_id: str | None, load: str, profile: Profile, predictions: PredictionSet) -> None:
+def _refuse_read_only(location: str) -> None:
+    """Raises:
+    StoreError: the store can only be read, so that nothing can be saved in it.
+    """
+    from cephfit.results.store import Store
+
+    Store.open(location, writing=True).close()
+
+
+def _save(location: str, run_id: str | None, load: str, profile: Profile, predictions: PredictionSet) -> str:
+    """Why nothing is saved: the store can only be read; empty where it is saved."""
     from cephfit.results.store import Store, kind_of
 
     with Store.open(location) as store:
+        if reason := store.why_read_only():
+            return reason
         run = store.run(run_id)
         store.put_document(run.run_id, kind_of(PROFILE_DOCUMENT, load), profile.to_json())
         store.put_document(run.run_id, kind_of(PREDICTIONS_DOCUMENT, load), predictions.to_json())
+    return ""
 
 
 def _print(predictions: PredictionSet, warnings: list[str]) -> None:

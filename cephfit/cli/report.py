@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cephfit.profile import Profile
     from cephfit.results.report_model import Findings
 
+_STYLES = ("html", "md", "csv")
 _FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".csv": "csv"}
 
 
@@ -37,7 +38,7 @@ _FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".c
 @click.option(
     "--format",
     "style",
-    type=click.Choice(["html", "md", "csv"]),
+    type=click.Choice(_STYLES),
     help="Format of the report.  [default: by the file's suffix]",
 )
 @click.option(
@@ -146,9 +147,10 @@ def _style(output: Path, style: str | None, what: str | None) -> str:
     style = style or _FORMATS.get(output.suffix.lower())
     if style is None:
         raise InputError(
-            "the file name does not tell the format",
+            "cannot infer the format from the file name",
             where=str(output),
-            remedy="use a name that ends with .html, .md or .csv, or give --format",
+            remedy=f"use --format with {_STYLES[0]}, {_STYLES[1]} or {_STYLES[2]}, or a name that ends with "
+            f"{', '.join(_FORMATS)}",
         )
     if what is not None and style != "csv":
         raise InputError(

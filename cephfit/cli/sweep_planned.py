@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,17 +37,18 @@ def planned(
     from cephfit.cli.sweep_preview import preview_document
     from cephfit.cli.sweep_stopping import expected_stopping
     from cephfit.cli.sweep_text import plan_document
+    from cephfit.measurement import ASSUMED_TIMES
     from cephfit.results.store import Store
     from cephfit.sweep.beforehand import without_effect_by
     from cephfit.sweep.declaration.file import find_sweep, read_sweep
     from cephfit.sweep.leaving_out import fitted_to
-    from cephfit.sweep.plan import ASSUMED_TIMES
-    from cephfit.sweep.step_times import times_of
+    from cephfit.sweep.step_times import times_on
 
     if target_text is None and cluster.given():
         raise click.UsageError(f"{', '.join(cluster.given())}: add --target, which names the cluster")
     sweep = read_sweep(find_sweep(file))
-    unsupported = preview = times = None
+    unsupported = preview = None
+    times = ASSUMED_TIMES
     left_out: Mapping[str, tuple[str, ...]] = {}
     if target_text is not None:
         from cephfit.cli.target_choice import open_target
@@ -57,15 +59,14 @@ def planned(
             sweep, left_out, unsupported = fitted.sweep, fitted.left_out, fitted.unsupported
             preview = preview_document(target, sweep)
             warnings = without_effect_by(target, sweep)
-            name = target.name
+            with ExitStack() as stack:
+                opened = None if store is None else stack.enter_context(Store.open(store))
+                times = times_on(target, opened)
         finally:
             target.close()
-        if store is not None:
-            with Store.open(store) as opened:
-                times = times_of(opened, name)
     else:
         warnings = {}
-    document = plan_document(sweep, times or ASSUMED_TIMES, unsupported=unsupported, without_effect=warnings)
+    document = plan_document(sweep, times, unsupported=unsupported, without_effect=warnings)
     document["stopping"] = expected_stopping(sweep, goal_of(profile_file, model), store)
     document["left_out"] = {name: list(reasons) for name, reasons in left_out.items()}
     document["on_the_cluster"] = preview

@@ -79,10 +79,9 @@ def measured(
     from cephfit.results.store import Store
     from cephfit.sweep.beforehand import require_healthy
     from cephfit.sweep.declaration.file import find_sweep, read_sweep
-    from cephfit.sweep.plan import ASSUMED_TIMES
     from cephfit.sweep.run_begin import engine_of
     from cephfit.sweep.runner import run_sweep
-    from cephfit.sweep.step_times import times_of
+    from cephfit.sweep.step_times import times_on
 
     sweep = read_sweep(find_sweep(request.file))
     with ExitStack() as stack:
@@ -112,7 +111,7 @@ def measured(
             progress,
             resume=resume,
             engine=engine,
-            times=times_of(results, target.name) or ASSUMED_TIMES,
+            times=times_on(target, results),
             health_limit_seconds=request.health_limit,
             goal=goal_of(request.profile_file, request.model, resume=resume),
         )

@@ -9,11 +9,12 @@ import click
 from cephfit.cli.output import print_table
 from cephfit.cli.sweep_stopping import known_of, print_expected, print_search, print_stopping, print_trials
 from cephfit.configuration import Partition
+from cephfit.measurement import StepTimes
 from cephfit.results.store import Store
 from cephfit.run import SIMULATED, Run
 from cephfit.sample import State
 from cephfit.sweep.model import Sweep
-from cephfit.sweep.plan import StepTimes, expected_seconds
+from cephfit.sweep.plan import expected_seconds
 from cephfit.sweep.schedule import full_plan
 from cephfit.sweep.standing import Standing
 from cephfit.units import format_nbytes, format_seconds
@@ -91,7 +92,7 @@ def print_plan(document: Mapping[str, Any]) -> None:
         only = f", only {', '.join(load['cells'])}" if "cells" in load else ""
         click.echo(f"also under load {load['name']}: {said.replace('n_clients', 'clients')}{only}")
     click.echo(
-        f"{document['runs']} fio runs, {document['samples']} samples, about "
+        f"{document['runs']} fio runs, {document['samples']} samples (one per fio run and client), about "
         f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
     )
     if document["configurations"] and all(c["unsupported"] is None for c in document["configurations"]):
@@ -142,11 +143,12 @@ def status_document(store: Store, run: Run) -> dict[str, Any]:
 
 def print_status(document: Mapping[str, Any]) -> None:
     """How far a run is, for people."""
-    state = "finished" if document["finished"] else f"unfinished, {document['left']} fio runs left"
+    state = "finished" if document["finished"] else f"unfinished, {document['left']} samples left"
     click.echo(f"run {document['run']} of {document['sweep']} on {document['target']}: {state}")
     if document["simulated"]:
         click.echo(SIMULATED)
-    click.echo("samples (a fio run gives one for each client):")
+    planned = sum(c["planned"] for c in document["configurations"])
+    click.echo(f"{planned} samples planned (one per fio run and client), of which:")
     words = ["configuration", "planned", "ok", "failed", "invalid", "skipped", "left"]
     words += ["saved"] if document["stopping"] else []
     rows = [tuple(str(c[word]) for word in words) for c in document["configurations"]]

@@ -14,11 +14,18 @@ from cephfit.cli import (
     trace_workload,
 )
 from cephfit.cli.groups import SentenceGroup
+from cephfit.slow_compilation import announce_slow_compilation
 
 
 @click.group("trace", cls=SentenceGroup)
 def command() -> None:
     """Workload traces: capture, profile, show, plot, compare, convert, jobs, replay, workload."""
+    announce_slow_compilation(
+        lambda: click.echo(
+            "compiling the loops that read traces, up to half a minute; the next command finds them compiled",
+            err=True,
+        )
+    )
 
 
 for _module in (

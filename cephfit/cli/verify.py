@@ -99,6 +99,7 @@ def command(
     from cephfit.cli.target_choice import open_target
     from cephfit.cli.workload_choice import trial_of
     from cephfit.mapper.accuracy import assess
+    from cephfit.results.measuring_process import measured_by_this_process
     from cephfit.results.store import Store
     from cephfit.sweep.abilities import BelongsToRun
     from cephfit.sweep.declaration.file import find_sweep, read_sweep
@@ -107,7 +108,7 @@ def command(
     from cephfit.sweep.verification import verify
 
     sweep = read_sweep(find_sweep(sweep_text))
-    with sigterm_as_interrupt(), Store.open(store) as opened, progress_display() as progress:
+    with sigterm_as_interrupt(), Store.open(store, writing=True) as opened, progress_display() as progress:
         run = _run_of(opened, sweep, run_id)
         predictions, kept = _predict(opened, run, store, profile_file, model, confidence)
         chosen, fewer = _choose(with_trials(sweep, known_of(opened, run).trials), predictions, configurations)
@@ -126,7 +127,8 @@ def command(
             trial = trial_of(
                 target, workload, scale=scale, repeats=repeats, seconds=seconds, seed=run.seed, cache=cache
             )
-            samples = verify(target, chosen, trial, store=opened, run_id=run.run_id, progress=progress)
+            with measured_by_this_process(opened, run.run_id):
+                samples = verify(target, chosen, trial, store=opened, run_id=run.run_id, progress=progress)
             if not keep:
                 target.reset()
         finally:

@@ -42,9 +42,7 @@ def read_shape(parts: Mapping[str, Located]) -> Shape:
     Raises:
         InputError: names file and line.
     """
-    n_clients = parts["clients"].whole(least=1) if "clients" in parts else None
-    if n_clients is not None and n_clients > MOST_CLIENTS:
-        parts["clients"].refuse(f"{n_clients} clients are too many", f"at most {MOST_CLIENTS}")
+    n_clients = parts["clients"].whole(least=1, most=MOST_CLIENTS) if "clients" in parts else None
     read_pct = parts["read_pct"].whole() if "read_pct" in parts else None
     if read_pct is not None and not 1 <= read_pct <= 99:
         parts["read_pct"].refuse(

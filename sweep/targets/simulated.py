@@ -17,11 +17,17 @@ from cephfit import __version__
 from cephfit.cells import Cell, Op
 from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting
 from cephfit.errors import InputError
-from cephfit.measurement import PlannedSweep
+from cephfit.measurement import PlannedSweep, StepTimes
 from cephfit.protocols import Applied, Client, Health, Target
 from cephfit.run import SIMULATED
 from cephfit.sample import Metrics
-from cephfit.sweep.abilities import BringsEngine, JudgesConfigurations, KnowsTheSweep, WarnsOfSettings
+from cephfit.sweep.abilities import (
+    BringsEngine,
+    JudgesConfigurations,
+    KnowsItsTimes,
+    KnowsTheSweep,
+    WarnsOfSettings,
+)
 from cephfit.sweep.engines.engine import CellOutcome, CellRun, ClientOutcome, Engine, IndependentCount
 from cephfit.sweep.options.option_history import histories, history_of, is_gone
 from cephfit.sweep.settings.catalogue import nearest_option
@@ -91,7 +97,7 @@ def simulated_target(text: str) -> "SimulatedTarget":
     return SimulatedTarget(Simulation(**values), name=text)
 
 
-class SimulatedTarget(Target, KnowsTheSweep, JudgesConfigurations, BringsEngine, WarnsOfSettings):
+class SimulatedTarget(Target, KnowsTheSweep, JudgesConfigurations, BringsEngine, KnowsItsTimes, WarnsOfSettings):
     """A Target that touches nothing."""
 
     def __init__(self, simulation: Simulation | None = None, *, name: str = "sim") -> None:
@@ -175,6 +181,19 @@ class SimulatedTarget(Target, KnowsTheSweep, JudgesConfigurations, BringsEngine,
 
     def engine(self) -> Engine:
         return SimulatedEngine(self)
+
+    def step_times(self) -> StepTimes:
+        """Measured: 280 runs take 3 s, nearly all of it in the store."""
+        pace = self.simulation.pace
+        takes = f", at {pace:g} s for each second of a run" if pace else ""
+        return StepTimes(
+            apply_seconds=0.01,
+            cell_seconds=0.012,
+            fill_nbytes_per_s=math.inf,
+            source=f"simulated: no volumes, no I/O{takes}",
+            warm_nbytes_per_s=math.inf,
+            pace=pace,
+        )
 
     def configuration(self, name: str) -> Configuration:
         """The configuration of this name that was applied last."""

@@ -271,3 +271,11 @@ def test_the_command_that_puts_a_cluster_back_is_said_without_the_password_of_it
         RestAdmin("http://user:p%40ss@127.0.0.1:9/api/v0.1", timeout_seconds=5).command("status")
     assert "http://127.0.0.1:9/api/v0.1/" in str(caught.value)
     assert "p%40ss" not in str(caught.value)
+
+
+def test_a_report_whose_format_is_not_clear_names_the_formats(tmp_path: Path) -> None:
+    output = str(tmp_path / "report.pdf")
+    with pytest.raises(InputError) as caught:
+        cephfit.main(["report", "--store", "none.sqlite", "-o", output], standalone_mode=False)
+    assert "cannot infer the format from the file name" in str(caught.value)
+    assert "--format with html, md or csv" in str(caught.value)

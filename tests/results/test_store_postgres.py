@@ -102,3 +102,55 @@ def test_a_store_of_version_1_is_brought_up_to_date_with_its_samples(server: str
         store.add_samples(RUN_ID, loaded, fio_json=None)
         with pytest.raises(StoreError, match="under deep"):
             store.add_samples(RUN_ID, loaded, fio_json=None)
+
+
+def test_a_user_without_write_rights_reads_and_is_refused_when_writing(server: str) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(server.replace("+psycopg", ""), autocommit=True) as admin:
+        admin.execute("CREATE DATABASE archive")
+        admin.execute("CREATE ROLE reader LOGIN")
+    url = server.replace("/postgres", "/archive")
+    with Store.open(url, create=True) as store:
+        fill(store)
+        assert store.why_read_only() == ""
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as admin:
+        admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+    reading = url.replace("cephfit:hunter2@", "reader@")
+    with Store.open(reading) as store:
+        assert store.samples(RUN_ID)
+        assert read_findings(store).assessment == example_assessment()
+        assert "no right to write into cephfit_" in store.why_read_only()
+        with pytest.raises(StoreError, match="read-only"):
+            store.put_document(RUN_ID, "profile", {})
+        with pytest.raises(StoreError, match="read-only"):
+            store.delete_run(RUN_ID)
+    with pytest.raises(StoreError, match=r"(?s)read-only: the database user has no right.*another store"):
+        Store.open(reading, writing=True)
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as admin:
+        admin.execute("UPDATE cephfit_schema_version SET version = 1")
+    with pytest.raises(StoreError, match=r"(?s)schema version 1.*no right to write.*upgrades it"):
+        Store.open(reading)
+
+
+def test_a_run_is_found_counted_copied_and_deleted_as_a_whole(server: str, tmp_path: Path) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(server.replace("+psycopg", ""), autocommit=True) as admin:
+        admin.execute("CREATE DATABASE runs")
+    url = server.replace("/postgres", "/runs")
+    with Store.open(url, create=True) as store, Store.open(tmp_path / "copy.sqlite", create=True) as copy:
+        fill(store)
+        store.add_run(example_run(run_id="other"))
+        samples = store.samples(RUN_ID)
+        assert store.find_run(RUN_ID[:-2]).run_id == RUN_ID and store.find_run("latest").run_id == "other"
+        assert sum(store.counts(RUN_ID).values()) == len(samples)
+        assert store.n_tried(RUN_ID) == len({replace(s.key, attempt=0) for s in samples})
+        store.copy_run(RUN_ID, copy)
+        assert copy.samples(RUN_ID) == samples and copy.run() == store.run(RUN_ID)
+        assert copy.fio_json(RUN_ID, samples[0].key) == store.fio_json(RUN_ID, samples[0].key)
+        assert [kind for kind, _ in copy.documents(RUN_ID)] == [kind for kind, _ in store.documents(RUN_ID)]
+        with pytest.raises(StoreError, match="there is a run"):
+            store.copy_run(RUN_ID, copy)
+        store.delete_run(RUN_ID)
+        assert [run.run_id for run in store.runs()] == ["other"]
+        copy.copy_run(RUN_ID, store)
+        assert store.samples(RUN_ID) == samples

@@ -27,7 +27,7 @@ CLOUD = {
     *("BelongsToRun", "BringsEngine", "DoesErrands", "JudgesConfigurations", "KeepsNotes", "MayKeepCaches"),
     *("Previews", "ScalesClients", "TellsLimits"),
 }
-SIMULATION = {"BringsEngine", "JudgesConfigurations", "KnowsTheSweep", "WarnsOfSettings"}
+SIMULATION = {"BringsEngine", "JudgesConfigurations", "KnowsItsTimes", "KnowsTheSweep", "WarnsOfSettings"}
 LOCAL = {"JudgesConfigurations"}
 
 TARGETS = {

@@ -11,7 +11,7 @@ import pytest
 
 from cephfit.cells import Cell
 from cephfit.errors import InputError
-from cephfit.measurement import Load
+from cephfit.measurement import ASSUMED_TIMES, Load
 from cephfit.protocols import Client
 from cephfit.results.store import Store
 from cephfit.sample import State
@@ -20,7 +20,7 @@ from cephfit.sweep.declaration.file import parse_sweep
 from cephfit.sweep.engines.engine import CellRun, disagreement
 from cephfit.sweep.engines.fio import FioEngine
 from cephfit.sweep.model import Sweep
-from cephfit.sweep.plan import ASSUMED_TIMES, expected_seconds, plan_of
+from cephfit.sweep.plan import expected_seconds, plan_of
 from cephfit.sweep.runner import run_sweep
 from cephfit.sweep.standing import Standing
 from cephfit.sweep.targets.simulated import SimulatedTarget
@@ -67,7 +67,7 @@ def test_loads_are_laid_beside_the_measurement(small_text: str) -> None:
         ("  loads: {d: {read_pct: 100}}\n", "1 to 99 per cent of reads"),
         ("  loads: {d: {rate: 1M, rate_iops: 5}}\n", "keep one of the two"),
         ("  loads: {'a b': {iodepth: 2}}\n", "cannot be a load's name"),
-        ("  loads: {d: {clients: 5000}}\n", "5000 clients are too many"),
+        ("  loads: {d: {clients: 5000}}\n", "clients must be at most 1024, not 5000"),
         ("  ioengine: psync\n  loads: {d: {iodepth: 2}}\n", "is not possible"),
         ("  engine: fios\n", "'fios' is not a measurement.engine"),
     ],

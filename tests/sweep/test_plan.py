@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from cephfit.cells import CELLS
 from cephfit.configuration import Configuration
-from cephfit.measurement import CacheCondition, Load, Measurement
+from cephfit.measurement import ASSUMED_TIMES, CacheCondition, Load, Measurement
 from cephfit.sweep.model import Sweep
-from cephfit.sweep.plan import ASSUMED_TIMES, expected_seconds, io_seed, plan_of
+from cephfit.sweep.plan import expected_seconds, io_seed, plan_of
 
 
 def a_sweep(n_configurations: int, n_cells: int, repeats: int, seed: int) -> Sweep:

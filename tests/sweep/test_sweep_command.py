@@ -14,10 +14,10 @@ from planned_samples import ok_keys, whole_plan
 
 from cephfit.cli.sweep_text import plan_document
 from cephfit.errors import StoreError
+from cephfit.measurement import ASSUMED_TIMES
 from cephfit.results.store import Store
 from cephfit.sample import Sample, State
 from cephfit.sweep.declaration.file import bundled_sweep, read_sweep
-from cephfit.sweep.plan import ASSUMED_TIMES
 
 CEPHFIT = (sys.executable, "-m", "cephfit.cli.main")
 
@@ -131,7 +131,7 @@ def test_a_finished_run_is_not_gone_on_with_and_new_begins_another(small_file: P
     status = json.loads(cephfit("sweep", "status", "--store", store, "--run", first["run"], "--json").stdout)
     assert status == first
     assert [c["configuration"] for c in status["configurations"]] == ["A", "no-deferred", "blob"]
-    assert all(c["ok"] == c["planned"] == 8 for c in status["configurations"])
+    assert all(c["ok"] == c["planned"] == 16 for c in status["configurations"])
 
 
 def test_the_status_of_an_interrupted_run_says_what_is_left(small_file: Path, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_the_status_of_an_interrupted_run_says_what_is_left(small_file: Path, tm
     while time.monotonic() < deadline:
         time.sleep(0.3)
         status = cephfit("sweep", "status", "--store", store, "--json")
-        if status.returncode == 0 and json.loads(status.stdout)["left"] < 24:
+        if status.returncode == 0 and json.loads(status.stdout)["left"] < 48:
             break
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
@@ -150,9 +150,35 @@ def test_the_status_of_an_interrupted_run_says_what_is_left(small_file: Path, tm
     assert "run the same command to continue" in errors and "cephfit restore --target sim" in errors
     document = json.loads(cephfit("sweep", "status", "--store", store, "--json").stdout)
     assert document["finished"] is False
-    assert 0 < document["left"] < 24
-    assert sum(c["ok"] + c["left"] for c in document["configurations"]) == 24
+    assert 0 < document["left"] < 48
+    assert sum(c["ok"] + c["left"] for c in document["configurations"]) == 48
     assert "left" in cephfit("sweep", "status", "--store", store).stdout
+
+
+def test_plan_status_report_and_store_count_the_same_samples(small_file: Path, tmp_path: Path) -> None:
+    """24 fio runs of two clients are 48 samples, wherever they are counted."""
+    store, table = tmp_path / "r.sqlite", tmp_path / "samples.csv"
+    status = cephfit("sweep", "run", small_file, "--target", "sim", "--store", store).stdout
+    assert "48 samples planned (one per fio run and client)" in status
+    counted = json.loads(cephfit("sweep", "status", "--store", store, "--json").stdout)["configurations"]
+    assert sum(c["planned"] for c in counted) == sum(c["ok"] for c in counted) == 48
+    plan = cephfit("sweep", "plan", small_file).stdout
+    assert "24 fio runs, 48 samples (one per fio run and client)" in plan
+    cephfit("report", "--store", store, "-o", table)
+    assert len(table.read_text().splitlines()) == 1 + 48
+    with Store.open(store) as opened:
+        assert len(opened.samples(opened.run().run_id)) == 48
+
+
+def test_the_plan_of_a_simulation_expects_what_the_simulation_takes(small_file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "r.sqlite"
+    cephfit("sweep", "run", small_file, "--target", "sim", "--store", store)
+    for asked in ((), ("--store", store)):
+        document = json.loads(cephfit("sweep", "plan", small_file, "--target", "sim", *asked, "--json").stdout)
+        assert document["expected_seconds"] < 2
+        assert document["expected_from"].startswith("simulated")
+    document = json.loads(cephfit("sweep", "plan", small_file, "--target", "sim:pace=1", "--json").stdout)
+    assert document["expected_seconds"] > 24
 
 
 def test_the_plan_names_settings_runs_and_time(small_file: Path) -> None:
