@@ -138,12 +138,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exit with 2 on an error that a person can mend, 130 when interrupted, 141 where nobody
     reads any more what it says, 143 when a sweep or a workload was terminated."""
     _open_what_is_closed()
+    if "_CEPHFIT_COMPLETE" in os.environ:
+        _complete(arguments)
     try:
         status = _status_of(arguments)
     except (_NobodyReadsError, BrokenPipeError):
         _say_nothing_more()
         status = _NOBODY_READS
     sys.exit(status)
+
+
+def _complete(arguments: Sequence[str] | None) -> None:
+    """Answer a shell that completes a command line; whatever goes wrong, it gets no words and no errors.
+
+    Raises:
+        SystemExit: always.
+    """
+    from cephfit.cli.completion import teach
+
+    teach()
+    try:
+        cephfit.main(args=arguments, prog_name="cephfit")
+    except Exception:
+        sys.exit(1)
 
 
 def _status_of(arguments: Sequence[str] | None) -> int:
