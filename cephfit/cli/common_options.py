@@ -7,16 +7,19 @@ from typing import Any, TypeVar
 import click
 
 from cephfit.cli.completers import measured_rates, runs, stores, targets
+from cephfit.cli.config_file import DEFAULT_STORE, configured_store
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 store_option = click.option(
     "--store",
-    default="results.sqlite",
-    show_default=True,
+    default=configured_store,
+    show_default=False,
+    envvar="CEPHFIT_STORE",
+    show_envvar=True,
     metavar="STORE",
     shell_complete=stores,
-    help="Store of the results: an SQLite file or an SQLAlchemy URL.",
+    help=f"Store of the results: an SQLite file or an SQLAlchemy URL.  [default: {DEFAULT_STORE}]",
 )
 
 run_option = click.option(

@@ -167,7 +167,9 @@ def _refuse_twins(target_texts: Sequence[str], cluster: ClusterOptions) -> None:
 
     if len(set(target_texts)) < len(target_texts):
         raise InputError("a target is given twice", where="--target", remedy="give each target once")
-    if cluster.conf is not None and sum(is_foreign(text) for text in target_texts) > 1:
+    confs = [cluster.for_target(text).conf for text in target_texts if is_foreign(text)]
+    named = [conf for conf in confs if conf is not None]
+    if len(set(named)) < len(named):
         raise InputError(
             "--conf names one cluster, but several targets are Ceph clusters",
             where="--target",
