@@ -57,7 +57,17 @@ class ConfigFile:
 
 
 def choose(context: click.Context, path: Path | None) -> None:
-    """Remember the path that a person gave with ``--config``."""
+    """Remember the path that a person gave with ``--config``.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    if path is not None and not path.exists():
+        raise InputError(
+            "this configuration file does not exist",
+            where=str(path),
+            remedy=f"correct --config or ${VARIABLE}, or omit it",
+        )
     context.meta[_CHOSEN] = path
 
 
@@ -164,6 +174,13 @@ def _store(one: "Located", folder: Path) -> str:
     return text if "://" in text else str(_path(one, folder))
 
 
+def _admin(one: "Located", folder: Path) -> str:
+    text = _text(one, folder)
+    if text not in ADMINS:
+        one.refuse(f"{one.what} cannot be {text!r}", f"choose from: {', '.join(ADMINS)}")
+    return text
+
+
 def _restarts(one: "Located", folder: Path) -> str:
     text = _text(one, folder)
     return str(_path(one, folder)) if "/" in text else text
@@ -185,7 +202,7 @@ OPTIONS: Mapping[str, _OptionKind] = {
     "conf": _OptionKind("conf", _path),
     "id": _OptionKind("client_id", _text),
     "keyring": _OptionKind("keyring", _path),
-    "admin": _OptionKind("admin", lambda one, _: one.word(ADMINS)),
+    "admin": _OptionKind("admin", _admin),
     "rest-url": _OptionKind("rest_url", _text),
     "only-pool": _OptionKind("only_pool", _text),
     "restarts": _OptionKind("restarts", _restarts),

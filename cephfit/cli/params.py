@@ -176,7 +176,7 @@ def _known(target_text: str | None, release: str | None, cluster: ClusterOptions
     return option_archive.KnownOptions(version, options, f"of {target_text or 'lab'}")
 
 
-def _ask(target_text: str | None, cluster: ClusterOptions) -> "tuple[str, tuple[Option, ...]]":
+def _ask(target_text: str, cluster: ClusterOptions) -> "tuple[str, tuple[Option, ...]]":
     from cephfit.cli.target_choice import open_target
     from cephfit.errors import InputError
     from cephfit.sweep.abilities import HasCatalogue

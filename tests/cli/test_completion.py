@@ -169,3 +169,14 @@ def test_damaged_surroundings_leave_the_rest(home: Path) -> None:
     (home / "clouds.yaml").write_text("clouds: [")
     assert "sim" in offered("sweep", "run", "quick", "--target", "")
     assert offered("verify", "--sweep", "clouds.yaml", "--configurations", "") == []
+
+
+def test_runs_are_those_of_the_store_in_the_configuration_file(home: Path) -> None:
+    (home / "results.sqlite").rename(home / "far.sqlite")
+    config = home.parent / "XDG_CONFIG_HOME" / "cephfit" / "config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"store: {home}/far.sqlite")
+    assert offered("report", "--run", "") == ["r-new", "r-old"]
+    config.write_text("stor: far.sqlite")
+    assert offered("report", "--run", "") == []
+    assert "sim" in offered("sweep", "run", "quick", "--target", "s")

@@ -152,8 +152,8 @@ def test_which_file_it_is(config: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert shown()["id"] == ("a", f"{by_variable}:1")
     assert shown(before=("--config", str(by_option)))["id"] == ("b", f"{by_option}:1")
     assert shown(before=("--config", "/dev/null"))["id"] == ("", "default")
-    refused = CliRunner().invoke(cephfit, ["--config", str(tmp_path / "none.yaml"), "config", "show"])
-    assert "none.yaml: the configuration file cannot be read: No such file" in str(refused.exception)
+    refused = CliRunner().invoke(cephfit, ["--config", str(tmp_path / "none.yaml"), "sweep", "list"])
+    assert "none.yaml: this configuration file does not exist" in str(refused.exception)
 
 
 def test_without_a_file_there_are_the_defaults(config: Path) -> None:
@@ -171,7 +171,7 @@ def test_without_a_file_there_are_the_defaults(config: Path) -> None:
         ("pg-num: many", "config.yaml:1: pg-num must be a whole number"),
         ("pg-num: 0", "config.yaml:1: pg-num must be at least 1"),
         ("ssh: 1", "config.yaml:1: ssh must be true or false"),
-        ("\nadmin: rado", "config.yaml:2: 'rado' is not a admin\n  did you mean 'rados'?"),
+        ("\nadmin: rado", "config.yaml:2: admin cannot be 'rado'\n  choose from: rados, ceph, rest"),
         ("conf: [a]", "config.yaml:1: conf must be text, not a list"),
         ("ssh-host: a=b", "config.yaml:1: ssh-host must be a mapping"),
         ("targets:\n  sim:\n    id: a", "config.yaml:3: 'sim' is not a cluster"),
