@@ -33,7 +33,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]
     source = shutil.copytree(
         ROOT, folder / "source", symlinks=True, ignore=shutil.ignore_patterns(*NOT_SOURCE, "benchmarks")
     )
-    build = [sys.executable, "-m", "build", "--no-isolation", "--skip-dependency-check", "--outdir", str(folder)]
+    build = [sys.executable, "-m", "build", "--outdir", str(folder)]
     run([*build, str(source)])
     return next(folder.glob("*.tar.gz")), next(folder.glob("*.whl"))
 

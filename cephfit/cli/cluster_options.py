@@ -1,54 +1,64 @@
 """The options of commands that may work on a Ceph cluster of other people (`--target ceph`)."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
+
+from cephfit.cli.config_file import ADMINS, Entry, config_file
+from cephfit.errors import InputError
+
+_ONLY_POOL = "CEPHFIT_ONLY_POOL"
+
+
+def _option(name: str, *others: str, **attributes: Any) -> Callable[..., Any]:
+    """An option that the environment may give, too: ``--ssh-user`` as ``CEPHFIT_SSH_USER``."""
+    variable = f"CEPHFIT_{name.removeprefix('--').upper().replace('-', '_')}"
+    return click.option(name, *others, envvar=variable, show_envvar=True, **attributes)
+
 
 _CONNECTION = (
-    click.option(
+    _option(
         "--conf",
         type=click.Path(path_type=Path),
         metavar="FILE",
         help="The cluster's ceph.conf.  [default: $CEPH_CONF, else /etc/ceph/ceph.conf]",
     ),
-    click.option("--id", "client_id", metavar="NAME", help="Ceph user: NAME for client.NAME.  [default: admin]"),
-    click.option(
-        "--keyring", type=click.Path(path_type=Path), metavar="FILE", help="Keyring with that user's key."
-    ),
-    click.option(
+    _option("--id", "client_id", metavar="NAME", help="Ceph user: NAME for client.NAME.  [default: admin]"),
+    _option("--keyring", type=click.Path(path_type=Path), metavar="FILE", help="Keyring with that user's key."),
+    _option(
         "--admin",
-        type=click.Choice(("rados", "ceph", "rest")),
+        type=click.Choice(ADMINS),
         default="rados",
         show_default=True,
         help="How to send commands to the cluster: librados, the `ceph` program, ceph-rest-api.",
     ),
-    click.option(
-        "--rest-url", metavar="URL", help="Address of ceph-rest-api, such as http://mon1:5000/api/v0.1/."
-    ),
+    _option("--rest-url", metavar="URL", help="Address of ceph-rest-api, such as http://mon1:5000/api/v0.1/."),
 )
 _POOL = (
-    click.option(
+    _option(
         "--only-pool",
         metavar="POOL",
         help="Touch nothing but images in this pool (and cephfit's lock on the cluster).",
     ),
-    click.option(
+    _option(
         "--restarts",
         metavar="WHO",
         help="How to restart OSDs: none, cephadm, ssh, or a program's path.  [default: ssh with --ssh, else none]",
     ),
 )
 _HOSTS = (
-    click.option("--ssh", is_flag=True, help="Allow SSH to the OSD hosts."),
-    click.option("--ssh-user", metavar="USER", help="SSH user: root, or one whose sudo needs no password."),
-    click.option(
+    _option("--ssh", is_flag=True, help="Allow SSH to the OSD hosts."),
+    _option("--ssh-user", metavar="USER", help="SSH user: root, or one whose sudo needs no password."),
+    _option(
         "--ssh-config", type=click.Path(path_type=Path), metavar="FILE", help="SSH client configuration to use."
     ),
-    click.option(
+    _option(
         "--ssh-host",
         "ssh_hosts",
         multiple=True,
@@ -57,8 +67,8 @@ _HOSTS = (
     ),
 )
 _POOL_DEFAULTS = (
-    click.option("--crush-rule", metavar="RULE", help="CRUSH rule for pools whose configuration names none."),
-    click.option(
+    _option("--crush-rule", metavar="RULE", help="CRUSH rule for pools whose configuration names none."),
+    _option(
         "--pg-num", type=click.IntRange(min=1), help="Number of PGs for pools whose configuration gives none."
     ),
 )
@@ -72,8 +82,27 @@ _LOCK = (
 
 
 @dataclass(frozen=True, slots=True)
+class Presets:
+    """Values that no command line gives: fields of ``ClusterOptions`` to values.
+
+    Attributes:
+        environment: of ``CEPHFIT_*`` variables; these go before the others.
+        targets: the configuration file's for one target, by its name up to the first comma.
+        everywhere: the configuration file's for every cluster.
+    """
+
+    environment: Mapping[str, Any]
+    targets: Mapping[str, Mapping[str, Any]]
+    everywhere: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """What a person said of a cluster on the command line; None and empty where nothing was said."""
+    """What a person said of a cluster on the command line; None and empty where nothing was said.
+
+    ``presets`` is what the environment and the configuration file say besides: it concerns only targets that are
+    clusters of other people (``for_target``), so that a simulation or a lab works with such a file, too.
+    """
 
     conf: Path | None = None
     client_id: str | None = None
@@ -89,6 +118,27 @@ class ClusterOptions:
     crush_rule: str | None = None
     pg_num: int | None = None
     take_over: bool = False
+    presets: Presets | None = None
+
+    def for_target(self, text: str) -> "ClusterOptions":
+        """What holds for one target: the command line before the environment, and that before the file.
+
+        Args:
+            text: of the target. Presets do not concern one that cephfit made.
+        """
+        from cephfit.cli.target_choice import is_foreign
+
+        return self.merged(text) if is_foreign(text) else replace(self, presets=None)
+
+    def merged(self, text: str) -> "ClusterOptions":
+        """The same for a target that presets concern; an empty text is no target's."""
+        if self.presets is None:
+            return self
+        own = self.presets.targets.get(text.partition(",")[0], {})
+        values = {**self.presets.everywhere, **own, **self.presets.environment}
+        if self.only_pool:  # given on the command line, which allows none of these
+            values = {name: v for name, v in values.items() if name not in ("restarts", "crush_rule", "pg_num")}
+        return replace(self, presets=None, **values)
 
     def given(self) -> tuple[str, ...]:
         """Options that were given, as they are typed."""
@@ -109,7 +159,8 @@ class ClusterOptions:
 
     def _given(self) -> list[tuple[str, Any]]:
         plain = ClusterOptions()
-        names = [name for name in self.__slots__ if getattr(self, name) != getattr(plain, name)]
+        fields = [name for name in self.__slots__ if name != "presets"]
+        names = [name for name in fields if getattr(self, name) != getattr(plain, name)]
         spelled = {"client_id": "--id", "ssh_hosts": "--ssh-host"}
         return [(spelled.get(name, "--" + name.replace("_", "-")), getattr(self, name)) for name in names]
 
@@ -120,14 +171,43 @@ def _adding(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Call
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def command(*args: Any, **kwargs: Any) -> Any:
-            said = {name: kwargs.pop(name) for name in ClusterOptions.__slots__ if name in kwargs}
-            return function(*args, **kwargs, cluster=ClusterOptions(**said))
+            given = {name: kwargs.pop(name) for name in ClusterOptions.__slots__ if name in kwargs}
+            return function(*args, **kwargs, cluster=_with_presets(given, kwargs.get("target_text")))
 
         for option in reversed(options):
             command = option(command)
         return command
 
     return add
+
+
+def _with_presets(given: dict[str, Any], target_text: str | None) -> ClusterOptions:
+    """The options of a command, those of the command line apart from what the environment and the file say.
+
+    Raises:
+        InputError: the file or the environment keeps to one pool, and the command cannot.
+    """
+    from cephfit.cli.target_choice import is_foreign
+
+    context = click.get_current_context()
+    sources = {name: context.get_parameter_source(name) for name in given}
+    said = {name: value for name, value in given.items() if sources[name] is ParameterSource.COMMANDLINE}
+    environment = {name: value for name, value in given.items() if sources[name] is ParameterSource.ENVIRONMENT}
+    config = config_file()
+
+    def open_to(entries: Mapping[str, Entry]) -> dict[str, Any]:
+        return {name: entry.value for name, entry in entries.items() if name in given and name not in said}
+
+    if "take_over" in given and "only_pool" not in given and target_text and is_foreign(target_text):
+        limit = config.of_target(target_text).get("only_pool")
+        if os.environ.get(_ONLY_POOL) or limit is not None:
+            raise InputError(
+                "only-pool allows nothing but images in one pool, and this command changes pools",
+                where=f"${_ONLY_POOL}" if limit is None else limit.where,
+                remedy="take it out of there, or use another file: cephfit --config FILE",
+            )
+    targets = {name: open_to(section) for name, section in config.targets.items()}
+    return ClusterOptions(**said, presets=Presets(environment, targets, open_to(config.everywhere)))
 
 
 cluster_options = _adding(*_CONNECTION, *_POOL, *_HOSTS, *_POOL_DEFAULTS, *_LOCK)

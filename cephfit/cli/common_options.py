@@ -6,23 +6,32 @@ from typing import Any, TypeVar
 
 import click
 
+from cephfit.cli.completers import measured_rates, runs, stores, targets
+from cephfit.cli.config_file import DEFAULT_STORE, configured_store
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 store_option = click.option(
     "--store",
-    default="results.sqlite",
-    show_default=True,
+    default=configured_store,
+    show_default=False,
+    envvar="CEPHFIT_STORE",
+    show_envvar=True,
     metavar="STORE",
-    help="Store of the results: an SQLite file or an SQLAlchemy URL.",
+    shell_complete=stores,
+    help=f"Store of the results: an SQLite file or an SQLAlchemy URL.  [default: {DEFAULT_STORE}]",
 )
 
-run_option = click.option("--run", "run_id", metavar="RUN", help="Which run to use.  [default: the newest]")
+run_option = click.option(
+    "--run", "run_id", metavar="RUN", shell_complete=runs, help="Which run to use.  [default: the newest]"
+)
 
 runs_option = click.option(
     "--run",
     "run_ids",
     multiple=True,
     metavar="RUN",
+    shell_complete=runs,
     help="Which run to use.  [default: the newest]",
 )
 """Repeatable; the command gets ``run_ids``."""
@@ -32,6 +41,7 @@ baselines_option = click.option(
     "location",
     required=True,
     metavar="STORE|CSV",
+    shell_complete=measured_rates,
     help="The measured rates: a store written by `cephfit sweep run`, or a CSV file.",
 )
 
@@ -76,7 +86,12 @@ def target_option(*forms: str, what: str = "Target cluster", more: str = "") -> 
     """
     choices = ", ".join(f"`{form}`" for form in forms)
     return click.option(
-        "--target", "target_text", required=True, metavar="TARGET", help=f"{what}: {choices}.{more}"
+        "--target",
+        "target_text",
+        required=True,
+        metavar="TARGET",
+        shell_complete=targets,
+        help=f"{what}: {choices}.{more}",
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cephfit.cli.common_options import load_option, profiles_option, store_option
+from cephfit.cli.completers import runs
 from cephfit.cli.output import json_option, print_json, print_table
 from cephfit.cli.written_files import OUTPUT_FILE, refuse_lost_input
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     "run_ids",
     multiple=True,
     metavar="RUN",
+    shell_complete=runs,
     help="Run to compare. Repeatable; the others are compared with the first.  [default: the newest of each "
     "target of the newest sweep, in the order in which one command measured them side by side, else oldest first]",
 )

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from cephfit import __version__
+from cephfit.cli.config_file import choose
 from cephfit.cli.repeated_options import refuse_repeated_options
 from cephfit.cli.termination import TERMINATED, TerminatedError
 from cephfit.errors import CephfitError, HostError
@@ -36,6 +37,7 @@ _COMMANDS = {
     "compare": ("cephfit.cli.compare", "Compare runs of one sweep on several targets."),
     "cloud": ("cephfit.cli.cloud", "OpenStack: check a cloud, list what runs own there, delete it."),
     "image": ("cephfit.cli.image", "A small image for benchmark guests: build, upload, remove."),
+    "config": ("cephfit.cli.config", "The configuration file and the environment: show."),
     "completion": ("cephfit.cli.completion", "Print the shell completion script."),
 }
 """Command to (module, help line). A module is imported when its command runs, so that help stays fast."""
@@ -77,15 +79,28 @@ class _LazyGroup(click.Group):
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="cephfit")
-def cephfit() -> None:
+@click.option(
+    "--config",
+    "config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    envvar="CEPHFIT_CONFIG",
+    show_envvar=True,
+    help="Configuration file to use.  [default: $XDG_CONFIG_HOME/cephfit/config.yaml]",
+)
+@click.pass_context
+def cephfit(context: click.Context, config: Path | None) -> None:
     """Which Ceph configuration fits an OpenStack workload, by how much, and how sure that is.
 
     The loop: `sweep run` measures configurations, `trace profile` reads what a workload does, `map` predicts
     the best and the worst configuration for it, `verify` runs the real workload on them, `report` shows it all.
     Start with `cephfit demo`. On your own cluster (`--target ceph`) nothing is changed without `--apply`.
 
+    Options of a cluster and the store can also come from CEPHFIT_* variables or a file: see `cephfit config`.
+
     Commands that print a result take --json. Exit code 2 means an error that you can fix; stderr says how.
     """
+    choose(context, config)
 
 
 @contextmanager
@@ -140,12 +155,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exit with 2 on an error that a person can mend, 130 when interrupted, 141 where nobody
     reads any more what it says, 143 when a sweep or a workload was terminated."""
     _open_what_is_closed()
+    if "_CEPHFIT_COMPLETE" in os.environ:
+        _complete(arguments)
     try:
         status = _status_of(arguments)
     except (_NobodyReadsError, BrokenPipeError):
         _say_nothing_more()
         status = _NOBODY_READS
     sys.exit(status)
+
+
+def _complete(arguments: Sequence[str] | None) -> None:
+    """Answer a shell that completes a command line; whatever goes wrong, it gets no words and no errors.
+
+    Raises:
+        SystemExit: always.
+    """
+    from cephfit.cli.completion import teach
+
+    teach()
+    try:
+        cephfit.main(args=arguments, prog_name="cephfit")
+    except Exception:
+        sys.exit(1)
 
 
 def _status_of(arguments: Sequence[str] | None) -> int:

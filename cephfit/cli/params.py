@@ -1,17 +1,21 @@
 """`cephfit params`: what can be set on a cluster, and what to know before one touches it."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cephfit.cli.cluster_options import ClusterOptions, connection_options
+from cephfit.cli.completers import components, options_of_ceph, releases, targets
 from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.output import json_option, print_json, print_table
+from cephfit.cli.written_files import OUTPUT_FILE, written_whole
 from cephfit.configuration import as_yaml
 
 if TYPE_CHECKING:
     from cephfit.sweep.options.option import Option
+    from cephfit.sweep.options.option_archive import KnownOptions
     from cephfit.sweep.options.option_tree import Parameter
 
 _LEGEND = (
@@ -24,8 +28,8 @@ _LEGEND = (
 def command() -> None:
     """The options of a cluster: Ceph's own, as a tree, with what to know before changing one.
 
-    They come from a running cluster (`--target`) and are kept per version: `--release 16.2` shows those of a
-    version that was asked for once, without a cluster.
+    They come from a running cluster (`--target`), and are kept per version on this machine. `--release 16.2` needs
+    no cluster: it shows those kept here, else those that come with cephfit (`cephfit params releases`).
     """
 
 
@@ -33,98 +37,144 @@ def _source_options(function: Any) -> Any:
     release = click.option(
         "--release",
         metavar="VERSION",
-        help="Show the options kept of this version, such as 16.2.15, without a cluster.",
+        shell_complete=releases,
+        help="Show the options of this version, such as 16.2 or reef, without a cluster.",
     )
     target = click.option(
         "--target",
         "target_text",
-        default="lab",
-        show_default=True,
         metavar="TARGET",
-        help="Cluster to ask for its options.",
+        shell_complete=targets,
+        help="Cluster to ask for its options.  [default: lab]",
     )
     return target(release(connection_options(function)))
 
 
 @command.command("tree")
-@click.argument("component", required=False)
+@click.argument("component", required=False, shell_complete=components)
 @_source_options
 @json_option
 def tree(
-    component: str | None, target_text: str, release: str | None, cluster: ClusterOptions, as_json: bool
+    component: str | None, target_text: str | None, release: str | None, cluster: ClusterOptions, as_json: bool
 ) -> None:
     """Show the tree: components with their counts, or the parameters of one COMPONENT by category."""
     from cephfit.errors import InputError
-    from cephfit.sweep.options.option_tree import COMPONENTS
+    from cephfit.sweep.options.option_tree import COMPONENTS, tree_of
     from cephfit.sweep.yaml_lines import nearest
 
-    version, parameters = _parameters(target_text, release, cluster)
+    known = _known(target_text, release, cluster)
+    parameters = tree_of(known.options)
     if component is not None:
         if component not in COMPONENTS:
             raise InputError(f"{component!r} is not a component of Ceph", remedy=nearest(component, COMPONENTS))
         parameters = tuple(p for p in parameters if p.component == component)
     if as_json:
-        print_json({"ceph_version": version, "parameters": [_document(p) for p in parameters]})
+        print_json({**_origin(known), "parameters": [_document(p) for p in parameters]})
     elif component is None:
-        _print_components(version, parameters)
+        _print_components(known, parameters)
     else:
         _print_parameters(parameters)
 
 
 @command.command("search")
-@click.argument("words", nargs=-1, required=True)
+@click.argument("words", nargs=-1, required=True, shell_complete=options_of_ceph)
 @_source_options
 @json_option
 def search(
-    words: tuple[str, ...], target_text: str, release: str | None, cluster: ClusterOptions, as_json: bool
+    words: tuple[str, ...], target_text: str | None, release: str | None, cluster: ClusterOptions, as_json: bool
 ) -> None:
     """Find the parameters whose name or description contains all the WORDS."""
-    from cephfit.sweep.options.option_tree import found_by
+    from cephfit.sweep.options.option_tree import found_by, tree_of
 
-    version, parameters = _parameters(target_text, release, cluster)
+    known = _known(target_text, release, cluster)
+    parameters = tree_of(known.options)
     found = found_by(parameters, words)
     if as_json:
-        print_json({"ceph_version": version, "parameters": [_document(p) for p in found]})
+        print_json({**_origin(known), "parameters": [_document(p) for p in found]})
     elif found:
         _print_parameters(found)
     else:
-        click.echo(f"no option of Ceph {version} has {' and '.join(words)} in its name or description")
+        click.echo(f"no option of Ceph {known.version} has {' and '.join(words)} in its name or description")
 
 
 @command.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=options_of_ceph)
 @_source_options
 @json_option
-def show(name: str, target_text: str, release: str | None, cluster: ClusterOptions, as_json: bool) -> None:
+def show(name: str, target_text: str | None, release: str | None, cluster: ClusterOptions, as_json: bool) -> None:
     """Show all that is known about the option NAME, even if this release no longer has it."""
     from cephfit.sweep.options.option_history import history_of
+    from cephfit.sweep.options.option_tree import tree_of
 
     key = name.replace("-", "_").replace(" ", "_")
-    version, parameters = _parameters(target_text, release, cluster)
+    known = _known(target_text, release, cluster)
+    parameters = tree_of(known.options)
     parameter = next((p for p in parameters if p.option.name == key), None)
     history = history_of(key)
     if parameter is None:
-        _show_missing(key, version, [p.option.name for p in parameters], as_json=as_json)
+        _show_missing(key, known, [p.option.name for p in parameters], as_json=as_json)
     elif as_json:
         seen = {"first": history.first, "last": history.last} if history else None
-        print_json({"ceph_version": version, **_document(parameter), "releases": seen})
+        print_json({**_origin(known), **_document(parameter), "releases": seen})
     else:
-        _print_parameter(parameter, f"it {history.sentence}" if history else "")
+        _print_parameter(parameter, f"it {history.sentence}" if history else "", f"Ceph {known}")
 
 
-def _parameters(
-    target_text: str, release: str | None, cluster: ClusterOptions
-) -> "tuple[str, tuple[Parameter, ...]]":
-    """The version and its tree, of a kept release or of a running cluster, whose options are then kept."""
+@command.command("releases")
+@json_option
+def list_releases(as_json: bool) -> None:
+    """List the releases whose options are known without a cluster (`--release`)."""
+    from cephfit.sweep.options.option_archive import known_versions
+
+    versions = known_versions()
+    if as_json:
+        print_json([{"ceph_version": version, "source": source} for version, source in versions.items()])
+    else:
+        print_table(("release", "its options"), list(versions.items()))
+
+
+@command.command("export")
+@_source_options
+@click.option(
+    "-o",
+    "--output",
+    type=OUTPUT_FILE,
+    required=True,
+    metavar="FILE",
+    help="File to write: JSON, compressed where the name ends with .gz.",
+)
+def export(target_text: str | None, release: str | None, cluster: ClusterOptions, output: Path) -> None:
+    """Write all options of a cluster or a release to a file, in the format in which cephfit keeps them."""
+    from cephfit.sweep.options.option_archive import as_file
+
+    known = _known(target_text, release, cluster)
+    with written_whole(output, what="the options") as place:
+        place.write_bytes(as_file(known.version, known.options, output))
+    click.echo(f"{output}: {len(known.options)} options of Ceph {known}")
+
+
+def _known(target_text: str | None, release: str | None, cluster: ClusterOptions) -> "KnownOptions":
+    """Those of a known release, or of a running cluster, which are then kept."""
+    from cephfit.errors import CephfitError, InputError
     from cephfit.sweep.options import option_archive
-    from cephfit.sweep.options.option_tree import tree_of
 
     if release is not None:
-        version, options = option_archive.kept(release)
-        return version, tree_of(options)
-    version, options = _ask(target_text, cluster)
+        if target_text is not None:
+            raise InputError("--release needs no --target", remedy="omit one of them")
+        return option_archive.known(release)
+    try:
+        version, options = _ask(target_text or "lab", cluster)
+    except CephfitError as error:
+        if target_text is not None:
+            raise
+        versions = ", ".join(option_archive.known_versions())
+        raise InputError(
+            f"there is no cluster to ask: {error.what}",
+            where="--target lab (the default)",
+            remedy=f"name a cluster with --target, or a release with --release: {versions}",
+        ) from None
     option_archive.keep(version, options)
-    return version, tree_of(options)
+    return option_archive.KnownOptions(version, options, f"of {target_text or 'lab'}")
 
 
 def _ask(target_text: str, cluster: ClusterOptions) -> "tuple[str, tuple[Option, ...]]":
@@ -145,6 +195,10 @@ def _ask(target_text: str, cluster: ClusterOptions) -> "tuple[str, tuple[Option,
         target.close()
 
 
+def _origin(known: "KnownOptions") -> dict[str, str]:
+    return {"ceph_version": known.version, "source": known.source}
+
+
 def _document(parameter: "Parameter") -> dict[str, Any]:
     return {
         **parameter.option.to_json(),
@@ -158,7 +212,7 @@ def _document(parameter: "Parameter") -> dict[str, Any]:
     }
 
 
-def _print_components(version: str, parameters: "Sequence[Parameter]") -> None:
+def _print_components(known: "KnownOptions", parameters: "Sequence[Parameter]") -> None:
     from cephfit.sweep.options.option_tree import COMPONENTS
 
     def row(title: str, some: "Sequence[Parameter]") -> list[str]:
@@ -173,7 +227,7 @@ def _print_components(version: str, parameters: "Sequence[Parameter]") -> None:
         return [title, *map(str, counts)]
 
     by_component = [(c, [p for p in parameters if p.component == c]) for c in COMPONENTS]
-    click.echo(f"Partition ceph: the options of Ceph {version}\n")
+    click.echo(f"Partition ceph: the options of Ceph {known}\n")
     print_table(
         ("component", "categories", "parameters", "restart", "creation", "risk", "recovery"),
         [*(row(c, some) for c, some in by_component if some), row("all", parameters)],
@@ -203,7 +257,7 @@ def _default(option: "Option") -> str:
     return text if len(text) <= 24 else f"{text[:21]}..."
 
 
-def _print_parameter(parameter: "Parameter", history: str) -> None:
+def _print_parameter(parameter: "Parameter", history: str, source: str) -> None:
     option = parameter.option
     effect = {
         "at once": "at once",
@@ -225,6 +279,7 @@ def _print_parameter(parameter: "Parameter", history: str) -> None:
         *(("risk", f"{risk.why} ({risk.when})") for risk in parameter.risks),
         ("history", history),
         ("see also", ", ".join(option.see_also)),
+        ("as of", source),
     ]
     click.echo(option.name)
     if option.description:
@@ -236,7 +291,7 @@ def _print_parameter(parameter: "Parameter", history: str) -> None:
         click.echo(click.wrap_text(option.more, 100, initial_indent="  ", subsequent_indent="  "))
 
 
-def _show_missing(key: str, version: str, names: Sequence[str], *, as_json: bool) -> None:
+def _show_missing(key: str, known: "KnownOptions", names: Sequence[str], *, as_json: bool) -> None:
     from cephfit.errors import InputError
     from cephfit.sweep.options.option_history import history_of
     from cephfit.sweep.settings.catalogue import nearest_option
@@ -244,17 +299,17 @@ def _show_missing(key: str, version: str, names: Sequence[str], *, as_json: bool
     history = history_of(key)
     if history is None:
         raise InputError(
-            f"neither Ceph {version} nor any other known release has an option {key}",
+            f"neither Ceph {known.version} nor any other known release has an option {key}",
             remedy=nearest_option(key, names),
         )
     if as_json:
         print_json(
             {
-                "ceph_version": version,
+                **_origin(known),
                 "name": key,
                 "missing": history.sentence,
                 "releases": {"first": history.first, "last": history.last},
             }
         )
     else:
-        click.echo(f"{key}\n  Ceph {version} does not have it: it {history.sentence}")
+        click.echo(f"{key}\n  Ceph {known.version} does not have it: it {history.sentence}")

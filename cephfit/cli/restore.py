@@ -71,7 +71,7 @@ def restoring(target_text: str, cluster: ClusterOptions) -> str:
 
     words = ["cephfit", "restore", "--target", target_text]
     if is_foreign(target_text):
-        words += [*replace(cluster, take_over=False).words(), "--apply"]
+        words += [*replace(cluster.for_target(target_text), take_over=False).words(), "--apply"]
     return shlex.join(words)
 
 

@@ -10,6 +10,7 @@ import click
 
 from cephfit.cli.cluster_options import ClusterOptions, cluster_options
 from cephfit.cli.common_options import apply_option, keep_option, run_option, store_option
+from cephfit.cli.completers import stores, sweep_files, targets
 from cephfit.cli.goal_choice import goal_options
 from cephfit.cli.groups import SentenceGroup
 from cephfit.cli.numbers import Finite
@@ -53,11 +54,16 @@ def list_sweeps(as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("file")
+@click.argument("file", shell_complete=sweep_files)
 @click.option(
-    "--target", "target_text", help="Also ask this target (such as `lab`) what it supports; changes nothing."
+    "--target",
+    "target_text",
+    shell_complete=targets,
+    help="Also ask this target (such as `lab`) what it supports; changes nothing.",
 )
-@click.option("--store", help="Estimate the time from earlier runs on the target in this store.")
+@click.option(
+    "--store", shell_complete=stores, help="Estimate the time from earlier runs on the target in this store."
+)
 @cluster_options
 @goal_options
 @json_option
@@ -85,12 +91,13 @@ def plan(
 
 
 @command.command()
-@click.argument("file")
+@click.argument("file", shell_complete=sweep_files)
 @click.option(
     "--target",
     "target_texts",
     required=True,
     multiple=True,
+    shell_complete=targets,
     help="Where to measure: `lab`, `lab:NAME`, `ceph`, `ceph:NAME` (add `,settings=store|conf|injectargs` to "
     "choose how options reach daemons), `sim`, `local:/PATH`, `openstack:CLOUD,...`. Repeatable: several targets "
     "are measured side by side, each in its own run.",
@@ -160,7 +167,9 @@ def _refuse_twins(target_texts: Sequence[str], cluster: ClusterOptions) -> None:
 
     if len(set(target_texts)) < len(target_texts):
         raise InputError("a target is given twice", where="--target", remedy="give each target once")
-    if cluster.conf is not None and sum(is_foreign(text) for text in target_texts) > 1:
+    confs = [cluster.for_target(text).conf for text in target_texts if is_foreign(text)]
+    named = [conf for conf in confs if conf is not None]
+    if len(set(named)) < len(named):
         raise InputError(
             "--conf names one cluster, but several targets are Ceph clusters",
             where="--target",

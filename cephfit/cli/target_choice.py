@@ -53,7 +53,7 @@ def open_target(
         ClusterError: it does not answer, or another process changes it.
     """
     kind, _, which = text.partition(":")
-    cluster = cluster or ClusterOptions()
+    cluster = (cluster or ClusterOptions()).for_target(text)
     if not is_foreign(text) and cluster.given():
         raise InputError(
             f"{', '.join(cluster.given())}: only for --target ceph, or openstack with ceph=",

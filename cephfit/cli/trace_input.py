@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from cephfit.cli.completers import trace_formats
 from cephfit.cli.trace_reading import (
     TracePath,
     disks_option,
@@ -183,6 +184,7 @@ def trace_options(command: _Command) -> _Command:
             "--format",
             "format_name",
             metavar="FORMAT",
+            shell_complete=trace_formats,
             help="Format of the trace.  [default: detected from its content]",
         ),
     ):

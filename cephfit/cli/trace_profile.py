@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from cephfit.cli.completers import trace_formats
 from cephfit.cli.output import json_option, print_json, progress_display
 from cephfit.cli.trace_reading import (
     TracePath,
@@ -20,7 +21,11 @@ from cephfit.cli.written_files import OUTPUT_FILE, refuse_lost_input, write_whol
 @click.command("profile", short_help="What a workload does, from its trace.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=TracePath())
 @click.option(
-    "--format", "format_name", metavar="FORMAT", help="Format of the trace.  [default: detected from its content]"
+    "--format",
+    "format_name",
+    metavar="FORMAT",
+    shell_complete=trace_formats,
+    help="Format of the trace.  [default: detected from its content]",
 )
 @click.option(
     "--action",

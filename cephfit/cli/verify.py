@@ -15,6 +15,7 @@ from cephfit.cli.common_options import (
     store_option,
     target_option,
 )
+from cephfit.cli.completers import configurations, runs, sweep_files
 from cephfit.cli.model_options import mapped_confidence_option, mapped_model_option
 from cephfit.cli.numbers import Finite
 from cephfit.cli.output import json_option, print_json, print_table, progress_display
@@ -39,10 +40,17 @@ if TYPE_CHECKING:
     "sweep_text",
     required=True,
     metavar="FILE",
+    shell_complete=sweep_files,
     help="Path of the sweep file, or name of a bundled one.",
 )
 @store_option
-@click.option("--run", "run_id", metavar="RUN", help="Which run to use.  [default: the newest of this sweep]")
+@click.option(
+    "--run",
+    "run_id",
+    metavar="RUN",
+    shell_complete=runs,
+    help="Which run to use.  [default: the newest of this sweep]",
+)
 @target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "openstack:CLOUD,...")
 @click.option(
     "--profile",
@@ -55,6 +63,7 @@ if TYPE_CHECKING:
 @click.option(
     "--configurations",
     metavar="A,B,...",
+    shell_complete=configurations,
     help="Configurations to run, besides the default.  [default: the predicted best and worst]",
 )
 @workload_option

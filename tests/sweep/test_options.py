@@ -11,6 +11,7 @@ from thesis_tables import thesis_table
 from cephfit.errors import InputError
 from cephfit.sweep.options import option_archive
 from cephfit.sweep.options.option import Option
+from cephfit.sweep.options.option_archive import KnownOptions
 from cephfit.sweep.options.option_history import RELEASES, history_of, is_gone
 from cephfit.sweep.options.option_tree import COMPONENTS, found_by, tree_of
 from cephfit.sweep.options.option_value import fault_of
@@ -125,24 +126,61 @@ def test_a_value_is_judged_by_the_options_own_type_range_and_words(value: object
 def test_what_a_cluster_said_is_kept_per_version(tmp_path: Path):
     options = (option("osd_a", choices=("x", "y"), see_also=("osd_b",)), option("osd_b", default=None))
     option_archive.keep("16.2.15", options, folder=tmp_path)
-    assert option_archive.kept("16.2", folder=tmp_path) == ("16.2.15", options)
+    assert option_archive.known("16.2", folder=tmp_path) == KnownOptions(
+        "16.2.15", options, "kept on this machine"
+    )
     assert option_archive.kept_versions(folder=tmp_path) == ("16.2.15",)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["16.2.15.json"]
 
 
-def test_an_archive_without_the_version_says_which_it_has(tmp_path: Path):
+def test_an_archive_with_several_versions_says_which(tmp_path: Path):
     option_archive.keep("16.2.15", (), folder=tmp_path)
     option_archive.keep("16.2.9", (), folder=tmp_path)
     with pytest.raises(InputError, match="more than one version 16 ") as several:
-        option_archive.kept("16", folder=tmp_path)
-    assert "kept are 16.2.15, 16.2.9" in str(several.value)
-    with pytest.raises(InputError, match="no version 18"):
-        option_archive.kept("18", folder=tmp_path)
+        option_archive.known("16", folder=tmp_path)
+    assert "choose one of 16.2.9, 16.2.15" in str(several.value)
+
+
+def test_a_release_that_is_not_known_ends_with_those_that_are(tmp_path: Path):
+    option_archive.keep("16.2.9", (), folder=tmp_path)
+    with pytest.raises(InputError, match="options of Ceph 19 are not known here") as unknown:
+        option_archive.known("19", folder=tmp_path)
+    assert "known are 16.2.9, 16.2.15, 18.2.7, 20.2.4" in str(unknown.value)
+
+
+@pytest.mark.parametrize("version", ["16.2", "18", "20.2", "reef", "Pacific", "tentacle"])
+def test_releases_come_with_cephfit(version: str, tmp_path: Path):
+    known = option_archive.known(version, folder=tmp_path)
+    assert known.source == "comes with cephfit"
+    by_name = {one.name: one for one in known.options}
+    assert len(by_name) == len(known.options) > 2000
+    assert by_name["osd_memory_target"].type == "size"
+    assert by_name["bluestore_csum_type"].choices[:2] == ("none", "crc32c")
+    assert "mgr/balancer/active" in by_name  # a manager's module
+    assert "debug_osd" in by_name  # a level of logging, which Ceph's own list lacks
+
+
+def test_what_changed_between_releases_is_seen_in_the_options_that_come_with_cephfit(tmp_path: Path):
+    defaults = {
+        version: {one.name: one.default for one in option_archive.known(version, folder=tmp_path).options}
+        for version in ("16.2", "18.2")
+    }
+    assert [defaults[version]["osd_op_queue"] for version in ("16.2", "18.2")] == ["wpq", "mclock_scheduler"]
+
+
+def test_what_this_machines_clusters_said_goes_before_what_comes_with_cephfit(tmp_path: Path):
+    option_archive.keep("16.2.15", (option("osd_a"),), folder=tmp_path)
+    assert option_archive.known("16.2.15", folder=tmp_path).source == "kept on this machine"
+    assert option_archive.known_versions(folder=tmp_path) == {
+        "16.2.15": "kept on this machine",
+        "18.2.7": "comes with cephfit",
+        "20.2.4": "comes with cephfit",
+    }
 
 
 def test_a_damaged_archive_is_named(tmp_path: Path):
     path = option_archive.keep("16.2.15", (option("osd_a"),), folder=tmp_path)
     path.write_text(json.dumps({"schema_version": 1, "options": [{"name": "osd_a"}]}))
     with pytest.raises(InputError, match="damaged") as damaged:
-        option_archive.kept("16.2.15", folder=tmp_path)
+        option_archive.known("16.2.15", folder=tmp_path)
     assert str(path) in str(damaged.value)
