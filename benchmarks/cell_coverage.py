@@ -1,7 +1,7 @@
 """How sure single cells and rates are: tables of docs/method.md, as Markdown.
 
 Six copies of the default are compared in 20 cells, over sweeps drawn from a known truth
-(tests/mapper/synthetic_sweeps.py).
+(tests/support/synthetic_sweeps.py).
 
 `told`: how often a cell of a copy is told different. The heat map promises 99 % of each cell by itself; `compare`
 holds a sweep at that level against another that is alike, cell by cell and for the thesis's five workloads.
@@ -20,17 +20,16 @@ from pathlib import Path
 
 import numpy as np
 
-from cephfit.baseline import Baselines
-from cephfit.cells import CELLS
-from cephfit.profile import Profile
-from cephfit.results import statistics
-from cephfit.results.cell_intervals import AgainstDefault, own_spreads
-from cephfit.results.heat import HEAT_CONFIDENCE
-from cephfit.results.side_by_side import rows_of
-from cephfit.results.workloads_beside import served_of
+from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.cells import CELLS
+from cephfit.core.values.profile import Profile
+from cephfit.results.report.heat_map import HEAT_CONFIDENCE
+from cephfit.results.statistics import summary_statistics
+from cephfit.results.statistics.cell_intervals import AgainstDefault, own_spreads
+from cephfit.results.statistics.comparison import rows_of, served_of
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "mapper"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw  # noqa: E402
 
 NOISES = {
@@ -145,10 +144,10 @@ def coloured_by_pool(measured: Baselines) -> int:
     n = 0
     for cell in CELLS:
         default = measured.cells["A", cell].iops
-        pooled = statistics.pooled_spread(b.iops for (_, c), b in measured.cells.items() if c == cell)
+        pooled = summary_statistics.pooled_spread(b.iops for (_, c), b in measured.cells.items() if c == cell)
         for name, _ in (place for place in PLACES if place[1] == cell):
             values = measured.cells[name, cell].iops
-            interval = statistics.ratio_interval(values, default, pooled, confidence=HEAT_CONFIDENCE)
+            interval = summary_statistics.ratio_interval(values, default, pooled, confidence=HEAT_CONFIDENCE)
             n += interval is not None and 1.0 not in interval
     return n
 
@@ -158,7 +157,7 @@ def unlike(one: Baselines, other: Baselines) -> int:
     spreads, other_spreads = own_spreads(one), own_spreads(other)
     n = 0
     for place in PLACES:
-        interval = statistics.welch_ratio_interval(
+        interval = summary_statistics.welch_ratio_interval(
             one.cells[place].iops,
             other.cells[place].iops,
             spreads[place],

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "mapper"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
 
+from cephfit.core.values.prediction import Verdict
 from cephfit.mapper import predictor
 from cephfit.mapper.contrasts import told_behind
-from cephfit.prediction import Verdict
 
 NOISES = {
     "equal between configurations": Noise(),

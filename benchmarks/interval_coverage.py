@@ -1,6 +1,6 @@
 """How often the predictor's intervals and verdicts are right: the tables of docs/method.md, as Markdown.
 
-Sweeps are drawn from a known truth (tests/mapper/synthetic_sweeps.py) and given to the package's own predictors.
+Sweeps are drawn from a known truth (tests/support/synthetic_sweeps.py) and given to the package's own predictors.
 The same seed and number of sweeps print the same figures.
 
 Run with: .venv/bin/python benchmarks/interval_coverage.py --table says --sweeps 2000
@@ -27,14 +27,14 @@ from lost_constructions import (
 )
 from scipy.stats import binomtest
 
-from cephfit.cells import CELLS
+from cephfit.core.values.cells import CELLS
+from cephfit.core.values.prediction import Verdict
+from cephfit.core.values.profile import Profile
+from cephfit.core.variance import spread_of
 from cephfit.mapper.mix_predictor import MixPredictor
-from cephfit.prediction import Verdict
-from cephfit.profile import Profile
-from cephfit.spread import spread_of
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "mapper"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 from synthetic_sweeps import (  # noqa: E402
     TYPICAL_IOPS,
     Found,

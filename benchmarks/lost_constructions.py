@@ -1,4 +1,4 @@
-"""Ways to tell how unsteady a sweep's measurements are that were tried and lost against ``cephfit/spread.py``.
+"""Ways to estimate the variance of a sweep's measurements that lost against ``cephfit/core/variance.py``.
 
 Each is a function that ``MixPredictor`` takes in place of ``spread_of``. They suppose a sweep in which every
 configuration was measured in every cell equally often, as the synthetic ones are. J configurations, C cells.
@@ -11,8 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import digamma, ndtr, polygamma, stdtrit
 from scipy.stats import chi2
 
-from cephfit.blocks import Floats, Table
-from cephfit.spread import Spread, spread_of
+from cephfit.core.variance import Floats, Spread, Table, spread_of
 
 Construction = Callable[[Table], Spread | None]
 

@@ -24,20 +24,18 @@ from pathlib import Path
 
 import numpy as np
 
-from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import CELLS, Cell
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import CELLS, Cell
+from cephfit.core.values.prediction import Verdict
+from cephfit.core.values.profile import Profile
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
-from cephfit.prediction import Verdict
-from cephfit.profile import Profile
-from cephfit.sample import Metrics, Sample, SampleKey, State
-from cephfit.sweep.declaration.file import read_sweep
+from cephfit.sweep.declaration.sweep_file import read_sweep
 from cephfit.sweep.goal import Goal, cell_profile
-from cephfit.sweep.model import Sweep
-from cephfit.sweep.plan import plan_of
-from cephfit.sweep.racing.rounds import Decided, begin, decide
-from cephfit.sweep.racing.saving import saved_runs
-from cephfit.sweep.stopping import RaceFor, Stopping
+from cephfit.sweep.racing.rounds import Decided, begin, decide, saved_runs
+from cephfit.sweep.racing.stopping import RaceFor, Stopping
+from cephfit.sweep.sweep_plan import Sweep, plan_of
 
 HERE = Path(__file__).resolve().parent
 RECORDED = HERE / "data" / "lab_nine_repeats.csv"

@@ -24,21 +24,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.cells import CELLS, Cell
-from cephfit.configuration import Configuration
+from cephfit.core.values.cells import CELLS, Cell
+from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.profile import Profile
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
 from cephfit.mapper.mixture import MIXERS, used_cells
-from cephfit.profile import Profile
-from cephfit.sample import Metrics, Sample, SampleKey, State
-from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.sweep.declaration.sweep_file import parse_sweep
 from cephfit.sweep.goal import Goal
-from cephfit.sweep.model import Sweep
-from cephfit.sweep.plan import plan_of
-from cephfit.sweep.racing.rounds import begin, decide
-from cephfit.sweep.racing.saving import saved_runs
+from cephfit.sweep.racing.rounds import begin, decide, saved_runs
+from cephfit.sweep.sweep_plan import Sweep, plan_of
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "mapper"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw  # noqa: E402
 
 Floats = NDArray[np.float64]

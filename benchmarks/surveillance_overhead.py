@@ -14,15 +14,15 @@ from pathlib import Path
 
 from scipy import stats
 
-from cephfit.cells import Cell
-from cephfit.configuration import Configuration
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.measurement import Measurement
 from cephfit.lab.cluster import Lab
-from cephfit.lab.target import LabTarget
-from cephfit.measurement import Measurement
-from cephfit.sweep.declaration.file import parse_sweep
-from cephfit.sweep.engines.engine import CellRun
-from cephfit.sweep.engines.fio import FioEngine
-from cephfit.sweep.validity.surveillance import Surveillance, witness_of
+from cephfit.lab.lab_target import LabTarget
+from cephfit.measure.engine import CellRun
+from cephfit.measure.fio.fio_local import FioEngine
+from cephfit.measure.validity.surveillance import Surveillance, witness_of
+from cephfit.sweep.declaration.sweep_file import parse_sweep
 
 SWEEP = """
 schema_version: 1

@@ -19,7 +19,7 @@ from trace_peers import LINES
 
 from cephfit.traces import profile_files
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.readers.block_events.block_layer import Action
 
 BINARY = {
     "blktrace": lambda path, n: trace_files.write_blktrace(path, n, trace_files.ALL),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cephfit._version import __version__
 
 if TYPE_CHECKING:
-    from cephfit._api.accuracy import Accuracy, AccuracySummary
+    from cephfit._api.accuracy_values import Accuracy, AccuracySummary
     from cephfit._api.functions import (
         assess,
         open_store,
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
         run_sweep,
     )
     from cephfit._api.store import Runs, Samples, Store, WorkloadRuns
-    from cephfit.baseline import Baselines
-    from cephfit.errors import CephfitError, ClusterError, HostError, InputError, StoreError
-    from cephfit.prediction import Prediction, PredictionSet, Verdict
-    from cephfit.profile import Profile
-    from cephfit.run import Run
+    from cephfit.core.errors import CephfitError, ClusterError, HostError, InputError, StoreError
+    from cephfit.core.values.baseline import Baselines
+    from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
+    from cephfit.core.values.profile import Profile
+    from cephfit.core.values.run import Run
 
 __all__ = [
     "Accuracy",
@@ -56,17 +56,17 @@ __all__ = [
 ]
 
 _FROM = {
-    "cephfit._api.accuracy": ("Accuracy", "AccuracySummary"),
+    "cephfit._api.accuracy_values": ("Accuracy", "AccuracySummary"),
     "cephfit._api.functions": (
         *("assess", "open_store", "predict", "profile_trace"),
         *("read_baselines", "read_profile", "run_sweep"),
     ),
     "cephfit._api.store": ("Runs", "Samples", "Store", "WorkloadRuns"),
-    "cephfit.baseline": ("Baselines",),
-    "cephfit.errors": ("CephfitError", "ClusterError", "HostError", "InputError", "StoreError"),
-    "cephfit.prediction": ("Prediction", "PredictionSet", "Verdict"),
-    "cephfit.profile": ("Profile",),
-    "cephfit.run": ("Run",),
+    "cephfit.core.values.baseline": ("Baselines",),
+    "cephfit.core.errors": ("CephfitError", "ClusterError", "HostError", "InputError", "StoreError"),
+    "cephfit.core.values.prediction": ("Prediction", "PredictionSet", "Verdict"),
+    "cephfit.core.values.profile": ("Profile",),
+    "cephfit.core.values.run": ("Run",),
 }
 _MODULE_OF = {name: module for module, names in _FROM.items() for name in names}
 

@@ -10,16 +10,15 @@ from typing import Any
 import jinja2
 
 from cephfit import templates
-from cephfit.errors import ClusterError
-from cephfit.lab.daemons import MGR, MON, Daemons, osd_name
-from cephfit.lab.keyrings import keyring_entry, new_key, write_secret
+from cephfit.ceph.admin.rados_admin import RadosAdmin
+from cephfit.core.errors import ClusterError
+from cephfit.core.protocols import Progress
+from cephfit.lab.ceph_daemons import MGR, MON, Daemons, keyring_entry, new_key, osd_name, write_secret
+from cephfit.lab.devices.throttle import Throttle
+from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.machine import run
-from cephfit.lab.osd_disks import OsdDisks
-from cephfit.lab.osd_making import OsdMaker
-from cephfit.lab.spec import LabSpec
-from cephfit.lab.throttle import Throttle
-from cephfit.protocols import Progress
-from cephfit.sweep.admin.rados_admin import RadosAdmin
+from cephfit.lab.osds.osd_creation import OsdMaker
+from cephfit.lab.osds.osd_disks import OsdDisks
 
 N_STEPS = 6
 """How often ``bootstrap`` advances the progress."""

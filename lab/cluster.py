@@ -1,4 +1,7 @@
-"""A real Ceph cluster on this machine, all of it in one folder and on 127.0.0.1."""
+"""A real Ceph cluster on this machine, all of it in one folder and on 127.0.0.1.
+
+OSDs of a lab made anew for other object stores: which are due is in the journal before one is touched.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -6,25 +9,65 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cephfit.errors import CephfitError, HostError
-from cephfit.lab import osd_remaking, registry, remains
-from cephfit.lab.cloud_part import open_cloud
-from cephfit.lab.daemons import MGR, MON, osd_name
+from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
+from cephfit.core.errors import CephfitError, HostError
+from cephfit.core.protocols import Progress, Silence
+from cephfit.lab import registry, removal
+from cephfit.lab.bootstrap import make_first_pool
+from cephfit.lab.ceph_daemons import MGR, MON, osd_name
+from cephfit.lab.devices.throttle import Throttle, find_throttle
+from cephfit.lab.lab_creation import make_lab, open_cloud
+from cephfit.lab.lab_spec import LabSpec
+from cephfit.lab.lab_status import LabStatus, ask_health
 from cephfit.lab.machine import require_aio, require_root
-from cephfit.lab.making import make_lab
-from cephfit.lab.osd_layout import drop_page_cache
+from cephfit.lab.osds.osd_creation import OsdMaker, make_anew
+from cephfit.lab.osds.osd_layout import drop_page_cache
 from cephfit.lab.parts import LabParts
 from cephfit.lab.registry import Record
 from cephfit.lab.removal import remove_lab
-from cephfit.lab.spec import LabSpec
-from cephfit.lab.status import LabStatus, ask_health
-from cephfit.lab.throttle import find_throttle
-from cephfit.protocols import Progress
-from cephfit.silence import Silence
-from cephfit.sweep.greater.osd_store import FILESTORE, OsdStore
 
 if TYPE_CHECKING:
-    from cephfit.lab.openstack.cloud import LabCloud
+    from cephfit.lab.openstack.openstack_lab import LabCloud
+
+
+def remake(parts: LabParts, stores: Mapping[int, OsdStore]) -> None:
+    """Make OSDs anew, and those that a killed process left unmade; back when all PGs are active+clean.
+
+    Args:
+        parts: of the lab; nobody else works on it.
+        stores: by OSD.
+
+    Raises:
+        ClusterError: there is a pool besides the lab's own, or objects in that.
+        HostError: this machine cannot make such a store.
+    """
+    record = parts.journal.read_again()
+    due = tuple(sorted({*stores, *record.unmade}))
+    if not due:
+        return
+    parts.journal.change(stores={**record.stores, **stores}, unmade=due)
+    throttle = find_throttle(parts.folder)
+    with parts.full_speed_if_free(), parts.connection() as admin:
+        before = {o["osd"]: o["up_from"] for o in admin.command("osd dump")["osds"]}
+        finish(parts, throttle)
+        parts.place(throttle)
+        parts.await_whole(admin, {osd: before[osd] for osd in due})
+
+
+def finish(parts: LabParts, throttle: Throttle) -> None:
+    """Make what the journal says is due; nothing if nothing is. The monitor answers, the disks are attached.
+
+    Raises as ``remake``.
+    """
+    record = parts.record
+    if not record.unmade:
+        return
+    with parts.connection() as admin:
+        maker = OsdMaker(parts.folder, parts.conf, parts.disks, throttle, admin)
+        stores = {osd: record.store(osd) for osd in record.unmade}
+        make_anew(maker, admin, parts.daemons, stores, keep=[record.spec.pool])
+        make_first_pool(admin, record.spec)
+    parts.journal.change(unmade=())
 
 
 class Lab:
@@ -116,7 +159,7 @@ class Lab:
 
     def down(self) -> None:
         """Remove the lab and all that belongs to it. Safe to call twice."""
-        if self.folder.exists() or remains.anything_left(self.folder):
+        if self.folder.exists() or removal.anything_left(self.folder):
             Lab.remove(self.name, folder=self.folder)
 
     # What it is made of.
@@ -151,7 +194,7 @@ class Lab:
             parts.attach_disks(throttle)
             with parts.full_speed_if_free():
                 parts.daemons.start(MON)
-                osd_remaking.finish(parts, throttle)
+                finish(parts, throttle)
                 parts.daemons.start_all([MGR, *map(osd_name, self.osd_ids())])
                 with parts.connection() as admin:
                     parts.await_whole(admin)
@@ -206,7 +249,7 @@ class Lab:
         """
         require_root("a lab")
         with registry.working_on(self.folder):
-            osd_remaking.remake(self._parts, stores)
+            remake(self._parts, stores)
 
     def unmade_osds(self) -> tuple[int, ...]:
         """OSDs that a killed process was making anew."""

@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cephfit.errors import HostError, LackingError
-from cephfit.units import format_nbytes
+from cephfit.core.errors import HostError, LackingError
+from cephfit.core.units import format_nbytes
 
 PACKAGES: Mapping[str, str] = {
     "ceph-mon": "ceph-mon",

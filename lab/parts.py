@@ -1,17 +1,125 @@
-"""The parts of one lab, and what takes several of them: the journal, the OSDs' disks, the daemons."""
+"""The parts of one lab: its journal, disks and daemons, and waiting until it is healthy.
 
-from collections.abc import Iterator, Mapping
+Waiting until a cluster is whole again.
+
+A lab's journal while a process works with it: a change is on the disk before anything is done by it.
+
+The parts of one lab, and what takes several of them: the journal, the OSDs' disks, the daemons.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from cephfit.errors import ClusterError, HostError
-from cephfit.lab.daemons import MGR, MON, Daemons, osd_name
-from cephfit.lab.journal import LabJournal
-from cephfit.lab.osd_disks import OsdDisks
-from cephfit.lab.readiness import wait_whole
+from cephfit.ceph.admin.rados_admin import RadosAdmin
+from cephfit.core.errors import ClusterError, HostError
+from cephfit.core.protocols import CephAdmin
+from cephfit.core.waiting import still_amiss
+from cephfit.lab.ceph_daemons import MGR, MON, Daemons, osd_name
+from cephfit.lab.devices.throttle import Throttle, find_throttle
+from cephfit.lab.osds.osd_disks import OsdDisks
 from cephfit.lab.registry import Record
-from cephfit.lab.throttle import Throttle, find_throttle
-from cephfit.sweep.admin.rados_admin import RadosAdmin
+
+_POLL_SECONDS = 0.2
+_WHOLE_SECONDS = 90.0
+
+
+def _unready_pgs(pgs: Collection[Mapping[str, Any]], since: Mapping[int, int]) -> str:
+    """Why the PGs cannot be trusted yet; empty if they can.
+
+    A PG's state is as old as its last report: one from before its OSD came up says nothing.
+    """
+    unclean = [pg for pg in pgs if pg["state"] != "active+clean"]
+    if unclean:
+        states = sorted({pg["state"] for pg in unclean})
+        return f"{len(unclean)} of {len(pgs)} PGs are {', '.join(states)}"
+    old = [
+        pg
+        for pg in pgs
+        if any(int(pg["reported_epoch"]) < since.get(osd, 0) for osd in {*pg["up"], *pg["acting"]})
+    ]
+    return f"{len(old)} of {len(pgs)} PGs have not reported yet" if old else ""
+
+
+def _unready(admin: CephAdmin, osds: Collection[int], before: Mapping[int, int]) -> str:
+    osd_map = admin.command("osd dump")
+    now = {o["osd"]: o["up_from"] for o in osd_map["osds"] if o["up"]}
+    waiting = [osd for osd in osds if osd not in now or now[osd] <= before.get(osd, 0)]
+    if waiting:
+        return f"OSDs {', '.join(map(str, sorted(waiting)))} are not up"
+    n_pgs = sum(pool["pg_num"] for pool in osd_map["pools"])
+    pgs = admin.command("pg ls")["pg_stats"]
+    pools = {str(pool["pool"]) for pool in osd_map["pools"]}
+    if any(pg["pgid"].partition(".")[0] not in pools for pg in pgs):
+        return "the manager has not heard yet of pools that were deleted"
+    if len(pgs) != n_pgs:
+        return f"{len(pgs)} of {n_pgs} PGs are known to the manager"
+    since = {osd: now[osd] for osd in before if osd in now}
+    return _unready_pgs(pgs, since) or _unready_digest(admin.command("status"), n_pgs)
+
+
+def _unready_digest(status: Mapping[str, Any], n_pgs: int) -> str:
+    """What the monitors would still say against it: they learn of PGs from the manager, a moment after it."""
+    if checks := status["health"]["checks"]:
+        return ", ".join(checks)
+    known = {state["state_name"]: int(state["count"]) for state in status["pgmap"].get("pgs_by_state", ())}
+    clean = known.get("active+clean", 0)
+    is_right = clean == n_pgs == sum(known.values())
+    return "" if is_right else f"the monitors know {clean} of {n_pgs} PGs as active+clean"
+
+
+def wait_whole(
+    admin: CephAdmin,
+    osds: Collection[int],
+    *,
+    before: Mapping[int, int] | None = None,
+    alive: Callable[[], None] = lambda: None,
+) -> None:
+    """Wait until all OSDs are up, every PG is active+clean and the health is HEALTH_OK.
+
+    Args:
+        osds: all OSDs of the cluster.
+        before: epochs at which restarted OSDs had come up before; they must have come up again since.
+        alive: called in between; raises if there is no hope, because a daemon died.
+
+    Raises:
+        ClusterError: it takes too long; says what is still amiss.
+    """
+
+    def look() -> str:
+        alive()
+        try:
+            return _unready(admin, osds, before or {})
+        except ClusterError as error:  # the manager is not there yet
+            return error.what
+
+    if why := still_amiss(look, seconds=_WHOLE_SECONDS, poll_seconds=_POLL_SECONDS):
+        raise ClusterError(f"not active+clean within {_WHOLE_SECONDS:g} s: {why}", where="cluster")
+
+
+class LabJournal:
+    """The record of one lab, as this process last wrote or read it.
+
+    Args:
+        folder: the lab's.
+        record: what lies there.
+    """
+
+    def __init__(self, folder: Path, record: Record) -> None:
+        self._folder = folder
+        self.record = record
+
+    def change(self, **fields: Any) -> None:
+        """Write down other values of fields of ``Record``."""
+        self.record = replace(self.record, **fields)
+        self.record.write(self._folder)
+
+    def read_again(self) -> Record:
+        """What another process may have written since; what was known before where the journal is gone."""
+        self.record = Record.read(self._folder) or self.record
+        return self.record
 
 
 class LabParts:

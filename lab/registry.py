@@ -13,9 +13,9 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
-from cephfit.errors import HostError, InputError
-from cephfit.lab.spec import LabSpec
-from cephfit.sweep.greater.osd_store import OsdStore
+from cephfit.ceph.environment.osd_store import OsdStore
+from cephfit.core.errors import HostError, InputError
+from cephfit.lab.lab_spec import LabSpec
 
 SCHEMA_VERSION = 1
 _PORTS = range(20000, 32000)

@@ -1,9 +1,9 @@
 """Profiles x baselines to predictions, and how good they were."""
 
-from cephfit.errors import InputError
-from cephfit.prediction_model import DEFAULT_CONFIDENCE
-from cephfit.prediction_model import MODELS as _MODELS
-from cephfit.protocols import Predictor
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Predictor
+from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.core.values.prediction_model import MODELS as _MODELS
 
 MODELS: tuple[str, ...] = tuple(model.name for model in _MODELS)
 """The models by name; the first is the default."""
@@ -13,7 +13,7 @@ def predictor(model: str = MODELS[0], *, confidence: float = DEFAULT_CONFIDENCE)
     """The predictor called ``model``.
 
     Args:
-        model: one of ``MODELS``; ``cephfit.prediction_model`` says what each does.
+        model: one of ``MODELS``; ``cephfit.core.values.prediction_model`` says what each does.
         confidence: level of the intervals, jointly over all configurations compared.
 
     Raises:

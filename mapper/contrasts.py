@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from cephfit.baseline import Baselines
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Predictor
+from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.prediction import PredictionSet, Verdict
+from cephfit.core.values.prediction_model import model_called
+from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
-from cephfit.prediction import PredictionSet, Verdict
-from cephfit.prediction_model import model_called
-from cephfit.profile import Profile
-from cephfit.protocols import Predictor
 
 Behind = Callable[[str], frozenset[str]]
 """The configurations that are told to be behind the one that is named."""

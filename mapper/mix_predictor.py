@@ -1,6 +1,10 @@
-"""The predictor: ranks the configurations of a sweep for a workload and says how sure that is."""
+"""The predictor: ranks the configurations of a sweep for a workload and says how sure that is.
+
+Repeats that gave no figure: what is ranked is only what was left.
+"""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -8,17 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from cephfit.baseline import Baselines
-from cephfit.blocks import Floats, Table
-from cephfit.cells import Cell, Op
-from cephfit.left_out import LeftOut, left_out_of
-from cephfit.mapper.limit_bounds import LimitBounds
-from cephfit.mapper.lost_repeats import lost_repeats
-from cephfit.mapper.mixture import MIXERS, Mixture, used_cells
-from cephfit.prediction import CellReason, Prediction, PredictionSet, Verdict
-from cephfit.prediction_model import DEFAULT_CONFIDENCE, model_called
-from cephfit.profile import Profile
-from cephfit.spread import LARGEST_LOG, Spread, spread_of
+from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.cells import Cell, Op
+from cephfit.core.values.omitted_cells import LeftOut, left_out_of
+from cephfit.core.values.prediction import CellReason, Prediction, PredictionSet, Verdict
+from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, model_called
+from cephfit.core.values.profile import Profile
+from cephfit.core.variance import LARGEST_LOG, Floats, Spread, Table, spread_of
+from cephfit.mapper.mixture import MIXERS, LimitBounds, Mixture, used_cells
+
+_REASONS = 2
+
+
+def lost_repeats(baselines: Baselines, configurations: Sequence[str], cells: Sequence[Cell]) -> list[str]:
+    """A note on each configuration of which some repeats gave no figure in cells that the workload uses."""
+    notes = []
+    for name in configurations:
+        lost = Counter(reason for cell in cells for reason in baselines.lost.get((name, cell), ()))
+        if lost:
+            gave = sum(len(baselines.of(name, cell).iops) for cell in cells)
+            why = "; ".join(f"{n} x {reason}" for reason, n in lost.most_common(_REASONS))
+            more = "; and others" if len(lost) > _REASONS else ""
+            notes.append(
+                f"{name}: {gave} of {gave + lost.total()} repeats in the workload's cells gave a figure, and only "
+                f"these count ({why}{more})"
+            )
+    return notes
 
 
 @dataclass(frozen=True, slots=True)

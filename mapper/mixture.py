@@ -1,16 +1,22 @@
-"""The two ways in which a mix of accesses adds up: as relative rates (Formula 2.1) and as time."""
+"""How a mix of accesses adds up: as relative rates (Formula 2.1) or as time.
+
+The two ways in which a mix of accesses adds up: as relative rates (Formula 2.1) and as time.
+
+What is known of a prediction where clients reached the load's own limit: rates there are lower bounds.
+"""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.cells import CELLS, Cell, Pattern
-from cephfit.errors import InputError
-from cephfit.prediction_model import MODELS, model_called
-from cephfit.profile import Profile
+from cephfit.core.errors import InputError
+from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.cells import CELLS, Cell, Pattern
+from cephfit.core.values.prediction_model import MODELS, model_called
+from cephfit.core.values.profile import Profile
 
 Rates = NDArray[np.float64]
 """One positive number per cell that the workload uses: counts, or I/Os per second; shape (cells,)."""
@@ -91,3 +97,44 @@ def _all_of_one_kind(counts: dict[Cell, float], *, is_random: bool) -> dict[Cell
     for cell, n in counts.items():
         moved[Cell(cell.size, Pattern.of(cell.pattern.op, is_random=is_random))] += n
     return moved
+
+
+@dataclass(frozen=True, slots=True)
+class LimitBounds:
+    """How far the ratio to the default may be from what was measured.
+
+    Attributes:
+        down: factor of the ratio if the default were infinitely fast where it reached the limit; 1 where nowhere.
+        up: the same for the configuration; infinite where nothing bounds the ratio.
+    """
+
+    down: float
+    up: float
+
+    @classmethod
+    def of(
+        cls, mixture: Mixture, configuration: str, baselines: Baselines, cells: Sequence[Cell], model: str
+    ) -> "LimitBounds":
+        """Those of one configuration's ``mixture``, whose cells are ``cells``."""
+        at_limit = baselines.measured_load.at_limit
+
+        def reached(name: str) -> bool:
+            return any((name, cell) in at_limit for cell in cells)
+
+        def left(name: str, parts: Rates) -> float:
+            return math.fsum(part for cell, part in zip(cells, parts, strict=True) if (name, cell) not in at_limit)
+
+        down = left(baselines.default, mixture.default_gradient) if reached(baselines.default) else 1.0
+        if not reached(configuration):
+            return cls(down, 1.0)
+        own = left(configuration, mixture.gradient) if model_called(model).adds_time else 0.0
+        return cls(down, 1 / own if own else math.inf)
+
+    @property
+    def are_open(self) -> bool:
+        """Whether the limit was reached at all."""
+        return (self.down, self.up) != (1.0, 1.0)
+
+    def widened(self, low: float, high: float) -> tuple[float, float]:
+        """An interval of the ratio that holds whatever the storage could have done without the limit."""
+        return self.down * low, self.up * high

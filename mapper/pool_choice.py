@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.values.prediction import Prediction, PredictionSet
 from cephfit.mapper.contrasts import Behind
-from cephfit.prediction import Prediction, PredictionSet
 
 
 class Standing(StrEnum):

@@ -1,5 +1,5 @@
 """The store of samples and runs, baselines, statistics, reports."""
 
-from cephfit.results.sources import open_baselines
+from cephfit.results.tables.baseline_csv import open_baselines
 
 __all__ = ["open_baselines"]

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cephfit.cells import CELLS, SIZE_BINS, Cell, Op
-from cephfit.errors import InputError
-from cephfit.measurement import Measurement
-from cephfit.profile import Profile
-from cephfit.protocols import Predictor
-from cephfit.sweep.model import Sweep
-from cephfit.sweep.stopping import RaceFor
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Predictor
+from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
+from cephfit.core.values.measurement import Measurement
+from cephfit.core.values.profile import Profile
+from cephfit.sweep.racing.stopping import RaceFor
+from cephfit.sweep.sweep_plan import Sweep
 
 GOAL = "goal"
 """Key of a run's facts: what ``Goal.to_json`` gave, for runs whose course depends on it."""

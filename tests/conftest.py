@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cephfit.errors import CephfitError, HostError
+from cephfit.core.errors import CephfitError, HostError
 from cephfit.lab.machine import find_program
 from cephfit.lab.openstack.network import require_links
 from cephfit.lab.openstack.packages import require_packages
-from cephfit.lab.postgres import find_binaries
+from cephfit.lab.workloads.postgres import find_binaries
 
 if TYPE_CHECKING:
     from openstack.connection import Connection
 
     from cephfit.lab.cluster import Lab
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+
+pytest_plugins = ["fixtures"]
 
 # What a shell starts in the background ignores the interrupt, and so would every program of the tests.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -204,7 +206,7 @@ def openstack_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Lab"]:
 @pytest.fixture
 def cloud_admin(openstack_lab: "Lab", monkeypatch: pytest.MonkeyPatch) -> "Iterator[Connection]":
     """The administrator of the lab's OpenStack."""
-    from cephfit.lab.openstack.registration import connect
+    from cephfit.lab.openstack.cloud_resources import connect
 
     assert openstack_lab.cloud is not None
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(openstack_lab.cloud.layout.clouds_yaml))
@@ -218,7 +220,7 @@ def cloud_user(cloud_admin: "Connection", openstack_lab: "Lab") -> "Iterator[Con
     """An ordinary user of another project, which has in the end what it had before."""
     from live_cloud import everything, until
 
-    from cephfit.lab.openstack.registration import connect
+    from cephfit.lab.openstack.cloud_resources import connect
 
     assert openstack_lab.cloud is not None
     cloud = connect(openstack_lab.cloud.layout, openstack_lab.cloud.layout.user_cloud)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.errors import LackingError
-from cephfit.optional_modules import _EXTRAS, optional_module
+from cephfit.core.errors import LackingError
+from cephfit.core.optional_modules import _EXTRAS, optional_module
 
 SETUP = Path(__file__).resolve().parent.parent / "setup.cfg"
 

@@ -10,20 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.access import AccessBatch
-from cephfit.errors import InputError
-from cephfit.protocols import Progress
-from cephfit.silence import Silence
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Progress, Silence
+from cephfit.core.values.access import AccessBatch
 from cephfit.traces import formats
 from cephfit.traces.description.recording import disks_of_one_level
 from cephfit.traces.files import remote
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.parquet import ParquetReader
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.recordings import Recording, recordings_of, total_nbytes
-from cephfit.traces.told import NO_EVENTS, STACKING, lacks_of, told
+from cephfit.traces.trace_metadata import NO_EVENTS, STACKING, lacks_of, told
 
 _DISKS_NAMED = 64
 

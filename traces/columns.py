@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.access import AccessBatch
+from cephfit.core.values.access import AccessBatch
 
 NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 UNKNOWN_LATENCY = -1

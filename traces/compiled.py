@@ -21,7 +21,7 @@ from numba.core import event
 from platformdirs import user_cache_path
 
 import cephfit
-from cephfit.slow_compilation import CompilationClock
+from cephfit.core.slow_compilation import CompilationClock
 
 _IMPORT = re.compile(r"^from (cephfit[\w.]*) import (?:\(([^)]*)\)|(.*))", re.M)
 _CONFIG: Any = numba.config  # its types do not know what it has

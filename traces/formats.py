@@ -4,28 +4,29 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from cephfit.errors import InputError
-from cephfit.protocols import TraceReader
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import TraceReader
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers import delimited_formats, vscsi_histogram
-from cephfit.traces.readers.biosnoop import BiosnoopReader
-from cephfit.traces.readers.blkparse_format import BlkparseFormatReader
-from cephfit.traces.readers.blkparse_text import BlkparseTextReader
-from cephfit.traces.readers.blktrace import BlktraceReader
-from cephfit.traces.readers.block_events_text import BlockEventsTextReader
-from cephfit.traces.readers.block_layer import Action
-from cephfit.traces.readers.delimited import DelimitedReader
+from cephfit.traces.readers.blkparse.blkparse_format import BlkparseFormatReader
+from cephfit.traces.readers.blkparse.blkparse_text import BlkparseTextReader
+from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
+from cephfit.traces.readers.block_events.biosnoop import BiosnoopReader
+from cephfit.traces.readers.block_events.block_events_text import BlockEventsTextReader
+from cephfit.traces.readers.block_events.block_layer import Action
+from cephfit.traces.readers.block_events.qemu_events import QemuEventsReader
+from cephfit.traces.readers.delimited import delimited_formats
+from cephfit.traces.readers.delimited.delimited_reader import DelimitedReader
+from cephfit.traces.readers.delimited.named_columns import NamedColumnsReader, layout_of
 from cephfit.traces.readers.fio_iolog import FioIologReader
-from cephfit.traces.readers.named_columns import NamedColumnsReader, layout_of
 from cephfit.traces.readers.oracle_general import OracleGeneralReader
 from cephfit.traces.readers.parquet import ParquetReader
-from cephfit.traces.readers.qemu_events import QemuEventsReader
 from cephfit.traces.readers.rbd_replay import RbdReplayReader
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.readers.strace import StraceReader
-from cephfit.traces.readers.vscsi_binary import VscsiBinaryReader
-from cephfit.traces.readers.vscsi_csv import VscsiCsvReader
+from cephfit.traces.readers.vscsi import vscsi_histogram
+from cephfit.traces.readers.vscsi.vscsi_binary import VscsiBinaryReader
+from cephfit.traces.readers.vscsi.vscsi_csv import VscsiCsvReader
 from cephfit.traces.readers.xperf import XperfReader
 from cephfit.traces.recordings import per_cpu
 

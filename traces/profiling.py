@@ -1,27 +1,29 @@
-"""Files to a profile: which format they have, and what they add up to."""
+"""Files to a profile: which format they have, and what they add up to.
 
-from collections.abc import Iterator, Sequence
+Which disk lies on which other one, where they stand in different recordings.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cephfit.cells import RANDOM_THRESHOLD_LBN
-from cephfit.errors import InputError
-from cephfit.profile import Profile
-from cephfit.protocols import Progress
-from cephfit.silence import Silence
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Progress, Silence
+from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
+from cephfit.core.values.profile import Profile
 from cephfit.traces import formats
-from cephfit.traces.counting.crowd import Crowd
+from cephfit.traces.counting.disk_aggregate import Crowd
 from cephfit.traces.description.describe import disks_that_count, profile_of
-from cephfit.traces.description.levels import across_recordings
-from cephfit.traces.description.portraits import too_many_disks
+from cephfit.traces.description.disk_description import too_many_disks
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files import remote
-from cephfit.traces.files.joined_stream import one_stream
+from cephfit.traces.files.part_stream import one_stream
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
-from cephfit.traces.parts.clocks import (
+from cephfit.traces.parts.counted_recordings import counted
+from cephfit.traces.parts.recording_clocks import (
     Divided,
     Recorded,
     divided_by_clock,
@@ -29,15 +31,14 @@ from cephfit.traces.parts.clocks import (
     note_of_steps,
     notes_of_new_clocks,
 )
-from cephfit.traces.parts.counted_recordings import counted
 from cephfit.traces.parts.shares import Counted, Share
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers import vscsi_histogram
-from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.fio_iolog import FioIologReader
 from cephfit.traces.readers.parquet import ParquetReader
 from cephfit.traces.readers.rbd_replay import RbdReplayReader
 from cephfit.traces.readers.reader import StreamReader
+from cephfit.traces.readers.vscsi import vscsi_histogram
 from cephfit.traces.recordings import (
     by_device,
     can_be_read_again,
@@ -46,7 +47,35 @@ from cephfit.traces.recordings import (
     recordings_of,
     total_nbytes,
 )
-from cephfit.traces.told import BLOCK_LAYER, NO_EVENTS, STACKING, lacks_of, told
+from cephfit.traces.trace_metadata import BLOCK_LAYER, NO_EVENTS, STACKING, lacks_of, told
+
+
+def across_recordings(disks: Collection[str], stacked: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """The pairs of ``stacked`` as disks of recordings beside each other, of one machine.
+
+    Where an access goes from dm to the disk below it stands in the recording of the lower one, and names the upper
+    one by its device number: its accesses may be in another recording.
+
+    Args:
+        disks: all that have accesses, ``RECORDING/MAJOR,MINOR``.
+        stacked: (upper, lower) pairs, named by the recording in which they were seen.
+
+    Returns:
+        a pair for each disk that has the number of one that its own recording has no accesses of.
+    """
+    by_number: dict[str, list[str]] = {}
+    for disk in disks:
+        by_number.setdefault(_number(disk), []).append(disk)
+
+    def meant(disk: str) -> list[str]:
+        return [disk] if disk in disks else by_number.get(_number(disk), [])
+
+    return frozenset((a, b) for upper, lower in stacked for a in meant(upper) for b in meant(lower))
+
+
+def _number(disk: str) -> str:
+    return disk.rpartition("/")[2]
+
 
 _APART = (
     "the files are no trace in a row ({}): each was read by itself, so latencies and accesses in flight across "

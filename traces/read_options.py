@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from cephfit.cells import Op
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.values.cells import Op
 
 
 @dataclass(frozen=True, slots=True)

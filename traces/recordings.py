@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
 from cephfit.traces.capturing import capture_record
 from cephfit.traces.files import remote
 from cephfit.traces.files.stream import STANDARD_INPUT

@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cephfit._api.store import Store, location_of, run_id_of
-from cephfit.baseline import Baselines
-from cephfit.cells import RANDOM_THRESHOLD_LBN
-from cephfit.errors import InputError
-from cephfit.prediction import PredictionSet
-from cephfit.prediction_model import DEFAULT_CONFIDENCE, MODELS
-from cephfit.profile import Profile
-from cephfit.profile_files import read_profile as read_profile_file
-from cephfit.run import SIMULATED, Run
-from cephfit.sample import OWN_LOAD, State, WorkloadSample
+from cephfit.core.errors import InputError
+from cephfit.core.profile_files import read_profile as read_profile_file
+from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
+from cephfit.core.values.prediction import PredictionSet
+from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE, MODELS
+from cephfit.core.values.profile import Profile
+from cephfit.core.values.run import SIMULATED, Run
+from cephfit.core.values.sample import OWN_LOAD, State, WorkloadSample
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from cephfit._api.accuracy import Accuracy
-    from cephfit.cli.cluster_options import ClusterOptions
-    from cephfit.mapper.accuracy_summary import VerifiedPrediction
-    from cephfit.protocols import Progress
+    from cephfit._api.accuracy_values import Accuracy
+    from cephfit.cli.options.cluster_options import ClusterOptions
+    from cephfit.core.protocols import Progress
+    from cephfit.mapper.accuracy import VerifiedPrediction
 
 PathOrUrl = str | os.PathLike[str]
 _ENTERED = "measured"
@@ -46,7 +46,7 @@ def open_store(url_or_path: PathOrUrl) -> Store:
     Raises:
         StoreError: there is none, it is not a store, it has another schema version, or it is locked.
     """
-    from cephfit.results.store import Store as ResultsStore
+    from cephfit.results.store.sample_store import Store as ResultsStore
 
     location = os.fspath(url_or_path)
     return Store(ResultsStore.open(location), location)
@@ -106,11 +106,11 @@ def profile_trace(
         InputError: naming the file and the place in it, or the argument.
         HostError: an optional package is not installed.
     """
-    from cephfit.cells import Op
-    from cephfit.cli.trace_reading import parts_in_mind, read_options
+    from cephfit.cli.trace.trace_reading import parts_in_mind, read_options
+    from cephfit.core.values.cells import Op
     from cephfit.traces import profile_files
     from cephfit.traces.files import remote
-    from cephfit.traces.readers.block_layer import Action
+    from cephfit.traces.readers.block_events.block_layer import Action
 
     _one_of(describe, ("fast", "full"), "describe")
     _one_of(action, [a.value for a in Action], "action")
@@ -154,7 +154,7 @@ def read_baselines(
         InputError: no such file or load, a CSV file that cannot be used, or one with a run.
         StoreError: the store cannot be used, or there is no such run.
     """
-    from cephfit.cli.run_notes import run_document, run_notes
+    from cephfit.cli.reports.run_notes import run_document, run_notes
     from cephfit.results import open_baselines
 
     location, run_id = location_of(store_or_csv), run_id_of(run)
@@ -187,7 +187,7 @@ def predict(
     Raises:
         InputError: no such model or level, or a cell that the workload uses was not measured.
     """
-    from cephfit.cli.run_notes import may_be_unfinished
+    from cephfit.cli.reports.run_notes import may_be_unfinished
     from cephfit.mapper import predictor
     from cephfit.mapper.contrasts import ranked
 
@@ -230,7 +230,7 @@ def assess(
         InputError: nothing can be assessed; it names the first reason.
         StoreError: the store cannot be used, or there is no such run.
     """
-    from cephfit._api.accuracy import Accuracy
+    from cephfit._api.accuracy_values import Accuracy
     from cephfit.mapper import MODELS as NAMES
 
     given = [profiles] if isinstance(profiles, Profile) else list(profiles)
@@ -321,8 +321,8 @@ def _verified(
     models: Sequence[str],
     confidence: float,
 ) -> list[VerifiedPrediction]:
+    from cephfit.mapper.accuracy import VerifiedPrediction
     from cephfit.mapper.accuracy import assess as assess_one
-    from cephfit.mapper.accuracy_summary import VerifiedPrediction
 
     baselines = read_baselines(store, run)
     unknown = sorted({s.configuration for s in samples} - set(baselines.configurations))
@@ -384,7 +384,7 @@ def run_sweep(
         HostError: this machine lacks something, such as fio.
         StoreError: the store cannot be used.
     """
-    from cephfit.cli.sweep_run import Request, measured
+    from cephfit.cli.sweep.sweep_run import Request, measured
     from cephfit.mapper import predictor
 
     if model is not None:
@@ -410,7 +410,7 @@ _SPELLED = {"id": "client_id", "ssh_host": "ssh_hosts"}
 
 
 def _cluster_options(given: Mapping[str, Any]) -> ClusterOptions:
-    from cephfit.cli.cluster_options import ClusterOptions
+    from cephfit.cli.options.cluster_options import ClusterOptions
 
     field_of = {name: name for name in ClusterOptions.__slots__ if name not in _SPELLED.values()} | _SPELLED
     options: dict[str, Any] = {}
@@ -439,7 +439,7 @@ def _one_of(value: str, known: Sequence[str], argument: str) -> None:
 
 
 def _progress(shown: bool) -> AbstractContextManager[Progress]:
-    from cephfit.cli.output import progress_display
-    from cephfit.silence import Silence
+    from cephfit.cli.terminal.output import progress_display
+    from cephfit.core.protocols import Silence
 
     return progress_display() if shown else nullcontext(Silence())

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cephfit.documents import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT
-from cephfit.prediction import PredictionSet
-from cephfit.profile import Profile
-from cephfit.results.store import Store as ResultsStore
-from cephfit.results.store import kind_of
-from cephfit.run import RUN_COLUMNS, SIMULATED, Run
-from cephfit.sample import OWN_LOAD, Sample, WorkloadSample
-from cephfit.tabular import Table, Tabular, TabularSequence
+from cephfit.core.tabular import Table, Tabular, TabularSequence
+from cephfit.core.values.prediction import PredictionSet
+from cephfit.core.values.profile import Profile
+from cephfit.core.values.run import PREDICTIONS_DOCUMENT, PROFILE_DOCUMENT, RUN_COLUMNS, SIMULATED, Run
+from cephfit.core.values.sample import OWN_LOAD, Sample, WorkloadSample
+from cephfit.results.store.sample_store import Store as ResultsStore
+from cephfit.results.store.sample_store import kind_of
 
 if TYPE_CHECKING:
-    from cephfit.baseline import Baselines
+    from cephfit.core.values.baseline import Baselines
 
 
 class Runs(TabularSequence[Run]):

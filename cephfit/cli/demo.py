@@ -16,8 +16,8 @@ from pathlib import Path
 import click
 from platformdirs import user_data_path, user_state_path
 
-from cephfit.errors import CephfitError, HostError
-from cephfit.units import format_seconds
+from cephfit.core.errors import CephfitError, HostError
+from cephfit.core.units import format_seconds
 
 _LAB = "demo"
 
@@ -63,7 +63,7 @@ def command(
             "the demo starts a Ceph of its own on loop devices, which needs root",
             remedy="run it as root; without root, `cephfit sweep run quick --target sim` shows the sweep",
         )
-    from cephfit.sweep.declaration.file import find_sweep, read_sweep
+    from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
 
     read_sweep(find_sweep(sweep_file))  # a mistake in it is said before a Ceph is started for it
     started = time.monotonic()

@@ -13,31 +13,43 @@ from typing import Any
 import click
 
 from cephfit import __version__
-from cephfit.cli.config_file import choose
-from cephfit.cli.repeated_options import refuse_repeated_options
-from cephfit.cli.termination import TERMINATED, TerminatedError
-from cephfit.errors import CephfitError, HostError
+from cephfit.cli.options.config_file import choose
+from cephfit.cli.options.repeated_options import refuse_repeated_options
+from cephfit.cli.terminal.output import TERMINATED, TerminatedError
+from cephfit.core.errors import CephfitError, HostError
 
 _COMMANDS = {
     "demo": ("cephfit.cli.demo", "The whole loop on this machine: lab, sweep, trace, map, verify, report."),
-    "lab": ("cephfit.cli.lab", "A real one-machine Ceph, also with an OpenStack: up, status, stop, start, down."),
-    "sweep": ("cephfit.cli.sweep", "Measure configurations: list, plan, run, status, effects."),
-    "runs": ("cephfit.cli.runs", "The runs in a store: list, show, rm, export."),
-    "params": ("cephfit.cli.params", "Browse the options of a cluster and their risks: tree, search, show."),
-    "pools": ("cephfit.cli.pools", "Pools placed on chosen devices: show, example, plan, apply, remove."),
-    "restore": ("cephfit.cli.restore", "Put a target back as it was before cephfit changed it."),
+    "lab": (
+        "cephfit.cli.cluster.lab_command",
+        "A real one-machine Ceph, also with an OpenStack: up, status, stop, start, down.",
+    ),
+    "sweep": ("cephfit.cli.sweep.sweep_commands", "Measure configurations: list, plan, run, status, effects."),
+    "runs": ("cephfit.cli.reports.runs_command", "The runs in a store: list, show, rm, export."),
+    "params": (
+        "cephfit.cli.cluster.params_command",
+        "Browse the options of a cluster and their risks: tree, search, show.",
+    ),
+    "pools": (
+        "cephfit.cli.cluster.pools_command",
+        "Pools placed on chosen devices: show, example, plan, apply, remove.",
+    ),
+    "restore": ("cephfit.cli.cluster.restore_command", "Put a target back as it was before cephfit changed it."),
     "trace": (
-        "cephfit.cli.trace",
+        "cephfit.cli.trace.trace_commands",
         "Workload traces: capture, workload, profile, show, plot, compare, convert, jobs, replay.",
     ),
-    "map": ("cephfit.cli.map", "Predict every configuration for a workload profile."),
-    "place": ("cephfit.cli.place", "Recommend one of the measured pools for each workload."),
-    "verify": ("cephfit.cli.verify", "Run a real workload and compare it with the prediction."),
-    "report": ("cephfit.cli.report", "Write a report as HTML, Markdown or CSV."),
-    "compare": ("cephfit.cli.compare", "Compare runs of one sweep on several targets."),
-    "cloud": ("cephfit.cli.cloud", "OpenStack: check a cloud, list what runs own there, delete it."),
-    "image": ("cephfit.cli.image", "A small image for benchmark guests: build, upload, remove."),
-    "config": ("cephfit.cli.config", "The configuration file and the environment: show."),
+    "map": ("cephfit.cli.predict.map_command", "Predict every configuration for a workload profile."),
+    "place": ("cephfit.cli.predict.place_command", "Recommend one of the measured pools for each workload."),
+    "verify": ("cephfit.cli.predict.verify_command", "Run a real workload and compare it with the prediction."),
+    "report": ("cephfit.cli.reports.report_command", "Write a report as HTML, Markdown or CSV."),
+    "compare": ("cephfit.cli.reports.compare_command", "Compare runs of one sweep on several targets."),
+    "cloud": (
+        "cephfit.cli.cluster.cloud_command",
+        "OpenStack: check a cloud, list what runs own there, delete it.",
+    ),
+    "image": ("cephfit.cli.cluster.image_command", "A small image for benchmark guests: build, upload, remove."),
+    "config": ("cephfit.cli.cluster.config_command", "The configuration file and the environment: show."),
     "completion": ("cephfit.cli.completion", "Print the shell completion script."),
 }
 """Command to (module, help line). A module is imported when its command runs, so that help stays fast."""

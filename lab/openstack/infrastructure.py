@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from cephfit.errors import HostError
+from cephfit.core.errors import HostError
 from cephfit.lab.machine import find_program
-from cephfit.lab.openstack import configuration
+from cephfit.lab.openstack import service_configuration
 from cephfit.lab.openstack.layout import Layout
 from cephfit.lab.openstack.namespace import MountNamespace
 from cephfit.lab.openstack.services import Service, Services
@@ -82,10 +82,10 @@ def prepare(layout: Layout) -> None:
     for folder in (MARIADB, RABBITMQ, "libvirt/bin", "libvirt/etc"):
         layout.home(folder).mkdir(parents=True, exist_ok=True)
     layout.home(MARIADB).chmod(0o700)
-    configuration.write(layout, layout.conf("rabbitmq.conf"), "rabbitmq.conf")
+    service_configuration.write(layout, layout.conf("rabbitmq.conf"), "rabbitmq.conf")
     (layout.home(RABBITMQ) / "enabled_plugins").write_text("[].\n")
-    configuration.write(layout, layout.conf("libvirtd.conf"), "libvirtd.conf")
-    configuration.write(layout, layout.home("libvirt/etc") / "qemu.conf", "qemu.conf")
+    service_configuration.write(layout, layout.conf("libvirtd.conf"), "libvirtd.conf")
+    service_configuration.write(layout, layout.home("libvirt/etc") / "qemu.conf", "qemu.conf")
     for program in ("qemu-system-x86_64", "qemu-img"):
         link = layout.home("libvirt/bin") / program
         if not link.is_symlink():

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from cephfit.errors import InputError
-from cephfit.lab.keyrings import write_secret
-from cephfit.units import GIB
+from cephfit.core.errors import InputError
+from cephfit.core.units import GIB
+from cephfit.lab.ceph_daemons import write_secret
 
 SCHEMA_VERSION = 1
 

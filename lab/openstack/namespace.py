@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from cephfit.errors import HostError
+from cephfit.ceph.environment.osd_store import FILE_SYSTEMS
+from cephfit.core.errors import HostError
 from cephfit.lab import processes
+from cephfit.lab.devices.mounts import mounts
 from cephfit.lab.machine import find_program, run
-from cephfit.lab.mounts import mounts
 from cephfit.lab.openstack.layout import Layout
-from cephfit.sweep.greater.osd_store import FILE_SYSTEMS
 
 _SHADOWED = {
     "/etc/libvirt": "libvirt/etc",

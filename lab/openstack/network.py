@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cephfit.errors import HostError
+from cephfit.core.errors import HostError
 from cephfit.lab.machine import run
 from cephfit.lab.openstack.layout import Layout, interface_names
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from cephfit.errors import HostError
+from cephfit.core.errors import HostError
+from cephfit.core.optional_modules import optional_module
 from cephfit.lab.machine import find_program
-from cephfit.optional_modules import optional_module
 
 PACKAGE_LIST = "lab/debian-packages-openstack.txt"
 

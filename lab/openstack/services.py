@@ -1,4 +1,7 @@
-"""The daemons of the lab's OpenStack: starting one, stopping all, who runs and what they use."""
+"""What the lab's OpenStack says of itself.
+
+The daemons of the lab's OpenStack: starting one, stopping all, who runs and what they use.
+"""
 
 import re
 import socket
@@ -9,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cephfit.errors import ClusterError
+from cephfit.core.errors import ClusterError
 from cephfit.lab import processes
-from cephfit.lab.daemons import DaemonState
+from cephfit.lab.ceph_daemons import DaemonState
 from cephfit.lab.openstack.layout import Layout
 from cephfit.lab.openstack.namespace import MountNamespace, environment_of
 
@@ -170,3 +173,26 @@ def _pss_nbytes(pid: int) -> int:
     except OSError:
         return 0
     return int(found[1]) * 1024 if found else 0
+
+
+@dataclass(frozen=True, slots=True)
+class CloudStatus:
+    """A lab's OpenStack as it is now.
+
+    Attributes:
+        ready: it was whole once.
+        clouds_yaml: file for ``OS_CLIENT_CONFIG_FILE``.
+        clouds: names in it for ``OS_CLOUD``: the administrator's, the ordinary project's.
+        keystone: address of the identity API.
+        guests_network: the flat network; this machine has its first address.
+        volume_types: to the Ceph pool behind each.
+        daemons: all of them, dead ones too; memory is the proportional set size, children included.
+    """
+
+    ready: bool
+    clouds_yaml: str
+    clouds: tuple[str, str]
+    keystone: str
+    guests_network: str
+    volume_types: dict[str, str]
+    daemons: tuple[DaemonState, ...]

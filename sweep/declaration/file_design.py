@@ -1,16 +1,160 @@
-"""The section ``design`` of a sweep file: one design, or a list of them."""
+"""The section ``design`` of a sweep file: one design, or a list of them.
+
+The factors of a design in a sweep file: settings with lists or ranges of values, alone or in groups.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
 
-from cephfit.cells import Cell
-from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration
-from cephfit.sweep.declaration.file_factors import read_factors
-from cephfit.sweep.declaration.file_settings import NAME
-from cephfit.sweep.design import arrays, names
-from cephfit.sweep.design.factor import Factor, configuration_of
-from cephfit.sweep.design.model import Design, DesignKind, Row, Sampler, Search
-from cephfit.sweep.yaml_lines import Located
+from cephfit.core.units import parse_nbytes
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration, as_yaml
+from cephfit.core.yaml_lines import Located
+from cephfit.sweep.declaration.file_settings import NAME, SETTING_PARTS, SettingPlace, setting_places
+from cephfit.sweep.design import design_rows
+from cephfit.sweep.design.design_rows import as_name
+from cephfit.sweep.design.factorial_design import (
+    DEFAULT_LEVEL,
+    Design,
+    DesignKind,
+    Factor,
+    Level,
+    Row,
+    Sampler,
+    Search,
+    Span,
+    configuration_of,
+)
+
+_SPAN = ("low", "high", "scale", "step")
+_SCALES = ("linear", "log")
+_SMALL_STEP = 4096
+"""Sizes of a range are whole multiples of this, where the range allows, unless the file says otherwise."""
+
+
+def read_factors(body: Located, accepted: tuple[str, ...], *, spans: bool) -> tuple[Factor, ...]:
+    """The factors of a design: each setting under ``settings``, and each group under ``factors``.
+
+    Args:
+        body: the design.
+        accepted: keys of settings that risk data and are wanted all the same.
+        spans: whether ranges are understood.
+
+    Raises:
+        InputError: names file and line.
+    """
+    parts = body.mapping()
+    factors: list[Factor] = []
+    places: list[SettingPlace] = []
+    if "settings" in parts:
+        single = list(setting_places(parts["settings"].mapping(SETTING_PARTS)))
+        keys = [place.key for place in single]
+        for place in single:
+            name = place.key if keys.count(place.key) == 1 else f"{place.scope}-{place.key}"
+            factors.append(_single(as_name(name), place, accepted, spans=spans))
+        places += single
+    for name, group in (parts["factors"].mapping() if "factors" in parts else {}).items():
+        if not NAME.fullmatch(name):
+            group.refuse(
+                f"{name!r} cannot be a factor's name", "use at most 40 of a to z, A to Z, 0 to 9, -, _ and ."
+            )
+        together = list(setting_places(group.mapping(SETTING_PARTS)))
+        factors.append(_group(name, group, together, accepted, spans=spans))
+        places += together
+    if not factors:
+        body.refuse("a design without anything to vary", "add `settings:` with a list of values for each key")
+    _each_once(body, factors, places)
+    return tuple(factors)
+
+
+def _each_once(body: Located, factors: list[Factor], places: list[SettingPlace]) -> None:
+    where = [(place.partition, place.scope, place.key) for place in places]
+    for place in places:
+        if where.count((place.partition, place.scope, place.key)) > 1:
+            place.entry.refuse(f"{place.key} is varied twice by one design")
+    names = [factor.name for factor in factors]
+    for name in names:
+        if names.count(name) > 1:
+            body.refuse(f"two factors are called {name}", "give the group under `factors` another name")
+
+
+def _single(name: str, place: SettingPlace, accepted: tuple[str, ...], *, spans: bool) -> Factor:
+    if isinstance(place.entry.value, dict):
+        if not spans:
+            place.entry.refuse(
+                f"{place.key} has a range, which this kind of design does not take", "write a list of values"
+            )
+        return Factor(name, (), _span(place, accepted))
+    return Factor(name, _factor_levels(place, accepted))
+
+
+def _group(
+    name: str, group: Located, places: list[SettingPlace], accepted: tuple[str, ...], *, spans: bool
+) -> Factor:
+    if not places:
+        group.refuse(f"the factor {name} has no settings")
+    if len(places) == 1:
+        return _single(name, places[0], accepted, spans=spans)
+    columns = [_factor_levels(place, accepted) for place in places]
+    if len({len(column) for column in columns}) > 1:
+        said = ", ".join(f"{p.key} {len(c)}" for p, c in zip(places, columns, strict=True))
+        group.refuse(f"the settings of one factor must have equally many values: {said}")
+    levels = [
+        Level(
+            "+".join(dict.fromkeys(level.label for level in row if not level.is_default)) or DEFAULT_LEVEL,
+            tuple(setting for level in row for setting in level.settings),
+        )
+        for row in zip(*columns, strict=True)
+    ]
+    return Factor(name, tuple(levels))
+
+
+def _factor_levels(place: SettingPlace, accepted: tuple[str, ...]) -> tuple[Level, ...]:
+    entries = place.entry.items()
+    if not entries:
+        place.entry.refuse(f"{place.key} has no values")
+    levels = []
+    for item in entries:
+        value = item.scalar()
+        if value == DEFAULT_LEVEL:
+            levels.append(Level(DEFAULT_LEVEL, ()))
+        else:
+            levels.append(Level(as_yaml(value), (place.setting(value, accepted),)))
+    return tuple(levels)
+
+
+def _span(place: SettingPlace, accepted: tuple[str, ...]) -> Span:
+    parts = place.entry.mapping(_SPAN, required=("low", "high"))
+    low, high = _number(parts["low"]), _number(parts["high"])
+    is_size = isinstance(parts["low"].value, str)
+    is_log = "scale" in parts and parts["scale"].word(_SCALES) == "log"
+    if high <= low:
+        parts["high"].refuse(f"the range of {place.key} ends before it begins", "low must be less than high")
+    if is_log and low <= 0:
+        parts["low"].refuse("a range by factors cannot begin at 0 or below", "begin above 0, or scale: linear")
+    for end in (parts["low"], parts["high"]):
+        place.setting(end.scalar(), accepted)
+    step = _number(parts["step"]) if "step" in parts else _step(low, high, is_size=is_size)
+    if step < 0 or step > high - low:
+        parts["step"].refuse(f"no two values of {place.key} are {step:g} apart")
+    return Span(place.partition, place.scope, place.key, low, high, is_log=is_log, step=step, is_size=is_size)
+
+
+def _step(low: float, high: float, *, is_size: bool) -> float:
+    """Whole numbers stay whole, sizes are whole multiples of a block where the range begins at one."""
+    if is_size:
+        return float(_SMALL_STEP if low % _SMALL_STEP == 0 and high - low >= 64 * _SMALL_STEP else 1)
+    return 1.0 if low == int(low) and high == int(high) and high - low >= 2 else 0.0
+
+
+def _number(entry: Located) -> float:
+    value = entry.scalar()
+    if isinstance(value, str):
+        return float(parse_nbytes(value, where=entry.where))
+    if isinstance(value, bool):
+        entry.refuse(f"{entry.what} must be a number or a size")
+    return float(value)
+
 
 _COMMON = ("kind", "name", "factors", "settings")
 _WORDS: dict[DesignKind, tuple[str, ...]] = {
@@ -86,10 +230,10 @@ def _prefix(parts: dict[str, Located], kind: DesignKind) -> str:
     if "name" not in parts:
         return _PREFIX.get(kind, "")
     prefix = parts["name"].text()
-    if not NAME.fullmatch(prefix) or len(prefix) > names.MAX_NAME // 2:
+    if not NAME.fullmatch(prefix) or len(prefix) > design_rows.MAX_NAME // 2:
         parts["name"].refuse(
             f"{prefix!r} cannot be the beginning of configurations' names",
-            f"use at most {names.MAX_NAME // 2} of a to z, A to Z, 0 to 9, -, _ and .",
+            f"use at most {design_rows.MAX_NAME // 2} of a to z, A to Z, 0 to 9, -, _ and .",
         )
     return prefix
 
@@ -98,10 +242,10 @@ def _rows(
     body: Located, parts: dict[str, Located], kind: DesignKind, prefix: str, factors: tuple[Factor, ...]
 ) -> Iterator[tuple[Row, Configuration]]:
     if kind is DesignKind.ONE_AT_A_TIME:
-        for factor, level, levels in arrays.one_at_a_time(factors):
-            name = names.level_name(factor, level)
-            name = names.shortened(prefix, tail=f"-{name}") if prefix else name
-            yield Row(name, levels), configuration_of(name, levels, names.sentence(factors, levels))
+        for factor, level, levels in design_rows.one_at_a_time(factors):
+            name = design_rows.level_name(factor, level)
+            name = design_rows.shortened(prefix, tail=f"-{name}") if prefix else name
+            yield Row(name, levels), configuration_of(name, levels, design_rows.sentence(factors, levels))
         return
     if kind is DesignKind.PRODUCT:  # counted before it is made: a few lists give more than memory holds
         _refuse_too_many(body, kind, math.prod(len(factor.levels) for factor in factors))
@@ -109,9 +253,9 @@ def _rows(
     _refuse_too_many(body, kind, len(rows))
     spoken = kind in (DesignKind.PRODUCT, DesignKind.COMBINATIONS) and "name" not in parts
     given = _given_names(parts, len(rows))
-    labels = given or names.row_names(prefix, factors, rows, numbered=not spoken)
+    labels = given or design_rows.row_names(prefix, factors, rows, numbered=not spoken)
     for label, levels in zip(labels, rows, strict=True):
-        yield Row(label, levels), configuration_of(label, levels, names.sentence(factors, levels))
+        yield Row(label, levels), configuration_of(label, levels, design_rows.sentence(factors, levels))
 
 
 def _refuse_too_many(body: Located, kind: DesignKind, n_rows: int) -> None:
@@ -124,9 +268,9 @@ def _refuse_too_many(body: Located, kind: DesignKind, n_rows: int) -> None:
 
 def _levels(
     body: Located, parts: dict[str, Located], kind: DesignKind, factors: tuple[Factor, ...]
-) -> list[arrays.Levels]:
+) -> list[design_rows.Levels]:
     if kind is DesignKind.PRODUCT:
-        return arrays.product(factors)
+        return design_rows.product(factors)
     if kind is DesignKind.SCREENING:
         return _screening(body, parts, factors)
     if kind is DesignKind.SAMPLE:
@@ -137,26 +281,26 @@ def _levels(
             f"combinations take the first values together, the second together and so on: {said} values",
             "give every setting as many values, `default` where one is left as it is",
         )
-    return arrays.combinations(factors)
+    return design_rows.combinations(factors)
 
 
-def _screening(body: Located, parts: dict[str, Located], factors: tuple[Factor, ...]) -> list[arrays.Levels]:
+def _screening(body: Located, parts: dict[str, Located], factors: tuple[Factor, ...]) -> list[design_rows.Levels]:
     for factor in factors:
         if len(factor.levels) != 2:
             body.refuse(
                 f"a screening needs two values of every factor; {factor.name} has {len(factor.levels)}",
                 "take the two ends of what is worth trying, such as [default, 512K]",
             )
-    runs = arrays.screening_runs(len(factors))
+    runs = design_rows.screening_runs(len(factors))
     if "runs" in parts:
-        runs = int(parts["runs"].word([str(n) for n in arrays.SCREENING_RUNS]))
+        runs = int(parts["runs"].word([str(n) for n in design_rows.SCREENING_RUNS]))
     if runs is None or runs - 1 < len(factors):
-        most = arrays.SCREENING_RUNS[-1] - 1
+        most = design_rows.SCREENING_RUNS[-1] - 1
         body.refuse(f"{runs or 'no'} rows cannot screen {len(factors)} factors", f"at most {most} factors")
-    return arrays.screening(factors, runs, foldover="foldover" in parts and parts["foldover"].truth())
+    return design_rows.screening(factors, runs, foldover="foldover" in parts and parts["foldover"].truth())
 
 
-def _sample(body: Located, parts: dict[str, Located], factors: tuple[Factor, ...]) -> list[arrays.Levels]:
+def _sample(body: Located, parts: dict[str, Located], factors: tuple[Factor, ...]) -> list[design_rows.Levels]:
     body.mapping(required=("points", "seed"))
     points, seed = parts["points"].whole(least=2), parts["seed"].whole()
     if points > _MAX_ROWS:
@@ -168,9 +312,9 @@ def _sample(body: Located, parts: dict[str, Located], factors: tuple[Factor, ...
                 f"Sobol' points are balanced in powers of two, and {points} is not one",
                 "write 8, 16, 32 ..., or method: latin-hypercube",
             )
-        rows = arrays.sobol(factors, points, seed)
+        rows = design_rows.sobol(factors, points, seed)
     else:
-        rows = arrays.latin_hypercube(factors, points, seed)
+        rows = design_rows.latin_hypercube(factors, points, seed)
     return list(dict.fromkeys(rows))  # lists of few values meet again
 
 
@@ -183,7 +327,7 @@ def _given_names(parts: dict[str, Located], n_rows: int) -> list[str]:
         if not NAME.fullmatch(text) or text == DEFAULT_CONFIGURATION:
             item.refuse(
                 f"{text!r} cannot be the name of a combination",
-                f"use at most {names.MAX_NAME} of a to z, A to Z, 0 to 9, -, _ and .; "
+                f"use at most {design_rows.MAX_NAME} of a to z, A to Z, 0 to 9, -, _ and .; "
                 f"{DEFAULT_CONFIGURATION} is the default",
             )
         given.append(text)

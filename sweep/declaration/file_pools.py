@@ -13,14 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cephfit.configuration import Configuration, Partition, Setting
-from cephfit.errors import InputError
+from cephfit.ceph.options.option import as_ceph_writes
+from cephfit.ceph.pools.pool_keys import POOL_KEYS
+from cephfit.ceph.pools.pool_plan import POOL_PREFIX, plan_pools
+from cephfit.core.errors import InputError
+from cephfit.core.values.configuration import Configuration, Partition, Setting
+from cephfit.core.yaml_lines import Located, nearest, read_yaml
 from cephfit.sweep.declaration.file_settings import NAME, USE, setting_places, value_of
-from cephfit.sweep.options.option_value import as_ceph_writes
-from cephfit.sweep.pools.pool_keys import POOL_KEYS
-from cephfit.sweep.pools.pool_names import POOL_PREFIX
-from cephfit.sweep.pools.pool_plan import plan_pools
-from cephfit.sweep.yaml_lines import Located, nearest, read_yaml
 
 SCHEMA_VERSION = 1
 

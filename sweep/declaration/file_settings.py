@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cephfit.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting, Value
-from cephfit.sweep.greater.scopes import GREATER_SCOPES, fault_of_key, fault_of_scope, fault_of_value, keys_of
-from cephfit.sweep.options.risk import risk_of
-from cephfit.sweep.pools.pool_keys import CLASSES, IMAGE_KEYS, LISTS, NESTED, POOL_KEYS, is_pool_key
-from cephfit.sweep.pools.volume_keys import (
+from cephfit.ceph.environment.scopes import GREATER_SCOPES, fault_of_key, fault_of_scope, fault_of_value, keys_of
+from cephfit.ceph.options.risk import risk_of
+from cephfit.ceph.pools.pool_keys import CLASSES, IMAGE_KEYS, LISTS, NESTED, POOL_KEYS, is_pool_key
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting, Value
+from cephfit.core.values.volume_keys import (
     QOS,
     QOS_KEYS,
     TYPE,
@@ -17,7 +17,7 @@ from cephfit.sweep.pools.volume_keys import (
     fault_of_qos_value,
     qos_declared,
 )
-from cephfit.sweep.yaml_lines import Located, nearest
+from cephfit.core.yaml_lines import Located, nearest
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 """Names of sweeps and configurations: they become file names and columns."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from scipy.special import ndtr, ndtri
 
-from cephfit.baseline import Baselines
-from cephfit.errors import InputError
-from cephfit.prediction import Prediction, PredictionSet
-from cephfit.prediction_model import model_called
-from cephfit.profile import Profile
+from cephfit.core.errors import InputError
+from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.prediction import Prediction, PredictionSet
+from cephfit.core.values.prediction_model import model_called
+from cephfit.core.values.profile import Profile
 from cephfit.sweep.goal import Goal
-from cephfit.sweep.stopping import Decide, Stopping
+from cephfit.sweep.racing.stopping import Decide, Stopping
 
 FUTILE = 0.02
 """A configuration is given up when all repeats would find it ahead with less than this probability."""

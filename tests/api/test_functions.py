@@ -9,9 +9,9 @@ from sqlalchemy import delete, update
 
 import cephfit
 from cephfit.cli.main import cephfit as command_line
-from cephfit.results import schema
-from cephfit.results.store import Store as ResultsStore
-from cephfit.sample import State, WorkloadSample
+from cephfit.core.values.sample import State, WorkloadSample
+from cephfit.results.store import schema
+from cephfit.results.store.sample_store import Store as ResultsStore
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 PGBENCH = EXAMPLES / "profiles" / "pgbench.json"

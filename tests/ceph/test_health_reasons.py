@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cephfit.sweep.validity.ceph_health import CephHealth, reasons_against
+from cephfit.ceph.ceph_health import CephHealth, reasons_against
 
 CALM: dict[str, Any] = {
     "health": {"status": "HEALTH_OK", "checks": {}},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.cli.completers import TRACE_FORMATS
+from cephfit.cli.options.completers import TRACE_FORMATS
 from cephfit.traces.formats import titles
 
 

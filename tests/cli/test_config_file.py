@@ -9,11 +9,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cephfit.cli.cluster_options import ClusterOptions, cluster_options
-from cephfit.cli.config_file import OPTIONS, read_config
+from cephfit.cli.cluster.restore_command import restoring
 from cephfit.cli.main import cephfit
-from cephfit.cli.restore import restoring
-from cephfit.errors import InputError
+from cephfit.cli.options.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.options.config_file import OPTIONS, read_config
+from cephfit.core.errors import InputError
 
 FILE = """
 store: results/all.sqlite

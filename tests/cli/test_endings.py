@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tiny_sweep import SWEEP
 
-from cephfit.results.store import Store
+from cephfit.results.store.sample_store import Store
 
 CEPHFIT = (sys.executable, "-m", "cephfit.cli.main")
 

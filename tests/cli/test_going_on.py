@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cephfit.cli import sweep_run, target_choice
 from cephfit.cli.main import cephfit
-from cephfit.errors import ClusterError
+from cephfit.cli.options import target_choice
+from cephfit.cli.sweep import sweep_run
+from cephfit.core.errors import ClusterError
 
 SPACED = "/tmp/my keys/cephfit.keyring"
 OPTIONS = (

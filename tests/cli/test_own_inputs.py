@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cephfit.cells import SIZE_BINS, Op
 from cephfit.cli.main import cephfit
-from cephfit.cli.written_files import write_whole
-from cephfit.errors import InputError
-from cephfit.profile import Profile
-from cephfit.profile_files import read_profile
-from cephfit.results.store import Store
+from cephfit.cli.terminal.written_files import write_whole
+from cephfit.core.errors import InputError
+from cephfit.core.profile_files import read_profile
+from cephfit.core.values.cells import SIZE_BINS, Op
+from cephfit.core.values.profile import Profile
+from cephfit.results.store.sample_store import Store
 
 TRACE = "".join(f"{100 * i},{i % 2},{40960 * i},4096\n" for i in range(20))
 COLUMNS = ("--columns", "time:us,op:0/1,offset:bytes,length:bytes")

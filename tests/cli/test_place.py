@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cephfit.cli import map as map_command
-from cephfit.cli import place, verify
 from cephfit.cli.main import cephfit
-from cephfit.cli.sweep import command as sweep
-from cephfit.errors import InputError
+from cephfit.cli.predict import map_command as map_command
+from cephfit.cli.predict import place_command, verify_command
+from cephfit.cli.sweep.sweep_commands import command as sweep
+from cephfit.core.errors import InputError
 
 SEARCH = """
 schema_version: 1
@@ -77,14 +77,14 @@ def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_optimisers_trials_compete_and_can_be_verified(searched: Path, profile: str) -> None:
     mapped = json.loads(give(map_command.command, profile, "--baselines", str(searched), "--json").output)
     assert mapped["best"].startswith("trial-"), "on the simulated cluster the SSD rule is six times as fast"
-    (placed,) = json.loads(give(place.command, profile, "--baselines", str(searched), "--json").output)[
+    (placed,) = json.loads(give(place_command.command, profile, "--baselines", str(searched), "--json").output)[
         "placements"
     ]
     assert len(placed["candidates"]) == 5
     assert placed["pool"].startswith("trial-")
 
     sweep_file = str(searched.with_name("tune.yaml"))
-    verified = give(verify.command, "--sweep", sweep_file, "--store", str(searched), "--target", "sim")
+    verified = give(verify_command.command, "--sweep", sweep_file, "--store", str(searched), "--target", "sim")
     assert isinstance(verified.exception, InputError)
     assert "a simulated cluster has no disks" in str(verified.exception), "the trial itself was found"
 
@@ -93,7 +93,7 @@ def test_an_optimisers_trials_compete_and_can_be_verified(searched: Path, profil
     "options", [("--at-least", "nan"), ("--at-least", "inf"), ("--confidence", "nan")], ids=" ".join
 )
 def test_numbers_that_are_none_are_refused(profile: str, figures: str, options: tuple[str, str]) -> None:
-    refused = give(place.command, profile, "--baselines", figures, *options, "--json")
+    refused = give(place_command.command, profile, "--baselines", figures, *options, "--json")
     assert refused.exit_code == 2
     assert f"'{options[1]}' is not a number" in refused.output
 
@@ -109,12 +109,12 @@ def test_other_commands_refuse_numbers_that_are_none(command: str) -> None:
 
 
 def test_the_level_is_not_rounded_up_to_certainty(profile: str, figures: str) -> None:
-    said = give(place.command, profile, "--baselines", figures, "--confidence", "0.9999").output
+    said = give(place_command.command, profile, "--baselines", figures, "--confidence", "0.9999").output
     assert said.splitlines()[-1].startswith("99.99 % intervals, joint over all configurations")
 
 
 def test_who_is_left_out_is_said(profile: str, figures: str) -> None:
     with Path(figures).open("a") as file:
         file.write("C,4K,read,c,0,1000\n")
-    said = give(place.command, profile, "--baselines", figures).output
+    said = give(place_command.command, profile, "--baselines", figures).output
     assert "Note: configuration C is left out: no baseline for 4K-randread" in said

@@ -12,10 +12,9 @@ from multiprocessing import Pipe
 
 import pytest
 
-from cephfit.cli.output import progress_display, progress_displays
-from cephfit.cli.side_by_side import _listen, _Told
-from cephfit.protocols import Progress
-from cephfit.silence import Silence
+from cephfit.cli.reports.compare_command import _listen, _Told
+from cephfit.cli.terminal.output import progress_display, progress_displays
+from cephfit.core.protocols import Progress, Silence
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 FIRST, SECOND = "lab:first", "lab:second"

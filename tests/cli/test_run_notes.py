@@ -10,13 +10,14 @@ from click.testing import CliRunner, Result
 from tiny_sweep import SWEEP
 
 from cephfit import __version__
-from cephfit.cli import map as map_command
-from cephfit.cli import place, report, verify
-from cephfit.cli.sweep import command as sweep
-from cephfit.errors import InputError
-from cephfit.results.continuations import continuations_of, keep_continuation
-from cephfit.results.store import Store
-from cephfit.sweep.run_begin import _changed
+from cephfit.cli.predict import map_command as map_command
+from cephfit.cli.predict import place_command, verify_command
+from cephfit.cli.reports import report_command
+from cephfit.cli.sweep.sweep_commands import command as sweep
+from cephfit.core.errors import InputError
+from cephfit.results.statistics.run_caveats import continuations_of, keep_continuation
+from cephfit.results.store.sample_store import Store
+from cephfit.sweep.execution.run_begin import _changed
 
 PROFILE = {
     "schema_version": 1,
@@ -48,7 +49,7 @@ def profile(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("command", [map_command.command, place.command], ids=["map", "place"])
+@pytest.mark.parametrize("command", [map_command.command, place_command.command], ids=["map", "place"])
 def test_simulated_figures_are_called_so(store: Path, profile: str, command: object) -> None:
     arguments = (profile, "--baselines", str(store))
     assert "SIMULATED" in give(command, *arguments).output
@@ -67,7 +68,7 @@ def test_a_csv_file_does_not_tell_whose_figures_it_has(profile: str, tmp_path: P
     assert "rows of the same run are taken as one round in which all configurations took turns" in text
 
 
-@pytest.mark.parametrize("command", [map_command.command, place.command], ids=["map", "place"])
+@pytest.mark.parametrize("command", [map_command.command, place_command.command], ids=["map", "place"])
 def test_a_race_is_called_so(store: Path, profile: str, command: object) -> None:
     assert "STOPPED EARLY" not in give(command, profile, "--baselines", str(store)).output
     with Store.open(store) as opened:
@@ -100,7 +101,7 @@ def continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-@pytest.mark.parametrize("command", [map_command.command, place.command], ids=["map", "place"])
+@pytest.mark.parametrize("command", [map_command.command, place_command.command], ids=["map", "place"])
 def test_a_run_that_went_on_with_other_programs_is_called_so(
     continued: Path, profile: str, tmp_path: Path, command: object
 ) -> None:
@@ -111,7 +112,7 @@ def test_a_run_that_went_on_with_other_programs_is_called_so(
     measured = json.loads(give(command, profile, "--baselines", str(continued), "--json").output)["measured"]
     assert len(measured["continuations"]) == 1
     page = tmp_path / "page.html"
-    give(report.command, "--store", str(continued), "-o", str(page))
+    give(report_command.command, "--store", str(continued), "-o", str(page))
     assert page.read_text().count("versions.ceph changed from ceph version 16.2.15 to unknown") == 1
 
 
@@ -147,7 +148,7 @@ def test_simulated_figures_are_called_so_also_out_of_our_csv(
     store: Path, profile: str, tmp_path: Path, what: str
 ) -> None:
     figures = tmp_path / f"{what}.csv"
-    give(report.command, "--store", str(store), "-o", str(figures), "--what", what)
+    give(report_command.command, "--store", str(store), "-o", str(figures), "--what", what)
     with figures.open() as file:
         rows = list(csv.DictReader(file))
     assert {(row["target"], row["simulated"]) for row in rows} == {("sim", "true")}
@@ -172,26 +173,26 @@ def test_the_real_workload_is_not_begun_on_a_simulation(store: Path, profile: st
     file = str(store.with_name("tiny.yaml"))
     arguments = ("--sweep", file, "--store", str(store), "--target", "sim", "--profile", profile)
     with pytest.raises(InputError, match="no disks for a real workload"):
-        give(verify.command, *arguments)
+        give(verify_command.command, *arguments)
     with Store.open(str(store)) as opened:
         assert not opened.workload_samples(opened.run().run_id), "nothing of it is in the store"
 
 
 def test_a_report_says_which_of_several_runs_it_is_about(store: Path, tmp_path: Path) -> None:
     arguments = ("--store", str(store), "-o", str(tmp_path / "report.html"))
-    assert "the newest of" not in give(report.command, *arguments).output
+    assert "the newest of" not in give(report_command.command, *arguments).output
     with Store.open(str(store)) as opened:
         opened.add_run(replace(opened.run(), run_id="later", created_ns=2**62, finished=False))
-    assert "It covers run later on sim, the newest of 2" in give(report.command, *arguments).output
-    assert "the newest of" not in give(report.command, *arguments, "--run", "later").output
+    assert "It covers run later on sim, the newest of 2" in give(report_command.command, *arguments).output
+    assert "the newest of" not in give(report_command.command, *arguments, "--run", "later").output
 
 
-@pytest.mark.parametrize("command", [map_command.command, place.command], ids=["map", "place"])
+@pytest.mark.parametrize("command", [map_command.command, place_command.command], ids=["map", "place"])
 def test_a_run_that_is_begun_meanwhile_gets_nothing_of_another_one(
     store: Path, profile: str, command: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a store that several people share, the newest run is another one a moment later."""
-    from cephfit.cli import run_notes as notes
+    from cephfit.cli.reports import run_notes as notes
 
     with Store.open(str(store)) as opened:
         mine = opened.run()

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cephfit.cli.main import cephfit
-from cephfit.errors import CephfitError
-from cephfit.results.store import Store
+from cephfit.core.errors import CephfitError
+from cephfit.results.store.sample_store import Store
 
 SWEEP = """
 schema_version: 1

@@ -14,23 +14,23 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import SIZE_BINS, Cell, Op
-from cephfit.cli.compare import _lines, _number, _of_which_rounds
-from cephfit.cli.compare import command as compare
-from cephfit.cli.output import table_text
-from cephfit.cli.sweep import command as sweep
-from cephfit.documents import BESIDE_DOCUMENT
-from cephfit.errors import InputError
-from cephfit.profile import Profile
-from cephfit.results import open_baselines, side_by_side
-from cephfit.results.round_notes import OF_WORKLOADS
-from cephfit.results.side_by_side import rows_of
-from cephfit.results.statistics import Spread
-from cephfit.results.store import Store
-from cephfit.results.workload_rate import workload_rates
-from cephfit.results.workloads_beside import served_of
-from cephfit.sample import State
+from cephfit.cli.reports.compare_command import _lines, _number, _of_which_rounds
+from cephfit.cli.reports.compare_command import command as compare
+from cephfit.cli.sweep.sweep_commands import command as sweep
+from cephfit.cli.terminal.output import table_text
+from cephfit.core.errors import InputError
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import SIZE_BINS, Cell, Op
+from cephfit.core.values.profile import Profile
+from cephfit.core.values.run import BESIDE_DOCUMENT
+from cephfit.core.values.sample import State
+from cephfit.results import open_baselines
+from cephfit.results.statistics import comparison
+from cephfit.results.statistics.comparison import rows_of, served_of
+from cephfit.results.statistics.run_caveats import OF_WORKLOADS
+from cephfit.results.statistics.summary_statistics import Spread
+from cephfit.results.statistics.workload_rate import workload_rates
+from cephfit.results.store.sample_store import Store
 
 SWEEP = """\
 schema_version: 1
@@ -289,13 +289,13 @@ def test_rates_of_a_workload_say_which_rounds_they_are_of() -> None:
 def test_a_targets_scatter_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not for every row: with a hundred configurations that took seven seconds."""
     asked: list[Baselines] = []
-    worked_out = side_by_side.own_spreads
+    worked_out = comparison.own_spreads
 
     def counted(of: Baselines) -> Mapping[tuple[str, Cell], Spread]:
         asked.append(of)
         return worked_out(of)
 
-    monkeypatch.setattr(side_by_side, "own_spreads", counted)
+    monkeypatch.setattr(comparison, "own_spreads", counted)
     many = baselines({f"C{i}": (100.0 + i, 102.0 + i) for i in range(50)})
     assert len(rows_of([many, many])) == 50
     assert len(asked) == 2
@@ -305,7 +305,7 @@ def test_a_targets_scatter_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -
 def test_a_dry_run_of_several_clusters_is_one_document(
     also: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cephfit.cli import sweep_planned
+    from cephfit.cli.sweep import sweep_planned
 
     monkeypatch.setattr(sweep_planned, "planned", lambda _file, text, *_: {"plan of": text})
     targets = [word for text in ("ceph:a", "ceph:b", *also) for word in ("--target", text)]

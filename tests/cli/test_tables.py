@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from cephfit.cli.output import print_table, table_text
+from cephfit.cli.terminal.output import print_table, table_text
 
 HEADERS = ("configuration", "relative", "why")
 ROWS = [

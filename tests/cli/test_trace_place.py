@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.cli.trace_place import trace_place
-from cephfit.errors import InputError
+from cephfit.cli.trace.trace_input import trace_place
+from cephfit.core.errors import InputError
 
 
 def test_a_slash_at_the_end_makes_a_folder(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cephfit.cli import target_choice, workload_choice
 from cephfit.cli.main import cephfit
-from cephfit.errors import ClusterError
-from cephfit.sample import State, WorkloadSample
+from cephfit.cli.options import target_choice, workload_choice
+from cephfit.core.errors import ClusterError
+from cephfit.core.values.sample import State, WorkloadSample
 from cephfit.sweep import verification
 
 

@@ -8,14 +8,14 @@ import pytest
 from click.testing import CliRunner
 from tiny_sweep import SWEEP
 
-from cephfit.cells import CELLS, Cell
-from cephfit.cli import map as map_command
-from cephfit.cli.verify import command as verify
-from cephfit.errors import InputError
-from cephfit.results.store import Store
-from cephfit.run import Run
-from cephfit.sample import Metrics, Sample, SampleKey, State
-from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.cli.predict import map_command as map_command
+from cephfit.cli.predict.verify_command import command as verify
+from cephfit.core.errors import InputError
+from cephfit.core.values.cells import CELLS, Cell
+from cephfit.core.values.run import Run
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.results.store.sample_store import Store
+from cephfit.sweep.declaration.sweep_file import parse_sweep
 
 PROFILE = {
     "schema_version": 1,

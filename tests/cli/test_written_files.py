@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.cli.written_files import write_whole, written_whole
+from cephfit.cli.terminal.written_files import write_whole, written_whole
 
 
 def test_what_a_link_leads_to_is_replaced_and_not_the_link(tmp_path: Path) -> None:

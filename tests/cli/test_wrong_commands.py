@@ -11,26 +11,28 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cephfit.cli import demo, lab, report
-from cephfit.cli.cluster_options import ClusterOptions
+from cephfit.ceph.admin.rest_admin import RestAdmin
+from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.cli import demo
+from cephfit.cli.cluster import lab_command
+from cephfit.cli.cluster.restore_command import restoring
 from cephfit.cli.main import cephfit
-from cephfit.cli.place import parse_lies, parse_prices
-from cephfit.cli.restore import restoring
-from cephfit.cli.target_choice import open_target
-from cephfit.cli.written_files import write_whole, written_whole
-from cephfit.configuration import Configuration
-from cephfit.errors import ClusterError, HostError, InputError
-from cephfit.profile_files import read_profile
-from cephfit.sweep.admin.rest_admin import RestAdmin
-from cephfit.sweep.declaration.file import bundled_sweep, read_sweep
+from cephfit.cli.options.cluster_options import ClusterOptions
+from cephfit.cli.options.target_choice import open_target
+from cephfit.cli.predict.place_command import parse_lies, parse_prices
+from cephfit.cli.reports import report_command
+from cephfit.cli.terminal.written_files import write_whole, written_whole
+from cephfit.cloud.image import guest_image, initramfs
+from cephfit.core.errors import ClusterError, HostError, InputError
+from cephfit.core.journal import Journal
+from cephfit.core.profile_files import read_profile
+from cephfit.core.values.configuration import Configuration
 from cephfit.sweep.declaration.file_pools import read_pool_file
-from cephfit.sweep.guest import image, programs
-from cephfit.sweep.journal import Journal
-from cephfit.sweep.surroundings import Surroundings
-from cephfit.sweep.targets.foreign import restarting_program
-from cephfit.sweep.targets.only_pool import OnlyPool
-from cephfit.sweep.targets.simulated import simulated_target
-from cephfit.sweep.targets.whole_cluster import WholeCluster
+from cephfit.sweep.declaration.sweep_file import bundled_sweep, read_sweep
+from cephfit.targets.ceph.existing_cluster import restarting_program
+from cephfit.targets.ceph.only_pool import OnlyPool
+from cephfit.targets.ceph.whole_cluster import WholeCluster
+from cephfit.targets.simulated import simulated_target
 
 
 class OnePool:
@@ -83,10 +85,10 @@ def test_place_names_the_configurations_that_there_are() -> None:
 
 
 def test_an_image_goes_to_no_folder_below_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "require_all", lambda: None)  # the programs are not what is tried here
+    monkeypatch.setattr(initramfs, "require_all", lambda: None)  # the programs are not what is tried here
     (tmp_path / "file").touch()
     with pytest.raises(HostError, match="the folder cannot be made"):
-        image.build(tmp_path / "file" / "image")
+        guest_image.build(tmp_path / "file" / "image")
 
 
 def commands(command: click.Command, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -180,13 +182,15 @@ def test_a_lab_that_is_named_by_its_folder_is_not_called_default(
 
     monkeypatch.setattr("cephfit.lab.cluster.Lab.remove", none_there)
     with pytest.raises(InputError, match="nowhere: no lab has this folder"):
-        CliRunner().invoke(lab.command, ["down", "--folder", str(tmp_path / "nowhere")], catch_exceptions=False)
+        CliRunner().invoke(
+            lab_command.command, ["down", "--folder", str(tmp_path / "nowhere")], catch_exceptions=False
+        )
 
 
 def test_a_table_of_csv_is_not_asked_of_a_page(tmp_path: Path) -> None:
     arguments = ["--store", "none", "-o", str(tmp_path / "x.html"), "--what", "baselines"]
     with pytest.raises(InputError, match="--what baselines chooses a CSV table"):
-        CliRunner().invoke(report.command, arguments, catch_exceptions=False)
+        CliRunner().invoke(report_command.command, arguments, catch_exceptions=False)
 
 
 def test_what_cannot_be_written_whole_leaves_what_was_there(

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.errors import HostError
-from cephfit.lab import disks, remains
-from cephfit.lab.mounts import is_mounted_elsewhere, mounts
-from cephfit.lab.osd_layout import filesystem_at, lay_out, take_off
-from cephfit.lab.remains import remove_all
-from cephfit.sweep.greater.osd_store import OsdStore
-from cephfit.units import MIB
+from cephfit.ceph.environment.osd_store import OsdStore
+from cephfit.core.errors import HostError
+from cephfit.core.units import MIB
+from cephfit.lab import removal
+from cephfit.lab.devices import disks
+from cephfit.lab.devices.mounts import is_mounted_elsewhere, mounts
+from cephfit.lab.osds.osd_layout import filesystem_at, lay_out, take_off
+from cephfit.lab.removal import remove_all
 
 pytestmark = pytest.mark.root
 
@@ -79,9 +80,9 @@ def test_a_lab_is_not_called_gone_while_something_of_it_is_there(
         if folder == lab_folder:
             raise HostError("failed with code 32: umount: target is busy.", where="umount")
 
-    monkeypatch.setattr(remains, "_PASSES", 2)
+    monkeypatch.setattr(removal, "_PASSES", 2)
     with monkeypatch.context() as refusing:
-        refusing.setattr(remains, "unmount_under", busy)
+        refusing.setattr(removal, "unmount_under", busy)
         with pytest.raises(
             HostError, match=f"mount {point}; failed with code 32: umount: target is busy. is still"
         ):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.lab import remains
-from cephfit.lab.disks import device_number, is_attached, make_sparse
-from cephfit.lab.throttle import BlkioThrottle
-from cephfit.units import MIB
+from cephfit.core.units import MIB
+from cephfit.lab import removal
+from cephfit.lab.devices.disks import device_number, is_attached, make_sparse
+from cephfit.lab.devices.throttle import BlkioThrottle
 
 pytestmark = pytest.mark.root
 
@@ -49,7 +49,7 @@ def test_a_free_devices_limit_is_taken_off_and_nobody_gets_the_device_meanwhile(
 
     throttle = Noting(tmp_path, meanwhile=another_lab_comes)
     try:
-        remains.clear_forgotten([free_device, Path("/dev/loop-that-is-gone")], throttle)
+        removal.clear_forgotten([free_device, Path("/dev/loop-that-is-gone")], throttle)
         assert throttle.cleared == [device_number(free_device)]
         assert tries != [0], "the limit that it sets would be taken off"
     finally:
@@ -63,7 +63,7 @@ def test_another_labs_device_keeps_its_limit(free_device: Path, tmp_path: Path) 
     try:
         assert is_attached(free_device)
         throttle = Noting(tmp_path)
-        remains.clear_forgotten([free_device], throttle)
+        removal.clear_forgotten([free_device], throttle)
         assert throttle.cleared == []
     finally:
         subprocess.run(("losetup", "--detach", str(free_device)), check=True)

@@ -8,13 +8,13 @@ import pytest
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from cephfit.errors import ClusterError
-from cephfit.lab.guest_pgbench import GuestPgBench, measured_part, script_of, spec_of
-from cephfit.lab.pgbench import PgBenchSpec
-from cephfit.protocols import Client
-from cephfit.sweep.cloud.errands import SIGNAL, Answers, Said
-from cephfit.sweep.engines.clocks import Offset
-from cephfit.units import MIB
+from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, Said
+from cephfit.core.errors import ClusterError
+from cephfit.core.protocols import Client
+from cephfit.core.units import MIB
+from cephfit.lab.workloads.guest_pgbench import GuestPgBench, measured_part, script_of, spec_of
+from cephfit.lab.workloads.pgbench import PgBenchSpec
+from cephfit.measure.fio.guest_clocks import Offset
 
 CLIENT = Client("c0", {"filename": "/dev/cephfit-volume"}, 1 << 30)
 # A guest of the lab's OpenStack, scale 4, shortened.

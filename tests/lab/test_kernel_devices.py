@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.lab import export_kernel
-from cephfit.lab.export_kernel import KrbdExport, NbdExport
-from cephfit.lab.export_path import ImageAddress
+from cephfit.lab.devices import image_export
+from cephfit.lab.devices.image_export import ImageAddress, KrbdExport, NbdExport
 
 RBD = """#!{python} -IS
 import json, os, pathlib, subprocess, sys
@@ -122,8 +121,8 @@ def test_krbd_is_asked_which_cluster_a_mapping_is_of(tmp_path: Path, monkeypatch
     for number, fsid in (("0", "theirs"), ("1", "ours")):
         (tmp_path / number).mkdir()
         (tmp_path / number / "cluster_fsid").write_text(f"{fsid}\n")
-    monkeypatch.setattr(export_kernel, "_RBD_BUS", tmp_path)
-    monkeypatch.setattr(export_kernel, "run", lambda argv: listing if "list" in argv else "/dev/rbd1\n")
+    monkeypatch.setattr(image_export, "_RBD_BUS", tmp_path)
+    monkeypatch.setattr(image_export, "run", lambda argv: listing if "list" in argv else "/dev/rbd1\n")
     conf = tmp_path / "client.conf"
     conf.write_text("[global]\nfsid = ours\n")
     krbd = KrbdExport(tmp_path, ImageAddress("p", "i", conf, "admin", 1 << 30))

@@ -9,19 +9,19 @@ from pathlib import Path, PurePosixPath
 import pytest
 from click.testing import CliRunner
 
-from cephfit.cli import lab
-from cephfit.configuration import Configuration, Partition, Setting
-from cephfit.errors import HostError
+from cephfit.ceph.admin.daemons import Daemon
+from cephfit.ceph.environment.host_settings import HostSettings
+from cephfit.ceph.environment.osd_hosts import OsdPlace
+from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.hosts.local_host import LocalHost
+from cephfit.cli.cluster import lab_command
+from cephfit.core.errors import HostError
+from cephfit.core.journal import Journal
+from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.lab import removal
 from cephfit.lab.cluster import Lab
+from cephfit.lab.lab_spec import LabSpec
 from cephfit.lab.registry import Record
-from cephfit.lab.spec import LabSpec
-from cephfit.sweep.admin.daemons import Daemon
-from cephfit.sweep.greater.host_settings import HostSettings
-from cephfit.sweep.greater.osd_places import OsdPlace
-from cephfit.sweep.hosts.access import Hosts
-from cephfit.sweep.hosts.local_host import LocalHost
-from cephfit.sweep.journal import Journal
 
 pytestmark = pytest.mark.root
 
@@ -112,7 +112,7 @@ def test_where_the_journal_is_damaged_the_lab_stays_as_its_help_says(journal: Jo
     journal.path.write_text("damaged\n" + whole)
     with pytest.raises(HostError, match=r"the lab stays: .*journal\.jsonl:1: this line of the journal is damaged"):
         Lab.remove("swept", folder=tmp_path / "lab")
-    said = " ".join(CliRunner().invoke(lab.down, ["--help"]).output.split())
+    said = " ".join(CliRunner().invoke(lab_command.down, ["--help"]).output.split())
     assert "the journal that knows it is damaged, the lab stays" in said
     journal.path.write_text(whole)
     Lab.remove("swept", folder=tmp_path / "lab")

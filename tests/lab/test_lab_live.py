@@ -13,18 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.errors import ClusterError, HostError
-from cephfit.lab import disks, export, machine, processes, registry
+from cephfit.ceph.admin.rados_admin import RadosAdmin
+from cephfit.core.errors import ClusterError, HostError
+from cephfit.core.protocols import Client
+from cephfit.core.target_lock import TargetLock
+from cephfit.lab import machine, processes, registry
 from cephfit.lab.bootstrap import crush_map_text
 from cephfit.lab.cluster import Lab
-from cephfit.lab.memory_group import MemoryGroup
-from cephfit.lab.mounts import mounts
-from cephfit.lab.pgbench import PgBench, PgBenchSpec
-from cephfit.lab.spec import DiskLimits, LabSpec
-from cephfit.lab.throttle import find_throttle
-from cephfit.protocols import Client
-from cephfit.sweep.admin.rados_admin import RadosAdmin
-from cephfit.sweep.target_lock import TargetLock
+from cephfit.lab.devices import disks, image_export
+from cephfit.lab.devices.mounts import mounts
+from cephfit.lab.devices.throttle import find_throttle
+from cephfit.lab.lab_spec import DiskLimits, LabSpec
+from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec
+from cephfit.lab.workloads.postgres import MemoryGroup
 
 pytestmark = [pytest.mark.root, pytest.mark.ceph]
 
@@ -56,11 +57,13 @@ def image(lab_cluster: Lab) -> Iterator[Callable[[str, int], Path]]:
     def make(name: str, nbytes: int = IMAGE_NBYTES) -> Path:
         rbd(lab_cluster, "create", f"rbd/{name}", "--size", f"{nbytes}B")
         names.append(name)
-        return export.attach(name, pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=nbytes)
+        return image_export.attach(
+            name, pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=nbytes
+        )
 
     yield make
     for name in names:
-        export.detach(name, pool="rbd", folder=lab_cluster.folder)
+        image_export.detach(name, pool="rbd", folder=lab_cluster.folder)
 
 
 def test_the_lab_is_whole_and_its_disks_are_what_they_claim(lab_cluster: Lab) -> None:
@@ -151,7 +154,7 @@ def test_devices_are_the_images(lab_cluster: Lab, image: Callable[[str], Path]) 
         os.close(fd)
     for name, device in devices.items():
         assert rbd(lab_cluster, "export", "--no-progress", f"rbd/{name}", "-")[-(1 << 20) :] == payload[name]
-        again = export.attach(
+        again = image_export.attach(
             name, pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=IMAGE_NBYTES
         )
         assert again == device, "attaching twice is attaching once"
@@ -161,35 +164,37 @@ def test_devices_are_the_images(lab_cluster: Lab, image: Callable[[str], Path]) 
 
 def test_an_image_that_is_not_there_is_named(lab_cluster: Lab, traces_of: TracesOf) -> None:
     with pytest.raises(ClusterError, match=r"the image cannot be attached: .*No such file"):
-        export.attach("absent", pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=IMAGE_NBYTES)
+        image_export.attach(
+            "absent", pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=IMAGE_NBYTES
+        )
     assert traces_of(lab_cluster.folder / "exports" / "rbd@absent") == []
 
 
 def test_an_image_of_another_size_is_refused(lab_cluster: Lab, image: Callable[[str], Path]) -> None:
     image("short")
     with pytest.raises(ClusterError, match=f"the image has {IMAGE_NBYTES} bytes, not {2 * IMAGE_NBYTES}"):
-        export.attach(
+        image_export.attach(
             "short", pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=2 * IMAGE_NBYTES
         )
 
 
-@pytest.mark.skipif(export.export_path() != "fuse", reason="this kernel has a shorter way than FUSE")
+@pytest.mark.skipif(image_export.export_path() != "fuse", reason="this kernel has a shorter way than FUSE")
 def test_an_export_whose_daemon_was_killed_is_detached_and_attached_again(
     lab_cluster: Lab, image: Callable[[str], Path], traces_of: TracesOf
 ) -> None:
     device = image("mortal")
     home = lab_cluster.folder / "exports" / "rbd@mortal"
     processes.kill(processes.of_folder(home))
-    export.detach("mortal", pool="rbd", folder=lab_cluster.folder)
+    image_export.detach("mortal", pool="rbd", folder=lab_cluster.folder)
     assert traces_of(home) == []
     assert not disks.is_attached(device)
-    again = export.attach(
+    again = image_export.attach(
         "mortal", pool="rbd", conf=lab_cluster.conf, folder=lab_cluster.folder, nbytes=IMAGE_NBYTES
     )
     assert disks.device_nbytes(again) == IMAGE_NBYTES
 
 
-@pytest.mark.skipif(export.export_path() != "fuse", reason="this kernel has a shorter way than FUSE")
+@pytest.mark.skipif(image_export.export_path() != "fuse", reason="this kernel has a shorter way than FUSE")
 @pytest.mark.parametrize("wanted", [True, False])
 def test_the_clients_rbd_cache_option_reaches_librbd(
     lab_cluster: Lab, image: Callable[[str], Path], tmp_path: Path, wanted: bool
@@ -203,7 +208,7 @@ def test_the_clients_rbd_cache_option_reaches_librbd(
     conf.write_text(
         base.replace("admin_socket =\n", f"admin_socket = {socket}\nrbd_cache = {str(wanted).lower()}\n")
     )
-    export.attach(name, pool="rbd", conf=conf, folder=lab_cluster.folder, nbytes=IMAGE_NBYTES)
+    image_export.attach(name, pool="rbd", conf=conf, folder=lab_cluster.folder, nbytes=IMAGE_NBYTES)
     (pid,) = processes.of_folder(lab_cluster.folder / "exports" / f"rbd@{name}")
     argv = ["ceph", "--admin-daemon", socket.replace("$pid", str(pid)), "config", "get", "rbd_cache"]
     told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
@@ -321,7 +326,8 @@ def test_postgres_dies_with_cephfit_and_is_cleaned_up_after(
     device = image("pg-killed", 400 << 20)
     code = (
         "import sys; from pathlib import Path\n"
-        "from cephfit.lab.pgbench import PgBench, PgBenchSpec; from cephfit.protocols import Client\n"
+        "from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec\n"
+        "from cephfit.core.protocols import Client\n"
         "client = Client('c0', {}, 400 << 20, Path(sys.argv[1]))\n"
         "work = PgBench(PgBenchSpec(scale=1, warmup_seconds=0, max_wal_nbytes=64 << 20))\n"
         "work.prepare(client); print('prepared', flush=True); work.run(client, 60, seed=1)"
@@ -374,7 +380,7 @@ def test_a_second_lab_its_accidents_and_its_end(
     assert (booted.returncode, json.loads(booted.stdout)["health"]) == (0, "HEALTH_OK"), booted.stderr
     assert all(d["limits"] for d in json.loads(booted.stdout)["osd_disks"])
     rbd(second, "create", "rbd/x", "--size", "64M")
-    device = export.attach("x", pool="rbd", conf=second.conf, folder=folder, nbytes=64 << 20)
+    device = image_export.attach("x", pool="rbd", conf=second.conf, folder=folder, nbytes=64 << 20)
     subprocess.run(["mkfs.ext4", "-q", str(device)], check=True)
     (tmp_path / "mnt").mkdir()
     subprocess.run(["mount", str(device), str(tmp_path / "mnt")], check=True)
@@ -427,7 +433,9 @@ def test_a_lab_whose_folder_was_deleted_can_be_taken_down(
 
 def test_without_root_it_says_so(cephfit: Cephfit, tmp_path: Path) -> None:
     nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-    if subprocess.run([*nobody, sys.executable, "-c", "import cephfit.cli.lab"], check=False).returncode:
+    if subprocess.run(
+        [*nobody, sys.executable, "-c", "import cephfit.cli.cluster.lab_command"], check=False
+    ).returncode:
         pytest.skip("nobody cannot read this installation")
     tried = cephfit("lab", "up", "--name", "x", "--folder", str(tmp_path / "x"), prefix=nobody)
     assert tried.returncode == 2

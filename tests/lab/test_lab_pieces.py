@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cephfit.errors import ClusterError, HostError, InputError, LackingError
-from cephfit.lab import machine, memory_group, pgbench, registry
-from cephfit.lab.export_kernel import mappings_of
-from cephfit.lab.export_path import ImageAddress
-from cephfit.lab.osd_disks import OsdDisks
-from cephfit.lab.pgbench import PgBench, PgBenchSpec, parse_tps
-from cephfit.lab.postgres import PostgresServer
+from cephfit.core.errors import ClusterError, HostError, InputError, LackingError
+from cephfit.core.protocols import Client
+from cephfit.lab import machine, registry
+from cephfit.lab.devices.image_export import ImageAddress, mappings_of
+from cephfit.lab.devices.throttle import IoMaxThrottle, Throttle
+from cephfit.lab.lab_spec import LabSpec
+from cephfit.lab.osds.osd_disks import OsdDisks
+from cephfit.lab.parts import _unready_digest, _unready_pgs
 from cephfit.lab.processes import mentions
-from cephfit.lab.readiness import _unready_digest, _unready_pgs
-from cephfit.lab.spec import LabSpec
-from cephfit.lab.throttle import IoMaxThrottle, Throttle
-from cephfit.protocols import Client
+from cephfit.lab.workloads import pgbench, postgres
+from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec, parse_tps
+from cephfit.lab.workloads.postgres import PostgresServer
 
 _NAMES = st.from_regex(r"[a-b][ab_.-]{0,3}", fullmatch=True)
 
@@ -259,6 +259,6 @@ def test_what_this_machine_lacks_is_told_from_what_passes(monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(LackingError, match="a lab needs root"):
         machine.require_root("a lab")
-    monkeypatch.setattr(memory_group, "mounts", list)
+    monkeypatch.setattr(postgres, "mounts", list)
     with pytest.raises(LackingError, match="memory controller"):
-        memory_group.MemoryGroup("none").create(1 << 20)
+        postgres.MemoryGroup("none").create(1 << 20)

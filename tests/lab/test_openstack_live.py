@@ -20,15 +20,15 @@ pytest.importorskip("openstack", reason="needs the extra openstack")
 from live_cloud import MARKS, until
 from openstack.connection import Connection
 
+from cephfit.cloud.guests import guest_jobs, guests
+from cephfit.cloud.image.image_upload import DEFAULT_NAME
 from cephfit.lab import processes
 from cephfit.lab.cluster import Lab
-from cephfit.lab.openstack import resources
-from cephfit.lab.openstack.cloud import LabCloud
+from cephfit.lab.openstack import cloud_resources
+from cephfit.lab.openstack.cloud_resources import connect
 from cephfit.lab.openstack.layout import interface_names
-from cephfit.lab.openstack.registration import connect
-from cephfit.sweep.cloud import errands, guests
-from cephfit.sweep.engines.fio_servers import DEFAULT_PORT
-from cephfit.sweep.guest.upload import DEFAULT_NAME
+from cephfit.lab.openstack.openstack_lab import LabCloud
+from cephfit.measure.fio.fio_servers import DEFAULT_PORT
 
 pytestmark = [*MARKS, pytest.mark.timeout(1500)]
 
@@ -43,7 +43,7 @@ resources:
   group: {{type: OS::Neutron::SecurityGroup, properties: {{rules: [{{protocol: tcp}}]}}}}
   port:
     type: OS::Neutron::Port
-    properties: {{network: {resources.NETWORK}, security_groups: [{{get_resource: group}}]}}
+    properties: {{network: {cloud_resources.NETWORK}, security_groups: [{{get_resource: group}}]}}
   handle: {{type: OS::Heat::WaitConditionHandle}}
   done: {{type: OS::Heat::WaitCondition, properties: {{handle: {{get_resource: handle}}, timeout: 300}}}}
   volume: {{type: OS::Cinder::Volume, properties: {{size: 1, volume_type: hdd}}}}
@@ -115,7 +115,7 @@ def boot(cloud: Connection, *, network: bool, script: str = "", name: str = "gue
         name=name,
         image_id=next(cloud.image.images(name=DEFAULT_NAME)).id,
         flavor_id=next(f.id for f in cloud.compute.flavors() if f.name == "cephfit.small"),
-        networks=[{"uuid": next(cloud.network.networks(name=resources.NETWORK)).id}] if network else "none",
+        networks=[{"uuid": next(cloud.network.networks(name=cloud_resources.NETWORK)).id}] if network else "none",
         config_drive=True,
         **({"user_data": base64.b64encode(script.encode()).decode()} if script else {}),
         **more,
@@ -197,9 +197,9 @@ def test_a_guest_without_a_network_tells_its_result_on_the_console(user: Connect
         f"fio --name=j --filename={guests.VOLUME} --ioengine=libaio --direct=1 --rw=write --bs=128k --size=8m"
         " --output-format=json\n"
     )
-    server = boot(user, network=False, script=errands.user_data(volume.id, job, key="ab12", start=0))
+    server = boot(user, network=False, script=guest_jobs.user_data(volume.id, job, key="ab12", start=0))
     attach(user, server, volume)
-    said = until(lambda: errands.unpacked(guests.console(user, server.id), "ab12"), seconds=240)
+    said = until(lambda: guest_jobs.unpacked(guests.console(user, server.id), "ab12"), seconds=240)
     assert (said.code, said.errors) == (0, "")
     assert json.loads(said.output)["jobs"][0]["write"]["io_bytes"] == 8 << 20
 

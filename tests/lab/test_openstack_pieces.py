@@ -15,11 +15,11 @@ import yaml
 
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
-from cephfit.errors import HostError, InputError
+from cephfit.core.errors import HostError, InputError
 from cephfit.lab import processes, registry
-from cephfit.lab.openstack import configuration, infrastructure, network, packages
-from cephfit.lab.openstack.cloud import LabCloud
+from cephfit.lab.openstack import infrastructure, network, packages, service_configuration
 from cephfit.lab.openstack.layout import PORT_NAMES, SECRET_NAMES, Layout, interface_names
+from cephfit.lab.openstack.openstack_lab import LabCloud
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def layout(tmp_path: Path) -> Layout:
 def written(layout: Layout) -> Layout:
     """The same with all its files."""
     layout.folder.mkdir()
-    configuration.write_all(layout, LabCloud(layout).components)
+    service_configuration.write_all(layout, LabCloud(layout).components)
     infrastructure.prepare(layout)
     return layout
 

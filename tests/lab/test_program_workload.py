@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.errors import ClusterError, InputError, LackingError
-from cephfit.lab import processes, program_workload
+from cephfit.core.errors import ClusterError, InputError, LackingError
+from cephfit.core.protocols import Client
+from cephfit.lab import processes
 from cephfit.lab.cluster import Lab
-from cephfit.lab.program_workload import ProgramWorkload
-from cephfit.protocols import Client
+from cephfit.lab.workloads import program_workload
+from cephfit.lab.workloads.program_workload import ProgramWorkload
 
 MIB = 1 << 20
 DESCRIBED = '{"name": "copy", "metric": "copies/s", "volume": "1M"}'
@@ -194,8 +195,8 @@ def test_fio_dies_with_the_cephfit_that_was_killed(tmp_path: Path) -> None:
     job.write_text("[slow]\nioengine=psync\nfilename=${CEPHFIT_DEVICE}\nsize=1m\nrw=write\nrate_iops=5\n")
     device.write_bytes(bytes(2 * MIB))
     code = (
-        "import sys; from pathlib import Path; from cephfit.protocols import Client\n"
-        "from cephfit.lab.program_workload import ProgramWorkload\n"
+        "import sys; from pathlib import Path; from cephfit.core.protocols import Client\n"
+        "from cephfit.lab.workloads.program_workload import ProgramWorkload\n"
         "client = Client('c0', {}, 2 << 20, Path(sys.argv[2]))\n"
         "ProgramWorkload(Path(sys.argv[1])).run(client, 60, seed=1)"
     )

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from cephfit.errors import CephfitError, HostError
+from cephfit.core.errors import CephfitError, HostError
 from cephfit.lab import cluster, registry
+from cephfit.lab.ceph_daemons import DaemonState
 from cephfit.lab.cluster import Lab
-from cephfit.lab.daemons import DaemonState
-from cephfit.lab.osd_disks import OsdDisks
+from cephfit.lab.devices.throttle import IoMaxThrottle
+from cephfit.lab.lab_spec import LabSpec
+from cephfit.lab.lab_status import LabStatus, ask_health
+from cephfit.lab.osds.osd_disks import OsdDisks
 from cephfit.lab.registry import Record
-from cephfit.lab.spec import LabSpec
-from cephfit.lab.status import LabStatus, ask_health
-from cephfit.lab.throttle import IoMaxThrottle
 
 ROOM = str(Path(cluster.__file__).parent)
 
@@ -28,7 +28,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], Path]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(cluster, "require_root", lambda what: None)
     monkeypatch.setattr(OsdDisks, "_loop", lambda self, osd: Path("/dev/null"))
-    monkeypatch.setattr("cephfit.lab.osd_disks.disks.is_rotational", lambda device: False)
+    monkeypatch.setattr("cephfit.lab.osds.osd_disks.disks.is_rotational", lambda device: False)
     groups = tmp_path / "groups"
     monkeypatch.setattr(cluster, "find_throttle", lambda folder: IoMaxThrottle(groups, folder))
 
@@ -132,7 +132,7 @@ def test_limits_are_not_made_anew_for_a_lab_whose_osds_are_gone(tmp_path: Path) 
 def test_a_ceph_conf_that_goes_while_it_is_read_is_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cephfit.sweep.admin.rados_admin.require_conf", lambda conf: None)
+    monkeypatch.setattr("cephfit.ceph.admin.rados_admin.require_conf", lambda conf: None)
     health, checks, pgs = ask_health(tmp_path / "ceph.conf", DaemonState("mon.a", 1, 0))
     assert "conf_read_file" in health
     assert (checks, pgs) == ((), {})

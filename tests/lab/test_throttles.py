@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.errors import HostError
-from cephfit.lab import throttle as lab_throttle
-from cephfit.lab.spec import DiskLimits
-from cephfit.lab.throttle import BlkioThrottle, IoMaxThrottle, Throttle
+from cephfit.core.errors import HostError
+from cephfit.lab.devices import throttle as lab_throttle
+from cephfit.lab.devices.throttle import BlkioThrottle, IoMaxThrottle, Throttle
+from cephfit.lab.lab_spec import DiskLimits
 
 LIMITS = DiskLimits(iops=300, nbytes_per_s=100 << 20)
 

@@ -14,14 +14,14 @@ import pytest
 from interrupts import Interrupted, interrupt_when, started_by_us
 from workload_contract import Harness, WorkloadContract
 
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Client
+from cephfit.core.units import MIB
 from cephfit.lab import processes
-from cephfit.lab.memory_group import MemoryGroup
-from cephfit.lab.mounts import mounts
-from cephfit.lab.pgbench import PgBench, PgBenchSpec
-from cephfit.lab.program_workload import ProgramWorkload
-from cephfit.protocols import Client
-from cephfit.units import MIB
+from cephfit.lab.devices.mounts import mounts
+from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec
+from cephfit.lab.workloads.postgres import MemoryGroup
+from cephfit.lab.workloads.program_workload import ProgramWorkload
 
 SPEC = PgBenchSpec(scale=1, clients=2, warmup_seconds=0, max_wal_nbytes=64 * MIB)
 NBYTES = 256 * MIB
@@ -131,8 +131,8 @@ class Guests:
         self.n_errands = 0
 
     def errand(self, client: Client, script: str, *, seconds: float) -> Any:
-        from cephfit.sweep.cloud.errands import SIGNAL, Answers, Said
-        from cephfit.sweep.engines.clocks import Offset
+        from cephfit.cloud.guests.guest_jobs import SIGNAL, Answers, Said
+        from cephfit.measure.fio.guest_clocks import Offset
 
         self.n_errands += 1
         wanted = dict(re.findall(r"^export CEPHFIT_(\w+)='?([^'\n]*)'?$", script, re.M))
@@ -170,7 +170,7 @@ class TestPgBenchInGuests(WorkloadContract):
 
     @pytest.fixture
     def harness(self, guests: Guests) -> Harness:
-        from cephfit.lab.guest_pgbench import GuestPgBench, spec_of
+        from cephfit.lab.workloads.guest_pgbench import GuestPgBench, spec_of
 
         spec = spec_of(4)
         return Harness(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from cephfit.assessment import Assessment
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.values.assessment import Assessment
+from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
+from cephfit.core.values.sample import State, WorkloadSample
 from cephfit.mapper.accuracy import assess
-from cephfit.prediction import Prediction, PredictionSet, Verdict
-from cephfit.sample import State, WorkloadSample
 
 
 def predicted(best: float = 130.0, worst: float = 70.0, half: float = 5.0) -> PredictionSet:

@@ -2,15 +2,9 @@
 
 import pytest
 
-from cephfit.assessment import Assessment, AssessmentRow
-from cephfit.mapper.accuracy_summary import (
-    VerifiedPrediction,
-    accuracy_by_model,
-    error_pct_of,
-    is_inside,
-    ratio_of,
-)
-from cephfit.prediction import Prediction, PredictionSet, Verdict
+from cephfit.core.values.assessment import Assessment, AssessmentRow
+from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
+from cephfit.mapper.accuracy import VerifiedPrediction, accuracy_by_model, error_pct_of, is_inside, ratio_of
 
 
 def row(

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
 
-from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import CELLS, SIZE_BINS, Cell, Op
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
+from cephfit.core.values.prediction import PredictionSet
+from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
 from cephfit.mapper.contrasts import ranked
-from cephfit.prediction import PredictionSet
-from cephfit.profile import Profile
 
 
 def swept(*speeds: float, scatter: float = 0.01) -> Baselines:

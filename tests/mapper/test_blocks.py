@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_sweeps import Kept, Noise, baselines_of, draw, lacking_a_round, lacking_repeats_here_and_there
 
-from cephfit.baseline import Baseline, Baselines
-from cephfit.blocks import Blocks, Table
-from cephfit.cells import CELLS, SIZE_BINS, Cell, Op
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
+from cephfit.core.values.prediction import Verdict
+from cephfit.core.values.profile import Profile
+from cephfit.core.variance import Blocks, Table, spread_of
 from cephfit.mapper import predictor
-from cephfit.prediction import Verdict
-from cephfit.profile import Profile
-from cephfit.spread import spread_of
 
 CELL = Cell.parse("4K-randread")
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cephfit.cells import CELLS, Cell
 from cephfit.cli.main import cephfit
-from cephfit.cli.map import _print
-from cephfit.errors import InputError
+from cephfit.cli.predict.map_command import _print
+from cephfit.core.errors import InputError
+from cephfit.core.profile_files import read_profile
+from cephfit.core.values.cells import CELLS, Cell
+from cephfit.core.values.run import Run
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
-from cephfit.profile_files import read_profile
 from cephfit.results import open_baselines
-from cephfit.results.store import Store
-from cephfit.run import Run
-from cephfit.sample import Metrics, Sample, SampleKey, State
+from cephfit.results.store.sample_store import Store
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 PGBENCH = str(EXAMPLES / "profiles" / "pgbench.json")

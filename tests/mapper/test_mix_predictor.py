@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import CELLS, SIZE_BINS, Cell, Op
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
+from cephfit.core.values.prediction import PredictionSet, Verdict
+from cephfit.core.values.profile import Profile
 from cephfit.mapper import MODELS, predictor
-from cephfit.prediction import PredictionSet, Verdict
-from cephfit.profile import Profile
 
 SMALL_READ, LARGE_READ = Cell.parse("4K-randread"), Cell.parse("1M-read")
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cephfit.cells import SIZE_BINS, Cell, Op, Pattern, size_bin
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.values.cells import SIZE_BINS, Cell, Op, Pattern, size_bin
+from cephfit.core.values.profile import Profile
 from cephfit.mapper.mixture import MIXERS, added_as_rates, added_as_time, used_cells
-from cephfit.profile import Profile
 
 # Counts, default's IOPS and the configuration's IOPS of four cells.
 COUNTS = (13019, 9064, 61748, 4456)

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
 
-from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import CELLS
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import CELLS
+from cephfit.core.values.prediction import Prediction, PredictionSet, Verdict
 from cephfit.mapper import predictor
 from cephfit.mapper.contrasts import told_behind
 from cephfit.mapper.pool_choice import PoolChoice, Standing
 from cephfit.mapper.pool_choice import choose_pool as choose
-from cephfit.prediction import Prediction, PredictionSet, Verdict
 
 
 def predicted(**pools: tuple[float, float, float]) -> PredictionSet:

@@ -17,13 +17,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import CELLS, SIZE_BINS, Cell, Op
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Predictor
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import CELLS, SIZE_BINS, Cell, Op
+from cephfit.core.values.prediction import PredictionSet, Verdict
+from cephfit.core.values.profile import Profile
 from cephfit.mapper import MODELS, predictor
-from cephfit.prediction import PredictionSet, Verdict
-from cephfit.profile import Profile
-from cephfit.protocols import Predictor
 
 FACTORS = {"A": 1.0, "slow": 0.7, "nearly": 1.002, "fast": 1.3, "mixed": 1.1}
 ROUNDS = 3

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import CELLS, Op, Pattern
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import CELLS, Op, Pattern
+from cephfit.core.values.profile import Profile
 from cephfit.mapper import MODELS, predictor
-from cephfit.profile import Profile
 
 PROFILES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "profiles"
 TOTALS = {

@@ -4,14 +4,14 @@ import math
 
 import pytest
 
-from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import SIZE_BINS, Cell, Op
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import SIZE_BINS, Cell, Op
+from cephfit.core.values.prediction import PredictionSet, Verdict
+from cephfit.core.values.profile import Profile
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
-from cephfit.prediction import PredictionSet, Verdict
-from cephfit.profile import Profile
-from cephfit.results.baselines import baselines_of
-from cephfit.sample import Metrics, Sample, SampleKey, State
+from cephfit.results.statistics.sample_baselines import baselines_of
 
 SMALL, LARGE = Cell.parse("4K-randread"), Cell.parse("1M-randread")
 

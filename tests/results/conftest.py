@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from example_run import fill
 
-from cephfit.results.store import Store
+from cephfit.results.store.sample_store import Store
 
 
 @pytest.fixture(scope="session")

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cephfit.cells import CELLS, Cell
-from cephfit.errors import InputError, StoreError
-from cephfit.results import baseline_csv, open_baselines
-from cephfit.results.baselines import Measured, baselines_of, group
-from cephfit.results.store import Store
+from cephfit.core.errors import InputError, StoreError
+from cephfit.core.values.cells import CELLS, Cell
+from cephfit.results import open_baselines
+from cephfit.results.statistics.sample_baselines import Measured, baselines_of, group
+from cephfit.results.store.sample_store import Store
+from cephfit.results.tables import baseline_csv
 
 HEADER = "configuration,size,pattern,client,run,iops\n"
 

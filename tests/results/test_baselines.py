@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from cephfit.cells import Cell
-from cephfit.errors import InputError
-from cephfit.results import baselines as baselines_module
-from cephfit.results.baselines import baselines_of
-from cephfit.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.errors import InputError
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.results.statistics import sample_baselines as baselines_module
+from cephfit.results.statistics.sample_baselines import baselines_of
 
 CELL = Cell.parse("4K-randread")
 

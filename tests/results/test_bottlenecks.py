@@ -1,8 +1,8 @@
 """What the runs were bound by, counted over the samples."""
 
-from cephfit.cells import Cell
-from cephfit.results.bottlenecks import bottlenecks_of
-from cephfit.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.results.statistics.run_caveats import bottlenecks_of
 
 
 def sample(configuration: str, cell: str, repeat: int, what: str = "", steady: bool | None = None) -> Sample:

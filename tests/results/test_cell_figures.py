@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 from example_run import CLIENTS, RUN_ID, example_assessment, example_run, example_samples
 
-from cephfit.assessment import AssessmentRow
-from cephfit.cells import Cell
-from cephfit.results import words
-from cephfit.results.baselines import baselines_of
-from cephfit.results.cell_figures import baseline_rows_of, cell_figures_of
-from cephfit.results.method_facts import TROUBLES_SHOWN
-from cephfit.results.render import to_html, to_markdown
-from cephfit.results.report_build import read_findings, report_of
-from cephfit.results.report_model import Findings
-from cephfit.results.round_notes import OF_CELLS, OF_WORKLOADS
-from cephfit.results.store import Store
-from cephfit.sample import Metrics, Sample, SampleKey, State
-from cephfit.units import MIB, NS_PER_S
+from cephfit.core.units import MIB, NS_PER_S
+from cephfit.core.values.assessment import AssessmentRow
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.results.report import formatting
+from cephfit.results.report.method_facts import TROUBLES_SHOWN
+from cephfit.results.report.render import to_html, to_markdown
+from cephfit.results.report.report_build import read_findings, report_of
+from cephfit.results.report.report_model import Findings
+from cephfit.results.statistics.cell_figures import baseline_rows_of, cell_figures_of
+from cephfit.results.statistics.run_caveats import OF_CELLS, OF_WORKLOADS
+from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.store.sample_store import Store
 
 CELL = Cell.parse("4K-randread")
 
@@ -123,7 +123,7 @@ def test_predicted_against_measured_has_its_intervals_in_figures(finished_store:
         assert f"<small>{low:.0f} to {high:.0f}</small>" in section
         assert f" {low:.0f} to {high:.0f} |" in text
     assert row.error_interval is not None
-    ends = " to ".join(map(words.points, row.error_interval))
+    ends = " to ".join(map(formatting.points, row.error_interval))
     assert f"<small>{ends}</small>" in section
     assert f" {ends} |" in text
 

@@ -1,21 +1,17 @@
 """How sure a single cell's figures are, over sweeps drawn from a known truth."""
 
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import CELLS, Cell
-from cephfit.results import statistics
-from cephfit.results.cell_intervals import AgainstDefault, own_spreads
-from cephfit.results.heat import HEAT_CONFIDENCE
-from cephfit.results.workload_rate import workload_rates
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mapper"))
 from synthetic_sweeps import TYPICAL_IOPS, Noise, baselines_of, draw, profiles
+
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import CELLS, Cell
+from cephfit.results.report.heat_map import HEAT_CONFIDENCE
+from cephfit.results.statistics import summary_statistics
+from cephfit.results.statistics.cell_intervals import AgainstDefault, own_spreads
+from cephfit.results.statistics.workload_rate import workload_rates
 
 CELL = Cell.parse("4K-randread")
 
@@ -56,7 +52,7 @@ def test_two_clusters_that_are_alike_are_told_different_as_seldom() -> None:
         for place, baseline in one.cells.items():
             told.append(
                 1.0
-                not in statistics.welch_ratio_interval(
+                not in summary_statistics.welch_ratio_interval(
                     baseline.iops, other.cells[place].iops, spreads[place], other_spreads[place], confidence=0.99
                 )
             )
@@ -75,7 +71,7 @@ def test_a_rate_by_itself_holds_the_truth_where_rounds_drift(repeats: int) -> No
         measured = Baselines(
             {place: b for place, b in every.cells.items() if place[1] in CELLS[:4]}, "a few cells"
         )
-        interval = statistics.level_interval(
+        interval = summary_statistics.level_interval(
             measured.cells["C1", CELLS[0]].iops, own_spreads(measured)["C1", CELLS[0]]
         )
         held.append(TYPICAL_IOPS[0] in interval)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import Cell
-from cephfit.protocols import Applied
-from cephfit.results.controls import controls_of, names_of_controls
+from cephfit.core.protocols import Applied
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import Cell
+from cephfit.results.statistics.run_caveats import controls_of, names_of_controls
 
 
 def applied(name: str, **settings: object) -> tuple[int, Applied]:

@@ -8,10 +8,10 @@ from example_run import example_assessment, example_predictions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cephfit.assessment import Assessment, AssessmentRow
-from cephfit.cells import CELLS
-from cephfit.errors import InputError
-from cephfit.prediction import CellReason, Prediction, PredictionSet, Verdict
+from cephfit.core.errors import InputError
+from cephfit.core.values.assessment import Assessment, AssessmentRow
+from cephfit.core.values.cells import CELLS
+from cephfit.core.values.prediction import CellReason, Prediction, PredictionSet, Verdict
 
 finite = st.floats(min_value=0, max_value=1e6)
 name = st.text(min_size=1, max_size=5)

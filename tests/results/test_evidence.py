@@ -2,10 +2,9 @@
 
 import pytest
 
-from cephfit.cells import CELLS
-from cephfit.evidence import INDEPENDENT_COUNT, counted, not_counted
-from cephfit.results.method_facts import deviation_of
-from cephfit.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.cells import CELLS
+from cephfit.core.values.sample import INDEPENDENT_COUNT, Metrics, Sample, SampleKey, State, counted, not_counted
+from cephfit.results.report.method_facts import deviation_of
 
 MOVED = Metrics(iops=100.0, nbytes_per_s=4096.0 * 100, n_ios=200, runtime_ns=2 * 10**9, latency_mean_ns=1e7)
 OTHERS = {"window_nbytes": 7, "source": "a trace of the other direction"}

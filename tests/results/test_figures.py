@@ -5,17 +5,16 @@ from example_run import CONFIGURATIONS, example_profile, example_samples, truth
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cephfit.assessment import Assessment, AssessmentRow
-from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import CELLS, Cell, Op, Pattern
-from cephfit.profile import Profile
-from cephfit.results import words
-from cephfit.results.axis import relative_axis
-from cephfit.results.baselines import baselines_of
-from cephfit.results.cell_intervals import AgainstDefault
-from cephfit.results.figures import verification_of
-from cephfit.results.heat import HEAT_CONFIDENCE, colour_level, heat_map_of
-from cephfit.results.histograms import histograms_of, workload_figure
+from cephfit.core.values.assessment import Assessment, AssessmentRow
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import CELLS, Cell, Op, Pattern
+from cephfit.core.values.profile import Profile
+from cephfit.results.report import formatting
+from cephfit.results.report.heat_map import HEAT_CONFIDENCE, colour_level, heat_map_of
+from cephfit.results.report.report_figures import histograms_of, verification_of, workload_figure
+from cephfit.results.report.report_model import relative_axis
+from cephfit.results.statistics.cell_intervals import AgainstDefault
+from cephfit.results.statistics.sample_baselines import baselines_of
 
 figures = st.floats(min_value=0.5, max_value=5000)
 
@@ -173,22 +172,25 @@ def test_histograms_that_cannot_be_read_are_left_out(strange: object) -> None:
 
 
 def test_numbers_are_written_for_people() -> None:
-    assert [words.relative(v) for v in (None, 184.4, 3.21, float("inf"))] == ["–", "184", "3.2", "∞"]
-    assert [words.times(v) for v in (184.0, 3.2, 1234.0)] == ["1.84", "0.032", "12.3"]
-    assert words.interval(None, None) == "–" and words.interval(90, float("inf")) == "above 90"
-    assert words.interval(float("-inf"), float("inf")) == "unknown" and words.interval(None, 90) == "below 90"
-    assert [words.points(v) for v in (None, 0.01, 72.6, -3.14)] == ["–", "0", "+73", "−3.1"]
-    assert [words.number(v) for v in (793, 65132)] == ["793", "65 132"]
-    assert [words.number(v) for v in (12345.6, 412.34, 2.345, 0.724)] == ["12 346", "412.3", "2.35", "0.724"]
-    assert [words.compact(v) for v in (123456, 12345, 493.5, 65.53, 2.394)] == [
+    assert [formatting.relative(v) for v in (None, 184.4, 3.21, float("inf"))] == ["–", "184", "3.2", "∞"]
+    assert [formatting.times(v) for v in (184.0, 3.2, 1234.0)] == ["1.84", "0.032", "12.3"]
+    assert formatting.interval(None, None) == "–" and formatting.interval(90, float("inf")) == "above 90"
+    assert (
+        formatting.interval(float("-inf"), float("inf")) == "unknown"
+        and formatting.interval(None, 90) == "below 90"
+    )
+    assert [formatting.points(v) for v in (None, 0.01, 72.6, -3.14)] == ["–", "0", "+73", "−3.1"]
+    assert [formatting.number(v) for v in (793, 65132)] == ["793", "65 132"]
+    assert [formatting.number(v) for v in (12345.6, 412.34, 2.345, 0.724)] == ["12 346", "412.3", "2.35", "0.724"]
+    assert [formatting.compact(v) for v in (123456, 12345, 493.5, 65.53, 2.394)] == [
         "123k",
         "12.3k",
         "494",
         "65.5",
         "2.39",
     ]
-    assert [words.per_cent(v) for v in (0.0, 0.0001, 0.021, 0.53)] == ["0 %", "< 0.1 %", "2.1 %", "53 %"]
-    assert words.names(["a"]) == "a" and words.names(["a", "b", "c"]) == "a, b and c"
+    assert [formatting.per_cent(v) for v in (0.0, 0.0001, 0.021, 0.53)] == ["0 %", "< 0.1 %", "2.1 %", "53 %"]
+    assert formatting.names(["a"]) == "a" and formatting.names(["a", "b", "c"]) == "a, b and c"
 
 
 def test_what_100_stands_for_is_the_defaults_own_geometric_mean() -> None:

@@ -10,21 +10,20 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import SIZE_BINS, Cell, Op
 from cephfit.cli.main import cephfit
+from cephfit.core.protocols import Client
+from cephfit.core.values.baseline import Baseline, Baselines, MeasuredLoad, parts_of_mix
+from cephfit.core.values.cells import SIZE_BINS, Cell, Op
+from cephfit.core.values.prediction import PredictionSet, Verdict
+from cephfit.core.values.profile import Profile
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
 from cephfit.mapper.contrasts import ranked
-from cephfit.measured_load import MeasuredLoad, parts_of_mix
-from cephfit.prediction import PredictionSet, Verdict
-from cephfit.profile import Profile
-from cephfit.protocols import Client
-from cephfit.results.baselines import baselines_of
-from cephfit.results.workload_rate import workload_rates
-from cephfit.sample import Metrics, Sample, SampleKey, State
-from cephfit.sweep.declaration.file import parse_sweep
-from cephfit.sweep.engines.engine import CellRun
-from cephfit.sweep.engines.fio_job import render_job
+from cephfit.measure.engine import CellRun
+from cephfit.measure.fio.fio_job import render_job
+from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.statistics.workload_rate import workload_rates
+from cephfit.sweep.declaration.sweep_file import parse_sweep
 
 READ, WRITE = Cell.parse("4K-randread"), Cell.parse("4K-randwrite")
 

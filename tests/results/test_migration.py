@@ -13,10 +13,10 @@ import pytest
 from example_run import FIO_JSON, RUN_ID
 from sqlalchemy import create_engine, inspect
 
-from cephfit.cells import Cell
-from cephfit.results.schema import SCHEMA_VERSION
-from cephfit.results.store import Store
-from cephfit.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.results.store.sample_store import Store
+from cephfit.results.store.schema import SCHEMA_VERSION
 
 GOLDEN = Path(__file__).parent / "golden" / "store_version_1.sql"
 """A store as version 1 wrote it, in SQL."""

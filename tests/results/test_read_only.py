@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from example_run import RUN_ID, example_profile, example_run, example_samples, fill
 
-from cephfit.errors import StoreError
-from cephfit.results.store import Store
+from cephfit.core.errors import StoreError
+from cephfit.results.store.sample_store import Store
 
 CEPHFIT = [sys.executable, "-c", "from cephfit.cli.main import main; main()"]
 READER = 65534
@@ -177,7 +177,7 @@ def test_a_store_of_an_earlier_version_is_read_and_stays_as_it_is(archive: Path)
 
 def test_a_store_that_is_written_meanwhile_is_not_believed(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a writer there is no log; SQLite then reads the file as if it never changed."""
-    monkeypatch.setattr("cephfit.results.store.why_file_is_read_only", lambda url: "an archive")
+    monkeypatch.setattr("cephfit.results.store.sample_store.why_file_is_read_only", lambda url: "an archive")
     with Store.open(archive) as store:
         assert store.why_read_only() == "an archive"
         assert store.samples(RUN_ID)

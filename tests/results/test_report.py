@@ -21,18 +21,19 @@ from example_run import (
     fill,
 )
 
-from cephfit.cli.report import command
-from cephfit.errors import CephfitError, InputError
+from cephfit.cli.reports.report_command import command
+from cephfit.core.errors import CephfitError, InputError
+from cephfit.core.protocols import Applied
+from cephfit.core.values.prediction import Verdict
+from cephfit.core.values.sample import State
 from cephfit.mapper import predictor
-from cephfit.prediction import Verdict
-from cephfit.protocols import Applied
-from cephfit.results import baseline_csv, open_baselines
-from cephfit.results.configuration_settings import settings_of
-from cephfit.results.render import to_html, to_markdown
-from cephfit.results.report_build import read_findings, report_of
-from cephfit.results.report_model import Findings
-from cephfit.results.store import Store
-from cephfit.sample import State
+from cephfit.results import open_baselines
+from cephfit.results.report.render import to_html, to_markdown
+from cephfit.results.report.report_build import read_findings, report_of
+from cephfit.results.report.report_model import Findings
+from cephfit.results.report.summary import settings_of
+from cephfit.results.store.sample_store import Store
+from cephfit.results.tables import baseline_csv
 
 VOID = {"meta", "link", "br", "img", "input", "hr", "col"}
 

@@ -6,15 +6,15 @@ import pytest
 from click.testing import CliRunner
 from example_run import RUN_ID, example_profile, example_run, example_samples
 
-from cephfit.baseline import Baselines
-from cephfit.cli.report import command
-from cephfit.errors import InputError
+from cephfit.cli.reports.report_command import command
+from cephfit.core.errors import InputError
+from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.prediction import PredictionSet
+from cephfit.core.values.profile import Profile
 from cephfit.mapper import predictor
-from cephfit.prediction import PredictionSet
-from cephfit.profile import Profile
 from cephfit.results import open_baselines
-from cephfit.results.report_build import read_findings, report_of
-from cephfit.results.store import Store
+from cephfit.results.report.report_build import read_findings, report_of
+from cephfit.results.store.sample_store import Store
 
 GROUPS = example_samples()
 

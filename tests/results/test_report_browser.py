@@ -11,9 +11,9 @@ import pytest
 from example_run import RUN_ID, example_predictions, example_run
 from test_scaling import samples as samples_under_loads
 
-from cephfit.results.render import to_html
-from cephfit.results.report_build import read_findings, report_of
-from cephfit.results.store import Store
+from cephfit.results.report.render import to_html
+from cephfit.results.report.report_build import read_findings, report_of
+from cephfit.results.store.sample_store import Store
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

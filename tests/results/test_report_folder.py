@@ -10,16 +10,17 @@ import pytest
 from click.testing import CliRunner, Result
 from example_run import RUN_ID, example_profile, example_run, example_samples
 
-from cephfit.baseline import Baseline, Baselines
-from cephfit.cells import SIZE_BINS, Cell, Op
-from cephfit.cli.report import command
-from cephfit.errors import InputError
+from cephfit.cli.reports.report_command import command
+from cephfit.core.errors import InputError
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import SIZE_BINS, Cell, Op
+from cephfit.core.values.profile import Profile
+from cephfit.core.values.sample import Sample
 from cephfit.mapper import predictor
-from cephfit.profile import Profile
-from cephfit.results import open_baselines, words
-from cephfit.results.store import Store
-from cephfit.results.workload_rate import workload_rates
-from cephfit.sample import Sample
+from cephfit.results import open_baselines
+from cephfit.results.report import formatting
+from cephfit.results.statistics.workload_rate import workload_rates
+from cephfit.results.store.sample_store import Store
 
 READ, WRITE = Cell.parse("4K-randread"), Cell.parse("4K-randwrite")
 NONE = {size.name: 0 for size in SIZE_BINS}
@@ -199,7 +200,7 @@ def test_a_rate_does_without_what_the_prediction_does_without_and_says_so(tmp_pa
     assert float(default["accesses_per_s"]) == pytest.approx(expected), "that of the accesses that were measured"
     assert {row["rate_without"] for row in rows} == {"32M-randwrite"}
     index = (folder / "index.html").read_text()
-    assert f'<td class="n">{words.number(expected)}<small>' in index
+    assert f'<td class="n">{formatting.number(expected)}<small>' in index
     assert "rates without 32M-randwrite, not measured" in index
     give("--store", place, "-o", tmp_path / "one.md", "--profile", profile)
     for page in (folder / f"{RUN_ID}_almost.html", tmp_path / "one.md"):

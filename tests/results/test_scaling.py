@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from example_run import RUN_ID, example_profile, example_run
 
-from cephfit.cells import Cell
-from cephfit.errors import InputError
-from cephfit.results import baseline_csv, open_baselines, sample_csv
-from cephfit.results.baselines import baselines_of
-from cephfit.results.render import to_html, to_markdown
-from cephfit.results.report_build import read_findings, report_of
-from cephfit.results.scaling import CLIENTS, IODEPTH, Curve, curves_of
-from cephfit.results.store import Store, kind_of
-from cephfit.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.errors import InputError
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.results import open_baselines
+from cephfit.results.report.render import to_html, to_markdown
+from cephfit.results.report.report_build import read_findings, report_of
+from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.statistics.scaling import CLIENTS, IODEPTH, Curve, curves_of
+from cephfit.results.store.sample_store import Store, kind_of
+from cephfit.results.tables import baseline_csv, sample_csv
 
 CELL = Cell.parse("4K-randread")
 LOADS = {"": (1, 1), "two": (1, 2), "four": (1, 4), "deep": (16, 1), "mixed": (1, 1)}

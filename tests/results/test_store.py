@@ -9,13 +9,13 @@ import pytest
 from example_run import FIO_JSON, RUN_ID, example_profile, example_run, example_samples
 from sqlalchemy.exc import OperationalError
 
-from cephfit.cells import Cell
-from cephfit.errors import StoreError
-from cephfit.protocols import Applied
-from cephfit.results import database
-from cephfit.results.schema import SCHEMA_VERSION
-from cephfit.results.store import Store
-from cephfit.sample import Metrics, Sample, SampleKey, State, WorkloadSample
+from cephfit.core.errors import StoreError
+from cephfit.core.protocols import Applied
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State, WorkloadSample
+from cephfit.results.store import database
+from cephfit.results.store.sample_store import Store
+from cephfit.results.store.schema import SCHEMA_VERSION
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from example_run import RUN_ID, example_assessment, example_run, example_samples, fill
 
-from cephfit.errors import StoreError
-from cephfit.results.report_build import read_findings
-from cephfit.results.store import Store
+from cephfit.core.errors import StoreError
+from cephfit.results.report.report_build import read_findings
+from cephfit.results.store.sample_store import Store
 
 
 def _program(name: str) -> str | None:

@@ -10,10 +10,10 @@ from typing import Any
 
 from example_run import RUN_ID, example_run
 
-from cephfit.cells import CELLS
-from cephfit.results import rows
-from cephfit.results.store import Store
-from cephfit.sample import Metrics, Sample, SampleKey, State
+from cephfit.core.values.cells import CELLS
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
+from cephfit.results.store import schema
+from cephfit.results.store.sample_store import Store
 
 PROCESSES = multiprocessing.get_context("spawn")
 CLIENTS = tuple(f"c{i}" for i in range(6))
@@ -34,7 +34,7 @@ def write(path: Path, configuration: str, n: int) -> None:
 
 def write_and_die_inside(path: Path) -> None:
     """Killed after the third sample of a group went to the database and before the fourth does."""
-    whole_row = rows.sample_row
+    whole_row = schema.sample_row
     seen = 0
 
     def row_or_death(sample: Sample) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def write_and_die_inside(path: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return whole_row(sample)
 
-    rows.sample_row = row_or_death
+    schema.sample_row = row_or_death
     with Store.open(path) as store:
         store.add_samples(RUN_ID, group("B", 0), fio_json="{}")
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cephfit.results import words
+from cephfit.results.report import formatting
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from cephfit.results import words
     ],
 )
 def test_relative_figures(value: float, text: str) -> None:
-    assert words.relative(value) == text
+    assert formatting.relative(value) == text
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_relative_figures(value: float, text: str) -> None:
     ],
 )
 def test_factors(value: float, text: str) -> None:
-    assert words.times(value) == text
+    assert formatting.times(value) == text
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_factors(value: float, text: str) -> None:
     ],
 )
 def test_numbers(value: float, text: str) -> None:
-    assert words.number(value) == text
+    assert formatting.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_numbers(value: float, text: str) -> None:
     [(0.004, "0.004"), (0.25, "0.25"), (2.39, "2.39"), (65.5, "65.5"), (493.0, "493"), (12345.0, "12.3k")],
 )
 def test_rates_in_narrow_columns(value: float, text: str) -> None:
-    assert words.compact(value) == text
+    assert formatting.compact(value) == text
 
 
 @pytest.mark.parametrize(
@@ -71,25 +71,25 @@ def test_rates_in_narrow_columns(value: float, text: str) -> None:
     [(1.07, "±7.0"), (1.1234, "±12"), (1.0003, "±<0.1"), (1.0, "±<0.1"), (3.4, "±240"), (90.0, "±>999")],
 )
 def test_widths_of_intervals(factor: float, text: str) -> None:
-    assert words.plus_minus(factor) == text
+    assert formatting.plus_minus(factor) == text
 
 
 def test_a_level_below_one_is_not_a_hundred_per_cent() -> None:
-    assert [words.level(c) for c in (0.95, 0.996, 0.9973, 0.9999)] == ["95 %", "99.6 %", "99.73 %", "99.99 %"]
+    assert [formatting.level(c) for c in (0.95, 0.996, 0.9973, 0.9999)] == ["95 %", "99.6 %", "99.73 %", "99.99 %"]
 
 
 @given(st.floats(min_value=1e-6, max_value=1e6).filter(lambda v: abs(v - 100) >= 0.0051))
 def test_what_is_better_never_reads_as_equal(value: float) -> None:
-    low, high = words.interval(value, value).split(" to ")
-    for text, mark in ((low, 100), (high, 100), (words.times(value), 1)):
+    low, high = formatting.interval(value, value).split(" to ")
+    for text, mark in ((low, 100), (high, 100), (formatting.times(value), 1)):
         assert (float(text) > mark, float(text) < mark) == (value > 100, value < 100)
 
 
 @given(st.floats(min_value=1e-9, max_value=1e12))
 def test_no_number_loses_its_size(value: float) -> None:
-    assert float(words.number(value).replace(" ", "")) == pytest.approx(value, rel=5e-3)
-    assert "e" not in words.number(value)
+    assert float(formatting.number(value).replace(" ", "")) == pytest.approx(value, rel=5e-3)
+    assert "e" not in formatting.number(value)
 
 
 def test_names_of_nothing() -> None:
-    assert [words.names(["a", "b", "c"][:n]) for n in range(4)] == ["none", "a", "a and b", "a, b and c"]
+    assert [formatting.names(["a", "b", "c"][:n]) for n in range(4)] == ["none", "a", "a and b", "a, b and c"]

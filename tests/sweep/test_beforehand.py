@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from cephfit.configuration import Configuration
-from cephfit.errors import InputError
-from cephfit.sweep.beforehand import unsupported_by
-from cephfit.sweep.declaration.file import parse_sweep
-from cephfit.sweep.model import Sweep
+from cephfit.core.errors import InputError
+from cephfit.core.values.configuration import Configuration
+from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.sweep.execution.preflight import unsupported_by
+from cephfit.sweep.sweep_plan import Sweep
 
 SWEEP = """\
 schema_version: 1

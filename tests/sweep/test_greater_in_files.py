@@ -2,8 +2,8 @@
 
 import pytest
 
-from cephfit.errors import InputError
-from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.core.errors import InputError
+from cephfit.sweep.declaration.sweep_file import parse_sweep
 
 SWEEP = """\
 schema_version: 1

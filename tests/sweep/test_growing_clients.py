@@ -4,16 +4,15 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from cephfit.configuration import Configuration
-from cephfit.errors import ClusterError
-from cephfit.protocols import Applied
-from cephfit.results.store import Store
-from cephfit.sample import State
-from cephfit.silence import Silence
-from cephfit.sweep.abilities import ScalesClients, TellsLimits
-from cephfit.sweep.declaration.file import parse_sweep
-from cephfit.sweep.runner import run_sweep
-from cephfit.sweep.targets.simulated import SimulatedTarget
+from cephfit.core.errors import ClusterError
+from cephfit.core.protocols import Applied, Silence
+from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.sample import State
+from cephfit.results.store.sample_store import Store
+from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.sweep.execution.runner import run_sweep
+from cephfit.targets.abilities import ScalesClients, TellsLimits
+from cephfit.targets.simulated import SimulatedTarget
 
 LOADS = "  loads:\n    three: {clients: 3}\n    five: {clients: 5}\n"
 

@@ -9,22 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.cells import Cell
-from cephfit.errors import InputError
-from cephfit.measurement import ASSUMED_TIMES, Load
-from cephfit.protocols import Client
-from cephfit.results.store import Store
-from cephfit.sample import State
-from cephfit.silence import Silence
-from cephfit.sweep.declaration.file import parse_sweep
-from cephfit.sweep.engines.engine import CellRun, disagreement
-from cephfit.sweep.engines.fio import FioEngine
-from cephfit.sweep.model import Sweep
-from cephfit.sweep.plan import expected_seconds, plan_of
-from cephfit.sweep.runner import run_sweep
-from cephfit.sweep.standing import Standing
-from cephfit.sweep.targets.simulated import SimulatedTarget
-from cephfit.units import MIB
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Client, Silence
+from cephfit.core.units import MIB
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.measurement import ASSUMED_TIMES, Load
+from cephfit.core.values.sample import State
+from cephfit.measure.engine import CellRun, disagreement
+from cephfit.measure.fio.fio_local import FioEngine
+from cephfit.results.store.sample_store import Store
+from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.sweep.execution.run_progress import Standing
+from cephfit.sweep.execution.runner import run_sweep
+from cephfit.sweep.sweep_plan import Sweep, expected_seconds, plan_of
+from cephfit.targets.simulated import SimulatedTarget
 
 LOADS = """\
   loads:

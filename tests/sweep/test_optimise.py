@@ -5,28 +5,21 @@ from pathlib import Path
 import pytest
 from ends_of_programs import EndOfProgramError, StopsAfter
 
-from cephfit.cells import Cell
-from cephfit.documents import TRIALS_DOCUMENT
+from cephfit.core.protocols import Silence
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.run import TRIALS_DOCUMENT, Run
+from cephfit.core.values.sample import State
 from cephfit.mapper import predictor
-from cephfit.results.baselines import baselines_of
-from cephfit.results.store import Store
-from cephfit.run import Run
-from cephfit.sample import State
-from cephfit.silence import Silence
-from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.store.sample_store import Store
+from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.sweep.execution.run_progress import Standing
+from cephfit.sweep.execution.runner import run_sweep
+from cephfit.sweep.execution.schedule import full_plan
 from cephfit.sweep.goal import Goal, even_profile
-from cephfit.sweep.model import Sweep
-from cephfit.sweep.optimising.proposals import proposals
-from cephfit.sweep.optimising.trials import (
-    rounds_by_name,
-    trials_from_json,
-    values_of,
-    with_trials,
-)
-from cephfit.sweep.runner import run_sweep
-from cephfit.sweep.schedule import full_plan
-from cephfit.sweep.standing import Standing
-from cephfit.sweep.targets.simulated import SimulatedTarget, Simulation
+from cephfit.sweep.optimiser import proposals, rounds_by_name, trials_from_json, values_of, with_trials
+from cephfit.sweep.sweep_plan import Sweep
+from cephfit.targets.simulated import SimulatedTarget, Simulation
 
 pytest.importorskip("optuna")
 

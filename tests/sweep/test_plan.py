@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cephfit.cells import CELLS
-from cephfit.configuration import Configuration
-from cephfit.measurement import ASSUMED_TIMES, CacheCondition, Load, Measurement
-from cephfit.sweep.model import Sweep
-from cephfit.sweep.plan import expected_seconds, io_seed, plan_of
+from cephfit.core.values.cells import CELLS
+from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.measurement import ASSUMED_TIMES, CacheCondition, Load, Measurement
+from cephfit.sweep.sweep_plan import Sweep, expected_seconds, io_seed, plan_of
 
 
 def a_sweep(n_configurations: int, n_cells: int, repeats: int, seed: int) -> Sweep:

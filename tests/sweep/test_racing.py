@@ -9,30 +9,34 @@ import numpy as np
 import pytest
 from ends_of_programs import EndOfProgramError, StopsAfter
 
-from cephfit.cells import Cell
-from cephfit.documents import STOPPING_DOCUMENT
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Predictor, Silence
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.profile import Profile
+from cephfit.core.values.run import STOPPING_DOCUMENT, Run
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
-from cephfit.profile import Profile
-from cephfit.protocols import Predictor
-from cephfit.results.baselines import baselines_of
-from cephfit.results.report_build import read_findings, report_of
-from cephfit.results.store import Store
-from cephfit.run import Run
-from cephfit.sample import Metrics, Sample, SampleKey, State
-from cephfit.silence import Silence
-from cephfit.sweep.declaration.file import parse_sweep
+from cephfit.results.report.report_build import read_findings, report_of
+from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.store.sample_store import Store
+from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.sweep.execution.run_progress import Standing
+from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.goal import Goal, cell_profile, even_profile
-from cephfit.sweep.model import Sweep
-from cephfit.sweep.plan import plan_of
 from cephfit.sweep.racing.contest import Contest, Look
-from cephfit.sweep.racing.rounds import begin, decide, decisions, stops_of
-from cephfit.sweep.racing.saving import ASSUMED_SCATTER, expected_saving, imagined_samples, saved_runs
-from cephfit.sweep.runner import run_sweep
-from cephfit.sweep.standing import Standing
-from cephfit.sweep.stopping import Decide, Stopping
-from cephfit.sweep.targets.simulated import SimulatedTarget, Simulation
-from cephfit.sweep.targets.simulated_truth import true_iops
+from cephfit.sweep.racing.rounds import (
+    ASSUMED_SCATTER,
+    begin,
+    decide,
+    decisions,
+    expected_saving,
+    imagined_samples,
+    saved_runs,
+    stops_of,
+)
+from cephfit.sweep.racing.stopping import Decide, Stopping
+from cephfit.sweep.sweep_plan import Sweep, plan_of
+from cephfit.targets.simulated import SimulatedTarget, Simulation, true_iops
 
 RACE = """\
 schema_version: 1

@@ -11,24 +11,20 @@ import pytest
 from ends_of_programs import EndOfProgramError, StopsAfter
 from planned_samples import ok_keys, whole_plan
 
-from cephfit.configuration import Configuration
-from cephfit.errors import ClusterError, HostError, InputError, StoreError
-from cephfit.protocols import Applied, Health
-from cephfit.results.baselines import baselines_of
-from cephfit.results.store import Store
-from cephfit.run import Run
-from cephfit.sample import SampleKey, State
-from cephfit.silence import Silence
-from cephfit.sweep.admin.answers import RefusedError
-from cephfit.sweep.declaration.file import parse_sweep
-from cephfit.sweep.model import Sweep
-from cephfit.sweep.plan import run_seconds
-from cephfit.sweep.runner import run_sweep
-from cephfit.sweep.standing import Standing
-from cephfit.sweep.step_times import times_of
-from cephfit.sweep.targets.simulated import SimulatedEngine, SimulatedTarget, Simulation, simulated_target
-from cephfit.sweep.targets.simulated_truth import true_iops
-from cephfit.sweep.validity.health_watch import wait_until_healthy
+from cephfit.ceph.admin.answers import RefusedError
+from cephfit.core.errors import ClusterError, HostError, InputError, StoreError
+from cephfit.core.protocols import Applied, Health, Silence
+from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.run import Run
+from cephfit.core.values.sample import SampleKey, State
+from cephfit.measure.validity.surveillance import wait_until_healthy
+from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.store.sample_store import Store
+from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.sweep.execution.run_progress import Standing, times_of
+from cephfit.sweep.execution.runner import run_sweep
+from cephfit.sweep.sweep_plan import Sweep, run_seconds
+from cephfit.targets.simulated import SimulatedEngine, SimulatedTarget, Simulation, simulated_target, true_iops
 
 
 def measure(sweep: Sweep, target: SimulatedTarget, store: Store, *, resume: Run | None = None) -> Run:

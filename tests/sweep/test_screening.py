@@ -8,24 +8,23 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from cephfit.cells import Cell
-from cephfit.cli.sweep import command as sweep_command
-from cephfit.configuration import Partition, Setting
-from cephfit.errors import InputError
+from cephfit.cli.sweep.sweep_commands import command as sweep_command
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Silence
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.configuration import Partition, Setting
+from cephfit.core.values.run import Run
+from cephfit.core.values.sample import Metrics, Sample, SampleKey, State
 from cephfit.mapper import predictor
-from cephfit.results.store import Store
-from cephfit.run import Run
-from cephfit.sample import Metrics, Sample, SampleKey, State
-from cephfit.silence import Silence
-from cephfit.sweep.declaration.file import parse_sweep, read_sweep
-from cephfit.sweep.design import arrays
-from cephfit.sweep.design.factor import Factor, Level
-from cephfit.sweep.design.model import Design, DesignKind, Row
-from cephfit.sweep.design.names import row_names
-from cephfit.sweep.effects import effects_of, effects_on_cells, effects_on_profile, screening_of
+from cephfit.results.store.sample_store import Store
+from cephfit.sweep.declaration.sweep_file import parse_sweep, read_sweep
+from cephfit.sweep.design import design_rows
+from cephfit.sweep.design.design_rows import row_names
+from cephfit.sweep.design.effects import effects_of, effects_on_cells, effects_on_profile, screening_of
+from cephfit.sweep.design.factorial_design import Design, DesignKind, Factor, Level, Row
+from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.goal import Goal, even_profile
-from cephfit.sweep.runner import run_sweep
-from cephfit.sweep.targets.simulated import SimulatedTarget, Simulation
+from cephfit.targets.simulated import SimulatedTarget, Simulation
 
 RECORDED = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "lab_screening.yaml"
 
@@ -61,7 +60,7 @@ def two_levels(names: str) -> tuple[Factor, ...]:
 
 def screening(names: str, runs: int) -> Design:
     factors = two_levels(names)
-    rows = arrays.screening(factors, runs, foldover=False)
+    rows = design_rows.screening(factors, runs, foldover=False)
     labels = row_names("s", factors, rows, numbered=True)
     found = tuple(Row(label, levels) for label, levels in zip(labels, rows, strict=True))
     return Design(DesignKind.SCREENING, "s", factors, found)

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thesis_tables import thesis_table
 
-from cephfit.cells import CELLS
-from cephfit.configuration import Partition, Setting
-from cephfit.errors import InputError
-from cephfit.measurement import CacheCondition
-from cephfit.sweep.declaration.file import bundled_sweep, bundled_sweeps, find_sweep, parse_sweep, read_sweep
-from cephfit.units import GIB, MIB
+from cephfit.core.errors import InputError
+from cephfit.core.units import GIB, MIB
+from cephfit.core.values.cells import CELLS
+from cephfit.core.values.configuration import Partition, Setting
+from cephfit.core.values.measurement import CacheCondition
+from cephfit.sweep.declaration.sweep_file import bundled_sweep, bundled_sweeps, find_sweep, parse_sweep, read_sweep
 
 BLOB = "ceph: {osd: {bluestore_max_blob_size_hdd: 512K}}"
 

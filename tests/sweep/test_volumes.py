@@ -2,7 +2,7 @@
 
 import pytest
 
-from cephfit.sweep.volumes import _DATA_POOL, _FEATURES
+from cephfit.ceph.volumes import _DATA_POOL, _FEATURES
 
 
 def test_the_bits_of_image_features_are_librbds() -> None:

@@ -50,18 +50,19 @@ from test_more_formats import BIOSNOOP_LIBBPF, GOLDEN, ORACLE, QEMU_SIMPLE, TRAC
 from test_requeues import BLKPARSE_LINE, TRACEPOINT, as_text, given_back
 from trace_maker import packed
 
-from cephfit.cells import Op
-from cephfit.errors import CephfitError, InputError
+from cephfit.core.errors import CephfitError, InputError
+from cephfit.core.values.cells import Op
 from cephfit.traces import formats, profile_files
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files.stream import HEAD_NBYTES, TraceStream
-from cephfit.traces.parts import blktrace_joining, blktrace_parts, in_flight_cuts, shares
+from cephfit.traces.parts import in_flight_cuts, shares
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers import blktrace_cuts, vscsi_histogram
-from cephfit.traces.readers.blktrace import BlktraceReader
-from cephfit.traces.readers.block_layer import Action
-from cephfit.traces.readers.part_reader import PartReader
-from cephfit.traces.readers.vscsi_binary import VscsiBinaryReader
+from cephfit.traces.readers.blktrace import blktrace_joining, blktrace_parts
+from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
+from cephfit.traces.readers.block_events.block_layer import Action
+from cephfit.traces.readers.reader import PartReader
+from cephfit.traces.readers.vscsi import vscsi_histogram
+from cephfit.traces.readers.vscsi.vscsi_binary import VscsiBinaryReader
 
 NO_OPTIONS = ReadOptions()
 
@@ -265,7 +266,7 @@ def compare_parts(family: Family, content: bytes, rng: random.Random) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(shares, "PART_NBYTES", part_nbytes)
             patch.setattr(in_flight_cuts, "N_HEAD", n_head)
-            patch.setattr(blktrace_cuts, "PART_NBYTES", part_nbytes)
+            patch.setattr(blktrace_parts, "PART_NBYTES", part_nbytes)
             patch.setattr(blktrace_parts, "FIRST_BLOCKS", (first_block,))
             patch.setattr(blktrace_joining, "n_cores", lambda: 2)
             in_parts = _told(file, family, action, full)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from test_tally import SOURCE, cut, traces
 from trace_maker import batch
 
-from cephfit.access import AccessBatch
-from cephfit.cells import Op
-from cephfit.errors import InputError
-from cephfit.profile import Profile
+from cephfit.core.errors import InputError
+from cephfit.core.values.access import AccessBatch
+from cephfit.core.values.cells import Op
+from cephfit.core.values.profile import Profile
 from cephfit.traces.description.describe import profile_of
-from cephfit.traces.description.portraits import MAX_DISKS, Portraits
+from cephfit.traces.description.disk_description import MAX_DISKS, Portraits
 from cephfit.traces.description.recording import PartialProfile
 
 

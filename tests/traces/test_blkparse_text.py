@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.cells import Op
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
 
 TEXT = """\

@@ -12,19 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trace_maker import Event, mixed_workload, packed
 
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
 from cephfit.traces import profile_files
 from cephfit.traces.description.recording import Counting, PartialProfile
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.matching.waiting_table import MAX_HELD
-from cephfit.traces.parts import blktrace_joining, blktrace_parts
-from cephfit.traces.parts.blktrace_joining import joined_parts
-from cephfit.traces.parts.blktrace_parts import Part, follow_alone, parts_of
-from cephfit.traces.readers import blktrace_cuts, blktrace_reading
-from cephfit.traces.readers.blktrace import BlktraceReader
-from cephfit.traces.readers.blktrace_loop import OVER
-from cephfit.traces.readers.blktrace_reading import layout_of
-from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.matching.completion_loop import MAX_HELD
+from cephfit.traces.readers.blktrace import blktrace_bytes, blktrace_joining, blktrace_parts
+from cephfit.traces.readers.blktrace.blktrace_bytes import layout_of
+from cephfit.traces.readers.blktrace.blktrace_joining import joined_parts
+from cephfit.traces.readers.blktrace.blktrace_loop import OVER
+from cephfit.traces.readers.blktrace.blktrace_parts import Part, follow_alone, parts_of
+from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
+from cephfit.traces.readers.block_events.block_layer import Action
 
 SDB = made.SDA + (1 << 20)
 SELDOM = 9
@@ -35,10 +34,10 @@ SELDOM = 9
 def _small() -> Iterator[None]:
     """Blocks and parts of some hundred bytes, and never a word of reading the rest as a whole."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blktrace_reading, "MAX_PAYLOAD", 200)
+        patch.setattr(blktrace_bytes, "MAX_PAYLOAD", 200)
         patch.setattr(blktrace_parts, "FIRST_BLOCKS", (1000, 1000, 1000))
         patch.setattr(blktrace_joining, "MAX_APART", 1 << 30)
-        patch.setattr(blktrace_cuts, "NBYTES_OF_FILE", 1)
+        patch.setattr(blktrace_parts, "NBYTES_OF_FILE", 1)
         yield
 
 
@@ -59,8 +58,8 @@ def in_parts(files: list[Path], action: Action, part_nbytes: int, block_nbytes: 
         stream.close()
     assert layout is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blktrace_cuts, "PART_NBYTES", part_nbytes)
-        patch.setattr(blktrace_reading, "BLOCK_NBYTES", block_nbytes)
+        patch.setattr(blktrace_parts, "PART_NBYTES", part_nbytes)
+        patch.setattr(blktrace_bytes, "BLOCK_NBYTES", block_nbytes)
         parts = list(parts_of(files, layout, wanted))
         return joined_parts(iter(parts), layout, wanted, 2, lambda _: None), len(parts)
 
@@ -305,7 +304,7 @@ def test_parts_do_not_join_before_both_know_of_completions(
     """Who knows of no completion yet cannot tell what is in flight at an access that is given up before the first
     one comes; who knows of completions before the cut can, though the same accesses wait in both."""
     monkeypatch.setattr(blktrace_parts, "FIRST_BLOCKS", (1000, 48 * (MAX_HELD + 1000), 1000))
-    monkeypatch.setattr(blktrace_reading, "BLOCK_NBYTES", 48 * (MAX_HELD + 1000))
+    monkeypatch.setattr(blktrace_bytes, "BLOCK_NBYTES", 48 * (MAX_HELD + 1000))
     many = Event(1000).packed(0) * (MAX_HELD + 100)
     trace = tmp_path / "t"
     found = joined(two_parts(trace, COMPLETE, many + packed([Event(2000, what=made.C)]) + message() * 1000))
@@ -361,7 +360,7 @@ def test_damage_is_named_with_its_place_in_the_file(
     content = packed(mixed_workload(1500))
     trace = tmp_path / "t"
     trace.write_bytes(content + damage if damage else content[:-7])
-    monkeypatch.setattr(blktrace_cuts, "PART_NBYTES", 20_000)
+    monkeypatch.setattr(blktrace_parts, "PART_NBYTES", 20_000)
     with pytest.raises(InputError) as caught:
         profile_files([trace])
     last = len(content) if damage else len(content) - 48

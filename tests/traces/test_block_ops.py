@@ -7,7 +7,7 @@ import trace_maker as made
 from test_more_formats import counts, nbytes, profiled
 from trace_maker import Event, write
 
-from cephfit.profile import Profile
+from cephfit.core.values.profile import Profile
 from cephfit.traces import profile_files
 from cephfit.traces.read_options import ReadOptions
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from test_more_formats import GOLDEN
 
-from cephfit.access import AccessBatch
-from cephfit.traces.readers.blktrace import BlktraceReader
-from cephfit.traces.readers.block_layer import Action
+from cephfit.core.values.access import AccessBatch
+from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
+from cephfit.traces.readers.block_events.block_layer import Action
 
 pytestmark = pytest.mark.skipif(
     shutil.which("btt") is None or shutil.which("blkparse") is None, reason="btt and blkparse are not installed"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.cells import Op
-from cephfit.errors import HostError, InputError
+from cephfit.core.errors import HostError, InputError
+from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
-from cephfit.traces.capturing import tracefs
+from cephfit.traces.capturing import blk_tracer
 from cephfit.traces.capturing.capture import capture, capturing
 
 pytestmark = [
@@ -43,10 +43,10 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 def kernel_settings() -> dict[str, str]:
     """Everything of the kernel that a capture changes."""
-    with tracefs.mounted_tracefs() as root:
+    with blk_tracer.mounted_tracefs() as root:
         paths = [root / "current_tracer", root / "tracing_on", *sorted((root / "options").iterdir())]
         paths += sorted(root.glob("per_cpu/cpu*/buffer_size_kb"))
-        return {p.name if "per_cpu" not in str(p) else str(p): tracefs._setting(p) for p in paths}
+        return {p.name if "per_cpu" not in str(p) else str(p): blk_tracer._setting(p) for p in paths}
 
 
 def is_mounted() -> bool:
@@ -183,7 +183,7 @@ def test_a_killed_capture_is_undone_by_the_next_one(disk: Path, tmp_path: Path) 
 
 
 def test_a_tracer_of_somebody_else_is_left_alone(disk: Path, tmp_path: Path) -> None:
-    with tracefs.mounted_tracefs() as root:
+    with blk_tracer.mounted_tracefs() as root:
         tracer = root / "current_tracer"
         tracer.write_text("blk")
         try:

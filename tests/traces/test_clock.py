@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from test_trace_views import run
 
-from cephfit.access import AccessBatch
+from cephfit.core.units import NS_PER_MS, NS_PER_S
+from cephfit.core.values.access import AccessBatch
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.readers.clock import clock_ns_of
-from cephfit.traces.readers.delimited import DelimitedReader
-from cephfit.traces.readers.delimited_formats import FORMATS
+from cephfit.traces.readers.delimited.delimited_formats import FORMATS
+from cephfit.traces.readers.delimited.delimited_reader import DelimitedReader
 from cephfit.traces.readers.oracle_general import RECORD
-from cephfit.units import NS_PER_MS, NS_PER_S
+from cephfit.traces.readers.reader import clock_ns_of
 
 SECONDS, RATE = 700, 20
 

@@ -11,7 +11,7 @@ from cephfit.traces.compiled import _with_imports, version_of
 def test_a_loop_is_another_version_when_what_it_imports_changes_and_else_not(tmp_path: Path) -> None:
     loop = tmp_path / "loop.py"
     loop.write_text(
-        "from cephfit.access import (\n    OP_READ,\n)\nfrom cephfit.traces.lines import plain_lines\n"
+        "from cephfit.core.values.access import (\n    OP_READ,\n)\nfrom cephfit.traces.lines import plain_lines\n"
     )
     read = {file.name for file in _with_imports(loop)}
     assert {"loop.py", "access.py", "plain_lines.py", "compiled.py", "delimited_loop.py"} <= read

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trace_maker import batch
 
-from cephfit.access import AccessBatch
-from cephfit.errors import InputError
-from cephfit.profile import Profile
+from cephfit.core.errors import InputError
+from cephfit.core.values.access import AccessBatch
+from cephfit.core.values.profile import Profile
 from cephfit.traces import profile_files
-from cephfit.traces.counting.places import N_PLACES
+from cephfit.traces.counting.joint_counts import N_PLACES
 from cephfit.traces.description.describe import profile_of
 from cephfit.traces.description.recording import Counting, PartialProfile
 from cephfit.traces.lines import plain_lines
@@ -246,8 +246,8 @@ def test_one_of_many_files_of_a_disk_each_is_described(tmp_path: Path) -> None:
 
 def test_few_rows_of_a_block_do_not_keep_the_room_for_all_of_them() -> None:
     """The loop stops at each disk that it does not know yet: of thousands, there are thousands of stretches."""
-    from cephfit.traces.lines.disk_table import DiskTable
-    from cephfit.traces.readers.delimited_formats import FORMATS
+    from cephfit.traces.lines.plain_lines import DiskTable
+    from cephfit.traces.readers.delimited.delimited_formats import FORMATS
 
     layout = next(layout for layout in FORMATS if layout.name == "alibaba")
     assert layout.plain is not None

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from cephfit.cells import Op
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers.delimited_formats import FORMATS
+from cephfit.traces.readers.delimited.delimited_formats import FORMATS
 
 DELIMITED = {
     "msr": "128166372003061629,hm,1,Read,4096,8192,500\n128166372013061629,hm,1,Write,12288,65536,700\n",

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from test_more_formats import counts, nbytes, profiled
 from trace_maker import Event
 
-from cephfit.cli.trace import command
-from cephfit.errors import InputError
+from cephfit.cli.trace.trace_commands import command
+from cephfit.core.errors import InputError
 from cephfit.traces.read_options import ReadOptions
 
 

@@ -10,9 +10,9 @@ from test_trace_views import needs_fio, run
 from trace_maker import DM0, SDA, WRITE, A, Event, Q, remap, write
 
 from cephfit.cli.main import main
-from cephfit.silence import Silence
+from cephfit.core.protocols import Silence
 from cephfit.traces.access_source import left_out
-from cephfit.traces.readers.delimited import DelimitedReader
+from cephfit.traces.readers.delimited.delimited_reader import DelimitedReader
 
 LEFT_OUT = "not counted: 4 accesses of disk 8,0: it carries the accesses of 253,0, which are counted there"
 

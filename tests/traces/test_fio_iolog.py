@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from test_trace_views import needs_fio, run
 
-from cephfit.cells import Op
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
 
 FIO = [

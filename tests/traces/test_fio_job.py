@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from test_trace_views import counts_profile, needs_fio, run, text_of
 
-from cephfit.profile import Profile
-from cephfit.traces.replay.fio_job import job_of
+from cephfit.core.values.profile import Profile
+from cephfit.traces.replay.workload_job import job_of
 
 DEPTHS = [1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 64]
 

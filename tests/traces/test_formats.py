@@ -13,7 +13,7 @@ from test_more_formats import BIOSNOOP, QEMU_LOG, STRACE, TRACE_CMD, XPERF, rbd_
 from test_vscsi import CSV, TWO, histogram_csv, record_1, record_2
 from trace_maker import Event, mixed_workload, packed, write
 
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
 from cephfit.traces import formats, profile_files
 from cephfit.traces.access_source import AccessSource
 from cephfit.traces.read_options import ReadOptions

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from test_trace_views import run
 from trace_maker import mixed_workload, write
 
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
 from cephfit.traces import profile_files
-from cephfit.traces.description.shape import refuse_other_shapes
+from cephfit.traces.description.description_schema import refuse_other_shapes
 
 WRONG: list[tuple[str, Any, str]] = [
     ("histograms", [], "description.histograms: [] is no object"),

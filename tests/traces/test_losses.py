@@ -7,10 +7,10 @@ from click.testing import CliRunner
 from test_more_formats import GOLDEN, profiled
 from test_trace_views import run
 
-from cephfit.cli.trace import command
+from cephfit.cli.trace.trace_commands import command
 from cephfit.traces import profile_files
-from cephfit.traces.capturing.guest_events import file_of, keep
-from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.capturing.capture_record import file_of, keep
+from cephfit.traces.readers.block_events.block_layer import Action
 
 TRACEPOINT = "  fio-9  [000]  1.5: block_bio_queue: 8,0 R 8 + 8 [fio]\n"
 BIOSNOOP = "0.000004 supervise 1950 xvda1 W 13092560 4096 0.74\n"

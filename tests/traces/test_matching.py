@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
 from cephfit.traces.matching import latency
+from cephfit.traces.matching.completion_loop import MAX_HELD
 from cephfit.traces.matching.latency import CompletionMatcher, InFlight
-from cephfit.traces.matching.waiting_table import MAX_HELD
 
 
 @st.composite

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cephfit.cells import Op
-from cephfit.cli.trace import command
-from cephfit.errors import InputError
-from cephfit.profile import Profile
+from cephfit.cli.trace.trace_commands import command
+from cephfit.core.errors import InputError
+from cephfit.core.values.cells import Op
+from cephfit.core.values.profile import Profile
 from cephfit.traces import profile_files
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.readers.block_events.block_layer import Action
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -13,8 +13,8 @@ from test_more_formats import ORACLE
 from test_trace_views import run
 from trace_maker import Event, write
 
-from cephfit.cli.trace import command
-from cephfit.errors import InputError
+from cephfit.cli.trace.trace_commands import command
+from cephfit.core.errors import InputError
 from cephfit.traces import profile_files
 
 pa = pytest.importorskip("pyarrow")

@@ -17,13 +17,13 @@ from test_blktrace_parts import ALL, numbered, recording
 from test_formats import WHOLE
 from trace_maker import SDA, C, Event, packed
 
-from cephfit.cells import Op
-from cephfit.cli.trace import command
-from cephfit.errors import InputError
-from cephfit.profile import Profile
+from cephfit.cli.trace.trace_commands import command
+from cephfit.core.errors import InputError
+from cephfit.core.values.cells import Op
+from cephfit.core.values.profile import Profile
 from cephfit.traces import profile_files
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.readers.block_events.block_layer import Action
 
 
 def told(profile: Profile) -> dict[str, Any]:

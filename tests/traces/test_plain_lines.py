@@ -11,20 +11,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
 from cephfit.traces.description.recording import Counting
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.lines import text_buffers
+from cephfit.traces.lines import fast_lines
 from cephfit.traces.matching import latency
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED
-from cephfit.traces.readers import blkparse_text, block_events_text, delimited, fio_iolog
-from cephfit.traces.readers.blkparse_text import BlkparseTextReader
-from cephfit.traces.readers.block_events_text import BlockEventsTextReader
-from cephfit.traces.readers.block_layer import Action, BlockEvents
-from cephfit.traces.readers.delimited import DelimitedFormat, DelimitedReader
-from cephfit.traces.readers.delimited_formats import FORMATS
+from cephfit.traces.readers import fio_iolog
+from cephfit.traces.readers.blkparse import blkparse_text
+from cephfit.traces.readers.blkparse.blkparse_text import BlkparseTextReader
+from cephfit.traces.readers.block_events import block_events_text
+from cephfit.traces.readers.block_events.block_events_text import BlockEventsTextReader
+from cephfit.traces.readers.block_events.block_layer import Action, BlockEvents
+from cephfit.traces.readers.delimited import delimited_reader
+from cephfit.traces.readers.delimited.delimited_formats import FORMATS
+from cephfit.traces.readers.delimited.delimited_reader import DelimitedFormat, DelimitedReader
+from cephfit.traces.readers.delimited.named_columns import layout_of
 from cephfit.traces.readers.fio_iolog import FioIologReader
-from cephfit.traces.readers.named_columns import layout_of
 from cephfit.traces.readers.reader import StreamReader
 
 NAMED = {
@@ -112,13 +115,13 @@ def test_both_ways_read_the_same(layout: DelimitedFormat, data: st.DataObject, t
 def test_the_usual_line_is_plain(layout: DelimitedFormat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the loop would be of no use: only what names a new disk is looked at by Python."""
     looked_at = []
-    slow = delimited._Lines.any_line
+    slow = delimited_reader._Lines.any_line
 
-    def counted(lines: delimited._Lines, block: Any) -> Any:
+    def counted(lines: delimited_reader._Lines, block: Any) -> Any:
         looked_at.extend(block.lines)
         return slow(lines, block)
 
-    monkeypatch.setattr(delimited._Lines, "any_line", counted)
+    monkeypatch.setattr(delimited_reader._Lines, "any_line", counted)
     read((EXAMPLES[layout.name] + b"\n") * 1000, layout, tmp_path / "trace")
     assert len(looked_at) == (2 if layout.disk else 0)
 
@@ -143,7 +146,7 @@ def test_blocks_do_not_matter(layout: DelimitedFormat, n_cores: int, data: st.Da
     text = b"\n".join([example] * 20 + found)
     whole = read(text, layout, tmp_path / "trace")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_buffers, "BLOCK_NBYTES", 300)
+        patch.setattr(fast_lines, "BLOCK_NBYTES", 300)
         patch.setattr(os, "sched_getaffinity", lambda _: range(n_cores))
         in_blocks = read(text, layout, tmp_path / "trace")
     if isinstance(whole, str) or isinstance(in_blocks, str):
@@ -199,7 +202,7 @@ def test_blkparse_both_ways(data: st.DataObject, tmp_path: Path) -> None:
 def test_usual_lines_of_blkparse_are_plain(tmp_path: Path) -> None:
     (tmp_path / "trace").write_bytes(b"".join(line + b"\n" for line in BLKPARSE))
     with TraceStream(tmp_path / "trace") as stream:
-        (lines,) = text_buffers.TextBuffers(stream).blocks()
+        (lines,) = fast_lines.TextBuffers(stream).blocks()
     n_lines, end, _ = blkparse_text._plain_events(lines.text, lines.begin, lines.end, ord("Q"))
     assert (n_lines, end) == (len(BLKPARSE), lines.end)
 
@@ -242,7 +245,7 @@ def test_block_events_both_ways(data: st.DataObject, tmp_path: Path) -> None:
 def test_usual_block_events_are_plain(tmp_path: Path) -> None:
     (tmp_path / "trace").write_bytes(b"".join(line + b"\n" for line in BLOCK_EVENTS))
     with TraceStream(tmp_path / "trace") as stream:
-        (block,) = text_buffers.TextBuffers(stream).blocks()
+        (block,) = fast_lines.TextBuffers(stream).blocks()
         found = block_events_text._Lines(stream, Action.QUEUE).plain(block.text, block.begin, block.end)
     n_lines, _, events = found
     assert n_lines == 7
@@ -278,7 +281,7 @@ def test_blocks_of_events_do_not_matter(reader: StreamReader, data: st.DataObjec
     path.write_bytes(b"\n".join(found) + b"\n")
     whole = counted(reader, path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_buffers, "BLOCK_NBYTES", 300)
+        patch.setattr(fast_lines, "BLOCK_NBYTES", 300)
         patch.setattr(latency, "_FEWEST_READY", data.draw(st.integers(1, 9)))
         patch.setattr(os, "sched_getaffinity", lambda _: range(2))
         assert counted(reader, path) == whole

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cephfit.traces.counting import limits
+from cephfit.traces.counting import buckets
 from cephfit.traces.description import footprint as footprint_module
-from cephfit.traces.description.busy import BusyTime
+from cephfit.traces.description.disk_description import BusyTime, Portrait
+from cephfit.traces.description.disk_loops import Grid
 from cephfit.traces.description.footprint import Footprint, Regions, hot_shares
-from cephfit.traces.description.portrait import Portrait
-from cephfit.traces.description.time_grid import Grid
 
 ROW = st.tuples(
     st.integers(0, 10**12),
@@ -77,7 +76,7 @@ def test_joining_stays_exact_when_the_limits_are_reached(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(footprint_module, "MAX_BLOCKS", 8)
         patch.setattr(footprint_module, "MAX_REGIONS", 4)
-        patch.setattr("cephfit.traces.description.scatter.SAMPLE", 5)
+        patch.setattr("cephfit.traces.description.disk_description.SAMPLE", 5)
         whole, joined = portrait(rows), rejoined(rows, borders, random)
         assert same(whole, joined)
         assert len(whole.footprint.blocks.keys) <= 8 and len(whole.regions.counts.keys) <= 4
@@ -90,7 +89,7 @@ def test_windowed_distance_is_to_the_closest_of_the_previous_16(rows: list[tuple
     expected = Counter[int]()
     for i in range(1, len(rows)):
         distances = [rows[i][2] - end for end in reversed(ends[max(i - 16, 0) : i])]
-        expected[int(np.searchsorted(limits.DISTANCE_LBN, min(distances, key=abs)))] += 1
+        expected[int(np.searchsorted(buckets.DISTANCE_LBN, min(distances, key=abs)))] += 1
     counted = portrait(rows).whole().windowed[0]
     assert {i: n for i, n in enumerate(counted.tolist()) if n} == dict(expected)
 

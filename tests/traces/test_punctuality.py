@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cephfit.traces.replay import punctuality
-from cephfit.traces.replay.punctuality import Issues, matched, read_log
+from cephfit.traces.replay import fio_replay
+from cephfit.traces.replay.fio_replay import Issues, matched, read_log
 
 ACCESS = st.tuples(st.integers(0, 3), st.sampled_from([512, 4096]))
 
@@ -31,7 +31,7 @@ def test_the_kth_is_the_kth(
         waiting[logged[row]].append(row)
     expected = [waiting[access].pop(0) if waiting[access] else -1 for access in planned]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(punctuality, "_MATCHED_AT_ONCE", at_once)
+        patch.setattr(fio_replay, "_MATCHED_AT_ONCE", at_once)
         found = matched(issues(planned, [0.0] * len(planned)), issues(logged, times))
     assert found.tolist() == expected
 
@@ -41,7 +41,7 @@ def test_a_log_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "log").write_text(
         "".join(f"{10 + i}, {500_000 * i}, {i % 2}, 4096, {4096 * i}, 0\n" for i in range(100))
     )
-    monkeypatch.setattr(punctuality, "_LINES_AT_ONCE", 7)
+    monkeypatch.setattr(fio_replay, "_LINES_AT_ONCE", 7)
     found, latency_us = read_log(tmp_path / "log")
     assert found.time_ms.tolist() == [10 + 0.5 * i for i in range(100)]
     assert found.place.tolist() == [16 * i + i % 2 for i in range(100)]

@@ -16,15 +16,17 @@ import numpy as np
 import pytest
 from fuzz_formats import Family, families
 
-from cephfit.access import OP_READ, OP_WRITE, UNKNOWN, AccessBatch
-from cephfit.errors import InputError
-from cephfit.protocols import TraceReader
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import TraceReader
+from cephfit.core.values.access import OP_READ, OP_WRITE, UNKNOWN, AccessBatch
 from cephfit.traces import formats
-from cephfit.traces.files import text
+from cephfit.traces.files import stream
 from cephfit.traces.files.stream import HEAD_NBYTES
-from cephfit.traces.lines import text_buffers
-from cephfit.traces.readers import blktrace_reading, oracle_general, parquet, rbd_replay, vscsi_binary
-from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.lines import fast_lines
+from cephfit.traces.readers import oracle_general, parquet, rbd_replay
+from cephfit.traces.readers.blktrace import blktrace_bytes
+from cephfit.traces.readers.block_events.block_layer import Action
+from cephfit.traces.readers.vscsi import vscsi_binary
 
 ONLY_BY_NAME = {"columns", "blkparse-f"}
 """Formats that nobody knows but the person who chose it."""
@@ -237,11 +239,11 @@ def test_the_size_of_blocks_does_not_matter(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nbytes: int
 ) -> None:
     whole = {path: told(case.reader.batches(path)) for path in case.files(tmp_path)}
-    monkeypatch.setattr(text, "_BLOCK_NBYTES", nbytes)
-    monkeypatch.setattr(text_buffers, "BLOCK_NBYTES", nbytes)
+    monkeypatch.setattr(stream, "_BLOCK_NBYTES", nbytes)
+    monkeypatch.setattr(fast_lines, "BLOCK_NBYTES", nbytes)
     monkeypatch.setattr(rbd_replay, "_BLOCK_NBYTES", nbytes)
-    monkeypatch.setattr(blktrace_reading, "BLOCK_NBYTES", nbytes)
-    monkeypatch.setattr(blktrace_reading, "MAX_PAYLOAD", 70)
+    monkeypatch.setattr(blktrace_bytes, "BLOCK_NBYTES", nbytes)
+    monkeypatch.setattr(blktrace_bytes, "MAX_PAYLOAD", 70)
     monkeypatch.setattr(oracle_general, "_BLOCK_RECORDS", nbytes // 20)
     monkeypatch.setattr(vscsi_binary, "_RECORDS_AT_ONCE", nbytes // 20)
     monkeypatch.setattr(parquet, "_ROWS", nbytes // 20)

@@ -4,7 +4,7 @@ import pytest
 from test_more_formats import GOLDEN, counts, format_of, nbytes
 
 from cephfit.traces import profile_files
-from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.readers.block_events.block_layer import Action
 
 
 @pytest.mark.parametrize("name", ["biosnoop-libbpf.txt", "biosnoop-libbpf-queued.txt"])

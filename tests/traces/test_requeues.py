@@ -7,10 +7,10 @@ import pytest
 import trace_maker as made
 from trace_maker import Event, write
 
-from cephfit.profile import Profile
+from cephfit.core.values.profile import Profile
 from cephfit.traces import profile_files
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers.block_layer import Action
+from cephfit.traces.readers.block_events.block_layer import Action
 
 R = 6
 MS = 1_000_000

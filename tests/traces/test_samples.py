@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cephfit.cells import Op
+from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
 
 

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trace_maker import mixed_workload, write
 
-from cephfit.errors import HostError, InputError
+from cephfit.core.errors import HostError, InputError
 from cephfit.traces import profile_files
-from cephfit.traces.files import ahead
+from cephfit.traces.files import read_ahead
 from cephfit.traces.parts import counted_recordings, in_flight_cuts, scheduling, shares
 
 
@@ -129,7 +129,7 @@ def test_several_files_are_read_side_by_side(
     for seed, file in enumerate(files):
         file.write_bytes(gzip.compress(alibaba(400, seed)))
     with monkeypatch.context() as patch:
-        patch.setattr(ahead, "n_cores", lambda: 1)
+        patch.setattr(read_ahead, "n_cores", lambda: 1)
         patch.setattr(counted_recordings, "n_cores", lambda: 1)
         alone = profile_files(files).dumps(), profile_files(several_files).dumps()
     both_there = threading.Barrier(2, timeout=60)
@@ -264,14 +264,14 @@ def test_what_is_read_ahead_comes_in_order_and_so_does_the_error() -> None:
     seen = []
     with pytest.raises(InputError, match="ends here"):
         seen += [0]
-        for item in ahead._from_thread(items()):
+        for item in read_ahead._from_thread(items()):
             seen.append(item)
     assert seen == [0, *range(20)]
 
 
 def test_a_reader_that_is_left_leaves_no_thread() -> None:
     before = threading.active_count()
-    items = ahead._from_thread(iter(range(10**9)))
+    items = read_ahead._from_thread(iter(range(10**9)))
     assert next(items) == 0
     items.close()
     time.sleep(0.01)

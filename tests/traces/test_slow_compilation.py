@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from trace_maker import mixed_workload, write
 
-from cephfit import slow_compilation
-from cephfit.slow_compilation import CompilationClock, announce_slow_compilation
+from cephfit.core import slow_compilation
+from cephfit.core.slow_compilation import CompilationClock, announce_slow_compilation
 
 PROFILE = [sys.executable, "-m", "cephfit.cli.main", "trace", "profile", "--json"]
 

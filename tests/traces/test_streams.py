@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from cephfit.errors import HostError, InputError
+from cephfit.core.errors import HostError, InputError
 from cephfit.traces import profile_files
 from cephfit.traces.files import remote
 from cephfit.traces.recordings import Recording, in_a_row, recordings_of

@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from trace_maker import batch
 
-from cephfit.access import AccessBatch
-from cephfit.cells import Op
-from cephfit.profile import Profile
+from cephfit.core.values.access import AccessBatch
+from cephfit.core.values.cells import Op
+from cephfit.core.values.profile import Profile
 from cephfit.traces.compiled import compiled
-from cephfit.traces.counting import limits, places
+from cephfit.traces.counting import buckets, joint_counts
 from cephfit.traces.counting.buckets import place, steps_of
-from cephfit.traces.counting.places import N_FINE
-from cephfit.traces.counting.tally import Tally, fine_value_ns, percentile_ns
-from cephfit.traces.counting.tally_buckets import FINE_PER_OCTAVE
+from cephfit.traces.counting.joint_counts import N_FINE
+from cephfit.traces.counting.tally import FINE_PER_OCTAVE, Tally, fine_value_ns, percentile_ns
 from cephfit.traces.description.describe import profile_of
 from cephfit.traces.description.recording import PartialProfile
 
@@ -155,7 +154,9 @@ INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 """All numbers that there are, of every size."""
 NEAR_LIMITS = st.builds(
     lambda limit, by: limit + by,
-    st.sampled_from([*places.DISTANCES, *places.SIZES, *[2**k for k in range(62)], *[-(2**k) for k in range(62)]]),
+    st.sampled_from(
+        [*joint_counts.DISTANCES, *joint_counts.SIZES, *[2**k for k in range(62)], *[-(2**k) for k in range(62)]]
+    ),
     st.integers(-2, 2),
 )
 
@@ -163,14 +164,17 @@ NEAR_LIMITS = st.builds(
 @settings(deadline=None)
 @given(INT64 | NEAR_LIMITS)
 def test_every_number_finds_the_place_that_a_search_finds(value: int) -> None:
-    for limits_, first in ((places.SIZES, places.SIZE_STEPS), (places.DISTANCES, places.DISTANCE_STEPS)):
-        found = place_among(value, places.STEPS, np.uint64(first), np.uint64(places.FEW_SHIFT))
+    for limits_, first in (
+        (joint_counts.SIZES, joint_counts.SIZE_STEPS),
+        (joint_counts.DISTANCES, joint_counts.DISTANCE_STEPS),
+    ):
+        found = place_among(value, joint_counts.STEPS, np.uint64(first), np.uint64(joint_counts.FEW_SHIFT))
         assert found == np.searchsorted(limits_, value)
 
 
 def test_limits_that_are_too_close_to_be_told_apart_are_refused() -> None:
     with pytest.raises(ValueError, match="too close"):
-        steps_of([1024, 1025], places.FEW_SHIFT)
+        steps_of([1024, 1025], joint_counts.FEW_SHIFT)
 
 
 def fine_of(time_ns: int) -> int:
@@ -195,11 +199,11 @@ def test_longer_times_belong_to_the_last_fine_bucket(time_ns: int) -> None:
 
 
 @settings(deadline=None)
-@given(st.integers(0, 1 << 44) | st.sampled_from(places.TIMES).flatmap(lambda t: st.integers(t - 1, t + 1)))
+@given(st.integers(0, 1 << 44) | st.sampled_from(joint_counts.TIMES).flatmap(lambda t: st.integers(t - 1, t + 1)))
 def test_a_time_is_counted_in_the_limits_that_a_search_finds(time_ns: int) -> None:
     rows = batch([(0, "r", 0, 4096), (time_ns, "r", 8, 4096)])
     counts = Tally.of(rows.time_ns, rows.op, rows.lbn, rows.nbytes).counts.interarrival
-    assert counts[0].argmax() == np.searchsorted(limits.TIME_US * 1000, time_ns)
+    assert counts[0].argmax() == np.searchsorted(buckets.TIME_US * 1000, time_ns)
 
 
 def test_a_percentile_is_the_value_that_so_many_do_not_exceed() -> None:
@@ -216,9 +220,9 @@ def test_histograms_agree_with_a_binary_search_in_their_limits(whole: AccessBatc
     assert whole.latency_ns is not None and whole.outstanding is not None
     known = whole.latency_ns[whole.latency_ns >= 0]
     for name, bounds, values in (
-        ("size", limits.SIZE_NBYTES, whole.nbytes),
-        ("latency_us", limits.TIME_US * 1000, known),
-        ("outstanding", limits.OUTSTANDING, whole.outstanding + 1),
+        ("size", buckets.SIZE_NBYTES, whole.nbytes),
+        ("latency_us", buckets.TIME_US * 1000, known),
+        ("outstanding", buckets.OUTSTANDING, whole.outstanding + 1),
     ):
         expected = np.bincount(np.searchsorted(bounds, values), minlength=len(bounds) + 1)
         if name == "outstanding" and len(values) > 1 and not np.ptp(whole.time_ns):

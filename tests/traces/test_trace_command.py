@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from trace_maker import Event, mixed_workload, packed, write
 
-from cephfit.profile import Profile
+from cephfit.core.values.profile import Profile
 
 CEPHFIT = [sys.executable, "-m", "cephfit.cli.main"]
 

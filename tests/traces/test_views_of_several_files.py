@@ -13,7 +13,7 @@ from test_parts import cut, device_events, rows, write_part
 from test_trace_views import run
 from trace_maker import SDA
 
-from cephfit.profile import Profile
+from cephfit.core.values.profile import Profile
 
 COLUMNS = ("--columns", "time:us,op,offset,length")
 

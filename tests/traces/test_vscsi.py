@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_trace_views import run
 
-from cephfit.cells import Op
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
-from cephfit.traces.counting import limits
+from cephfit.traces.counting import buckets
 from cephfit.traces.parts import shares
-from cephfit.traces.readers import vscsi_binary
+from cephfit.traces.readers.vscsi import vscsi_binary
 
 CSV = """\
 #Vscsi Cmd Trace. (Trace Format Version 1)
@@ -141,8 +141,8 @@ def test_binary_errors_name_the_byte(tmp_path: Path) -> None:
 
 
 TITLES = {
-    "size": ("IO lengths of {}commands", limits.SIZE_NBYTES),
-    "distance": ("distance (in LBNs) between successive {}commands", limits.DISTANCE_LBN),
+    "size": ("IO lengths of {}commands", buckets.SIZE_NBYTES),
+    "distance": ("distance (in LBNs) between successive {}commands", buckets.DISTANCE_LBN),
 }
 
 

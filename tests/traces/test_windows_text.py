@@ -8,7 +8,7 @@ import pytest
 from test_delimited import DELIMITED
 from test_more_formats import XPERF, counts, format_of, nbytes, profiled
 
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
 from cephfit.traces import profile_files
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.read_options import ReadOptions

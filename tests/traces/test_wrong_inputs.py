@@ -10,8 +10,8 @@ from test_more_formats import ORACLE, rbd_replay
 from test_trace_views import run
 from test_vscsi import record_1
 
-from cephfit.cells import Op
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.values.cells import Op
 from cephfit.traces import profile_files
 from cephfit.traces.read_options import ReadOptions
 

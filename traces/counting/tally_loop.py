@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled, compiled_in_place, inlined
-from cephfit.traces.counting import places
+from cephfit.traces.counting import joint_counts
 from cephfit.traces.counting.buckets import place
 
 ALL, READ, WRITE = range(3)
@@ -21,22 +21,26 @@ N, FIRST_LBN, FIRST_NBYTES, FIRST_NS, LAST_LBN, LAST_NS = range(6)
 touched, and its time."""
 
 # Unsigned, because a place that might be negative costs a test each time.
-_FEW, _MANY = np.uint64(places.FEW_SHIFT), np.uint64(places.MANY_SHIFT)
-_BY_SIZE, _BY_DISTANCE = np.uint64(places.SIZE_STEPS), np.uint64(places.DISTANCE_STEPS)
-_BY_TIME = np.uint64(places.TIME_STEPS)
-_N_SIZES, _N_DISTANCES = np.uintp(places.N_SIZES), np.uintp(places.N_DISTANCES)
-_N_TIMES, _N_DEPTHS = np.uintp(places.N_TIMES), np.uintp(places.N_DEPTHS)
-_STEP, _STEP_OF_ALL = np.uintp(places.STEP), np.uintp(places.STEP_OF_ALL)
-_GAP, _LATENCY, _OUTSTANDING = np.uintp(places.GAP), np.uintp(places.LATENCY), np.uintp(places.OUTSTANDING)
-_NBYTES, _STEPS_BACK = np.uintp(places.NBYTES), np.uintp(places.STEPS_BACK)
-_COUNT, _LAST_LBN, _LAST_NS = (np.uintp(places.BOUNDARY + 3 * row) for row in (N, LAST_LBN, LAST_NS))
-_FIRST_LBN, _FIRST_NBYTES, _FIRST_NS = (
-    np.uintp(places.BOUNDARY + 3 * row) for row in (FIRST_LBN, FIRST_NBYTES, FIRST_NS)
+_FEW, _MANY = np.uint64(joint_counts.FEW_SHIFT), np.uint64(joint_counts.MANY_SHIFT)
+_BY_SIZE, _BY_DISTANCE = np.uint64(joint_counts.SIZE_STEPS), np.uint64(joint_counts.DISTANCE_STEPS)
+_BY_TIME = np.uint64(joint_counts.TIME_STEPS)
+_N_SIZES, _N_DISTANCES = np.uintp(joint_counts.N_SIZES), np.uintp(joint_counts.N_DISTANCES)
+_N_TIMES, _N_DEPTHS = np.uintp(joint_counts.N_TIMES), np.uintp(joint_counts.N_DEPTHS)
+_STEP, _STEP_OF_ALL = np.uintp(joint_counts.STEP), np.uintp(joint_counts.STEP_OF_ALL)
+_GAP, _LATENCY, _OUTSTANDING = (
+    np.uintp(joint_counts.GAP),
+    np.uintp(joint_counts.LATENCY),
+    np.uintp(joint_counts.OUTSTANDING),
 )
-_EARLIEST, _LATEST = np.uintp(places.EXTENT), np.uintp(places.EXTENT + 1)
-_EDGE_EARLIEST, _EDGE_LATEST = places.EDGE_EXTENT, places.EDGE_EXTENT + 1
+_NBYTES, _STEPS_BACK = np.uintp(joint_counts.NBYTES), np.uintp(joint_counts.STEPS_BACK)
+_COUNT, _LAST_LBN, _LAST_NS = (np.uintp(joint_counts.BOUNDARY + 3 * row) for row in (N, LAST_LBN, LAST_NS))
+_FIRST_LBN, _FIRST_NBYTES, _FIRST_NS = (
+    np.uintp(joint_counts.BOUNDARY + 3 * row) for row in (FIRST_LBN, FIRST_NBYTES, FIRST_NS)
+)
+_EARLIEST, _LATEST = np.uintp(joint_counts.EXTENT), np.uintp(joint_counts.EXTENT + 1)
+_EDGE_EARLIEST, _EDGE_LATEST = joint_counts.EDGE_EXTENT, joint_counts.EDGE_EXTENT + 1
 _1 = np.uintp(1)
-_LONGEST_NS = places.LONGEST_NS
+_LONGEST_NS = joint_counts.LONGEST_NS
 
 
 @inlined
@@ -166,15 +170,15 @@ def count_disks(
         edges: as ``places.edge_of`` makes them; written.
         joint: added to; its boundary and extent mean nothing.
     """
-    n_boundary = places.EDGE_EXTENT
+    n_boundary = joint_counts.EDGE_EXTENT
     for k in range(len(at)):
         edge = edges[at[k]]
-        joint[places.BOUNDARY : places.STEP] = edge[:n_boundary]
-        joint[places.EXTENT :] = edge[n_boundary:]
+        joint[joint_counts.BOUNDARY : joint_counts.STEP] = edge[:n_boundary]
+        joint[joint_counts.EXTENT :] = edge[n_boundary:]
         mine = rows[begins[k] : ends[k]]
         count_accesses(time_ns, op, lbn, nbytes, latency_ns, outstanding, mine, steps, depth_places, joint)
-        edge[:n_boundary] = joint[places.BOUNDARY : places.STEP]
-        edge[n_boundary:] = joint[places.EXTENT :]
+        edge[:n_boundary] = joint[joint_counts.BOUNDARY : joint_counts.STEP]
+        edge[n_boundary:] = joint[joint_counts.EXTENT :]
 
 
 @compiled_in_place

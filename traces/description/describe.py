@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cephfit.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
-from cephfit.errors import InputError
-from cephfit.profile import Profile
-from cephfit.traces.counting import limits
-from cephfit.traces.counting.crowd import DISKS_LISTED
+from cephfit.core.errors import InputError
+from cephfit.core.units import NS_PER_S
+from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
+from cephfit.core.values.profile import Profile
+from cephfit.traces.counting import buckets
+from cephfit.traces.counting.disk_aggregate import DISKS_LISTED
 from cephfit.traces.counting.tally import Tally
-from cephfit.traces.description import behaviour, clock_limits
+from cephfit.traces.description import behaviour, distributions
+from cephfit.traces.description.disk_description import MAX_DISKS, too_many_disks
 from cephfit.traces.description.distributions import (
     are_depths_told,
     are_timed,
@@ -17,14 +19,7 @@ from cephfit.traces.description.distributions import (
     percentiles_of,
     random_by_threshold,
 )
-from cephfit.traces.description.portraits import MAX_DISKS, too_many_disks
-from cephfit.traces.description.recording import (
-    NOT_ASKED_FOR,
-    PartialProfile,
-    disks_asked_for,
-    disks_of_one_level,
-)
-from cephfit.units import NS_PER_S
+from cephfit.traces.description.recording import NOT_ASKED_FOR, PartialProfile, disks_asked_for, disks_of_one_level
 
 MISSING_LATENCIES = 0.01
 """Share of the accesses from which on it is said that their latency is not known; at the end of a recording some
@@ -97,7 +92,7 @@ def profile_of(
     elif with_behaviour is not False:
         random, by_bin = _with_behaviour(partial, kept, description, is_timed=are_timed(total))
     if "behaviour" in description and not are_depths_told(total, clock_ns):
-        clock_limits.without_busy_shares(description["behaviour"])
+        distributions.without_busy_shares(description["behaviour"])
     return Profile(name, accesses, random, by_bin, description)
 
 
@@ -143,7 +138,7 @@ def _with_behaviour(
         description["histograms"]["distance_windowed"] = windowed
     threshold = description["random_threshold_lbn"] = description["behaviour"]["random_threshold_lbn"]
     if threshold != RANDOM_THRESHOLD_LBN:
-        description["notes"].append(limits.other_threshold(threshold))
+        description["notes"].append(buckets.other_threshold(threshold))
     return behaviour.shares_at_threshold(portraits)
 
 
@@ -170,8 +165,8 @@ def _lacks(said: Sequence[str], tally: Tally, clock_ns: int) -> list[str]:
     lacks = list(said)
     if tally.n > 1 and not are_timed(tally) and not any("no rates" in words for words in lacks):
         lacks.append("time: all accesses have the same one; no rates, no inter-arrival, none outstanding")
-    elif clock_ns >= clock_limits.COARSE_NS and not any(words.startswith("time:") for words in lacks):
-        lacks.append(clock_limits.words_of(clock_ns))
+    elif clock_ns >= distributions.COARSE_NS and not any(words.startswith("time:") for words in lacks):
+        lacks.append(distributions.words_of(clock_ns))
     n_timed = int(tally.counts.latency[0].sum())
     if not any(words.startswith("latency") for words in lacks):
         if not n_timed:

@@ -1,4 +1,7 @@
-"""The histograms and percentiles of a tally, as a description holds them; what times do not tell is left out."""
+"""The histograms and percentiles of a tally, as a description holds them; what times do not tell is left out.
+
+What a coarse clock does not tell: nothing finer than it is part of a description.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -6,18 +9,63 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.cells import Op
-from cephfit.traces.counting import limits
-from cephfit.traces.counting.tally import KINDS, Tally, depth_percentile, percentile_ns
-from cephfit.traces.description import clock_limits
-from cephfit.units import NS_PER_US
+from cephfit.core.units import NS_PER_MS, NS_PER_S, NS_PER_US
+from cephfit.core.values.cells import Op
+from cephfit.traces.counting import buckets
+from cephfit.traces.counting.tally import FINE_PER_OCTAVE, KINDS, Tally, depth_percentile, percentile_ns
+
+COARSE_NS = NS_PER_MS
+"""Of such a clock, or a coarser one, it is said that it is coarse."""
+
+
+def is_told(time_ns: float, clock_ns: int) -> bool:
+    """Whether a difference of two times is more than none: those that are told are multiples of the clock's."""
+    return time_ns > clock_ns / 2
+
+
+def histogram_of_gaps(limits_us: list[int], counts: list[int], clock_ns: int) -> dict[str, list[int]] | None:
+    """The histogram of the differences of times with the limits that the clock tells; None: it tells none."""
+    first = sum(limit * NS_PER_US < clock_ns for limit in limits_us)
+    if first == len(limits_us):
+        return None
+    return {"limits": limits_us[first:], "counts": [sum(counts[: first + 1]), *counts[first + 1 :]]}
+
+
+def has_gaps_below(fine_gaps: NDArray[np.int64], clock_ns: int) -> bool:
+    """Whether times differ by less than a step of the clock, so that it is finer.
+
+    Args:
+        fine_gaps: int64 (buckets,), as ``Tally.counts.fine_interarrival`` of any kind.
+        clock_ns: what a text's first lines told.
+    """
+    octave = clock_ns.bit_length() - 1
+    its_bucket = FINE_PER_OCTAVE * octave + (clock_ns * FINE_PER_OCTAVE >> octave) - FINE_PER_OCTAVE
+    return bool(fine_gaps[1:its_bucket].any())  # the first one has those of none
+
+
+def tells_depths(clock_ns: int, median_latency_ns: float | None) -> bool:
+    """Whether times and latencies tell what was in flight: within one step of the clock all accesses seem to begin
+    at once, which means little only where they take longer than that."""
+    return clock_ns < COARSE_NS or median_latency_ns is None or median_latency_ns >= clock_ns
+
+
+def without_busy_shares(behaviour: dict[str, Any]) -> None:
+    """Take out for how long something was in flight."""
+    for facts in (behaviour, *behaviour["disks"].values()):
+        facts["busy_share"] = None
+
+
+def words_of(clock_ns: int) -> str:
+    """That times are told in steps, as what a trace lacks."""
+    return f"time: in steps of {clock_ns / NS_PER_S:g} s; inter-arrival and bursts below that cannot be told"
+
 
 HISTOGRAM_LIMITS: Mapping[str, NDArray[np.int64]] = {
-    "size": limits.SIZE_NBYTES,
-    "distance": limits.DISTANCE_LBN,
-    "interarrival_us": limits.TIME_US,
-    "latency_us": limits.TIME_US,
-    "outstanding": limits.OUTSTANDING,
+    "size": buckets.SIZE_NBYTES,
+    "distance": buckets.DISTANCE_LBN,
+    "interarrival_us": buckets.TIME_US,
+    "latency_us": buckets.TIME_US,
+    "outstanding": buckets.OUTSTANDING,
 }
 """The histograms of a description, all in vscsiStats' limits."""
 
@@ -33,7 +81,7 @@ def are_timed(tally: Tally) -> bool:
 def are_depths_told(tally: Tally, clock_ns: int) -> bool:
     """Whether its accesses tell how many were in flight."""
     latency_ns = percentile_ns(tally.counts.fine_latency[0], 0.5)
-    return bool(tally.counts.outstanding.any()) and clock_limits.tells_depths(clock_ns, latency_ns)
+    return bool(tally.counts.outstanding.any()) and tells_depths(clock_ns, latency_ns)
 
 
 def histograms_of(tally: Tally, clock_ns: int) -> dict[str, Any]:
@@ -58,7 +106,7 @@ def histograms_of(tally: Tally, clock_ns: int) -> dict[str, Any]:
     }
     gaps = table.pop("interarrival_us", {})
     for kind, row in gaps.items():
-        if told := clock_limits.histogram_of_gaps(row["limits"], row["counts"], clock_ns):
+        if told := histogram_of_gaps(row["limits"], row["counts"], clock_ns):
             table.setdefault("interarrival_us", {})[kind] = told
     return table
 
@@ -71,7 +119,7 @@ def percentiles_of(tally: Tally, clock_ns: int) -> dict[str, Any]:
         table["interarrival_us"] = _rows(
             counts.fine_interarrival,
             lambda fine, share: (
-                _time_us(fine, share) if clock_limits.is_told(percentile_ns(fine, share) or 0, clock_ns) else None
+                _time_us(fine, share) if is_told(percentile_ns(fine, share) or 0, clock_ns) else None
             ),
         )
         if are_depths_told(tally, clock_ns):
@@ -105,6 +153,6 @@ def random_by_threshold(tally: Tally) -> dict[str, dict[str, float]]:
         if counts.any():
             beyond = counts.sum() - np.cumsum(counts)[:-1]
             table[op.value] = {
-                str(t): float(n / counts.sum()) for t, n in zip(limits.SPAN_LBN, beyond, strict=True)
+                str(t): float(n / counts.sum()) for t, n in zip(buckets.SPAN_LBN, beyond, strict=True)
             }
     return table

@@ -1,5 +1,7 @@
 """How much of a disk is touched, how often again, and how unevenly: distinct blocks and regions, memory bounded.
 
+A hash that looks random and is the same everywhere, for samples that do not depend on the order of events.
+
 Both accumulators hold a set with counts that never grows beyond a limit. When it would, blocks are thinned to
 those with one more leading zero bit in their hash (adaptive sampling: Wegman 1984, Flajolet 1990), and regions
 double in size. The state depends only on the accesses, not on their order or their parts: joining is exact.
@@ -12,7 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled
-from cephfit.traces.description.block_hash import hashed
+
+
+def hashed(*columns: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """uint64 hash of the rows, by splitmix64's finalizer (Steele, Lea and Flood 2014) column after column."""
+    state = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        state = (state ^ column.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        state ^= state >> np.uint64(31)
+    return state
+
 
 MAX_BLOCKS = 1 << 17
 """Blocks kept: exact up to 512 MiB touched; beyond, an estimate with a standard error below 0.4 %."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.access import AccessBatch
-from cephfit.errors import InputError
-from cephfit.traces.counting.crowd import DISKS_LISTED, Crowd, CrowdCounting
-from cephfit.traces.counting.places import empty_joint
+from cephfit.core.errors import InputError
+from cephfit.core.values.access import AccessBatch
+from cephfit.traces.counting.disk_aggregate import DISKS_LISTED, Crowd, CrowdCounting
+from cephfit.traces.counting.joint_counts import empty_joint
 from cephfit.traces.counting.tally import Tally, count_on
-from cephfit.traces.description import clock_limits
-from cephfit.traces.description.portraits import Portraits, too_many_disks
-from cephfit.traces.matching.by_disk import ordered_by_disk, rows_by_disk
+from cephfit.traces.description import distributions
+from cephfit.traces.description.disk_description import Portraits, too_many_disks
+from cephfit.traces.matching.latency import ordered_by_disk, rows_by_disk
 
 NOT_ASKED_FOR = "another disk was asked for"
 """Why a disk does not count that is not among those that ``--disk`` names."""
@@ -132,7 +132,7 @@ class PartialProfile:
         if clock_ns == 1:
             return False
         gaps = self.sum_of(self.names).counts.fine_interarrival[0]
-        return clock_limits.has_gaps_below(gaps, clock_ns)
+        return distributions.has_gaps_below(gaps, clock_ns)
 
     @property
     def span_ns(self) -> tuple[int, int]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import unquote
 
-from cephfit.errors import HostError, InputError
-from cephfit.optional_modules import install_command, optional_module
+from cephfit.core.errors import HostError, InputError
+from cephfit.core.optional_modules import install_command, optional_module
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?P<rest>[^/].*)")
 _FILE = re.compile(r"[Ff][Ii][Ll][Ee]:/+(?:localhost/)?(?P<rest>[^/].*)")

@@ -1,5 +1,11 @@
 """Lines of separated fields: those are read that are surely as their format says.
 
+Columns of numbers in separated text: all lines of a chunk at once.
+
+First the last 8 bytes of each field are loaded, then all of them are made numbers by vector instructions, and so
+on for the 8 bytes before. That is for lines that all have what they should have; else they are looked at one after
+the other, to find the first one that has not.
+
 A chunk of text is indexed, and then read column by column. The loop stops before the first line that is anything
 else - a header, a comment, an op of another kind, a disk not seen before, a number out of range - and leaves that
 line to the code that looks at everything.
@@ -10,11 +16,250 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.traces.compiled import compiled
-from cephfit.traces.lines import field_index, field_loops, number_fields
-from cephfit.traces.lines.field_index import CHUNK_NBYTES, N_PLACES, Lines
+from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.lines import field_index, field_loops
+from cephfit.traces.lines.field_index import (
+    CHUNK_NBYTES,
+    N_PLACES,
+    WORD_NBYTES,
+    Lines,
+    extent,
+    field,
+    load_ends,
+    load_longer_ends,
+)
 from cephfit.traces.lines.field_loops import KnownDisks, Names
-from cephfit.traces.lines.number_fields import Room, Scale
+from cephfit.traces.lines.text_bytes import MOST_DIGITS, byte_at, eight_bytes, number, of_word
+
+MOST_FRACTION = 9
+_POINT = 46
+_TEN_TO = 10 ** np.arange(MOST_DIGITS + 1, dtype=np.int64)
+_TO_LAST, _BYTE = np.uint64(56), np.uint64(8)
+
+
+class Scale(NamedTuple):
+    """What a number in the text means: ``(number - origin) * unit >> shift``, where number - origin is from
+    ``low`` to ``high``."""
+
+    origin: int
+    unit: int
+    shift: int
+    low: int
+    high: int
+
+
+class Room(NamedTuple):
+    """Room for a column on its way from text to numbers: words of 8 bytes, those before them and those that end
+    with a point, how long fields are, and fractions."""
+
+    words: NDArray[np.uint64]
+    words_before: NDArray[np.uint64]
+    words_to_point: NDArray[np.uint64]
+    lengths: NDArray[np.int64]
+    fractions: NDArray[np.int64]
+
+
+@compiled
+def _add_digits(
+    words: NDArray[np.uint64], lengths: NDArray[np.int64], n: int, skip: int, power: int, out: NDArray[np.int64]
+) -> np.uint64:
+    """Write, or for a ``power`` of ten add, the numbers that words end with, of up to 8 digits: as many as lengths
+    say without ``skip``. Returns 0 if all are digits. The compiler makes vector instructions of it."""
+    wrong = np.uint64(0)
+    factor = _TEN_TO[power]
+    for line in range(n):
+        value, wrong_here = of_word(words[line], min(max(lengths[line] - skip, 0), WORD_NBYTES))
+        out[line] = (out[line] if power else 0) + value * factor
+        wrong |= wrong_here
+    return wrong
+
+
+@compiled
+def _read_whole(
+    lines: Lines,
+    n: int,
+    column: int,
+    trim: int,
+    drop: int,
+    limits: tuple[int, int],
+    room: Room,
+    out: NDArray[np.int64],
+) -> bool:
+    """Write what fields are without their last ``drop`` bytes; whether all are numbers of ``limits`` digits."""
+    words, words_before, _, lengths, _ = room
+    load_longer_ends(lines, n, column, trim, drop, words, words_before, lengths)
+    least, most = extent(lengths, n)
+    if least < max(limits[0], 1) or most > min(limits[1], MOST_DIGITS):
+        return False
+    wrong = _add_digits(words, lengths, n, 0, 0, out)
+    if most > WORD_NBYTES:
+        wrong |= _add_digits(words_before, lengths, n, WORD_NBYTES, WORD_NBYTES, out)
+    if most > 2 * WORD_NBYTES:
+        load_ends(lines, n, column, trim, drop + 2 * WORD_NBYTES, words, lengths)
+        wrong |= _add_digits(words, lengths, n, 0, 2 * WORD_NBYTES, out)
+    return bool(wrong == np.uint64(0))
+
+
+@compiled
+def _read_short_decimals(
+    lines: Lines,
+    n: int,
+    column: int,
+    trim: int,
+    n_after: int,
+    limits: tuple[int, int],
+    room: Room,
+    out: NDArray[np.int64],
+) -> bool:
+    """Write what stands before the point, of less than 8 digits, and as fractions the last ``n_after`` digits, of
+    up to 9; whether all fields are such numbers. Each field is looked for once, not four times as for any number.
+    """
+    words, words_before, words_to_point, lengths, fractions = room
+    for line in range(n):
+        begin, end = field(lines, line, column, trim)
+        words[np.uintp(line)] = eight_bytes(end - WORD_NBYTES)
+        words_before[np.uintp(line)] = eight_bytes(end - 2 * WORD_NBYTES)
+        words_to_point[np.uintp(line)] = eight_bytes(end - n_after - WORD_NBYTES)
+        lengths[np.uintp(line)] = end - begin - n_after - 1
+    least, most = extent(lengths, n)
+    if least < max(limits[0], 1) or most > min(limits[1], WORD_NBYTES - 1):
+        return False
+    wrong, good = np.uint64(0), True
+    n_last, n_first = min(n_after, WORD_NBYTES), max(n_after - WORD_NBYTES, 0)
+    for line in range(n):
+        last, wrong_here = of_word(words[line], n_last)
+        first, wrong_too = of_word(words_before[line], n_first)
+        fractions[line] = last + first * _TEN_TO[WORD_NBYTES]
+        out[line], wrong_before = of_word(words_to_point[line] << _BYTE, lengths[line])
+        wrong |= wrong_here | wrong_too | wrong_before
+        good &= words_to_point[line] >> _TO_LAST == np.uint64(_POINT)
+    return good and wrong == np.uint64(0)
+
+
+@compiled
+def _read_fractions(lines: Lines, n: int, column: int, trim: int, n_after: int, room: Room) -> bool:
+    """Write the numbers that the last ``n_after`` digits of fields are; whether a point is before all of them."""
+    load_ends(lines, n, column, trim, n_after, room.words, room.lengths)
+    good = True
+    for line in range(n):
+        good &= room.words[line] >> _TO_LAST == np.uint64(_POINT)
+    wrong = np.uint64(0)
+    for digit in range(0, n_after, WORD_NBYTES):
+        load_ends(lines, n, column, trim, digit, room.words, room.lengths)
+        room.lengths[:n] = n_after
+        wrong |= _add_digits(room.words, room.lengths, n, digit, digit, room.fractions)
+    return good and wrong == np.uint64(0)
+
+
+@compiled
+def _scaled(values: NDArray[np.int64], n: int, scale: Scale) -> bool:
+    """Scale numbers in place; whether all of them are in the scale's range."""
+    origin, unit, shift, low, high = scale
+    good = True
+    for line in range(n):
+        value = values[line] - origin
+        good &= value >= low and value <= high
+        values[line] = (value * unit) >> shift
+    return good
+
+
+@compiled
+def whole_numbers(
+    lines: Lines,
+    n: int,
+    column: int,
+    trim: int,
+    limits: tuple[int, int],
+    scale: Scale,
+    room: Room,
+    out: NDArray[np.int64],
+) -> int:
+    """Numbers of ``limits`` digits: the least and the most."""
+    if _read_whole(lines, n, column, trim, 0, limits, room, out) and _scaled(out, n, scale):
+        return n
+    origin, unit, shift, low, high = scale
+    for line in range(n):
+        begin, end = field(lines, line, column, trim)
+        value, good = number(begin, end)
+        value -= origin
+        n_digits = end - begin
+        if not (good and n_digits >= limits[0] and n_digits <= limits[1] and value >= low and value <= high):
+            return line
+        out[np.uintp(line)] = (value * unit) >> shift
+    return n
+
+
+@compiled
+def decimals(
+    lines: Lines,
+    n: int,
+    column: int,
+    trim: int,
+    limits: tuple[int, int],
+    needs_point: bool,
+    scale: Scale,
+    room: Room,
+    out: NDArray[np.int64],
+) -> int:
+    """Numbers of ``limits`` digits, the least and the most, and a point and up to 9 digits; nothing is 0 if the
+    least is. What is smaller than one after scaling is cut off."""
+    if not n:
+        return 0
+    origin, unit, _, low, high = scale
+    begin, end = field(lines, 0, column, trim)
+    n_after = _digits_behind_point(begin, end)
+    if n_after > 0 and n_after <= MOST_FRACTION:
+        good = _read_short_decimals(lines, n, column, trim, n_after, limits, room, out)
+        if not good:
+            good = _read_fractions(lines, n, column, trim, n_after, room)
+            good = good and _read_whole(lines, n, column, trim, n_after + 1, limits, room, out)
+        if good and _scaled(out, n, scale):
+            _add_fractions(room.fractions, n, unit, _TEN_TO[n_after], out)
+            return n
+    elif not needs_point and _read_whole(lines, n, column, trim, 0, limits, room, out) and _scaled(out, n, scale):
+        return n
+    for line in range(n):
+        begin, end = field(lines, line, column, trim)
+        if begin == end and limits[0] == 0 and not needs_point:
+            out[np.uintp(line)] = 0
+            continue
+        n_after = _digits_behind_point(begin, end)
+        point = end - 1 - n_after
+        value, good = number(begin, point)
+        fraction = np.int64(0)
+        if n_after > 0:
+            fraction, all_digits = number(point + 1, end)  # type: ignore[assignment]
+            good = good and all_digits and n_after <= MOST_FRACTION
+            fraction = fraction * unit // _TEN_TO[np.uintp(min(n_after, MOST_FRACTION))]
+        else:
+            good = good and n_after < 0 and not needs_point
+        value -= origin
+        n_digits = point - begin
+        if not (good and n_digits >= limits[0] and n_digits <= limits[1] and value >= low and value <= high):
+            return line
+        out[np.uintp(line)] = value * unit + fraction
+    return n
+
+
+@compiled
+def _add_fractions(fractions: NDArray[np.int64], n: int, unit: int, parts: int, out: NDArray[np.int64]) -> None:
+    """Add fractions of a unit that were counted in so many ``parts`` of it; processors divide slowly."""
+    if unit % parts == 0:
+        for line in range(n):
+            out[line] += fractions[line] * (unit // parts)
+    else:
+        for line in range(n):
+            out[line] += fractions[line] * unit // parts
+
+
+@inlined
+def _digits_behind_point(begin: int, end: int) -> int:
+    """-1 where there is no point, at most ``MOST_FRACTION`` + 1."""
+    n_after = 0
+    while n_after <= MOST_FRACTION and end - 1 - n_after >= begin and byte_at(end - 1 - n_after) != _POINT:
+        n_after += 1
+    return -1 if end - 1 - n_after < begin else n_after
+
 
 TEXT, DIGITS, DECIMAL, DECIMAL_OR_NOTHING, OP, HEXADECIMAL, LEFT_OUT, UNQUOTED = range(8)
 """What a field must be: anything but nothing; a whole number; a number that may have a fraction; ...; anything;
@@ -131,9 +376,9 @@ def parse(
             scale = Scale(origin, unit, shift, low, high)
             digits = (fields.least_digits[c], fields.most_digits[c])
             if kind == DIGITS:
-                n = number_fields.whole_numbers(lines, n, c, trim, digits, scale, room, out)
+                n = whole_numbers(lines, n, c, trim, digits, scale, room, out)
             else:
-                n = number_fields.decimals(lines, n, c, trim, digits, kind == DECIMAL, scale, room, out)
+                n = decimals(lines, n, c, trim, digits, kind == DECIMAL, scale, room, out)
         if len(fields.disk):
             n = field_loops.disk_numbers(lines, n, fields.disk, trims, disks, names, disk[row:])
         if n:

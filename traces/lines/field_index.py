@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled, inlined
-from cephfit.traces.lines.byte_masks import (
+from cephfit.traces.lines.text_bytes import (
     N_BYTES,
     at_most,
     bits_below,

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled, inlined
-from cephfit.traces.lines.byte_masks import byte_at, eight_bytes
 from cephfit.traces.lines.field_index import WORD_NBYTES, Lines, extent, field, load_ends
+from cephfit.traces.lines.text_bytes import byte_at, eight_bytes
 
 KEY_WORDS = 64
 """Longest name of a disk in words of 8 bytes, with the length of each of its fields."""

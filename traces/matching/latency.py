@@ -1,5 +1,11 @@
-"""Which completion belongs to which access, and how many accesses were in flight."""
+"""What a ``CompletionMatcher`` knows of the accesses that it holds, to tell whether two of them know the same.
 
+Which rows of a batch are of which disk.
+
+Which completion belongs to which access, and how many accesses were in flight.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -7,18 +13,74 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cephfit.traces.columns import PENDING, TAKEN_BACK, Accesses
+from cephfit.traces.compiled import compiled_in_place
 from cephfit.traces.matching import completion_loop, latency_loop
-from cephfit.traces.matching.by_disk import rows_by_disk
 from cephfit.traces.matching.completion_loop import (
     FIRST_WAITING,
+    MAX_HELD,
     N_KEYS,
     N_RELEASED,
     N_ROWS,
     N_TAKEN_BACK,
+    NONE,
     SEEN_AT,
+    SMALLEST_TABLE,
     Rows,
+    Table,
 )
-from cephfit.traces.matching.waiting_table import MAX_HELD, NONE, SMALLEST_TABLE, Table
+
+
+@compiled_in_place
+def _are_of_one(disk: NDArray[np.int32]) -> bool:
+    differ = False
+    for i in range(1, len(disk)):
+        differ |= disk[i] != disk[0]
+    return not differ
+
+
+@compiled_in_place
+def _sort(disk: NDArray[np.int32], next_of: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+    """Write the rows disk by disk, those of a disk in their order.
+
+    Args:
+        disk: shape (n,).
+        next_of: int64 (disks + 1,), zeros; written: where those of each disk end.
+        rows: shape (n,), written.
+    """
+    for i in range(len(disk)):
+        next_of[np.uintp(disk[i] + 1)] += 1
+    for number in range(1, len(next_of)):
+        next_of[number] += next_of[number - 1]
+    for i in range(len(disk)):
+        place = next_of[np.uintp(disk[i])]
+        rows[np.uintp(place)] = i
+        next_of[np.uintp(disk[i])] = place + 1
+
+
+def rows_by_disk(disk: NDArray[np.int32]) -> list[tuple[int, NDArray[np.int64] | None]]:
+    """The number of each disk and its rows, ascending; None: all rows.
+
+    Args:
+        disk: shape (n,), numbers from 0 on.
+    """
+    if not len(disk):
+        return []
+    if _are_of_one(disk):
+        return [(int(disk[0]), None)]
+    begins, ends, rows = ordered_by_disk(disk)
+    return [(int(number), rows[begins[number] : ends[number]]) for number in np.flatnonzero(begins < ends)]
+
+
+def ordered_by_disk(disk: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The same for many disks: where the rows of each number begin and end, and the rows, disk by disk.
+
+    Args:
+        disk: shape (n,), numbers from 0 on.
+    """
+    ends, rows = np.zeros(int(disk.max(initial=0)) + 2, np.int64), np.empty(len(disk), np.int64)
+    _sort(disk, ends, rows)
+    return np.concatenate([[0], ends[:-2]]), ends[:-1], rows
+
 
 _MOVES_PER_ACCESS = 64
 """Accesses end nearly in the order in which they began: moving the few to their places is the fastest sort."""
@@ -245,3 +307,42 @@ def _count(
     if done < len(begun):
         n = latency_loop.count_by_heap(begun, latency, done, MAX_HELD, n, ends, depth)
     return np.sort(ends[:n])
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRows:
+    """The accesses from the first one on that waits, after a matcher has given out all before it.
+
+    Two matchers with the same ones do the same with all events from there on, however different those before were:
+    what is in flight at an access is what was issued before and is of known latency, less what was completed
+    before, and what is not held counts in both or in neither.
+
+    Attributes:
+        completions_seen: whether accesses wait for completions already; until then none is looked for.
+        columns: of ``completion_loop.Rows`` without the links; devices instead of numbers of disks, and instead of
+            how many were completed before how many were since.
+    """
+
+    completions_seen: bool
+    columns: tuple[NDArray[Any], ...]
+
+    @classmethod
+    def of(cls, matcher: CompletionMatcher, devices: Sequence[int]) -> "WaitingRows":
+        """``devices``: number of each disk. The matcher must just have been settled."""
+        n, rows = int(matcher.numbers[N_ROWS]), matcher.rows
+        disk = rows.disk[:n]
+        columns = (rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.latency_ns)
+        since = matcher.ended_on[disk] - rows.ended[:n]
+        return cls(
+            matcher.completions_seen,
+            (*(c[:n].copy() for c in columns), np.array(devices, np.int64)[disk], since),
+        )
+
+    def same_as(self, other: "WaitingRows") -> bool:
+        """Whether what comes afterwards is the same. Only once completions were seen: before, it depends on how
+        many accesses there were."""
+        return (
+            self.completions_seen
+            and other.completions_seen
+            and all(np.array_equal(a, b) for a, b in zip(self.columns, other.columns, strict=True))
+        )

@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from cephfit.errors import InputError
-from cephfit.protocols import Progress
-from cephfit.traces.description.portraits import too_many_disks
-from cephfit.traces.files.ahead import n_cores, read_ahead
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Progress
+from cephfit.traces.description.disk_description import too_many_disks
 from cephfit.traces.files.part_stream import NotOnItsOwn
+from cephfit.traces.files.read_ahead import n_cores, read_ahead
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.parts import scheduling
-from cephfit.traces.parts.blktrace_joining import count_in_parts
 from cephfit.traces.parts.in_flight_cuts import CountedSoFar
 from cephfit.traces.parts.shares import Counted, Share, counting_of, parts_of
-from cephfit.traces.readers.blktrace import BlktraceReader
+from cephfit.traces.readers.blktrace.blktrace_joining import count_in_parts
+from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
 from cephfit.traces.readers.reader import StreamReader
 
 

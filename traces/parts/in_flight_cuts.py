@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from cephfit.traces.columns import Accesses
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files.part_stream import NotOnItsOwn
+from cephfit.traces.matching.completion_loop import MAX_HELD
 from cephfit.traces.matching.latency import InFlight
-from cephfit.traces.matching.waiting_table import MAX_HELD
 
 N_HEAD = 1 << 15
 """Accesses at the beginning of a part that are kept. A part in which more would have to be is unfit."""

@@ -9,9 +9,9 @@ from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
-from cephfit.errors import HostError, InputError
-from cephfit.optional_modules import optional_module
-from cephfit.traces.files.ahead import n_cores
+from cephfit.core.errors import HostError, InputError
+from cephfit.core.optional_modules import optional_module
+from cephfit.traces.files.read_ahead import n_cores
 from cephfit.traces.parts.shares import Counted, Share, count
 
 _AHEAD = 2

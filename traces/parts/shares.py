@@ -6,15 +6,13 @@ from pathlib import Path
 
 from cephfit.traces import formats
 from cephfit.traces.description.recording import Counting, PartialProfile
-from cephfit.traces.files.joined_stream import one_stream
-from cephfit.traces.files.part_stream import PartStream
+from cephfit.traces.files.part_stream import PartStream, one_stream
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.parts.in_flight_cuts import FlightOfPart, InFlightOfPart
 from cephfit.traces.read_options import ReadOptions
-from cephfit.traces.readers.block_layer import Action
-from cephfit.traces.readers.part_reader import PartReader
-from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.readers.vscsi_binary import VscsiBinaryReader, record_nbytes
+from cephfit.traces.readers.block_events.block_layer import Action
+from cephfit.traces.readers.reader import PartReader, StreamReader
+from cephfit.traces.readers.vscsi.vscsi_binary import VscsiBinaryReader, record_nbytes
 
 PART_NBYTES = 16 << 20
 """Files are cut into parts of about this length: little work is lost at the end, where one core waits for the

@@ -10,18 +10,16 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.errors import InputError
+from cephfit.core.errors import InputError
+from cephfit.core.units import LBN_NBYTES, NS_PER_US
+from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.columns import Accesses
-from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.files.text import TextBlock, bad_line
-from cephfit.traces.limits import NBYTES_MAX, TIME_US_MAX
+from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line
 from cephfit.traces.lines import plain_lines
-from cephfit.traces.lines.disk_table import DiskTable
 from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
-from cephfit.traces.lines.plain_lines import DIGITS, OP, TEXT, PlainLine
+from cephfit.traces.lines.plain_lines import DIGITS, OP, TEXT, DiskTable, PlainLine
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.units import LBN_NBYTES, NS_PER_US
+from cephfit.traces.record_limits import NBYTES_MAX, TIME_US_MAX
 
 _HEADER = re.compile(rb"^fio version (\d{1,9}) iolog\s*$")
 _FILE_ACTIONS = frozenset({b"add", b"open", b"close"})

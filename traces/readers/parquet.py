@@ -1,28 +1,110 @@
 """Traces as Parquet: a compact columnar file, read back as it was written. Needs pyarrow (extra ``parquet``).
 
+What a trace tells beside its accesses, as JSON in the metadata of a Parquet file.
+
 Columns: time_ns int64, op ("read", "write"), lbn int64 (512 bytes), nbytes int64, disk, and where known latency_ns
 int64 and outstanding int32. What a trace tells beside its accesses is JSON in the file's metadata.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.access import UNKNOWN, AccessBatch
-from cephfit.errors import InputError
-from cephfit.optional_modules import optional_module
+from cephfit.core.errors import InputError
+from cephfit.core.optional_modules import optional_module
+from cephfit.core.values.access import UNKNOWN, AccessBatch
 from cephfit.traces.columns import Accesses
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 from cephfit.traces.matching.latency import InFlight
-from cephfit.traces.readers import parquet_aside
-from cephfit.traces.readers.parquet_aside import Aside
 from cephfit.traces.readers.reader import LOSSES_TOLD, StreamReader
+from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
+
+KEY = "cephfit.trace"
+"""Of the metadata."""
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """As a reader of the trace told it; a file by somebody else says nothing.
+
+    Attributes:
+        skipped, events, stacked, lost: as in AccessBatch, of the whole trace.
+        losses_known: whether the trace would show lost events.
+        lacks: what the trace does not say.
+        notes: what one must know of it.
+        clock_ns: the smallest difference of two times that it tells.
+    """
+
+    skipped: dict[str, int] = field(default_factory=dict)
+    events: dict[str, int] = field(default_factory=dict)
+    stacked: tuple[tuple[str, str], ...] = ()
+    lost: int = 0
+    losses_known: bool = False
+    lacks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    clock_ns: int = 1
+
+    def dumps(self) -> str:
+        return json.dumps(
+            {
+                "version": _VERSION,
+                "skipped": dict(sorted(self.skipped.items())),
+                "events": dict(sorted(self.events.items())),
+                "stacked": sorted(self.stacked),
+                "lost": self.lost,
+                "losses_known": self.losses_known,
+                "lacks": list(self.lacks),
+                "notes": list(self.notes),
+                "clock_ns": self.clock_ns,
+            }
+        )
+
+
+def aside_of(metadata: dict[bytes, bytes] | None, where: str) -> Aside:
+    """Raises: InputError: it was changed to something else."""
+    try:
+        found = json.loads((metadata or {}).get(KEY.encode(), b"{}"))
+        return Aside(
+            _counts(found.get("skipped", {})),
+            _counts(found.get("events", {})),
+            tuple((_text(upper), _text(lower)) for upper, lower in found.get("stacked", [])),
+            _count(found.get("lost", 0)),
+            bool(found.get("losses_known", False)),
+            tuple(_text(words) for words in found.get("lacks", [])),
+            tuple(_text(words) for words in found.get("notes", [])),
+            max(_count(found.get("clock_ns", 1)), 1),
+        )
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise InputError(
+            f"the metadata {KEY} of the Parquet file are not those that cephfit writes",
+            where=where,
+            remedy="convert the trace again, or take these metadata out",
+        ) from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or not 0 <= value < 1 << 62:
+        raise ValueError("no count")
+    return value
+
+
+def _counts(value: Any) -> dict[str, int]:
+    return {_text(name): _count(n) for name, n in value.items()}
+
 
 _MAGIC = b"PAR1"
 _ROWS = 1 << 18
@@ -97,7 +179,7 @@ def write_parquet(
                 tuple(notes()),
                 clock_ns(),
             )
-            writer.add_key_value_metadata({parquet_aside.KEY: aside.dumps()})
+            writer.add_key_value_metadata({KEY: aside.dumps()})
     except OSError as error:
         raise InputError(
             f"it cannot be written: {error.strerror or error}", where=str(path), remedy="choose another place"
@@ -146,7 +228,7 @@ class ParquetReader(StreamReader):
             return 1
         try:
             with pq.ParquetFile(stream.path) as file:
-                return parquet_aside.aside_of(file.metadata.metadata, stream.name).clock_ns
+                return aside_of(file.metadata.metadata, stream.name).clock_ns
         except (pa.ArrowException, OSError, UnicodeDecodeError):
             return 1  # reading says what is wrong
 
@@ -166,7 +248,7 @@ class ParquetReader(StreamReader):
             with pq.ParquetFile(stream.path) as file:
                 columns = _columns(pa, file.schema_arrow, stream.name)
             with pq.ParquetFile(stream.path, read_dictionary=["op", "disk"]) as file:
-                aside = parquet_aside.aside_of(file.metadata.metadata, stream.name)
+                aside = aside_of(file.metadata.metadata, stream.name)
                 self.lacks, self.notes = aside.lacks, aside.notes
                 if aside.losses_known:
                     aside = replace(aside, events=aside.events | {LOSSES_TOLD: 1})

@@ -1,11 +1,67 @@
-"""What the readers of all formats share: a file is opened, told by its content, and read as a stream."""
+"""What readers share whose files can be read in parts side by side.
+
+How fine the clock of a text is: by the digits with which it prints times.
+
+Lines that the tracer did not write: the traced program's own output, where both went to one terminal.
+
+What is said of bytes that are no record of a binary format.
+
+What the readers of all formats share: a file is opened, told by its content, and read as a stream.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from cephfit.access import AccessBatch
-from cephfit.traces.files.stream import TraceStream
+from cephfit.core.errors import InputError
+from cephfit.core.units import NS_PER_MS
+from cephfit.core.values.access import AccessBatch
+from cephfit.traces.files.stream import TraceStream, bad_line
+from cephfit.traces.matching.latency import InFlight
+
+
+def clock_ns_of(times: Iterable[bytes], unit_ns: int) -> int:
+    """The smallest difference that decimal numbers of ``unit_ns`` tell, in ns: that of the one with most digits
+    behind the point. 1 where there are none of them, and where it would be 1 ms or more but not all have equally
+    many digits: a writer that leaves zeros out may yet have more of them."""
+    n_digits = {len(text.strip().partition(b".")[2]) for text in times}
+    step_ns = max(unit_ns // 10 ** max(n_digits), 1) if n_digits else 1
+    return 1 if step_ns >= NS_PER_MS and len(n_digits) > 1 else step_ns
+
+
+RUN_MAX = 100
+"""More of them one after the other are taken for another file behind the trace."""
+
+
+class ForeignLines:
+    """Counts runs of them, and tells when it is too much."""
+
+    def __init__(self, stream: TraceStream, expected: str) -> None:
+        self._stream = stream
+        self._expected = expected
+        self._first: tuple[int, bytes] | None = None
+
+    def known(self) -> None:
+        """The line is one of the tracer's."""
+        self._first = None
+
+    def foreign(self, number: int, line: bytes, *, strict: bool = False, cut_off: bool = False) -> None:
+        """Raises: InputError: naming the first line of the run, if it is too long or ``strict``."""
+        if self._first is None:
+            self._first = number, line
+        if strict or number - self._first[0] >= RUN_MAX:
+            first, text = self._first
+            raise bad_line(self._stream, first, text, self._expected, cut_off=cut_off and first == number)
+
+
+def no_record(program: str, stream: TraceStream, offset: int) -> InputError:
+    """The error; ``program`` is whose records were expected at this byte of the stream."""
+    return InputError(
+        f"there is no {program} record where one must begin",
+        where=f"{stream.name}, byte {offset}",
+        remedy="the file is damaged or something else was appended; cut it at this byte and profile the rest",
+    )
+
 
 LOSSES_TOLD = "statements of what was lost"
 """Counted among the events: the file says how many events were lost, be it none. Without it, and where the format
@@ -65,3 +121,26 @@ class StreamReader(ABC):
         """As ``protocols.TraceReader`` says; of a recording in several files, only what this one holds."""
         with TraceStream(source) as stream:
             yield from self.read(stream)
+
+
+class PartReader(StreamReader):
+    """Reads text of which a part may begin at any line.
+
+    Attributes:
+        timed: whether parts tell latencies.
+    """
+
+    timed: bool = False
+
+    @abstractmethod
+    def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
+        """The accesses of a part of a file.
+
+        Args:
+            stream: the part.
+            in_flight: counts what is in flight, where latencies are known.
+
+        Raises:
+            InputError: naming the file and the line, counted from the part's beginning.
+            NotOnItsOwn: the file must be read as a whole.
+        """

@@ -1,6 +1,10 @@
-"""Writes fio's I/O logs, versions 2 and 3 (fio's HOWTO, "Trace file format")."""
+"""Writes fio's I/O logs, versions 2 and 3 (fio's HOWTO, "Trace file format").
 
-from collections.abc import Iterable, Mapping
+Names of disks as words that may stand in fio's files and be names of files.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -8,10 +12,27 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from cephfit.access import AccessBatch
-from cephfit.errors import InputError
-from cephfit.traces.replay.disk_words import word_of
-from cephfit.units import LBN_NBYTES, NS_PER_US
+from cephfit.core.errors import InputError
+from cephfit.core.units import LBN_NBYTES, NS_PER_US
+from cephfit.core.values.access import AccessBatch
+
+_LENGTH = 80
+"""fio cuts a section's name after 255 bytes, and two of them might be the same then."""
+
+
+def word_of(disk: str, taken: Collection[str]) -> str:
+    """The disk's name as a word without blanks or slashes that no other disk has.
+
+    Args:
+        disk: its name, which may be the path of a file.
+        taken: words of other disks.
+    """
+    word = re.sub(r"[^A-Za-z0-9._-]", "_", disk)[:_LENGTH] or "_"
+    number, found = 2, word
+    while found in taken:
+        number, found = number + 1, f"{word}-{number}"
+    return found
+
 
 _OPS = ("read", "write")
 

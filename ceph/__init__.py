@@ -1,0 +1,1 @@
+"""One Ceph cluster: administration, options, pools, CRUSH, hosts and their environment."""

@@ -1,0 +1,1 @@
+"""Commands sent to a cluster, by librados, the ceph program or REST."""

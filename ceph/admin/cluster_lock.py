@@ -1,0 +1,218 @@
+"""One sweep at a time on a cluster, from whatever machine: a lock in the monitors' own key-value store.
+
+Whoever wants the lock writes a key of its own below ``cephfit/lock/`` and then reads all there are. The monitors
+order all writes, so of two that come at once at least one sees the other; whoever sees another takes its own key
+back. Nothing expires by itself: a key says who holds the lock, since when, and when it was last seen alive. A key
+stays after its holder's end if changes are left that only the holder's journal can undo.
+"""
+
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cephfit.ceph.admin.answers import LOCK_PREFIX
+from cephfit.core.errors import ClusterError
+from cephfit.core.protocols import CephAdmin
+from cephfit.core.units import format_seconds
+
+_RENEWAL_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lock.
+
+    Attributes:
+        host: name of the machine.
+        processes: identifier of this boot and its process table: two with the same see each other's processes.
+        state: identifier of the folder of state; it outlives reboots and renamings.
+        user: name.
+        pid: process; 0 for one that ended and left changes behind.
+        folder: where its journal lies.
+        since_s: when it took the lock, seconds since the epoch by its own clock.
+        seen_s: when it was last alive, by its own clock.
+        left: changes that are not undone, at ``seen_s``.
+    """
+
+    host: str
+    processes: str
+    state: str
+    user: str
+    pid: int
+    folder: str
+    since_s: float
+    seen_s: float
+    left: int
+
+    def __str__(self) -> str:
+        who = f"{self.user} on {self.host}"
+        return f"{who}, process {self.pid}" if self.pid else who
+
+
+class ClusterLock:
+    """Holds the lock of a cluster until ``release``.
+
+    Args:
+        admin: of the cluster.
+        folder: of this target's state on this machine; the caller holds its local lock, so that a key from the
+            same folder is known to be of a process that has ended.
+        target: for messages.
+        n_left: how many changes are in the journal.
+        note: told when a lock of the dead is taken over.
+        take_over: take it also from a holder whose end cannot be seen from here.
+
+    Raises:
+        ClusterError: somebody else holds it.
+    """
+
+    def __init__(
+        self,
+        admin: CephAdmin,
+        folder: Path,
+        *,
+        target: str,
+        n_left: Callable[[], int],
+        note: Callable[[str], None],
+        take_over: bool,
+    ) -> None:
+        self._admin = admin
+        self._target = target
+        self._n_left = n_left
+        now = time.time()
+        self._holder = Holder(
+            host=socket.gethostname(),
+            processes=_processes(),
+            state=_state_of(folder),
+            user=_user(),
+            pid=os.getpid(),
+            folder=str(folder),
+            since_s=now,
+            seen_s=now,
+            left=n_left(),
+        )
+        self._key = LOCK_PREFIX + secrets.token_hex(8)
+        self._renewed = time.monotonic()
+        self._clear_way(note, take_over)
+        self._write()
+        rivals = [holder for key, holder in self._read().items() if key != self._key]
+        if rivals:
+            self._remove(self._key)
+            raise self._taken(rivals[0])
+
+    def renew(self, *, at_once: bool = False) -> None:
+        """Show that the holder lives, once a minute at most unless it must be certain now; call it often.
+
+        Raises:
+            ClusterError: somebody has taken the lock over.
+        """
+        if not at_once and time.monotonic() - self._renewed < _RENEWAL_SECONDS:
+            return
+        holders = self._read()
+        if self._key not in holders:
+            by = "; ".join(map(str, holders.values())) or "nobody holds it now"
+            raise ClusterError(f"the lock of this cluster was taken away: {by}", where=self._target)
+        self._write()
+        self._renewed = time.monotonic()
+
+    def release(self) -> None:
+        """Give the lock up. The key stays where changes are left: only this folder's journal can undo them."""
+        if self._n_left():
+            self._write(pid=0)
+        else:
+            self._remove(self._key)
+
+    def _clear_way(self, note: Callable[[str], None], take_over: bool) -> None:
+        for key, holder in self._read().items():
+            is_ours = holder.state == self._holder.state
+            is_dead = self._is_dead(holder)
+            if not is_ours and not (is_dead and not holder.left) and not take_over:
+                raise self._taken(holder)
+            if not is_ours:
+                note(f"the lock of {holder} is taken over; {_remains(holder)}")
+            self._remove(key)
+
+    def _taken(self, holder: Holder) -> ClusterError:
+        ago = format_seconds(max(0.0, time.time() - holder.seen_s))
+        if self._is_dead(holder):
+            what = f"{holder} ended and left {holder.left} changes on this cluster"
+            remedy = "let them run `cephfit restore` on this cluster; or go on all the same with --take-over"
+        else:
+            what = f"another cephfit is at work on this cluster: {holder}, seen {ago} ago by its own clock"
+            remedy = f"wait for it; if it is dead, go on with --take-over: {_remains(holder)}"
+        return ClusterError(what, where=self._target, remedy=remedy)
+
+    def _is_dead(self, holder: Holder) -> bool:
+        """Whether it is certain that it has ended."""
+        return not holder.pid or (holder.processes == self._holder.processes and not _is_alive(holder.pid))
+
+    def _read(self) -> dict[str, Holder]:
+        said = self._admin.command("config-key dump", key=LOCK_PREFIX) or {}
+        found = {}
+        for key, text in said.items():
+            if not key.startswith(LOCK_PREFIX):
+                # Before Mimic the command knows no key and tells all there are, those of encrypted disks included.
+                continue
+            try:
+                found[key] = Holder(**json.loads(text))
+            except (ValueError, TypeError):
+                raise ClusterError(
+                    "this key is not a lock of this version of cephfit",
+                    where=f"config-key {key}",
+                    remedy=f"if nobody is at work, delete it: ceph config-key rm {key}",
+                ) from None
+        return found
+
+    def _write(self, *, pid: int | None = None) -> None:
+        holder = asdict(self._holder) | {"seen_s": time.time(), "left": self._n_left()}
+        if pid is not None:
+            holder["pid"] = pid
+        self._admin.command("config-key set", key=self._key, val=json.dumps(holder))
+
+    def _remove(self, key: str) -> None:
+        self._admin.command("config-key rm", key=key)
+
+
+def _remains(holder: Holder) -> str:
+    if not holder.left:
+        return "it left no changes behind when it was last seen"
+    return (
+        f"its {holder.left} changes can be undone only from {holder.host}:{holder.folder}, by `cephfit restore` "
+        "there; what you measure and restore before that is against those changes"
+    )
+
+
+def _processes() -> str:
+    """This boot of this machine and its table of processes: containers have tables of their own."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return socket.gethostname()
+
+
+def _state_of(folder: Path) -> str:
+    file = folder / "identity"
+    if not file.exists():
+        draft = file.with_suffix(".new")
+        draft.write_text(secrets.token_hex(16))
+        draft.replace(file)
+    return file.read_text()
+
+
+def _user() -> str:
+    return os.environ.get("SUDO_USER") or os.environ.get("USER") or str(os.getuid())
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

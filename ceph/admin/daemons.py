@@ -1,0 +1,151 @@
+"""The running daemons of a cluster: their config sections and admin sockets.
+
+The running daemons of a cluster, and which section of the central config store speaks to which.
+
+Daemons asked on their own hosts, by their admin sockets: before Mimic they tell their values nowhere else.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cephfit.ceph.hosts.host import checked
+from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.core.errors import ClusterError
+from cephfit.core.protocols import CephAdmin
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A running daemon.
+
+    Attributes:
+        kind: ``osd``, ``mon`` or ``mgr``.
+        id: such as ``0`` or ``a``.
+        device_class: of an OSD.
+        location: CRUSH type to bucket name, the smallest first: ``{"host": "host0", "root": "default"}``.
+    """
+
+    kind: str
+    id: str
+    device_class: str = ""
+    location: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}.{self.id}"
+
+
+def running_daemons(admin: CephAdmin) -> tuple[Daemon, ...]:
+    """OSDs that are up, monitors in quorum, the active manager."""
+    daemons = _osds(admin.command("osd tree"))
+    daemons += [Daemon("mon", name) for name in admin.command("status")["quorum_names"]]
+    if active := admin.command("mgr dump").get("active_name"):
+        daemons.append(Daemon("mgr", active))
+    return tuple(daemons)
+
+
+def _osds(tree: Mapping[str, Any]) -> list[Daemon]:
+    # An OSD may hang in several trees (a root of its own for some rule) and is listed in each. The bucket that was
+    # made first counts, as for Ceph (CrushWrapper::get_immediate_parent goes through them from -1 on).
+    parents: dict[int, Mapping[str, Any]] = {}
+    for node in sorted(tree["nodes"], key=lambda node: -int(node["id"])):
+        for child in node.get("children", ()):
+            parents.setdefault(child, node)
+    found: dict[str, Daemon] = {}
+    for node in tree["nodes"]:
+        if node["type"] != "osd" or node["status"] != "up" or str(node["id"]) in found:
+            continue
+        over: list[Mapping[str, Any]] = []
+        above = parents.get(node["id"])
+        while above is not None:
+            over.append(above)
+            above = parents.get(above["id"])
+        over.sort(key=lambda bucket: int(bucket["type_id"]))
+        location = {bucket["type"]: bucket["name"] for bucket in over}
+        found[str(node["id"])] = Daemon("osd", str(node["id"]), node.get("device_class", ""), location)
+    return sorted(found.values(), key=lambda d: int(d.id))
+
+
+def rank(section: str, daemon: Daemon) -> tuple[int, int, int] | None:
+    """How specific a section of the config store is to a daemon, to be compared; None if it does not speak to it.
+
+    The store's rule: a daemon's own name beats its type, and ``global`` is the weakest. Within a section, of the
+    masks that fit the one with the smallest bucket of the CRUSH tree wins, a device class alone is weaker than any
+    bucket, and no mask is the weakest (``MaskedOption::get_precision`` in Ceph's ``mon/ConfigMap.cc``). Of two
+    masks with the same bucket the store takes either, by the option's name; here the one that names a class wins.
+
+    Args:
+        section: such as ``global``, ``osd``, ``osd.3``, ``osd/class:hdd``, ``osd/host:host0/class:hdd``.
+        daemon: which one.
+    """
+    name, *masks = section.split("/")
+    weight = {"global": 0, daemon.kind: 1, daemon.name: 2}.get(name)
+    if weight is None:
+        return None
+    smallest_last = list(daemon.location)[::-1]
+    bucket = device_class = 0
+    for mask in masks:
+        key, _, value = mask.partition(":")
+        if key == "class":
+            if daemon.device_class != value:
+                return None
+            device_class = 1
+        elif daemon.location.get(key) != value:
+            return None
+        else:
+            bucket = 1 + smallest_last.index(key)
+    return weight, bucket, device_class
+
+
+def concerned(section: str, daemons: Sequence[Daemon]) -> tuple[Daemon, ...]:
+    """The daemons that a section speaks to."""
+    return tuple(d for d in daemons if rank(section, d) is not None)
+
+
+def strongest(sections: Sequence[str], daemon: Daemon) -> str | None:
+    """Of several sections that hold the same option, the one whose value the daemon takes."""
+    ranked = [(r, s) for s in sections if (r := rank(s, daemon)) is not None]
+    return max(ranked)[1] if ranked else None
+
+
+class AdminSockets:
+    """Asks by ``ceph daemon NAME ...`` on the daemon's host.
+
+    Args:
+        admin: knows where the daemons are.
+        hosts: reaches them.
+        conf_path: of the ceph.conf there, which says where sockets are; ``$id`` and ``$name`` are the daemon's.
+    """
+
+    def __init__(self, admin: CephAdmin, hosts: Hosts, conf_path: str) -> None:
+        self._admin = admin
+        self._hosts = hosts
+        self._conf_path = conf_path
+        self._places: dict[str, str] = {}
+
+    def ask(self, daemon: Daemon, *words: str) -> Any:
+        """A command's JSON.
+
+        Raises:
+            HostError: the host cannot be reached, or the daemon does not answer there.
+            ClusterError: the cluster does not say where the daemon is.
+        """
+        path = self._conf_path.replace("$name", daemon.name).replace("$id", daemon.id)
+        host = self._hosts.named(self._host_of(daemon))
+        return json.loads(checked(host, ["ceph", "--conf", path, "daemon", daemon.name, *words]))
+
+    def one_of_each_host(self, daemons: Sequence[Daemon]) -> Sequence[Daemon]:
+        """The first of these on every host."""
+        return tuple({self._host_of(daemon): daemon for daemon in reversed(daemons)}.values())
+
+    def _host_of(self, daemon: Daemon) -> str:
+        if daemon.name not in self._places:
+            said = self._admin.command(f"{daemon.kind} metadata")
+            self._places |= {
+                f"{daemon.kind}.{e.get('id', e.get('name'))}": e["hostname"] for e in said if "hostname" in e
+            }
+        if daemon.name not in self._places:
+            raise ClusterError("the cluster does not say which host it runs on", where=daemon.name)
+        return self._places[daemon.name]

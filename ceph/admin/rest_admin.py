@@ -1,0 +1,132 @@
+"""Administration over ceph-rest-api, by python-cephclient, where neither librados nor a shell may be used.
+
+Ceph had this server up to Luminous (ceph-rest-api(8)): a command's words are the path, its arguments the query,
+and what changes something is a PUT. It speaks to monitors and to OSDs, not to single monitors or managers.
+"""
+
+import errno
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from cephfit.ceph.admin.answers import DEFAULT_TIMEOUT_SECONDS, refusal, spelled
+from cephfit.ceph.admin.older_releases import as_before_nautilus
+from cephfit.core.errors import ClusterError
+from cephfit.core.optional_modules import optional_module
+
+_METHOD_NOT_ALLOWED = 405
+_ERROR = re.compile(r"Error: (.*) \((-?\d+)\)\s*$", re.DOTALL)
+_NO_JSON = "Error decoding JSON from "
+_UNKNOWN_ARGUMENT = "unused arguments"
+
+
+def shown(url: str) -> str:
+    """The server's address for messages: a proxy before it may want a user and a password, which stay out."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+class RestAdmin:
+    """Implements ``protocols.CephAdmin`` over HTTP. Threads may share it: a session keeps nothing of a command.
+
+    Args:
+        url: of the server, with its version: ``http://mon1:5000/api/v0.1``.
+        timeout_seconds: how long connecting, and each command, may take.
+
+    Raises:
+        LackingError: python-cephclient is not installed.
+    """
+
+    def __init__(self, url: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # it compares strings by `is`
+            wrapper = optional_module("cephclient.wrapper", where="--admin rest")
+        self._url = url.rstrip("/") + "/"
+        self._wrapper: Any = wrapper.CephWrapper(endpoint=self._url)
+        self._wrapper.timeout = timeout_seconds  # given to the constructor, it would be lost
+        self._changes: set[str] = set()
+        self._closed = False
+
+    def command(self, prefix: str, /, **arguments: Any) -> Any:
+        return self._ask("mon", prefix.replace(" ", "/"), prefix, arguments)
+
+    def tell(self, daemon: str, prefix: str, /, **arguments: Any) -> Any:
+        if not daemon.startswith("osd."):
+            typed = spelled(prefix, arguments)
+            raise refusal(daemon, typed, errno.EOPNOTSUPP, "ceph-rest-api speaks to monitors as one and to OSDs")
+        path = f"tell/{quote(daemon)}/{prefix.replace(' ', '/')}"
+        return self._ask(daemon, path, prefix, arguments)
+
+    def exchange(self, prefix: str, payload: bytes = b"", /, **arguments: Any) -> bytes:
+        response = self._send(prefix.replace(" ", "/"), "mon", prefix, arguments, body="binary", data=payload)
+        if not response.ok:
+            raise self._refused("mon", prefix, arguments, response.status_code, response.text)
+        return bytes(response.content)
+
+    def close(self) -> None:
+        self._closed = True
+        self._wrapper.http.close()
+
+    def _ask(self, whom: str, path: str, prefix: str, arguments: Mapping[str, Any]) -> Any:
+        response = self._send(path, whom, prefix, arguments, body="json")
+        text = response.text
+        if text.startswith(_NO_JSON):  # a command that answers prose although JSON was asked for
+            return text.removeprefix(_NO_JSON).strip()
+        try:
+            said = json.loads(text)
+            output, status = said["output"], said["status"]
+        except (ValueError, KeyError, TypeError):
+            output, status = None, text
+        if not response.ok:
+            if _UNKNOWN_ARGUMENT in status and (older := as_before_nautilus(prefix, arguments)) != arguments:
+                return self._ask(whom, path, prefix, older)
+            raise self._refused(whom, prefix, arguments, response.status_code, status)
+        # The server makes an empty list of an empty answer; of what changes something, that is no list.
+        return None if output == [] and path in self._changes else output
+
+    def _send(
+        self, path: str, whom: str, prefix: str, arguments: Mapping[str, Any], *, body: str, data: bytes = b""
+    ) -> Any:
+        """A response. What changes something is known by the server's refusal to GET it, which does nothing."""
+        if self._closed:
+            raise ClusterError("the connection is closed", where=shown(self._url))
+        query = urlencode({k: _spelled(v) for k, v in arguments.items() if v is not False}, doseq=True)
+        import requests
+
+        address = path + (f"?{query}" if query else "")
+        more = {"data": data} if data else {}
+        typed = spelled(prefix, dict(arguments))
+        try:
+            if path not in self._changes and not data:
+                response, _ = self._wrapper.get(address, body=body)
+                if response.status_code != _METHOD_NOT_ALLOWED:
+                    return response
+                self._changes.add(path)
+            response, _ = self._wrapper.put(address, body=body, **more)
+            return response
+        except requests.Timeout:
+            raise refusal(whom, typed, errno.ETIMEDOUT, "ceph-rest-api does not answer") from None
+        except requests.RequestException as error:
+            raise ClusterError(
+                f"no connection to ceph-rest-api: {type(error).__name__}",
+                where=shown(self._url),
+                remedy="see whether it runs, and whether the address has its version, such as /api/v0.1",
+            ) from None
+
+    def _refused(
+        self, whom: str, prefix: str, arguments: Mapping[str, Any], http_status: int, status: str
+    ) -> ClusterError:
+        said = _ERROR.search(status)
+        code, words = (
+            (abs(int(said[2])), said[1]) if said else (errno.EINVAL, status.strip() or f"HTTP {http_status}")
+        )
+        return refusal(whom, spelled(prefix, dict(arguments)), code, words)
+
+
+def _spelled(value: Any) -> Any:
+    if value is True:
+        return "true"
+    return [str(v) for v in value] if isinstance(value, (list, tuple)) else str(value)

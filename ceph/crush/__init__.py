@@ -1,0 +1,1 @@
+"""Parts appended to a CRUSH map: tried offline, injected, removed."""

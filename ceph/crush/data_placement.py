@@ -1,0 +1,127 @@
+"""Where a pool's data shall lie, as its declaration says it: devices, failure domain, primaries apart."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cephfit.core.errors import InputError
+
+_PLACING = ("devices.", "primary.", "failure_domain")
+DEVICE_WORDS = ("class", "hosts", "osds", "root")
+"""What ``devices:`` and ``primary:`` of a declaration may say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """Which OSDs; what is not said does not restrict.
+
+    Attributes:
+        root: bucket under which they are; empty for the map's default root.
+        device_class: such as ``ssd``.
+        hosts: buckets (hosts, racks ...) that they are in.
+        osds: ids.
+    """
+
+    root: str = ""
+    device_class: str = ""
+    hosts: tuple[str, ...] = ()
+    osds: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [f"class {self.device_class}"] if self.device_class else []
+        parts += [f"hosts {', '.join(self.hosts)}"] if self.hosts else []
+        parts += [f"OSDs {', '.join(map(str, self.osds))}"] if self.osds else []
+        parts += [f"under {self.root}"] if self.root else []
+        return " ".join(parts) or "all devices"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the copies or chunks of a pool's objects lie.
+
+    Attributes:
+        devices: of all copies, or of the replicas where ``primary`` says otherwise.
+        primary: of each PG's first OSD; None for the same as the others.
+        failure_domain: type of bucket of which no two copies share one; ``osd`` for different OSDs only.
+        erasure: whether it is for an erasure-coded pool.
+        classes: class to OSDs, for clusters before Luminous, which do not know classes themselves.
+    """
+
+    devices: Devices = field(default_factory=Devices)
+    primary: Devices | None = None
+    failure_domain: str = "host"
+    erasure: bool = False
+    classes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """Ten hex digits; the same for all pools that lie alike."""
+        kind = "erasure" if self.erasure else "replicated"
+        text = f"{kind}/{self.failure_domain}/{self.devices}/{self.primary}/{sorted(self.classes.items())}"
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+    def __str__(self) -> str:
+        apart = f", primaries on {self.primary}" if self.primary is not None else ""
+        return f"{self.devices}{apart}, apart by {self.failure_domain}"
+
+
+def placement_of(settings: Mapping[str, str], *, erasure: bool = False, where: str = "") -> Placement | None:
+    """What pool settings say of a place; None where they say nothing (the pool has a rule that exists).
+
+    Args:
+        settings: key to value as Ceph writes it: ``devices.class``, ``devices.hosts`` (comma between),
+            ``devices.osds``, ``devices.root``, the same of ``primary``, ``failure_domain``, ``classes.NAME``.
+        erasure: for an erasure-coded pool, which gets a rule of its own unless it names one.
+        where: for messages.
+
+    Raises:
+        InputError: they contradict each other.
+    """
+    says = {k: v for k, v in settings.items() if k.startswith(_PLACING)}
+    rule = settings.get("crush_rule")
+    if rule is not None and says:
+        raise InputError(
+            f"crush_rule {rule} and {', '.join(sorted(says))} both say where the pool lies",
+            where=where,
+            remedy="leave one of them out",
+        )
+    if rule is not None or (not says and not erasure):
+        return None
+    primary = _devices(settings, "primary", where)
+    if primary is not None and erasure:
+        raise InputError("an erasure-coded pool has no primaries apart", where=where, remedy="leave `primary` out")
+    return Placement(
+        devices=_devices(settings, "devices", where) or Devices(),
+        primary=primary,
+        failure_domain=settings.get("failure_domain", "host"),
+        erasure=erasure,
+        classes={
+            k.removeprefix("classes."): _ids(v, where) for k, v in settings.items() if k.startswith("classes.")
+        },
+    )
+
+
+def _devices(settings: Mapping[str, str], word: str, where: str) -> Devices | None:
+    said = {key: settings[f"{word}.{key}"] for key in DEVICE_WORDS if f"{word}.{key}" in settings}
+    if not said:
+        return None
+    if "osds" in said and {"hosts", "root"} & set(said):
+        raise InputError(f"{word}: `osds` already says which ones", where=where, remedy="leave out hosts and root")
+    if "hosts" in said and "root" in said:
+        raise InputError(f"{word}: hosts are named, so `root` says nothing", where=where, remedy="leave it out")
+    return Devices(
+        root=said.get("root", ""),
+        device_class=said.get("class", ""),
+        hosts=tuple(filter(None, said.get("hosts", "").split(","))),
+        osds=_ids(said.get("osds", ""), where),
+    )
+
+
+def _ids(text: str, where: str) -> tuple[int, ...]:
+    words = [w.strip().removeprefix("osd.") for w in text.split(",") if w.strip()]
+    wrong = [w for w in words if not w.isdigit()]
+    if wrong:
+        raise InputError(
+            f"{wrong[0]!r} is not an OSD", where=where, remedy="write ids, such as [0, 3] or [osd.0, osd.3]"
+        )
+    return tuple(sorted({int(w) for w in words}))

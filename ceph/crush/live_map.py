@@ -1,0 +1,301 @@
+"""A cluster's CRUSH map, and the offline programs crushtool and osdmaptool that read it.
+
+Ceph's offline programs, crushtool and osdmaptool: one function per question, nothing reaches a cluster.
+
+A CRUSH map as it is: its binary, its text, and what crushtool says of its structure.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cephfit.core.errors import ClusterError, HostError
+
+NOWHERE = 0x7FFFFFFF
+"""CRUSH_ITEM_NONE (Ceph's src/crush/crush.h): a place of an erasure-coded PG that no OSD was found for."""
+
+_SECONDS = 120.0
+_MOST_MOVES = "100"
+_MAPPING = re.compile(r"^CRUSH rule \d+ x (\d+) \[([\d,]*)\]$", re.MULTILINE)
+_BAD = re.compile(r"^bad mapping rule \d+ x (\d+) num_rep \d+ result ", re.MULTILINE)
+_OUR_FILE = re.compile(r"\S*/cephfit-crush-\w+/\w+")
+_PG = re.compile(r"^(\d+\.[0-9a-f]+)\t\[([\d,]*)\]", re.MULTILINE)
+
+
+class MapRefusedError(ClusterError):
+    """crushtool or osdmaptool cannot read or make a map; says why in the program's words."""
+
+
+def decompile(binary: bytes) -> str:
+    """A compiled CRUSH map as text.
+
+    Raises:
+        MapRefusedError: it is no CRUSH map.
+    """
+    with _files(map=binary) as at:
+        return _run("crushtool", "-d", str(at["map"])).stdout
+
+
+def compile_map(text: str) -> bytes:
+    """A CRUSH map's text, compiled.
+
+    Raises:
+        MapRefusedError: it cannot be compiled; in crushtool's words.
+    """
+    with _files(text=text.encode()) as at:
+        out = at["text"].with_name("compiled")
+        # Whether a live map's tunables are wise is its owner's matter: those of Argonaut count as unsafe.
+        _run("crushtool", "-c", str(at["text"]), "-o", str(out), "--enable-unsafe-tunables")
+        return out.read_bytes()
+
+
+def dump(binary: bytes) -> dict[str, Any]:
+    """A compiled CRUSH map as crushtool's JSON; weights are in 1/65536."""
+    with _files(map=binary) as at:
+        document: dict[str, Any] = json.loads(
+            _run("crushtool", "-i", str(at["map"]), "--dump", "-f", "json").stdout
+        )
+        return document
+
+
+def try_rule(
+    binary: bytes,
+    rule: int,
+    *,
+    size: int,
+    n_inputs: int,
+    pool: int | None = None,
+    in_weights: Mapping[int, float] | None = None,
+) -> tuple[dict[int, tuple[int, ...]], frozenset[int]]:
+    """Where a rule puts inputs, and which of them it puts badly.
+
+    Args:
+        binary: compiled map.
+        rule: id.
+        size: OSDs wanted per input.
+        n_inputs: inputs 0 to n - 1.
+        pool: id of a pool; input x is then exactly where PG x of that pool goes (pools with ``hashpspool``,
+            all since Firefly) if ``n_inputs`` is at most its pgp_num.
+        in_weights: OSDs that are not fully in (``ceph osd reweight``), 0 to 1.
+
+    Returns:
+        Input to OSDs, with ``NOWHERE`` for holes; inputs with fewer than ``size`` OSDs.
+    """
+    argv = ["--test", "--rule", str(rule), "--num-rep", str(size), "--min-x", "0", "--max-x", str(n_inputs - 1)]
+    argv += ["--show-mappings", "--show-bad-mappings"]
+    argv += ["--pool-id", str(pool)] if pool is not None else []
+    for osd, weight in (in_weights or {}).items():
+        argv += ["--weight", str(osd), f"{weight:.6f}"]
+    with _files(map=binary) as at:
+        said = _run("crushtool", "-i", str(at["map"]), *argv).stdout
+    places = {int(x): _osds(osds) for x, osds in _MAPPING.findall(said)}
+    return places, frozenset(int(x) for x in _BAD.findall(said))
+
+
+def map_pgs(osd_map: bytes, crush_map: bytes | None = None) -> dict[str, tuple[int, ...]]:
+    """PG id to the OSDs that an OSD map puts it on, for all pools, temporary places left out.
+
+    Args:
+        osd_map: as ``ceph osd getmap`` gives it.
+        crush_map: to be put in place of the one it contains.
+    """
+    with _files(osdmap=osd_map, crush=crush_map or b"") as at:
+        if crush_map is not None:
+            _run("osdmaptool", str(at["osdmap"]), "--import-crush", str(at["crush"]))
+        return pgs_in(_run("osdmaptool", str(at["osdmap"]), "--clear-temp", "--test-map-pgs-dump").stdout)
+
+
+def balancing_moves(osd_map: bytes, pool: str) -> int:
+    """How many upmap entries would even out a pool's PGs (to within one PG per OSD), as osdmaptool reckons."""
+    with _files(osdmap=osd_map) as at:
+        moves = at["osdmap"].with_name("moves")
+        argv = ["--upmap", str(moves), "--upmap-pool", pool, "--upmap-deviation", "1", "--upmap-max", _MOST_MOVES]
+        _run("osdmaptool", str(at["osdmap"]), *argv)
+        return len(moves.read_text().splitlines()) if moves.exists() else 0
+
+
+def pgs_in(said: str) -> dict[str, tuple[int, ...]]:
+    """PG to OSDs in what ``osdmaptool --test-map-pgs-dump`` prints."""
+    return {pg: _osds(osds) for pg, osds in _PG.findall(said)}
+
+
+def _osds(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in text.split(",") if word)
+
+
+@contextmanager
+def _files(**contents: bytes) -> Iterator[dict[str, Path]]:
+    with tempfile.TemporaryDirectory(prefix="cephfit-crush-") as folder:
+        at = {}
+        for name, content in contents.items():
+            at[name] = Path(folder, name)
+            at[name].write_bytes(content)
+        yield at
+
+
+def _run(program: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    path = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if path is None:
+        raise HostError(f"there is no `{program}` program", remedy="install the package ceph-base")
+    # Some faults of a text make crushtool abort; its report of that belongs to nobody but us.
+    with tempfile.TemporaryDirectory(prefix="cephfit-crush-") as crashes:
+        environment = {**os.environ, "CEPH_ARGS": f"--crash-dir={crashes} --no-mon-config"}
+        try:
+            done = subprocess.run(
+                (path, *argv), capture_output=True, text=True, check=False, timeout=_SECONDS, env=environment
+            )
+        except subprocess.TimeoutExpired:
+            raise MapRefusedError(f"{program} did not end in {_SECONDS:.0f} s", where=program) from None
+    if done.returncode:
+        raise MapRefusedError(_first_words(done.stderr or done.stdout, done.returncode), where=program)
+    return done
+
+
+def _first_words(said: str, code: int) -> str:
+    lines: Sequence[str] = [line.strip() for line in said.splitlines() if line.strip()]
+    own = [_OUR_FILE.sub("the map", line) for line in lines if not line.startswith(("./src", "*** "))]
+    return own[0] if own else f"ended with {code}"
+
+
+_DERIVED = ("profile", "optimal_tunables", "legacy_tunables", "minimum_required_version", "has_", "require_")
+"""Entries of a dump's tunables that follow from the rest of the map."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One bucket of the tree (shadow trees of device classes have names with ``~`` in them).
+
+    Attributes:
+        id: negative.
+        name: unique in the map.
+        type: name of its type, such as ``host``.
+        alg: ``straw``, ``straw2``, ``uniform``, ``list``, ``tree``.
+        items: ids of what is in it to weight in 1/65536; OSDs from 0, buckets below.
+    """
+
+    id: int
+    name: str
+    type: str
+    alg: str
+    items: Mapping[int, int]
+
+
+class LiveMap:
+    """A compiled CRUSH map and its reading. Immutable.
+
+    Raises:
+        MapRefusedError: it is no CRUSH map.
+    """
+
+    def __init__(self, binary: bytes) -> None:
+        self.binary = binary
+        self.text = decompile(binary)
+        self.document = dump(binary)
+
+    @classmethod
+    def from_text(cls, text: str) -> "LiveMap":
+        """Raises:
+        MapRefusedError: it cannot be compiled.
+        """
+        return cls(compile_map(text))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what the map means; two encodings of one map have the same."""
+        document = {**self.document, "tunables": self.tunables}
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def tunables(self) -> dict[str, Any]:
+        return {k: v for k, v in self.document["tunables"].items() if not k.startswith(_DERIVED)}
+
+    @cached_property
+    def needs(self) -> str:
+        """The oldest release whose clients understand the map, such as ``jewel``; empty where not known."""
+        return str(self.document["tunables"].get("minimum_required_version", ""))
+
+    @cached_property
+    def osd_names(self) -> dict[int, str]:
+        return {d["id"]: d["name"] for d in self.document["devices"]}
+
+    @cached_property
+    def class_of(self) -> dict[int, str]:
+        """Device class of each OSD that has one."""
+        return {d["id"]: d["class"] for d in self.document["devices"] if d.get("class")}
+
+    @cached_property
+    def types(self) -> dict[str, int]:
+        return {t["name"]: t["type_id"] for t in self.document["types"]}
+
+    @cached_property
+    def osd_type(self) -> str:
+        """Name of type 0: ``osd``, or ``device`` in old maps."""
+        return next(name for name, number in self.types.items() if number == 0)
+
+    @cached_property
+    def buckets(self) -> dict[str, Bucket]:
+        """By name, without the shadow trees."""
+        return {b.name: b for b in self._all_buckets() if "~" not in b.name}
+
+    @cached_property
+    def rules(self) -> dict[str, int]:
+        """Rule name to id."""
+        return {r["rule_name"]: r["rule_id"] for r in self.document["rules"]}
+
+    @cached_property
+    def roots(self) -> tuple[str, ...]:
+        """Buckets that are in no other."""
+        held = {item for bucket in self.buckets.values() for item in bucket.items}
+        return tuple(b.name for b in self.buckets.values() if b.id not in held)
+
+    @cached_property
+    def default_root(self) -> str:
+        """``default`` where there is such a bucket; else the only root; else empty."""
+        if "default" in self.buckets:
+            return "default"
+        return self.roots[0] if len(self.roots) == 1 else ""
+
+    @cached_property
+    def used_ids(self) -> frozenset[int]:
+        """Ids of all buckets, shadows too."""
+        return frozenset(b.id for b in self._all_buckets())
+
+    def osds_under(self, name: str) -> dict[int, int]:
+        """OSDs in a bucket at any depth, with their weight in 1/65536."""
+        found: dict[int, int] = {}
+        waiting = [self.buckets[name]]
+        while waiting:
+            for item, weight in waiting.pop().items.items():
+                if item >= 0:
+                    found[item] = weight
+                else:
+                    waiting.append(self._by_id[item])
+        return found
+
+    def above(self, osd: int, type_name: str) -> str:
+        """The bucket of a type that an OSD is in; the first made where it is in several; empty if none."""
+        if type_name == self.osd_type:
+            return self.osd_names.get(osd, "")
+        for bucket in self.buckets.values():
+            if bucket.type == type_name and osd in self.osds_under(bucket.name):
+                return bucket.name
+        return ""
+
+    @cached_property
+    def _by_id(self) -> dict[int, Bucket]:
+        return {b.id: b for b in self.buckets.values()}
+
+    def _all_buckets(self) -> Iterator[Bucket]:
+        for b in sorted(self.document["buckets"], key=lambda b: -b["id"]):
+            items = {item["id"]: item["weight"] for item in b["items"]}
+            yield Bucket(b["id"], b["name"], b["type_name"], b["alg"], items)

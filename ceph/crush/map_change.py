@@ -1,0 +1,195 @@
+"""Parts appended to a cluster's own CRUSH map: tried offline, journalled, injected, and taken back whole."""
+
+import base64
+import errno
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+from cephfit.ceph.admin.answers import RefusedError
+from cephfit.ceph.crush import live_map, map_text
+from cephfit.ceph.crush.live_map import LiveMap
+from cephfit.ceph.crush.map_parts import render_parts
+from cephfit.ceph.crush.proposal import Proposal, Wish, buckets_of, propose, without_rule
+from cephfit.core.errors import ClusterError
+from cephfit.core.journal import Journal
+from cephfit.core.protocols import CephAdmin
+
+_ORIGINAL = "crush original"
+_INJECTED = "crush injected"
+_PART = "crush part"
+_OTHERS = "crush changed by others"
+_MAP = "map"
+
+
+class FaultyMapError(ClusterError):
+    """The changed map was found bad offline; nothing was injected."""
+
+
+class CrushChanges:
+    """Changes of one cluster's CRUSH map. Works from journal and cluster, never from memory.
+
+    Args:
+        admin: of the cluster.
+        journal: keeps the original map before anything is injected.
+    """
+
+    def __init__(self, admin: CephAdmin, journal: Journal) -> None:
+        self._admin = admin
+        self._journal = journal
+
+    def live(self) -> LiveMap:
+        """The cluster's map now."""
+        return LiveMap(self._admin.exchange("osd getcrushmap"))
+
+    def propose(self, wishes: Sequence[Wish]) -> Proposal:
+        """The map with what the wishes need, tried; changes nothing.
+
+        Raises:
+            InputError: a wish that this map cannot have at all.
+            MapRefusedError: the live map does not survive crushtool.
+        """
+        return propose(self._admin, self.live(), wishes)
+
+    def ensure(self, wishes: Sequence[Wish]) -> Proposal | None:
+        """The cluster's map has what the wishes need when this returns; None if we made it all before.
+
+        Raises:
+            FaultyMapError: what was tried offline was bad.
+            ClusterError: somebody else changes the map at the same time.
+        """
+        rules = set(self._admin.command("osd crush rule ls"))
+        if all(w.rule in rules and self._has_part("rule", w.rule) for w in wishes):
+            return None
+        version = self._version()  # before the map: see _live_with_version
+        proposal = self.propose(wishes)
+        if proposal.faults:
+            raise FaultyMapError(
+                f"the CRUSH map is left as it is: {'; '.join(proposal.faults)}",
+                where=", ".join(w.where or w.rule for w in wishes),
+                remedy="name other devices, another failure domain or a smaller size",
+            )
+        if proposal.parts:
+            self._inject(proposal, version)
+        return proposal
+
+    def osds_for(self, wish: Wish) -> tuple[Mapping[int, int], ...]:
+        """OSDs that a wish's rule may use, with weights; the primaries' first where they lie apart."""
+        live = without_rule(self.live(), wish.rule)
+        return render_parts(live, wish.placement, wish.rule, where=wish.where).osds
+
+    def restore(self) -> None:
+        """The map as it was before; only our parts are taken out where somebody else changed it meanwhile.
+
+        Raises:
+            ClusterError: a pool that is not ours uses one of our rules.
+        """
+        original = self._journal.get(_ORIGINAL, _MAP)
+        if original is None:
+            return
+        live, version = self._live_with_version()
+        before = LiveMap(base64.b64decode(original.was))
+        self._refuse_used(live, {e.place.partition(" ")[2] for e in self._journal.entries(_PART)})
+        known = {e.place for e in self._journal.entries(_INJECTED)}
+        if live.digest != before.digest:
+            if live.digest in known and self._journal.get(_OTHERS, _MAP) is None:
+                self._set(before.binary, version)
+            else:
+                self._take_out(live, version)
+        for entry in self._journal.entries():
+            if entry.kind in (_PART, _INJECTED, _OTHERS):
+                self._journal.forget(entry.kind, entry.place)
+        self._journal.forget(_ORIGINAL, _MAP)
+
+    def remove(self, rules: Iterable[str]) -> None:
+        """Take out just these rules and their buckets; as ``restore`` where nothing else of ours is in the map.
+
+        Raises:
+            ClusterError: a pool uses one of them.
+        """
+        live, version = self._live_with_version()
+        names = {
+            name for rule in rules if self._has_part("rule", rule) for name in (rule, *buckets_of(live, rule))
+        }
+        ours = {e.place.partition(" ")[2] for e in self._journal.entries(_PART)}
+        if ours <= names:
+            self.restore()
+            return
+        self._refuse_used(live, names)
+        there = [name for name in names if name in live.rules or name in live.buckets]
+        if there:
+            changed = LiveMap.from_text(map_text.without(map_text.exact(live.text, live.document), there))
+            self._journal.note(_INJECTED, changed.digest, None)
+            self._set(changed.binary, version)
+        for entry in self._journal.entries(_PART):
+            if entry.place.partition(" ")[2] in names:
+                self._journal.forget(_PART, entry.place)
+
+    def _has_part(self, kind: str, name: str) -> bool:
+        return self._journal.get(_PART, f"{kind} {name}") is not None
+
+    def _inject(self, proposal: Proposal, version: int | None) -> None:
+        live = proposal.before
+        if not self._journal.note(_ORIGINAL, _MAP, base64.b64encode(live.binary).decode()):
+            original = LiveMap(base64.b64decode(self._journal_original()))
+            known = {original.digest, *(e.place for e in self._journal.entries(_INJECTED))}
+            if live.digest not in known:
+                self._journal.note(_OTHERS, _MAP, True)
+        for parts in proposal.parts:
+            for part in parts.parts:
+                self._journal.note(_PART, f"{part.kind} {part.name}", None)
+        self._journal.note(_INJECTED, proposal.after.digest, None)
+        self._set(proposal.after.binary, version)
+        if self.live().digest != proposal.after.digest:
+            raise ClusterError(
+                "the CRUSH map that the cluster has is not the one that was injected",
+                where="osd setcrushmap",
+                remedy="somebody else is changing it, too; run the command again when they are done",
+            )
+
+    def _journal_original(self) -> str:
+        entry = self._journal.get(_ORIGINAL, _MAP)
+        return str(entry.was) if entry is not None else ""
+
+    def _take_out(self, live: LiveMap, version: int | None) -> None:
+        names = {e.place.partition(" ")[2] for e in self._journal.entries(_PART)}
+        ours = {name for name in names if name in live.rules or name in live.buckets}
+        if not ours:
+            return
+        text = map_text.without(map_text.exact(live.text, live.document), ours)
+        self._set(live_map.compile_map(text), version)
+
+    def _set(self, binary: bytes, version: int | None) -> None:
+        guard = {} if version is None else {"prior_version": version}
+        try:
+            self._admin.exchange("osd setcrushmap", binary, **guard)
+        except RefusedError as refused:
+            if version is not None and refused.code == errno.EPERM:
+                raise ClusterError(
+                    f"somebody else changed the CRUSH map at this moment: {refused.what}",
+                    where="osd setcrushmap",
+                    remedy="start again when they are done; nothing was changed by us",
+                ) from None
+            raise
+
+    def _live_with_version(self) -> tuple[LiveMap, int | None]:
+        """The version is asked first: with one that is younger than the map, the monitors would take what was made
+        from the older map, and what somebody else changed in between would be gone."""
+        version = self._version()
+        return self.live(), version
+
+    def _version(self) -> int | None:
+        """The monitors refuse a map that is not made from this version; None before Luminous."""
+        version = self._admin.command("osd dump").get("crush_version")
+        return None if version is None else int(version)
+
+    def _refuse_used(self, live: LiveMap, names: Set[str]) -> None:
+        """Raises:
+        ClusterError: a pool uses a rule that is to go; the monitors would refuse with less to go by.
+        """
+        going = {i for name, i in live.rules.items() if name in names and self._has_part("rule", name)}
+        users = [p["pool_name"] for p in self._admin.command("osd dump")["pools"] if p["crush_rule"] in going]
+        if users:
+            raise ClusterError(
+                f"pool {', '.join(users)} uses a CRUSH rule that cephfit made",
+                where="CRUSH map",
+                remedy="delete it, or `ceph osd pool set POOL crush_rule RULE` with another rule; then again",
+            )

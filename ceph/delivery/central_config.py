@@ -1,0 +1,184 @@
+"""The settings of a configuration's ceph partition, applied through the central config store."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from cephfit.ceph.admin.daemons import Daemon, concerned, running_daemons, strongest
+from cephfit.ceph.delivery.daemon_values import Differences
+from cephfit.ceph.delivery.osd_daemons import RestartsDue
+from cephfit.ceph.options.option import as_ceph_writes, same_value
+from cephfit.ceph.options.option_catalogue import Catalogue
+from cephfit.core.cleanup import Attempts
+from cephfit.core.journal import Entry, Journal
+from cephfit.core.protocols import CephAdmin
+from cephfit.core.values.configuration import Configuration, Partition
+
+CONFIG = "config"
+
+Place = tuple[str, str]
+"""Section (with its mask) and option: one entry of the config store."""
+
+
+def stored_settings(admin: CephAdmin) -> dict[Place, str]:
+    """The central config store as it is."""
+    entries = {}
+    for entry in admin.command("config dump"):
+        mask = entry.get("mask") or ""
+        entries[entry["section"] + (f"/{mask}" if mask else ""), entry["name"]] = str(entry["value"])
+    return entries
+
+
+class CephSettings:
+    """Brings the config store from whatever it holds to what a configuration wants.
+
+    Works from the journal and the store themselves, never from memory of what was applied last, so that a
+    process killed anywhere in between leaves a state from which the next one goes on. Which OSDs still have to
+    be restarted is in the journal too.
+    """
+
+    def __init__(self, admin: CephAdmin, catalogue: Catalogue, journal: Journal) -> None:
+        self._admin = admin
+        self._catalogue = catalogue
+        self._journal = journal
+        self._restarts = RestartsDue(journal)
+
+    def apply(self, configuration: Configuration) -> None:
+        """Set what the configuration sets; give every other setting that was changed before its original value.
+
+        Raises:
+            InputError: an option does not exist.
+            ClusterError: the cluster refuses a value, in its own words.
+        """
+        daemons = running_daemons(self._admin)
+        wanted = self._places(configuration, daemons)
+        stored = stored_settings(self._admin)
+        for place, value in {**self._originals(), **wanted}.items():
+            self._bring(place, stored.get(place), value, daemons)
+
+    def take_back(self) -> None:
+        """Give every setting that was changed its original value.
+
+        Raises:
+            CephfitError: names every one that cannot be put back.
+        """
+        daemons = running_daemons(self._admin)
+        stored = stored_settings(self._admin)
+        tried = Attempts()
+        for place, value in self._originals().items():
+            tried.make(partial(self._bring, place, stored.get(place), value, daemons))
+        tried.end()
+
+    def put(self, section: str, key: str, value: str) -> None:
+        """Set one entry for the tool's own needs, journalled like any other; ``apply`` takes it back."""
+        place = (section, key)
+        stored = stored_settings(self._admin).get(place)
+        if not self._same(key, stored, value):
+            self._change(place, stored, value, ())
+
+    def take_back_one(self, section: str, key: str) -> None:
+        """Give one entry its original value, if it was changed; then nothing is left to undo of it."""
+        entry = self._journal.get(CONFIG, f"{section} {key}")
+        if entry is not None:
+            self._bring((section, key), stored_settings(self._admin).get((section, key)), entry.was, ())
+            self._journal.forget(CONFIG, entry.place)
+
+    def needs_restart(self, configuration: Configuration) -> dict[int, dict[str, str]]:
+        """OSDs that would have to be restarted for a configuration, each with the options why and their values.
+
+        What the config store says already needs none. The configuration's options must exist.
+        """
+        settings = [
+            s for s in configuration.within(Partition.CEPH) if not self._catalogue.option(s.key).acts_at_runtime
+        ]
+        if not settings:
+            return {}
+        daemons = running_daemons(self._admin)
+        stored = stored_settings(self._admin)
+        needs: dict[int, dict[str, str]] = {}
+        for (section, key), value in self._places(configuration, daemons).items():
+            if self._catalogue.option(key).acts_at_runtime or self._same(key, stored.get((section, key)), value):
+                continue
+            for daemon in concerned(section, daemons):
+                if daemon.kind == "osd":
+                    needs.setdefault(int(daemon.id), {})[key] = value
+        return needs
+
+    def undoings(self) -> tuple[Entry, ...]:
+        """Options that ``apply`` of the default puts back; section and option are the place."""
+        return self._journal.entries(CONFIG)
+
+    def forget_originals(self) -> None:
+        """Everything is as it was; nothing is left to undo."""
+        for entry in self._journal.entries(CONFIG):
+            self._journal.forget(CONFIG, entry.place)
+
+    def _places(self, configuration: Configuration, daemons: Sequence[Daemon]) -> dict[Place, str]:
+        """What is to stand in the config store for a configuration.
+
+        A starting OSD asks the monitors for its options before it has said its device class and place, so a
+        masked section reaches it too late for what is read once at the start: the value looks right afterwards
+        and has no effect. Such settings are given to each OSD concerned by its name.
+        """
+        settings = tuple(configuration.within(Partition.CEPH))
+        where = f"configuration {configuration.name}"
+        places: dict[Place, str] = {}
+        for setting in settings:
+            if "/" not in setting.scope or self._catalogue.option(setting.key, where=where).acts_at_runtime:
+                self._catalogue.option(setting.key, where=where)
+                places[setting.scope, setting.key] = as_ceph_writes(setting.value)
+                continue
+            rivals = [s.scope for s in settings if s.key == setting.key]
+            for daemon in concerned(setting.scope, daemons):
+                if daemon.kind == "osd" and strongest(rivals, daemon) == setting.scope:
+                    places[daemon.name, setting.key] = as_ceph_writes(setting.value)
+        return places
+
+    def _originals(self) -> dict[Place, str | None]:
+        originals: dict[Place, str | None] = {}
+        for entry in self._journal.entries(CONFIG):
+            section, _, key = entry.place.rpartition(" ")
+            originals[section, key] = entry.was
+        return originals
+
+    def _same(self, key: str, stored: str | None, value: str | None) -> bool:
+        if stored is None or value is None:
+            return stored is value
+        return same_value(self._catalogue.option(key).type, value, stored)
+
+    def _bring(self, place: Place, now: str | None, value: str | None, daemons: Sequence[Daemon]) -> None:
+        if not self._same(place[1], now, value):
+            self._change(place, now, value, daemons)
+
+    def _change(self, place: Place, was: str | None, value: str | None, daemons: Sequence[Daemon]) -> None:
+        section, key = place
+        if not self._catalogue.option(key).acts_at_runtime:
+            self._restarts.note(int(d.id) for d in concerned(section, daemons) if d.kind == "osd")
+        self._journal.note(CONFIG, f"{section} {key}", was)
+        if value is None:
+            self._admin.command("config rm", who=section, name=key)
+        else:
+            self._admin.command("config set", who=section, name=key, value=value)
+
+    def leftovers(
+        self, configuration: Configuration, daemons: Sequence[Daemon], differences: Differences
+    ) -> list[str]:
+        """Settings of earlier configurations that a daemon still runs with, one sentence each."""
+        wanted = self._places(configuration, daemons)
+        gone = [place for place in self._originals() if place not in wanted]
+        stored = stored_settings(self._admin) if gone else {}
+        sentences = []
+        for section, key in gone:
+            option = self._catalogue.option(key)
+            for daemon in concerned(section, daemons):
+                if daemon.kind != "osd" or not differences[daemon.name]:
+                    continue  # it does not tell where its values come from
+                takes = strongest([s for s, k in stored if k == key], daemon)
+                expected = None if takes is None else stored[takes, key]
+                runs = differences[daemon.name].get(key, {}).get("mon")
+                if expected is None or runs is None:
+                    is_same = expected is runs
+                else:
+                    is_same = same_value(option.type, expected, runs)
+                if not is_same:
+                    sentences.append(f"{daemon.name} still runs {key} = {runs} of an earlier configuration")
+        return sentences

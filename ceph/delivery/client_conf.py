@@ -1,0 +1,316 @@
+"""The clients' ceph.conf of a configuration, and the admin sockets of clients.
+
+Where the admin sockets of clients lie: their paths must be short, whatever the state folder's is.
+
+The clients' ceph.conf of a configuration, and what running clients say they took from it.
+"""
+
+import hashlib
+import json
+import os
+import socket
+import stat
+import struct
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from cephfit.ceph.admin.older_releases import monitor_address
+from cephfit.ceph.options.option import as_ceph_writes, same_value
+from cephfit.ceph.options.option_catalogue import Catalogue
+from cephfit.core.errors import ClusterError, HostError
+from cephfit.core.optional_modules import optional_module
+from cephfit.core.protocols import CephAdmin
+from cephfit.core.values.configuration import Configuration, Partition, Setting
+
+_PATH_MAX = 107
+"""Bytes of a Unix socket's path (unix(7)); Ceph goes on without a socket where it is longer."""
+_LONGEST_NAME = f"{2**22}.{2**47 - 1}.asok"
+"""A process's number (PID_MAX_LIMIT), an address in user space: see templates/client.conf.j2."""
+
+
+def socket_folder(folder: Path) -> Path:
+    """The folder for the sockets of a target's clients; it need not exist yet.
+
+    In the target's folder where paths in there are short enough, else under ``$XDG_RUNTIME_DIR`` or the folder for
+    temporary files, at a place that follows from the target's, so that later processes find it.
+
+    Args:
+        folder: of the target.
+
+    Raises:
+        HostError: there is no place with a short path.
+    """
+    beside = folder / "sock"
+    if _is_short(beside):
+        return beside
+    name = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:16]
+    places = [base / name for base in _bases()]
+    place = next((place for place in places if _is_short(place)), None)
+    if place is None:
+        raise HostError(
+            "the clients' admin sockets need a folder with a short path, of at most "
+            f"{_PATH_MAX - len(_LONGEST_NAME) - 1} bytes",
+            where=" or ".join(map(str, (beside, *places))),
+            remedy="set XDG_RUNTIME_DIR to a folder with a short path",
+        )
+    return place
+
+
+def make_socket_folder(folder: Path) -> Path:
+    """As ``socket_folder``, and it is there, and this user's alone.
+
+    Raises:
+        HostError: as ``socket_folder``; or it is somebody else's, who could put sockets of his own in it.
+    """
+    sockets = socket_folder(folder)
+    if folder in sockets.parents:
+        sockets.mkdir(exist_ok=True)
+    else:
+        _make_private(sockets.parent)
+        _make_private(sockets)
+    return sockets
+
+
+def remove_socket_folder(folder: Path, sockets: Path) -> None:
+    """Take the folder away if it does not lie in the target's; clients that still run keep it."""
+    if folder in sockets.parents:
+        return
+    with suppress(OSError):
+        sockets.rmdir()
+        sockets.parent.rmdir()
+
+
+def _bases() -> list[Path]:
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    ours = [Path(runtime) / "cephfit"] if runtime and Path(runtime).is_dir() else []
+    return [*ours, Path(tempfile.gettempdir()) / f"cephfit-{os.geteuid()}"]
+
+
+def _is_short(folder: Path) -> bool:
+    return len(os.fsencode(folder.absolute() / _LONGEST_NAME)) <= _PATH_MAX
+
+
+def _make_private(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o022:
+        raise HostError(
+            "a folder for the clients' admin sockets is not ours alone",
+            where=str(folder),
+            remedy="remove it, or set XDG_RUNTIME_DIR to a folder of your own",
+        )
+
+
+_SOCKET_SECONDS = 5.0
+_ENDING_SECONDS = 0.2
+_FLUSH_SECONDS = 60.0
+"""Writing out librbd's cache, 32 MiB by default, to slow disks."""
+
+
+def client_settings(configuration: Configuration) -> tuple[Setting, ...]:
+    """The settings that clients are concerned by."""
+    return tuple(s for s in configuration.within(Partition.CEPH) if s.scope.partition("/")[0] == "client")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAccess:
+    """How clients reach a cluster.
+
+    Attributes:
+        client_id: such as ``admin`` for ``client.admin``.
+        keyring: paths of keyrings, as ceph.conf takes them; empty to leave it to ``base``.
+        base: text of the cluster's own ceph.conf, which the clients' one begins with; empty for a cluster that
+            gives everything through its config store.
+    """
+
+    client_id: str
+    keyring: str
+    base: str = ""
+
+
+def render_client_conf(
+    configuration: Configuration, admin: CephAdmin, *, access: ClientAccess, socket_folder: Path
+) -> str:
+    """The text of a ceph.conf with which a client reaches the cluster under a configuration.
+
+    Options stand in the file as well as in the config store, because clients of other releases than the
+    cluster's may not ask the store.
+    """
+    dump = admin.command("mon dump")
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False
+    )
+    template = environment.from_string((files("cephfit.templates") / "client.conf.j2").read_text())
+    return template.render(
+        configuration=configuration.name,
+        fsid=dump["fsid"],
+        mon_host=" ".join(monitor_address(mon) for mon in dump["mons"]),
+        keyring=access.keyring,
+        base=access.base,
+        client_id=access.client_id,
+        socket_folder=socket_folder,
+        options=[(s.key, as_ceph_writes(s.value)) for s in client_settings(configuration)],
+    )
+
+
+def write_client_conf(path: Path, text: str) -> None:
+    """Replace the file at once: a client that starts meanwhile reads the old one or the new one."""
+    draft = path.with_suffix(".new")
+    draft.touch(mode=0o600)  # a cluster's ceph.conf may have a key in it
+    draft.write_text(text)
+    draft.replace(path)
+
+
+def read_back_clients(
+    configuration: Configuration, catalogue: Catalogue, socket_folder: Path
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Ask every running client through its admin socket.
+
+    Returns:
+        Setting as text to client to value, and one sentence per setting that did not take effect.
+
+    Raises:
+        ClusterError: a client runs and does not answer.
+    """
+    settings = client_settings(configuration)
+    values: dict[str, dict[str, Any]] = {str(s): {} for s in settings}
+    mismatches = []
+    clients = live_sockets(socket_folder) if settings else ()
+    for number, path in enumerate(clients):
+        for setting in settings:
+            got = _asked(path, "config get", var=setting.key).get(setting.key)
+            values[str(setting)][f"client {number}"] = got
+            if not same_value(catalogue.option(setting.key).type, setting.value, str(got)):
+                mismatches.append(f"client {number} runs {setting.key} = {got}, not {setting.value}")
+    if settings and not clients:
+        mismatches.append("no running client could be asked for " + ", ".join(s.key for s in settings))
+    return values, mismatches
+
+
+def read_back_new_client(
+    configuration: Configuration, catalogue: Catalogue, conf: Path, client_id: str
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Start a client on ``conf`` in this process and ask it: for clients that live only while fio runs.
+
+    Returns:
+        As ``read_back_clients``.
+    """
+    settings = client_settings(configuration)
+    if not settings:
+        return {}, []
+    values: dict[str, dict[str, Any]] = {}
+    mismatches = []
+    with optional_module("rados").Rados(conffile=str(conf), rados_id=client_id) as client:
+        for setting in settings:
+            got = client.conf_get(setting.key)
+            values[str(setting)] = {"a new client": got}
+            if not same_value(catalogue.option(setting.key).type, setting.value, str(got)):
+                mismatches.append(f"a new client runs {setting.key} = {got}, not {setting.value}")
+    return values, mismatches
+
+
+def drop_client_caches(socket_folder: Path) -> None:
+    """Make running clients write out and forget what they hold of their images (``rbd_cache = true``).
+
+    Raises:
+        ClusterError: a client runs and does not do it.
+    """
+    for path in live_sockets(socket_folder):
+        commands = sorted(_asked(path, "help"))
+        for verb in ("rbd cache flush ", "rbd cache invalidate "):
+            for command in (c for c in commands if c.startswith(verb)):
+                _asked(path, command, seconds=_FLUSH_SECONDS)
+
+
+def live_sockets(folder: Path) -> Sequence[Path]:
+    """Admin sockets of clients that still run; those that the killed left behind are removed.
+
+    Raises:
+        ClusterError: a client runs and does not answer.
+    """
+    return [path for path in sorted(folder.glob("*.asok")) if _lives(path)]
+
+
+def remove_dead_sockets(folder: Path) -> None:
+    """Remove the admin sockets that the killed left behind; those of clients that run stay, answer or not."""
+    for path in sorted(folder.glob("*.asok")):
+        with suppress(ClusterError):
+            _lives(path)
+
+
+def _lives(path: Path) -> bool:
+    """Only who is gone refuses to be spoken to: one that hangs has options and a cache all the same.
+
+    Raises:
+        ClusterError: it hangs.
+    """
+    try:
+        try:
+            ask(path, "version")
+        except (ConnectionResetError, BrokenPipeError):  # one that ends at this moment is gone a little later
+            time.sleep(_ENDING_SECONDS)
+            ask(path, "version")
+    except (ConnectionRefusedError, FileNotFoundError):
+        path.unlink(missing_ok=True)
+        return False
+    except OSError as error:
+        raise _no_answer(path, "version", error) from None
+    return True
+
+
+def _asked(path: Path, prefix: str, *, seconds: float | None = None, **arguments: str) -> Any:
+    """As ``ask``, of a client that lives.
+
+    Raises:
+        ClusterError: it does not answer.
+    """
+    try:
+        return ask(path, prefix, seconds=seconds, **arguments)
+    except OSError as error:
+        raise _no_answer(path, prefix, error) from None
+
+
+def _no_answer(path: Path, prefix: str, error: OSError) -> ClusterError:
+    return ClusterError(
+        f"a client of the benchmark gave no answer to `{prefix}`: {error}",
+        where=str(path),
+        remedy=f"see what process {path.name.partition('.')[0]} hangs on, or end it; then run the command again",
+    )
+
+
+def ask(path: Path, prefix: str, *, seconds: float | None = None, **arguments: str) -> Any:
+    """One command over a Ceph admin socket: JSON and a zero byte there, a length and JSON (or nothing) back.
+
+    Raises:
+        OSError: nobody listens, or the answer breaks off.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        link.settimeout(_SOCKET_SECONDS if seconds is None else seconds)
+        # Paths of Unix sockets end at 107 bytes; one's own folder of open files is a short way there.
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            link.connect(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
+        link.sendall(json.dumps({"prefix": prefix, **arguments, "format": "json"}).encode() + b"\0")
+        (length,) = struct.unpack(">I", _receive(link, 4))
+        answer = _receive(link, length)
+        return json.loads(answer) if answer else None
+
+
+def _receive(link: socket.socket, n_bytes: int) -> bytes:
+    content = b""
+    while len(content) < n_bytes:
+        part = link.recv(n_bytes - len(content))
+        if not part:
+            raise ConnectionResetError("the admin socket's answer broke off")
+        content += part
+    return content

@@ -1,0 +1,179 @@
+"""Options injected into running daemons, where monitors keep none; a daemon that restarts loses them."""
+
+import errno
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
+from cephfit.ceph.admin.answers import RefusedError
+from cephfit.ceph.admin.daemons import Daemon, running_daemons
+from cephfit.ceph.delivery.daemon_values import DaemonValues
+from cephfit.ceph.options.option import as_ceph_writes, same_value
+from cephfit.ceph.options.option_catalogue import Catalogue
+from cephfit.core.cleanup import Attempts
+from cephfit.core.journal import Entry, Journal
+from cephfit.core.protocols import CephAdmin, Progress
+from cephfit.core.values.preview import Undoing
+
+_INJECTED = "injected"
+
+Place = tuple[str, str]
+"""Daemon and option."""
+
+
+class InjectedSettings:
+    """Injects options and takes them back.
+
+    What each daemon ran with is in the journal before it is told something else, together with an override that
+    somebody else had made there. To take an option back is to take the override away, as far as the release knows
+    how (``config unset``), so that the daemon runs again with what store, file and default say; else the earlier
+    value is injected.
+
+    Args:
+        admin: sends commands.
+        catalogue: of the cluster's options.
+        values: asks the daemons.
+        journal: of the target.
+        progress: hears of what could not be asked.
+    """
+
+    def __init__(
+        self, admin: CephAdmin, catalogue: Catalogue, values: DaemonValues, journal: Journal, progress: Progress
+    ) -> None:
+        self._admin = admin
+        self._catalogue = catalogue
+        self._values = values
+        self._journal = journal
+        self._progress = progress
+        self._wanted: dict[Place, str] = {}
+        self._born: dict[str, int] = {}
+
+    def inject(self, wanted: Mapping[Place, str]) -> None:
+        """Make daemons run with these values, besides those that were injected before and not taken back.
+
+        Raises:
+            ClusterError: one refuses, in its own words.
+        """
+        self._wanted |= wanted
+        # Asked before: an OSD that restarts from now on is a younger one.
+        self._born |= _born(self._admin.command("osd dump")) if wanted else {}
+        for name in dict.fromkeys(name for name, _ in wanted):
+            self._bring(name)
+
+    def keep(self, osd_map: Callable[[], Mapping[str, Any]]) -> tuple[str, ...]:
+        """Inject again what daemons lost that restarted, one sentence each; empty if none did.
+
+        Args:
+            osd_map: gives ``osd dump`` as it is now.
+        """
+        if not self._wanted:
+            return ()
+        born = _born(osd_map())
+        lost = []
+        for name in dict.fromkeys(name for name, _ in self._wanted):
+            if name.startswith("osd.") and (name not in born or born[name] == self._born.get(name)):
+                continue  # it did not restart, or is down
+            for key in self._bring(name):
+                value = self._wanted[name, key]
+                lost.append(f"{name} had lost {key} = {value}, as a restart does; it was injected again")
+            self._born |= {name: born[name]} if name in born else {}
+        return tuple(lost)
+
+    def take_back(self, *, but: Mapping[Place, str]) -> None:
+        """Give every option that was injected before and is not wanted now what it was.
+
+        Args:
+            but: those that stay, with other values perhaps.
+
+        Raises:
+            CephfitError: names every daemon and option that is not as it was.
+        """
+        self._take_back(lambda place: place not in but)
+
+    def take_back_one(self, key: str) -> None:
+        """The same for one option alone, on whatever daemons."""
+        self._take_back(lambda place: place[1] == key)
+
+    def _take_back(self, is_meant: Callable[[Place], bool]) -> None:
+        self._wanted = {place: value for place, value in self._wanted.items() if not is_meant(place)}
+        entries = [e for e in self._journal.entries(_INJECTED) if is_meant(_place(e))]
+        running = {d.name for d in running_daemons(self._admin)} if entries else set()
+        tried = Attempts()
+        for entry in entries:
+            tried.make(partial(self._forget, entry, running))
+        tried.end()
+
+    def undoings(self) -> list[Undoing]:
+        """What ``take_back`` of all would do."""
+        found = []
+        for entry in self._journal.entries(_INJECTED):
+            name, key = _place(entry)
+            found.append(Undoing(f"option {key} injected into {name}", "", str(entry.was["value"])))
+        return found
+
+    def _bring(self, name: str) -> list[str]:
+        """Inject into one daemon what it does not run with; the options that it was."""
+        daemon = _daemon(name)
+        keys = [
+            key
+            for (whose, key), value in self._wanted.items()
+            if whose == name and not self._same(key, value, self._values.from_itself(daemon, key))
+        ]
+        new = [key for key in keys if self._journal.get(_INJECTED, f"{name} {key}") is None]
+        overrides = self._overrides(daemon) if new else {}
+        for key in keys:
+            was = {"value": as_ceph_writes(self._values.from_itself(daemon, key)), "override": overrides.get(key)}
+            self._journal.note(_INJECTED, f"{name} {key}", was)
+            self._tell(name, key, self._wanted[name, key])
+        return keys
+
+    def _forget(self, entry: Entry, running: Collection[str]) -> None:
+        name, key = _place(entry)
+        if name in running:
+            self._undo(name, key, entry.was)
+        else:
+            self._progress.note(f"{name} does not run: the {key} injected there goes with its restart")
+        self._journal.forget(_INJECTED, entry.place)
+
+    def _undo(self, name: str, key: str, was: Mapping[str, Any]) -> None:
+        if was["override"] is not None:
+            self._tell(name, key, was["override"])
+            return
+        try:
+            self._admin.tell(name, "config unset", var=key)
+        except RefusedError as error:
+            if error.code != errno.EINVAL:  # which says that the release knows no such command
+                raise
+            self._tell(name, key, was["value"])
+
+    def _tell(self, name: str, key: str, value: str) -> None:
+        self._admin.tell(name, "injectargs", injected_args=[f"--{key}={value}"])
+
+    def _overrides(self, daemon: Daemon) -> dict[str, str]:
+        """What somebody has injected there; empty where the release does not tell."""
+        sources = self._values.sources(daemon)
+        return {key: as_ceph_writes(said["override"]) for key, said in sources.items() if "override" in said}
+
+    def _same(self, key: str, wanted: str, found: Any) -> bool:
+        return same_value(self._catalogue.option(key).type, wanted, found)
+
+
+def fault_of_injection(value: str) -> str:
+    """Why a value cannot be injected; empty if it can."""
+    # Daemons take the arguments apart at white space, whatever the quotes.
+    return "has white space, which injectargs takes apart" if value.split() != [value] and value else ""
+
+
+def _born(osd_map: Mapping[str, Any]) -> dict[str, int]:
+    """OSDs that are up, each with the epoch in which it came up."""
+    return {f"osd.{osd['osd']}": int(osd["up_from"]) for osd in osd_map["osds"] if osd["up"]}
+
+
+def _place(entry: Entry) -> Place:
+    name, _, key = entry.place.partition(" ")
+    return name, key
+
+
+def _daemon(name: str) -> Daemon:
+    kind, _, number = name.partition(".")
+    return Daemon(kind, number)

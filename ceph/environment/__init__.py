@@ -1,0 +1,1 @@
+"""Settings around Ceph: hosts, network emulation, object stores, page caches."""

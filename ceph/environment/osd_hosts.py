@@ -1,0 +1,89 @@
+"""The host, disks and network interfaces of each OSD, and the page caches there.
+
+Where each OSD is: its host, its disks, its network interfaces; as Ceph itself says.
+
+The page caches of OSDs' hosts: FileStore reads through them, and Ceph's own `cache drop` leaves them alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from cephfit.ceph.admin.daemons import Daemon, running_daemons
+from cephfit.ceph.environment.osd_store import FILESTORE
+from cephfit.ceph.hosts.host import checked
+from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.core.errors import HostError
+from cephfit.core.protocols import CephAdmin
+
+
+@dataclass(frozen=True, slots=True)
+class OsdPlace:
+    """A running OSD and what is around it.
+
+    Attributes:
+        daemon: id, device class and place in the CRUSH map.
+        host: name of the machine, as `ceph osd metadata` has it; may differ from the one in the CRUSH map.
+        disks: kernel names of the disks with its data, such as ``sdb``; not of a journal, DB or WAL elsewhere.
+        interfaces: network interfaces that it listens on; empty where Ceph does not know.
+        objectstore: ``bluestore`` or ``filestore``.
+    """
+
+    daemon: Daemon
+    host: str
+    disks: tuple[str, ...]
+    interfaces: tuple[str, ...]
+    objectstore: str
+
+
+def osd_places(admin: CephAdmin) -> tuple[OsdPlace, ...]:
+    """All OSDs that run, by id."""
+    said = {str(entry["id"]): entry for entry in admin.command("osd metadata")}
+    return tuple(
+        _place(daemon, said[daemon.id])
+        for daemon in running_daemons(admin)
+        if daemon.kind == "osd" and "hostname" in said.get(daemon.id, {})
+    )
+
+
+def _place(daemon: Daemon, said: Mapping[str, Any]) -> OsdPlace:
+    data = said.get("bluestore_bdev_devices") or said.get("backend_filestore_dev_node") or ""
+    interfaces = (said.get("front_iface", ""), said.get("back_iface", ""))
+    return OsdPlace(
+        daemon=daemon,
+        host=said["hostname"],
+        disks=tuple(name.removeprefix("/dev/") for name in data.split(",") if name),
+        interfaces=tuple(dict.fromkeys(name for name in interfaces if name)),
+        objectstore=said.get("osd_objectstore", ""),
+    )
+
+
+_SYNC_SECONDS = 300.0
+_DROP = PurePosixPath("/proc/sys/vm/drop_caches")
+
+
+def drop_page_caches(osds: Sequence[OsdPlace], hosts: Hosts) -> None:
+    """Write out and drop the page cache of every host with FileStore, all of it: the kernel knows no finer way.
+
+    Raises:
+        HostError: a host cannot be reached, or does not allow it.
+    """
+    for name in _with_filestore(osds):
+        host = hosts.named(name)
+        checked(host, ["sync"], seconds=_SYNC_SECONDS)
+        host.write(_DROP, "1\n")
+
+
+def why_page_caches_stay(osds: Sequence[OsdPlace], hosts: Hosts) -> str:
+    """Why the caches cannot be made cold; empty if they can. Changes nothing."""
+    for name in _with_filestore(osds):
+        try:
+            hosts.named(name)
+        except HostError:
+            return f"{name} has OSDs on FileStore, which read through its page cache, and there is no way to it"
+    return ""
+
+
+def _with_filestore(osds: Sequence[OsdPlace]) -> list[str]:
+    return list(dict.fromkeys(osd.host for osd in osds if osd.objectstore == FILESTORE))

@@ -1,0 +1,1 @@
+"""One host, local or over SSH: its files and programs."""

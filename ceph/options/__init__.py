@@ -1,0 +1,1 @@
+"""The options of Ceph: catalogue, history over releases, values, risks."""

@@ -1,0 +1,231 @@
+"""One option of Ceph as the cluster describes it, and values compared the way Ceph reads them.
+
+One option of Ceph, as the running cluster describes it.
+
+Values of Ceph options, compared the way Ceph reads them: 512K and 524288 are the same size.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from cephfit.core.values.configuration import Value
+
+_RECOVERY = re.compile(r"recover|backfill|scrub|snap_trim|rebalanc|osd_repair|osd_mclock|osd_max_pg_per_osd")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option as ``config help`` describes it.
+
+    Attributes:
+        name: Ceph's spelling.
+        type: ``int``, ``uint``, ``size``, ``float``, ``bool``, ``str``, ``secs`` ...
+        default: as Ceph gives it, of the daemons where they have another one.
+        flags: ``runtime``, ``startup``, ``create`` ...
+        services: who reads it, as far as Ceph says.
+        can_update_at_runtime: whether the value of a running daemon changes at all.
+        level: ``basic``, ``advanced`` or ``dev``: for whom Ceph's developers made it.
+        description: one line; may be empty.
+        more: the long description; may be empty.
+        least: smallest value; empty where Ceph names none.
+        most: largest value; empty where Ceph names none.
+        choices: the words it takes; empty where it is not a choice among words.
+        see_also: names of related options.
+    """
+
+    name: str
+    type: str
+    default: Any
+    flags: tuple[str, ...]
+    services: tuple[str, ...]
+    can_update_at_runtime: bool
+    level: str = "advanced"
+    description: str = ""
+    more: str = ""
+    least: str = ""
+    most: str = ""
+    choices: tuple[str, ...] = field(default=())
+    see_also: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def from_help(cls, said: Mapping[str, Any]) -> "Option":
+        """From the answer to ``config help``; older releases leave some of its keys out."""
+        daemon_default = said.get("daemon_default")
+        return cls(
+            name=said["name"],
+            type=said["type"],
+            default=said["default"] if daemon_default in (None, "") else daemon_default,
+            flags=tuple(said.get("flags", ())),
+            services=tuple(said.get("services", ())),
+            can_update_at_runtime=bool(said.get("can_update_at_runtime", False)),
+            level=said.get("level", "advanced"),
+            description=said.get("desc", "").strip(),
+            more=" ".join(said.get("long_desc", "").split()),
+            least=str(said.get("min", "")),
+            most=str(said.get("max", "")),
+            choices=tuple(said.get("enum_values", ())),
+            see_also=tuple(said.get("see_also", ())),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "Option":
+        """The inverse of ``to_json``."""
+        lists = ("flags", "services", "choices", "see_also")
+        fields: dict[str, Any] = {key: tuple(value) if key in lists else value for key, value in document.items()}
+        return cls(**fields)
+
+    @property
+    def acts_at_runtime(self) -> bool:
+        """Whether a running daemon acts on a change.
+
+        ``can_update_at_runtime`` is true of every number and every bool: the value changes, but code that read
+        it once at its start (``bluestore_cache_size``) goes on as before. Only options flagged ``runtime`` are
+        watched or read anew; the others need a restart, though a read-back would look right without one.
+        """
+        return "runtime" in self.flags
+
+    @property
+    def acts_at_creation_only(self) -> bool:
+        """Whether only a newly made OSD or cluster reads it (``bluestore_min_alloc_size``)."""
+        return "create" in self.flags or "cluster_create" in self.flags
+
+    @property
+    def takes_effect(self) -> str:
+        """When a change does: ``at once``, ``restart`` or ``creation``."""
+        if self.acts_at_creation_only:
+            return "creation"
+        return "at once" if self.acts_at_runtime else "restart"
+
+    @property
+    def affects_recovery(self) -> bool:
+        """Whether it is about recovery, backfill, scrubbing or trimming: the work beside that of clients."""
+        return bool(_RECOVERY.search(self.name))
+
+
+_IEC = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
+_SI = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+_SECONDS = {
+    "s": 1, "sec": 1, "second": 1, "seconds": 1, "m": 60, "min": 60, "minute": 60, "minutes": 60,
+    "h": 3600, "hr": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400, "days": 86400,
+}  # fmt: skip
+
+
+def as_ceph_writes(value: Value) -> str:
+    """A value of a sweep file as a command takes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def same_value(option_type: str, wanted: Value, found: Value) -> bool:
+    """Whether two spellings are one value for an option of ``option_type`` (as ``config help`` names types).
+
+    A text that is no value of the type equals only itself. Where the type is not known (empty), two spellings of
+    one number are the same.
+    """
+    if not option_type:
+        return any(same_value(known, wanted, found) for known in ("bool", "size", "float", "str"))
+    left, right = as_ceph_writes(wanted), as_ceph_writes(found)
+    if _is_level(left) or _is_level(right):
+        # Debug levels (`debug_osd`) are texts to Ceph; 20 and 20/20 are the same level.
+        return _log_levels(left) == _log_levels(right)
+    a, b = _canonical(option_type, left), _canonical(option_type, right)
+    if isinstance(a, Fraction) and isinstance(b, Fraction) and option_type == "float":
+        # Daemons print six decimals.
+        return abs(a - b) <= Fraction(1, 10**6) * max(abs(a), abs(b), Fraction(1))
+    return a == b
+
+
+_KINDS = {
+    "bool": "true or false",
+    "size": "a size, such as 512K",
+    "int": "a whole number",
+    "uint": "a whole number from 0 up",
+    "float": "a number",
+    "secs": "a duration, such as 30 or 5m",
+    "millisecs": "a number of milliseconds",
+}
+
+
+def fault_of(value: Value, option: Option) -> str:
+    """Why a value cannot be one of an option; empty if it can, as far as the option's description tells."""
+    text = as_ceph_writes(value)
+    if option.choices and text not in option.choices:
+        return f"must be one of {', '.join(option.choices)}"
+    if option.type not in _KINDS:
+        return ""
+    number = _canonical(option.type, text)
+    whole = option.type in ("int", "uint", "size")
+    if isinstance(number, str) or (whole and isinstance(number, Fraction) and number.denominator != 1):
+        return f"must be {_KINDS[option.type]}"
+    if isinstance(number, Fraction):
+        if option.type in ("uint", "size") and number < 0:
+            return f"must be {_KINDS['uint']}"
+        return _beyond_limits(number, option)
+    return ""
+
+
+def _beyond_limits(number: Fraction, option: Option) -> str:
+    """Which limit a number breaks; limits that the option's own default breaks are Ceph's mistake."""
+    default = _canonical(option.type, str(option.default))
+    for limit, sign, word in ((option.least, -1, "least"), (option.most, 1, "most")):
+        bound = _canonical(option.type, limit) if limit else ""
+        if not isinstance(bound, Fraction) or (number - bound) * sign <= 0:
+            continue
+        if not isinstance(default, Fraction) or (default - bound) * sign <= 0:
+            return f"must be at {word} {limit}"
+    return ""
+
+
+def _canonical(option_type: str, text: str) -> Fraction | bool | str:
+    text = text.strip()
+    try:
+        if option_type == "bool":
+            return {"true": True, "yes": True, "on": True, "1": True}.get(
+                text.lower(), False if text.lower() in ("false", "no", "off", "0") else text
+            )
+        if option_type == "size":
+            return _number(text.removesuffix("iB").removesuffix("i"), _IEC)
+        if option_type in ("int", "uint"):
+            return _number(text, _SI)
+        if option_type == "float":
+            return Fraction(text)
+        if option_type in ("secs", "millisecs"):
+            return _duration(text)
+    except (ValueError, ZeroDivisionError):
+        return text
+    return text
+
+
+def _number(text: str, factors: dict[str, int]) -> Fraction:
+    if text and text[-1].isalpha():
+        return Fraction(text[:-1]) * factors.get(text[-1].upper(), 0) or _refuse(text)
+    return Fraction(text)
+
+
+def _refuse(text: str) -> Fraction:
+    raise ValueError(text)
+
+
+def _duration(text: str) -> Fraction:
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = text[len(number) :].strip() or "s"
+    if unit not in _SECONDS:
+        raise ValueError(text)
+    return Fraction(number) * _SECONDS[unit]
+
+
+def _is_level(text: str) -> bool:
+    first, slash, second = text.partition("/")
+    return bool(slash) and first.isdigit() and second.isdigit()
+
+
+def _log_levels(text: str) -> str:
+    first, slash, second = text.partition("/")
+    return f"{first}/{second}" if slash else f"{first}/{first}"

@@ -1,0 +1,166 @@
+"""The options of Ceph releases for people who plan without a cluster at hand.
+
+Two places have them: the archive on this machine, with what clusters answered when they were asked, and the
+files that come with cephfit (``releases/``), written by ``cephfit params export`` from a monitor and a manager of
+Debian's packages. The archive goes first: it has the builds that people really run. Both have the same format.
+"""
+
+import gzip
+import json
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from platformdirs import user_data_path
+
+from cephfit.ceph.options.option import Option
+from cephfit.ceph.options.option_history import RELEASES
+from cephfit.core.errors import InputError
+
+_SCHEMA_VERSION = 1
+_PLAIN, _COMPRESSED = ".json", ".json.gz"
+SHIPPED = "comes with cephfit"
+KEPT = "kept on this machine"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOptions:
+    """The options of one release.
+
+    Attributes:
+        version: whole, such as ``16.2.15``.
+        options: all of them, sorted by name.
+        source: where they come from, for people.
+    """
+
+    version: str
+    options: tuple[Option, ...]
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.version} ({self.source})"
+
+
+def archive_folder() -> Path:
+    """``$XDG_DATA_HOME`` (else ``~/.local/share``) ``/cephfit/options``."""
+    return user_data_path("cephfit") / "options"
+
+
+def shipped_folder() -> Path:
+    """The files that come with cephfit."""
+    return Path(str(resources.files(__package__))) / "releases"
+
+
+def keep(version: str, options: Iterable[Option], *, folder: Path | None = None) -> Path:
+    """Keep the options of a release; a file of this version is replaced whole, or not at all.
+
+    Args:
+        version: such as ``16.2.15``.
+        options: all of them.
+        folder: of the archive; None takes ``archive_folder``.
+    """
+    folder = folder or archive_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{version}{_PLAIN}"
+    with tempfile.NamedTemporaryFile("wb", dir=folder, suffix=".part", delete=False) as part:
+        part.write(as_file(version, options, path))
+    return Path(part.name).replace(path)
+
+
+def as_file(version: str, options: Iterable[Option], path: Path) -> bytes:
+    """The content of a file of options; the same options give the same bytes.
+
+    Args:
+        version: such as ``16.2.15``.
+        options: all of them.
+        path: of the file; a name that ends with ``.gz`` has it compressed.
+    """
+    document = {
+        "schema_version": _SCHEMA_VERSION,
+        "ceph_version": version,
+        "options": [option.to_json() for option in options],
+    }
+    text = json.dumps(document, indent=1).encode()
+    return gzip.compress(text, mtime=0) if path.suffix == ".gz" else text
+
+
+def kept_versions(*, folder: Path | None = None) -> tuple[str, ...]:
+    """Versions whose options are kept on this machine, in their order."""
+    return _versions(folder or archive_folder(), _PLAIN)
+
+
+def shipped_versions() -> tuple[str, ...]:
+    """Versions whose options come with cephfit, in their order."""
+    return _versions(shipped_folder(), _COMPRESSED)
+
+
+def known_versions(*, folder: Path | None = None) -> dict[str, str]:
+    """Every version whose options are known, and where they come from; those kept here go first.
+
+    Args:
+        folder: of the archive; None takes ``archive_folder``.
+    """
+    sources = dict.fromkeys(shipped_versions(), SHIPPED) | dict.fromkeys(kept_versions(folder=folder), KEPT)
+    return {version: sources[version] for version in sorted(sources, key=_order)}
+
+
+def known(version: str, *, folder: Path | None = None) -> KnownOptions:
+    """The options of a release, kept on this machine or, where none fits, as they come with cephfit.
+
+    Args:
+        version: whole (``16.2.15``), its beginning (``16``) where only one version begins so, or the name of the
+            release (``pacific``).
+        folder: of the archive; None takes ``archive_folder``.
+
+    Raises:
+        InputError: none or several fit, or the file is damaged.
+    """
+    folder = folder or archive_folder()
+    wanted = RELEASES.get(version.lower(), version)
+    for versions, source in ((kept_versions(folder=folder), KEPT), (shipped_versions(), SHIPPED)):
+        fitting = [v for v in versions if v == wanted] or [v for v in versions if v.startswith(f"{wanted}.")]
+        if len(fitting) > 1:
+            raise InputError(
+                f"more than one version {version} among the options {source}",
+                where=str(folder if source == KEPT else shipped_folder()),
+                remedy=f"choose one of {', '.join(fitting)}",
+            )
+        if fitting:
+            path = folder / f"{fitting[0]}{_PLAIN}" if source == KEPT else _shipped_file(fitting[0])
+            return KnownOptions(fitting[0], _read(path), source)
+    raise InputError(
+        f"the options of Ceph {version} are not known here",
+        where="--release",
+        remedy=f"known are {', '.join(known_versions(folder=folder))}; `cephfit params tree --target TARGET` asks "
+        "a running cluster and keeps its options",
+    )
+
+
+def _shipped_file(version: str) -> Path:
+    return shipped_folder() / f"{version}{_COMPRESSED}"
+
+
+def _read(path: Path) -> tuple[Option, ...]:
+    try:
+        content = path.read_bytes()
+        document = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+        if document["schema_version"] != _SCHEMA_VERSION:
+            raise InputError(f"its schema_version is {document['schema_version']}", where=str(path))
+        return tuple(Option.from_json(one) for one in document["options"])
+    except (ValueError, KeyError, TypeError, EOFError, gzip.BadGzipFile) as error:
+        raise InputError(
+            f"this file of options is damaged ({error})",
+            where=str(path),
+            remedy="delete it; `cephfit params tree --target TARGET` writes it again",
+        ) from None
+
+
+def _versions(folder: Path, suffix: str) -> tuple[str, ...]:
+    return tuple(sorted((path.name.removesuffix(suffix) for path in folder.glob(f"*{suffix}")), key=_order))
+
+
+def _order(version: str) -> tuple[tuple[int, int, str], ...]:
+    """16.2.9 before 16.2.15; parts that are no numbers last."""
+    return tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in version.split("."))

@@ -1,0 +1,205 @@
+"""Which options the running cluster has, and what each needs in order to take effect."""
+
+import difflib
+import errno
+from collections.abc import Iterable, Mapping
+
+from cephfit.ceph.admin.answers import RefusedError
+from cephfit.ceph.delivery.option_delivery import has_store
+from cephfit.ceph.environment.scopes import GREATER_SCOPES, base_scope
+from cephfit.ceph.options.option import Option, fault_of
+from cephfit.ceph.options.option_history import (
+    FILESTORE_PREFIXES,
+    described,
+    history_of,
+    is_gone,
+    logging_levels,
+    names_of,
+)
+from cephfit.ceph.pools.pool_keys import IMAGE_KEYS, POOL_KEYS, is_pool_key
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import CephAdmin
+from cephfit.core.values.configuration import Configuration, Partition, Setting
+from cephfit.core.values.volume_keys import VOLUME_KEYS
+
+DAEMON_SECTIONS = ("global", "mon", "mgr", "osd", "client")
+_POOL_SCOPES = {"pool": POOL_KEYS, "image": IMAGE_KEYS}
+
+
+class WrongValueError(InputError):
+    """A value that an option does not take: a mistake in the sweep, not a matter of releases.
+
+    Attributes:
+        key: the option.
+    """
+
+    def __init__(self, key: str, what: str, where: str) -> None:
+        super().__init__(what, where=where, remedy=f"`cephfit params show {key}` says what it takes")
+        self.key = key
+
+
+class Catalogue:
+    """The options of one running cluster; each is asked for once."""
+
+    def __init__(self, admin: CephAdmin) -> None:
+        self._admin = admin
+        self._known: dict[str, Option | None] = {}
+        self._names: tuple[str, ...] = ()
+        self._version = ""
+
+    def names(self) -> tuple[str, ...]:
+        """All option names of the running release, and the levels of logging (``debug_osd``) that some release
+        has: Ceph's own list leaves those out."""
+        if not self._names:
+            self._names = tuple(sorted({*self._list(), *logging_levels()}))
+        return self._names
+
+    def find(self, key: str) -> Option | None:
+        """The option, or None where this release has no such one."""
+        if key not in self._known:
+            self._known[key] = self._ask(key)
+        return self._known[key]
+
+    def option(self, key: str, *, where: str = "") -> Option:
+        """Raises:
+        InputError: the release has no such option; says the nearest right word, or what replaced it.
+        """
+        found = self.find(key)
+        if found is not None:
+            return found
+        raise InputError(unknown_option(key), where=where, remedy=nearest_option(key, self.names()))
+
+    def all(self) -> tuple[Option, ...]:
+        """Every option, sorted by name: about 2,000 questions, a second in all over librados."""
+        return tuple(option for key in self.names() if (option := self.find(key)) is not None)
+
+    def version(self) -> str:
+        """Of the monitors, which answer these questions: ``16.2.15``."""
+        if not self._version:
+            words = str(self._admin.command("version")["version"]).split()
+            self._version = words[2] if len(words) > 2 else words[-1]
+        return self._version
+
+    def _ask(self, key: str) -> Option | None:
+        try:
+            return Option.from_help(self._admin.command("config help", key=key))
+        except RefusedError as error:
+            if error.code == errno.ENOENT:
+                return None
+            if error.code == errno.EINVAL and not has_store(self.version()):
+                return described(key, self.version())
+            raise
+
+    def _list(self) -> Iterable[str]:
+        try:
+            return map(str, self._admin.command("config ls"))
+        except RefusedError as error:
+            if error.code == errno.EINVAL and not has_store(self.version()):
+                return names_of(self.version())
+            raise
+
+
+def unknown_option(key: str) -> str:
+    """The sentence that says an option does not exist, with its history where it has one."""
+    history = history_of(key)
+    return f"this Ceph has no option {key}" + (f": it {history.sentence}" if history is not None else "")
+
+
+def nearest_option(key: str, names: Iterable[str]) -> str:
+    """The question whether a similar word was meant; empty where there is none, or the word was right once."""
+    close = difflib.get_close_matches(key, list(names), n=1, cutoff=0.6)
+    return f"did you mean {close[0]}?" if close and history_of(key) is None else ""
+
+
+def reason_against(setting: Setting, catalogue: Catalogue | None, *, where: str = "") -> str:
+    """Why a setting cannot take effect on this cluster; empty if nothing speaks against it.
+
+    Args:
+        setting: of any partition.
+        catalogue: of the running cluster; None to judge by what is known of Ceph since Luminous.
+        where: the setting's place, for errors.
+
+    Raises:
+        InputError: no such scope, section, pool or image setting, or a value that the option does not take: a
+            mistake whatever the release.
+    """
+    if setting.partition is Partition.CEPH:
+        return _reason_against_option(setting, catalogue, where)
+    if setting.partition is Partition.GREATER:
+        _require(base_scope(setting.scope), GREATER_SCOPES, "scope of settings around Ceph", where)
+        return ""
+    if setting.scope == "volume" and setting.key in VOLUME_KEYS:
+        return f"{setting} is of OpenStack's volumes, and this is a Ceph cluster without one"
+    _require(setting.scope, _POOL_SCOPES, "scope of pool settings", where)
+    if setting.scope != "pool" or not is_pool_key(setting.key):
+        _require(setting.key, _POOL_SCOPES[setting.scope], f"{setting.scope} setting", where)
+    return ""
+
+
+def unsupported(
+    configurations: Iterable[Configuration], catalogue: Catalogue | None
+) -> dict[str, tuple[str, ...]]:
+    """Configurations that this cluster cannot be brought into, with one reason per setting.
+
+    Their samples are ``skipped`` with these reasons, never dropped in silence. Configurations that can be
+    applied do not appear.
+
+    Raises:
+        InputError: a scope, section, pool or image setting that no release ever had, or a value that an option
+            does not take.
+    """
+    reasons: dict[str, tuple[str, ...]] = {}
+    for configuration in configurations:
+        where = f"configuration {configuration.name}"
+        why = tuple(r for s in configuration.settings if (r := reason_against(s, catalogue, where=where)))
+        if why:
+            reasons[configuration.name] = why
+    return reasons
+
+
+def _reason_against_option(setting: Setting, catalogue: Catalogue | None, where: str) -> str:
+    kind = setting.scope.partition("/")[0].partition(".")[0]
+    _require(kind, DAEMON_SECTIONS, "section", where)
+    if catalogue is None:
+        return unknown_option(setting.key) if is_gone(setting.key) else ""
+    option = catalogue.find(setting.key)
+    if option is None:
+        hint = nearest_option(setting.key, catalogue.names())
+        return unknown_option(setting.key) + (f"; {hint}" if hint else "")
+    if fault := fault_of(setting.value, option):
+        raise WrongValueError(setting.key, f"{setting.key} {fault}, not {setting.value}", where)
+    if option.acts_at_creation_only:
+        return f"{setting.key} takes effect only when an OSD is created; a sweep does not recreate OSDs"
+    if kind in ("mon", "mgr") and not option.acts_at_runtime:
+        return f"{setting.key} acts only when a {kind} starts; a sweep does not restart monitors and managers"
+    return ""
+
+
+def _require(word: str, known: Iterable[str], what: str, where: str) -> None:
+    known = tuple(known)
+    if word not in known:
+        remedy = nearest_option(word, known) or f"there are {', '.join(known)}"
+        raise InputError(f"there is no {what} {word!r}", where=where, remedy=remedy)
+
+
+def without_effect(
+    configurations: Iterable[Configuration], objectstores: Iterable[str]
+) -> Mapping[str, tuple[str, ...]]:
+    """Warnings: settings that this release has but these OSDs never read (FileStore's options on BlueStore).
+
+    Args:
+        configurations: of a sweep.
+        objectstores: ``osd_objectstore`` of every OSD, as ``osd metadata`` tells.
+    """
+    if "filestore" in (stores := set(objectstores)):
+        return {}
+    running = ", ".join(sorted(stores)) or "unknown"
+    warnings = {
+        c.name: tuple(
+            f"{s.key} is FileStore's; these OSDs are {running}, so it has no effect"
+            for s in c.within(Partition.CEPH)
+            if s.key.startswith(FILESTORE_PREFIXES)
+        )
+        for c in configurations
+    }
+    return {name: why for name, why in warnings.items() if why}

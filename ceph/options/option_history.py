@@ -1,0 +1,160 @@
+"""Options over the releases of Ceph: when they existed, what replaced them, their kinds before Mimic.
+
+Which releases of Ceph have or had an option, and what took the place of those that are gone.
+
+The thesis (Meyer 2017, Table 3.5) was measured on the Ceph of 2015; its sweep, and configurations that the
+literature proposes (its Table B.1), name options that later releases do not have. ``option_releases.csv`` beside
+this file says for every option in which release it was seen first and last.
+
+Options of releases whose monitors cannot be asked about them (before Mimic), by what later releases say.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from cephfit.ceph.options.option import Option
+
+RELEASES: Mapping[str, str] = {
+    "dumpling": "0.67", "giant": "0.87", "jewel": "10.2", "luminous": "12.2", "mimic": "13.2",
+    "nautilus": "14.2", "octopus": "15.2", "pacific": "16.2", "reef": "18.2", "tentacle": "20.2",
+}  # fmt: skip
+"""The releases whose options are known, in order. Those between were not looked at: an option that Giant and
+Jewel have was in Hammer and Infernalis too; one that only Giant has went in one of them or in Jewel."""
+
+_ORDER = tuple(RELEASES)
+
+_SHARDS = "client operations are served by osd_op_num_shards x osd_op_num_threads_per_shard (and their _hdd, _ssd)"
+_FILESTORE_THROTTLE = (
+    "FileStore's throttle became filestore_queue_max_bytes, filestore_queue_max_ops and "
+    "filestore_queue_{low,high}_threshhold; BlueStore has bluestore_throttle_bytes"
+)
+_JOURNAL_THROTTLE = (
+    "FileStore's journal is throttled by journal_throttle_{low,high}_threshhold; BlueStore has "
+    "bluestore_throttle_deferred_bytes"
+)
+_INSTEAD: Mapping[str, str] = {
+    "osd_op_threads": _SHARDS,
+    "osd_disk_threads": f"scrubbing and snapshot trimming went into the operation queue; {_SHARDS}",
+    "osd_recovery_threads": f"recovery went into the operation queue; {_SHARDS}",
+    "filestore_queue_committing_max_bytes": _FILESTORE_THROTTLE,
+    "filestore_queue_committing_max_ops": _FILESTORE_THROTTLE,
+    "journal_queue_max_bytes": _JOURNAL_THROTTLE,
+    "journal_queue_max_ops": _JOURNAL_THROTTLE,
+}
+"""What does the work of an option now. Sources: the option tables of the releases on both sides of the change, and
+the OSD's documentation of its throttles (``doc/dev/osd_internals/osd_throttles.rst``)."""
+
+FILESTORE_PREFIXES = ("filestore_", "journal_")
+"""Options that only FileStore OSDs read. FileStore was removed in Reef (18.2), its options were not: releases up
+to Tentacle still list them and take values for them, and no OSD reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """When an option was there.
+
+    Attributes:
+        name: Ceph's spelling.
+        first: release in which it was seen first, such as ``jewel``.
+        last: release in which it was seen last.
+    """
+
+    name: str
+    first: str
+    last: str
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the newest release that is known does not have it."""
+        return self.last != _ORDER[-1]
+
+    @property
+    def sentence(self) -> str:
+        """The history for people, to stand after the option's name: ``was removed after Jewel (10.2); ...``."""
+        if self.is_gone:
+            after = _ORDER[_ORDER.index(self.last) + 1]
+            instead = f"; {_INSTEAD[self.name]}" if self.name in _INSTEAD else ""
+            return f"was removed after {_spelled(self.last)}; {_spelled(after)} does not have it{instead}"
+        if self.first != _ORDER[0]:
+            return f"came after {_spelled(_before(self.first))}, with {_spelled(self.first)} or before"
+        return f"is in every release from {_spelled(self.first)} to {_spelled(self.last)}"
+
+
+def history_of(name: str) -> History | None:
+    """When an option was there; None where no known release had it."""
+    return histories().get(name)
+
+
+def is_gone(name: str) -> bool:
+    """Whether an older release had an option that newer ones do not have."""
+    history = history_of(name)
+    return history is not None and history.is_gone
+
+
+def logging_levels() -> Iterator[str]:
+    """Names of the logging levels (``debug_osd``) of all releases."""
+    return (name for name in histories() if name.startswith("debug_"))
+
+
+def _spelled(release: str) -> str:
+    return f"{release.capitalize()} ({RELEASES[release]})"
+
+
+def _before(release: str) -> str:
+    return _ORDER[_ORDER.index(release) - 1]
+
+
+@cache
+def histories() -> Mapping[str, History]:
+    """Every option that some known release had, by name."""
+    text = resources.files("cephfit.ceph.options").joinpath("option_releases.csv").read_text()
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    return {row["option"]: History(row["option"], row["first"], row["last"]) for row in rows}
+
+
+def described(key: str, version: str) -> Option | None:
+    """An option as far as it is known without asking; None where the release has none of this name.
+
+    Of an option that was gone before later releases described theirs, neither type nor flags are known: its type
+    is empty, and it is taken for one that acts only at the start of a daemon, which is right of every option.
+
+    Args:
+        key: Ceph's spelling.
+        version: of the cluster, such as ``10.2.11``.
+    """
+    history = histories().get(key)
+    if history is None or not _was_in(history, version):
+        return None
+    kind, flags = _kinds().get(key, ("", ()))
+    return Option(
+        name=key, type=kind, default="", flags=flags, services=(), can_update_at_runtime="runtime" in flags
+    )
+
+
+def names_of(version: str) -> tuple[str, ...]:
+    """All options of a release, sorted."""
+    return tuple(sorted(name for name, history in histories().items() if _was_in(history, version)))
+
+
+def _was_in(history: History, version: str) -> bool:
+    """Whether a release had an option; of one between two that are known, those of either may be there."""
+    order = list(RELEASES)
+    numbers = [_number(number) for number in RELEASES.values()]
+    mine = _number(version)
+    lower = max((i for i, number in enumerate(numbers) if number <= mine), default=0)
+    upper = lower if numbers[lower] == mine[:2] or lower + 1 == len(order) else lower + 1
+    return order.index(history.first) <= upper and order.index(history.last) >= lower
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdigit() else 0 for part in version.split(".")[:2])
+
+
+@cache
+def _kinds() -> Mapping[str, tuple[str, tuple[str, ...]]]:
+    text = resources.files("cephfit.ceph.options").joinpath("option_kinds.csv").read_text()
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    return {row["option"]: (row["type"], tuple(row["flags"].split())) for row in rows}

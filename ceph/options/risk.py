@@ -1,0 +1,151 @@
+"""Settings that risk data or leave a cluster in a state nobody wants, and why.
+
+A sweep file that uses one is refused unless its key stands under ``accept_risk``: on a lab of one's own that is
+fine, on a cluster with other people's data it is not.
+"""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from cephfit.core.values.configuration import Partition, Setting, Value
+
+
+def _below(limit: float, value: Value) -> bool:
+    try:
+        return float(value) < limit
+    except ValueError:
+        return False
+
+
+def _is_false(value: Value) -> bool:
+    return str(value).lower() in ("false", "0", "no", "off")
+
+
+def _is_none(value: Value) -> bool:
+    return str(value).lower() == "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """One kind of setting that risks data.
+
+    Attributes:
+        partition: where it lives.
+        key: a shell pattern over the key.
+        when: ``always``, ``below 2``, ``is readonly``, ``false`` or ``none``: which values are dangerous.
+        why: one sentence for people.
+    """
+
+    partition: Partition
+    key: str
+    when: str
+    why: str
+
+    def concerns(self, partition: Partition, key: str) -> bool:
+        """Whether some value of a key runs this risk."""
+        return partition is self.partition and fnmatchcase(key, self.key)
+
+    def applies(self, setting: Setting) -> bool:
+        """Whether a setting, with the value it has, runs this risk."""
+        if not self.concerns(setting.partition, setting.key):
+            return False
+        if self.when.startswith("below "):
+            return _below(float(self.when.removeprefix("below ")), setting.value)
+        if self.when.startswith("is "):
+            return str(setting.value) == self.when.removeprefix("is ")
+        if self.when == "false":
+            return _is_false(setting.value)
+        if self.when == "none":
+            return _is_none(setting.value)
+        return True
+
+
+def _always(partition: Partition, why: str, *keys: str) -> tuple[Risk, ...]:
+    return tuple(Risk(partition, key, "always", why) for key in keys)
+
+
+RISKS: tuple[Risk, ...] = (
+    Risk(Partition.POOL, "size", "below 3", "fewer than three copies: two lost disks, or one, lose data"),
+    Risk(Partition.POOL, "min_size", "below 2", "writes are acknowledged with one copy only"),
+    Risk(Partition.POOL, "*.size", "below 3", "fewer than three copies: two lost disks, or one, lose data"),
+    Risk(Partition.POOL, "*.min_size", "below 2", "writes are acknowledged with one copy only"),
+    Risk(Partition.POOL, "erasure.m", "below 2", "one lost disk and one bad sector elsewhere lose data"),
+    Risk(
+        Partition.POOL,
+        "cache.mode",
+        "is readonly",
+        'Ceph: "may corrupt your data"; stale copies are read',
+    ),
+    Risk(Partition.CEPH, "osd_pool_default_size", "below 3", "new pools get fewer than three copies"),
+    Risk(
+        Partition.CEPH, "osd_pool_default_min_size", "below 2", "new pools acknowledge writes with one copy only"
+    ),
+    Risk(Partition.CEPH, "bluestore_csum_type", "none", "data that rots on a disk is served as if it were good"),
+    Risk(Partition.CEPH, "bdev_*unsafe*", "always", "the name says it"),
+    Risk(Partition.CEPH, "*debug_inject*", "always", "makes daemons delay or fail on purpose"),
+    Risk(Partition.CEPH, "ms_inject*", "always", "makes connections fail on purpose"),
+    Risk(Partition.CEPH, "*_debug_*", "always", "a developers' switch that may break a daemon"),
+    Risk(Partition.CEPH, "bluestore_rocksdb_options*", "always", "may turn off the write-ahead log's syncing"),
+    Risk(
+        Partition.CEPH, "rbd_cache_writethrough_until_flush", "false", "a guest that never flushes may lose writes"
+    ),
+    Risk(Partition.CEPH, "journal_ignore_corruption", "always", "a broken journal is replayed"),
+    Risk(Partition.CEPH, "auth_*_required", "none", "the cluster stops asking who is there"),
+    Risk(
+        Partition.CEPH,
+        "osd_heartbeat_grace",
+        "below 20",
+        "OSDs that are merely busy are taken for dead, and data moves",
+    ),
+    *_always(
+        Partition.CEPH,
+        "OSDs that live are taken for dead, or dead ones for alive",
+        "osd_heartbeat_interval",
+        "osd_heartbeat_min_*",
+        "osd_mon_heartbeat_*",
+        "osd_mon_report_*",
+        "mon_osd_report_timeout",
+        "mon_osd_min_down_*",
+        "mon_osd_reporter_subtree_level",
+        "mon_osd_adjust_heartbeat_grace",
+        "*_suicide_timeout",
+    ),
+    *_always(
+        Partition.CEPH,
+        "decides when the data of OSDs that are down is moved, or whether it is",
+        "mon_osd_down_out_*",
+        "mon_osd_adjust_down_out_interval",
+        "mon_osd_auto_mark_*",
+        "mon_osd_min_in_ratio",
+        "mon_osd_min_up_ratio",
+    ),
+    *_always(
+        Partition.CEPH,
+        "an OSD that is written to its brim does not start again",
+        "osd_failsafe_*",
+        "osd_backfill_full_ratio",
+        "mon_osd_full_ratio",
+        "mon_osd_backfillfull_ratio",
+        "mon_osd_nearfull_ratio",
+    ),
+    Risk(Partition.CEPH, "osd_max_object_size", "always", "objects already larger become unreadable"),
+    *_always(
+        Partition.GREATER,
+        "all traffic of the OSDs' hosts suffers it, not only Ceph's",
+        "delay_ms",
+        "jitter_ms",
+        "loss_pct",
+        "rate_mbit",
+    ),
+    Risk(Partition.GREATER, "mtu", "always", "a network that does not carry frames of this size stalls the OSDs"),
+    Risk(Partition.GREATER, "kernel[./]*", "always", "concerns the whole host, not only what it stores"),
+    Risk(Partition.GREATER, "vm[./]panic_*", "always", "makes the whole host stop where it would go on"),
+    Risk(Partition.GREATER, "vm[./]overcommit_*", "always", "daemons may get no memory, or be killed for it"),
+    Risk(Partition.CEPH, "mon_allow_pool_*", "always", "pools become easier to delete or to make unsafe"),
+)
+"""What is known to risk data, first match first. From Ceph's option descriptions and operations manual."""
+
+
+def risk_of(setting: Setting) -> Risk | None:
+    """The first declared risk that a setting runs, or None."""
+    return next((risk for risk in RISKS if risk.applies(setting)), None)

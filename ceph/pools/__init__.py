@@ -1,0 +1,1 @@
+"""Pools: planned, created, read back, changed, deleted."""

@@ -1,0 +1,381 @@
+"""Declared pools: planned against a cluster, created, changed and removed.
+
+What a file of declared pools comes to on a cluster, pool by pool, before anything is done. Pure.
+
+Pools that people declare for a cluster to keep: planned against it, made, changed, and taken away again.
+
+They have a journal of their own: ``cephfit restore`` undoes what sweeps did and leaves these pools and their data.
+"""
+
+import errno
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cephfit.ceph.admin.answers import RefusedError
+from cephfit.ceph.admin.older_releases import listed_pgs, stored_nbytes
+from cephfit.ceph.crush import live_map
+from cephfit.ceph.crush.proposal import Movement, Proposal, movement
+from cephfit.ceph.options.option import same_value
+from cephfit.ceph.pools.cache_tier import release_note, why_no_tiers
+from cephfit.ceph.pools.erasure import code_differences, profile_of
+from cephfit.ceph.pools.osd_capacity import few_pgs_of
+from cephfit.ceph.pools.own_pools import PoolDeletion, Pools
+from cephfit.ceph.pools.pool_keys import VALUE_TYPES
+from cephfit.ceph.pools.pool_plan import PoolPlan, Role, own_rule, plan_pools
+from cephfit.ceph.pools.pool_readback import dumped_pool, pool_value, read_back_pools
+from cephfit.core.errors import ClusterError, InputError
+from cephfit.core.journal import Journal
+from cephfit.core.protocols import CephAdmin
+from cephfit.core.values.configuration import Partition, Setting
+
+CODE = "erasure."
+"""Before the keys of a pool's erasure code, among its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolChange:
+    """One pool, as it is and as it shall be.
+
+    Attributes:
+        plan: what is wanted.
+        state: ``new``; ``ours`` (made by us before); ``adopted`` (there before, and may be changed); ``theirs``
+            (there before, and may not).
+        values: key to value now and then, of those that differ; the value now is None where there is none.
+        moved: data that these changes move.
+    """
+
+    plan: PoolPlan
+    state: str
+    values: Mapping[str, tuple[str | None, str]]
+    moved: Movement
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "pool": self.plan.name,
+            "role": self.plan.role.value,
+            "state": self.state,
+            "place": str(self.plan.placement) if self.plan.placement else self.plan.values.get("crush_rule", ""),
+            "rule": self.plan.rule or self.plan.values.get("crush_rule", ""),
+            "size": self.plan.size,
+            "erasure": dict(self.plan.erasure),
+            "values": {key: {"now": now, "then": then} for key, (now, then) in self.values.items()},
+            "moved": self.moved.as_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PoolsPlan:
+    """What a file of pools comes to on a cluster.
+
+    Attributes:
+        changes: pool by pool.
+        proposal: of the CRUSH map; None where no pool needs a rule of its own.
+        faults: why it must not be applied.
+        warnings: sentences for the person.
+    """
+
+    changes: tuple[PoolChange, ...]
+    proposal: Proposal | None
+    faults: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "pools": [change.as_json() for change in self.changes],
+            "crush": self.proposal.as_json() if self.proposal else None,
+            "faults": list(self.faults),
+            "warnings": list(self.warnings),
+        }
+
+
+def faults_of(change: PoolChange) -> Sequence[str]:
+    """Why a pool that is there must not be changed so."""
+    plan = change.plan
+    if code := {k: pair for k, pair in change.values.items() if k.startswith(CODE)}:
+        said = ", ".join(f"{k.removeprefix(CODE)} = {now or 'none'}" for k, (now, _) in code.items())
+        wanted = ", ".join(f"{k.removeprefix(CODE)} = {then}" for k, (_, then) in code.items())
+        return [
+            f"the erasure code of pool {plan.name} has {said}, not {wanted}: a pool keeps the code it was made "
+            "with (declare another pool and copy the images)"
+        ]
+    if change.state == "theirs" and change.values:
+        return [f"pool {plan.name} was there before and is not ours to change (say --adopt {plan.name})"]
+    if change.state == "adopted" and (plan.erasure or plan.role is not Role.BASE):
+        return [f"pool {plan.name} is there: it can get values and another place, not a code or a tier"]
+    return []
+
+
+def faults_together(changes: Sequence[PoolChange]) -> Sequence[str]:
+    """Why the pools of one declaration (the pool, its data, its cache tier) must not be made and changed so."""
+    foreign = [c.plan.name for c in changes if c.state in ("theirs", "adopted")]
+    if not foreign or len(foreign) == len(changes):
+        return []
+    return [
+        f"pool {', '.join(foreign)} was there before and is not ours: it can get values and another place, "
+        "not a code or a tier"
+    ]
+
+
+_VALUE = "pool value"
+
+PoolSettings = Mapping[str, Mapping[str, str]]
+"""Pool's name to its settings: key to value as Ceph writes it."""
+
+
+class DeclaredPools:
+    """The declared pools of one cluster.
+
+    Args:
+        admin: of the cluster.
+        journal: of declared pools only.
+        deletion: by whose leave the cluster's pools are deleted.
+    """
+
+    def __init__(self, admin: CephAdmin, journal: Journal, deletion: PoolDeletion) -> None:
+        self._admin = admin
+        self._journal = journal
+        self._deletion = deletion
+        self._pools = Pools(admin, journal, {})
+
+    def plan(self, declared: PoolSettings, *, adopt: frozenset[str] = frozenset()) -> PoolsPlan:
+        """What would be done; changes nothing.
+
+        Args:
+            declared: the pools.
+            adopt: pools that were there before and may be changed all the same.
+
+        Raises:
+            InputError: a pool contradicts itself, or wants what the map does not have.
+        """
+        groups = self._plans(declared).values()
+        plans = [plan for pool in groups for plan in pool]
+        wishes = self._pools.wishes(plans, where="declared pools")
+        proposal = self._pools.places.propose(wishes) if wishes else None
+        together = [tuple(self._change(plan, proposal, adopt) for plan in pool) for pool in groups]
+        changes = tuple(change for pool in together for change in pool)
+        faults = list(proposal.faults) if proposal else []
+        faults += [fault for change in changes for fault in faults_of(change)]
+        faults += [fault for pool in together for fault in faults_together(pool)]
+        warnings = list(proposal.warnings) if proposal else []
+        if new := [pool for pool, found in zip(groups, together, strict=True) if found[0].state == "new"]:
+            warnings += few_pgs_of(self._admin, new)
+        if any(plan.role is Role.CACHE for plan in plans):
+            faults += filter(None, [why_no_tiers(self._admin)])
+            warnings += filter(None, [release_note(self._release())])
+        return PoolsPlan(changes, proposal, tuple(faults), tuple(warnings))
+
+    def apply(self, declared: PoolSettings, *, adopt: frozenset[str] = frozenset()) -> PoolsPlan:
+        """Make the pools and the changes; started again after a kill, it goes on.
+
+        Raises:
+            ClusterError: the plan has faults; nothing was changed.
+        """
+        self._clear_up()
+        plan = self.plan(declared, adopt=adopt)
+        if plan.faults:
+            raise ClusterError(
+                f"nothing was changed: {'; '.join(plan.faults)}",
+                where="declared pools",
+                remedy="`cephfit pools plan` shows it all",
+            )
+        changes = {change.plan.name: change for change in plan.changes}
+        for name, plans in self._plans(declared).items():
+            change = changes[plans[0].name]
+            if change.state == "adopted":
+                self._adopt(change)
+            elif change.state != "theirs":  # theirs is as declared, else the plan has a fault
+                self._pools.make(plans, where=f"pool {name}")
+            self._require_as_declared(name, plans, declared[name], change.state)
+        return plan
+
+    def remove(self, declared: PoolSettings, *, with_data: bool = False) -> tuple[str, ...]:
+        """Delete the pools that we made; give adopted ones their values back; take the rules out of the map.
+
+        Args:
+            declared: the pools.
+            with_data: also where there is data in them.
+
+        Returns:
+            What was done, in sentences.
+
+        Raises:
+            ClusterError: a pool holds data; nothing was changed.
+        """
+        self._clear_up()
+        plans = self._plans(declared)
+        made = [
+            pool for pool in self._pools.made() if any(pool == p.name for group in plans.values() for p in group)
+        ]
+        holding = {pool: n for pool in made if (n := self._stored_nbytes(pool))}
+        if holding and not with_data:
+            raise ClusterError(
+                "; ".join(f"pool {pool} holds {n:,} bytes" for pool, n in holding.items()),
+                where="declared pools",
+                remedy="move the data away, or add --with-data if nobody needs it",
+            )
+        done = [sentence for name in plans for sentence in self._give_back(name)]
+        if made:
+            with self._deletion.allowed():
+                for pool in reversed(made):
+                    self._pools.delete(pool)
+                    done.append(f"pool {pool} is deleted")
+        self._pools.places.remove({p.rule for group in plans.values() for p in group if p.rule})
+        if not self._journal.entries():
+            self._journal.finish()
+        return tuple(done)
+
+    def to_remove(self, declared: PoolSettings) -> tuple[str, ...]:
+        """What ``remove`` would do, in sentences; changes nothing."""
+        plans = self._plans(declared)
+        named = {plan.name for group in plans.values() for plan in group}
+        values = [e.place.rpartition(" ") for e in self._journal.entries(_VALUE)]
+        return (
+            *(f"pool {pool} would get its {key} back" for pool, _, key in values if pool in named),
+            *(
+                f"pool {pool} would be deleted with {self._stored_nbytes(pool):,} bytes in it"
+                for pool in self._pools.made()
+                if pool in named
+            ),
+        )
+
+    def _clear_up(self) -> None:
+        """After a process that was killed while it deleted pools."""
+        self._deletion.take_over(self._journal)
+        self._deletion.take_back()
+
+    def _plans(self, declared: PoolSettings) -> dict[str, tuple[PoolPlan, ...]]:
+        return {
+            name: plan_pools(name, settings, {}, rule_of=own_rule, where=f"pool {name}")
+            for name, settings in declared.items()
+        }
+
+    def _change(self, plan: PoolPlan, proposal: Proposal | None, adopt: frozenset[str]) -> PoolChange:
+        dumped = self._dumped(plan.name)
+        if dumped is None:
+            return PoolChange(plan, "new", {k: (None, v) for k, v in _wanted(plan).items()}, Movement(0, 0, 0))
+        is_ours = plan.name in self._pools.made()
+        state = "ours" if is_ours else "adopted" if plan.name in adopt else "theirs"
+        values = self._differences(plan, dumped)
+        return PoolChange(plan, state, values, self._moved(plan, dumped, values, proposal))
+
+    def _differences(self, plan: PoolPlan, dumped: Mapping[str, Any]) -> dict[str, tuple[str | None, str]]:
+        """Key to value now and then, of what a pool that is there has otherwise than planned."""
+        wanted = _wanted(plan)
+        # PGs are split and merged a few at a time: what the monitors are heading for counts.
+        heading_for = {
+            "pg_num": dumped.get("pg_num_target"),
+            "pgp_num": dumped.get("pg_placement_num_target"),
+        }
+        now = {key: heading_for.get(key) or self._value(plan.name, key) for key in wanted}
+        values = {
+            key: (None if now[key] is None else str(now[key]), then)
+            for key, then in wanted.items()
+            if now[key] is None or not same_value(VALUE_TYPES.get(key, "str"), then, str(now[key]))
+        }
+        if plan.erasure:
+            profile = profile_of(self._admin, dumped.get("erasure_code_profile", ""))
+            values |= {f"{CODE}{key}": pair for key, pair in code_differences(plan.erasure, profile).items()}
+        return values
+
+    def _require_as_declared(
+        self, name: str, plans: Sequence[PoolPlan], settings: Mapping[str, str], state: str
+    ) -> None:
+        """Raises:
+        ClusterError: what the cluster has now is not what was declared.
+        """
+        faults = []
+        for plan in plans:
+            values = self._differences(plan, dumped_pool(self._admin, plan.name))
+            faults += [f"pool {plan.name} has {key} = {now}, not {then}" for key, (now, then) in values.items()]
+        if state in ("new", "ours"):  # data of pools that were there is still on its way
+            wishes = self._pools.wishes(plans, where=f"pool {name}")
+            allowed = {w.rule: self._pools.places.osds_for(w) for w in wishes}
+            said = [Setting(Partition.POOL, "pool", key, value) for key, value in settings.items()]
+            faults += read_back_pools(self._admin, plans, said, allowed)[1]
+        if faults:
+            raise ClusterError(
+                f"it is not as declared: {'; '.join(dict.fromkeys(faults))}",
+                where=f"pool {name}",
+                remedy="`cephfit pools plan` shows what differs; the same command tries it again",
+            )
+
+    def _moved(
+        self,
+        plan: PoolPlan,
+        dumped: Mapping[str, Any],
+        values: Mapping[str, tuple[str | None, str]],
+        proposal: Proposal | None,
+    ) -> Movement:
+        """PGs of a pool that is there, where they are and where its new rule and size put them."""
+        if not {"crush_rule", "size", "pg_num", "pgp_num"} & set(values):
+            return Movement(0, 0, 0)
+        number, n_pgs = int(dumped["pool"]), int(dumped["pg_num"])
+        live = proposal.after if proposal is not None else self._pools.places.live()
+        wanted_rule = plan.rule or plan.values.get("crush_rule")
+        rule = live.rules.get(wanted_rule, -1) if wanted_rule else int(dumped["crush_rule"])
+        if rule < 0:
+            raise InputError(
+                f"this cluster has no CRUSH rule {wanted_rule}",
+                where=f"pool {plan.name}",
+                remedy=f"there are {', '.join(live.rules)}",
+            )
+        size = int(plan.values.get("size", dumped["size"]))
+        places, _ = live_map.try_rule(live.binary, rule, size=size, n_inputs=n_pgs, pool=number)
+        after = {f"{number}.{x:x}": osds for x, osds in places.items()}
+        now = live_map.map_pgs(self._admin.exchange("osd getmap"))
+        before = {pg: osds for pg, osds in now.items() if pg in after}
+        shares = int(plan.erasure["k"]) if plan.erasure else 1
+        stats = listed_pgs(self._admin.command("pg ls-by-pool", poolstr=plan.name)) or ()
+        nbytes = {pg["pgid"]: int(pg["stat_sum"]["num_bytes"]) // shares for pg in stats}
+        return movement(before, after, nbytes, positional=frozenset(after) if plan.erasure else frozenset())
+
+    def _adopt(self, change: PoolChange) -> None:
+        plan = change.plan
+        if plan.placement is not None:
+            self._pools.places.ensure(self._pools.wishes([plan], where=f"pool {plan.name}"))
+        for key, (now, then) in change.values.items():
+            self._journal.note(_VALUE, f"{plan.name} {key}", now)
+            self._set(plan.name, key, then)
+
+    def _give_back(self, name: str) -> list[str]:
+        done = []
+        for entry in reversed(self._journal.entries(_VALUE)):
+            pool, _, key = entry.place.rpartition(" ")
+            if pool != name:
+                continue
+            if self._dumped(pool) is not None:
+                # `unset` is Ceph's word for a pool without a value of its own (compression_*, csum_*).
+                self._set(pool, key, "unset" if entry.was is None else str(entry.was))
+                done.append(f"pool {pool} has {key} = {'nothing' if entry.was is None else entry.was} again")
+            self._journal.forget(_VALUE, entry.place)
+        return done
+
+    def _set(self, pool: str, key: str, value: str) -> None:
+        sure = {"yes_i_really_mean_it": True} if (key, value) == ("size", "1") else {}
+        self._admin.command("osd pool set", pool=pool, var=key, val=value, **sure)
+
+    def _value(self, pool: str, key: str) -> str | None:
+        try:
+            got = pool_value(self._admin, pool, key)
+        except RefusedError as refused:
+            if refused.code in (errno.EACCES, errno.EINVAL):  # a tier's value on a pool that is no tier yet
+                return None
+            raise
+        return None if got is None else str(got)
+
+    def _stored_nbytes(self, pool: str) -> int:
+        """Bytes of clients. Not objects: a manager module keeps empty ones of its own in every pool of images."""
+        stats = {p["name"]: p["stats"] for p in self._admin.command("df")["pools"]}.get(pool, {})
+        return stored_nbytes(stats)
+
+    def _dumped(self, name: str) -> dict[str, Any] | None:
+        return next((p for p in self._admin.command("osd dump")["pools"] if p["pool_name"] == name), None)
+
+    def _release(self) -> str:
+        words = next(iter(self._admin.command("versions")["mon"]), "").split()
+        return words[2] if len(words) > 2 else ""
+
+
+def _wanted(plan: PoolPlan) -> dict[str, str]:
+    return {**plan.values, **({"crush_rule": plan.rule} if plan.rule else {})}

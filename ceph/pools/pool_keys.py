@@ -1,0 +1,90 @@
+"""The words that a pool's declaration may use, and which of Ceph's values each one is."""
+
+from collections.abc import Mapping
+
+from cephfit.ceph.crush.data_placement import DEVICE_WORDS
+
+PLAIN_KEYS = (
+    "size", "min_size", "pg_num", "pgp_num", "crush_rule", "compression_mode", "compression_algorithm",
+    "compression_required_ratio", "compression_max_blob_size", "compression_min_blob_size", "csum_type",
+    "csum_min_block", "csum_max_block", "write_fadvise_dontneed", "fast_read", "recovery_priority", "read_ratio",
+)  # fmt: skip
+"""What ``osd pool set`` knows and a sweep may vary on a pool of its own."""
+
+TIER_KEYS = (
+    "hit_set_type", "hit_set_count", "hit_set_period", "hit_set_fpp", "hit_set_grade_decay_rate",
+    "hit_set_search_last_n", "target_max_bytes", "target_max_objects", "cache_target_dirty_ratio",
+    "cache_target_dirty_high_ratio", "cache_target_full_ratio", "cache_min_flush_age", "cache_min_evict_age",
+    "min_read_recency_for_promote", "min_write_recency_for_promote",
+)  # fmt: skip
+"""Parameters of a cache tier (Meyer 2017, Table 2.2, and Ceph's manual, "Cache tiering")."""
+
+CACHE_MODES = ("writeback", "readonly", "readproxy")
+"""Modes that this program makes; `forward`, `readforward` and `proxy` went with Octopus."""
+
+ERASURE_KEYS = ("k", "m", "plugin", "technique", "stripe_unit", "l", "c", "d", "scalar_mds", "packetsize", "w")
+"""What an erasure code profile says beside the place of the chunks (Ceph's manual, "Erasure code profiles")."""
+
+_PLACE = (*(f"{word}.{key}" for word in ("devices", "primary") for key in DEVICE_WORDS), "failure_domain")
+_BESIDE = (*PLAIN_KEYS, *_PLACE)
+
+DECLARED_KEYS: tuple[str, ...] = (
+    *_PLACE,
+    *(f"erasure.{key}" for key in ERASURE_KEYS),
+    *(f"metadata.{key}" for key in _BESIDE),
+    "cache.mode",
+    *(f"cache.{key}" for key in (*_BESIDE, *TIER_KEYS)),
+)
+"""What a declaration says beyond the plain keys; written nested (``cache: {mode: writeback}``) or with dots."""
+
+POOL_KEYS: tuple[str, ...] = (*PLAIN_KEYS, *DECLARED_KEYS)
+
+IMAGE_KEYS = ("object_size", "stripe_unit", "stripe_count", "features")
+"""Of an RBD image."""
+
+CLASSES = "classes"
+"""Word before the name of a device class whose OSDs a declaration lists, for clusters before Luminous."""
+
+NESTED = ("devices", "primary", "erasure", "metadata", "cache", CLASSES)
+"""Words of a declaration with a mapping behind them."""
+
+LISTS = ("hosts", "osds")
+"""Last words of keys that take a list."""
+
+
+def is_pool_key(key: str) -> bool:
+    """Whether a declaration may say it."""
+    return key in POOL_KEYS or key.startswith(f"{CLASSES}.")
+
+
+VALUE_TYPES: Mapping[str, str] = {
+    "compression_max_blob_size": "size",
+    "compression_min_blob_size": "size",
+    "csum_min_block": "size",
+    "csum_max_block": "size",
+    "compression_required_ratio": "float",
+    "read_ratio": "int",
+    "write_fadvise_dontneed": "bool",
+    "fast_read": "bool",
+    "size": "int",
+    "min_size": "int",
+    "pg_num": "int",
+    "pgp_num": "int",
+    "hit_set_count": "int",
+    "hit_set_period": "int",
+    "hit_set_fpp": "float",
+    "hit_set_grade_decay_rate": "int",
+    "hit_set_search_last_n": "int",
+    "target_max_bytes": "size",
+    "target_max_objects": "int",
+    "cache_target_dirty_ratio": "float",
+    "cache_target_dirty_high_ratio": "float",
+    "cache_target_full_ratio": "float",
+    "cache_min_flush_age": "int",
+    "cache_min_evict_age": "int",
+    "min_read_recency_for_promote": "int",
+    "min_write_recency_for_promote": "int",
+    "k": "int",
+    "m": "int",
+}
+"""How values are compared, as Ceph names types; texts where nothing is said."""

@@ -1,0 +1,291 @@
+"""The pools that a declaration results in: order, place, values, names and space. Pure.
+
+What a pool's declaration comes to: the pools to be made, in order, each with its place and values. Pure.
+
+What the tool calls the pools that a configuration comes to. Pure.
+
+What a configuration's pools take of each device class. Pure.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from cephfit.ceph.crush.data_placement import Placement, placement_of
+from cephfit.ceph.options.option import as_ceph_writes
+from cephfit.ceph.pools.pool_keys import CACHE_MODES, CLASSES, PLAIN_KEYS, TIER_KEYS
+from cephfit.core.errors import InputError
+from cephfit.core.units import parse_nbytes
+from cephfit.core.values.configuration import Configuration, Partition, Setting
+from cephfit.core.yaml_lines import nearest
+
+RULE_PREFIX = "cephfit-"
+_HIT_SETS = {"hit_set_type": "bloom", "hit_set_count": "4", "hit_set_period": "1200"}
+"""What ``osd tier add-cache`` gives (options osd_tier_default_cache_hit_set_*); ``osd tier add`` gives none."""
+
+
+class Role(StrEnum):
+    """What a pool is to the images in it."""
+
+    BASE = "base"
+    """Holds the images; of an erasure-coded pool, their metadata only."""
+    DATA = "data"
+    """The erasure-coded data of images whose metadata is in the base pool."""
+    CACHE = "cache"
+    """A cache tier over the data, or over the base where there is no data pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlan:
+    """One pool to be made.
+
+    Attributes:
+        name: of the pool.
+        role: base, data or cache.
+        values: for ``osd pool set``, as Ceph writes them; ``crush_rule`` only where an existing one is named.
+        placement: where it lies; None if ``crush_rule`` or the cluster's default says it.
+        erasure: the erasure code profile; empty for a replicated pool.
+        mode: of a cache tier; empty for others.
+        rule: name of the CRUSH rule that its placement gets; empty without one.
+        said: keys of the declaration that this pool's values came from: declaration's key to value's key.
+    """
+
+    name: str
+    role: Role
+    values: Mapping[str, str]
+    placement: Placement | None = None
+    erasure: Mapping[str, str] = field(default_factory=dict)
+    mode: str = ""
+    rule: str = ""
+    said: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Copies or chunks of each object; 3 (Ceph's default) where nothing is said."""
+        if self.erasure:
+            return int(self.erasure["k"]) + int(self.erasure["m"])
+        return int(self.values.get("size", 3))
+
+
+def data_pool_of(name: str) -> str:
+    """Name of the erasure-coded pool beside a base pool."""
+    return f"{name}-data"
+
+
+def cache_pool_of(name: str) -> str:
+    """Name of the cache tier of a base pool."""
+    return f"{name}-cache"
+
+
+def shared_rule(pool: str, placement: Placement) -> str:
+    """One rule for all pools that lie alike: the fewest changes of the map over a sweep."""
+    return f"{RULE_PREFIX}{placement.digest}"
+
+
+def own_rule(pool: str, placement: Placement) -> str:
+    """A rule that has its pool's name, as people who look at a cluster expect."""
+    return pool
+
+
+def plan_pools(
+    name: str,
+    settings: Mapping[str, str],
+    defaults: Mapping[str, str],
+    *,
+    rule_of: Callable[[str, Placement], str] = shared_rule,
+    where: str = "",
+) -> tuple[PoolPlan, ...]:
+    """The pools that settings come to, in the order in which they are made.
+
+    Args:
+        name: of the pool that holds the images.
+        settings: key to value as Ceph writes it; keys as ``pool_keys.is_pool_key`` knows them.
+        defaults: of the cluster, for what the settings leave out.
+        rule_of: names the rule of a pool and its placement.
+        where: for messages.
+
+    Raises:
+        InputError: the settings contradict each other.
+    """
+    plain = {k: v for k, v in settings.items() if k in PLAIN_KEYS}
+    shared = {k: v for k, v in settings.items() if k.startswith(f"{CLASSES}.")}
+    erasure = {k.removeprefix("erasure."): v for k, v in settings.items() if k.startswith("erasure.")}
+    cache = {k.removeprefix("cache."): v for k, v in settings.items() if k.startswith("cache.")}
+    metadata = {k.removeprefix("metadata."): v for k, v in settings.items() if k.startswith("metadata.")}
+    own = {k: v for k, v in settings.items() if not k.startswith(("erasure.", "cache.", "metadata."))}
+    plans: list[PoolPlan] = []
+    if erasure:
+        _require_code(erasure, plain, where)
+        plans.append(_metadata_plan(name, metadata, own, erasure, defaults, where))
+        placement = placement_of(own, erasure=True, where=where)
+        values = _with_defaults(plain, defaults, placement)
+        plans.append(
+            PoolPlan(data_pool_of(name), Role.DATA, values, placement, erasure, said={k: k for k in plain})
+        )
+    else:
+        if metadata:
+            raise InputError(
+                "only an erasure-coded pool keeps metadata apart",
+                where=where,
+                remedy="add `erasure: {k: ..., m: ...}`",
+            )
+        placement = placement_of(own, where=where)
+        values = _with_defaults(plain, defaults, placement)
+        plans.append(PoolPlan(name, Role.BASE, values, placement, said={k: k for k in plain}))
+    if cache:
+        plans.append(_cache_plan(name, {**cache, **shared}, defaults, where))
+    return tuple(p if p.placement is None else replace(p, rule=rule_of(p.name, p.placement)) for p in plans)
+
+
+def _require_code(erasure: Mapping[str, str], plain: Mapping[str, str], where: str) -> None:
+    for key in ("k", "m"):
+        if not erasure.get(key, "").isdigit() or int(erasure[key]) < 1:
+            raise InputError(
+                f"erasure.{key} must be a whole number from 1, not {erasure.get(key, 'left out')}", where=where
+            )
+    if "size" in plain:
+        raise InputError("an erasure-coded pool has k + m chunks, no size", where=where, remedy="leave `size` out")
+
+
+def _metadata_plan(
+    name: str,
+    metadata: Mapping[str, str],
+    own: Mapping[str, str],
+    erasure: Mapping[str, str],
+    defaults: Mapping[str, str],
+    where: str,
+) -> PoolPlan:
+    """Replicated, where the data lies and able to lose as many disks, unless it says otherwise."""
+    plain = {k: v for k, v in metadata.items() if k in PLAIN_KEYS}
+    placement = placement_of(metadata, where=where)
+    if placement is None and "crush_rule" not in metadata:
+        beside = {k: v for k, v in own.items() if k.startswith(("devices.", "failure_domain", f"{CLASSES}."))}
+        placement = placement_of(beside, where=where) or Placement()
+    values = {"size": str(int(erasure["m"]) + 1), **_with_defaults(plain, defaults, placement)}
+    return PoolPlan(name, Role.BASE, values, placement, said={f"metadata.{k}": k for k in plain})
+
+
+def _cache_plan(name: str, cache: Mapping[str, str], defaults: Mapping[str, str], where: str) -> PoolPlan:
+    mode = cache.get("mode", "writeback")
+    if mode not in CACHE_MODES:
+        raise InputError(f"there is no cache mode {mode!r}", where=where, remedy=nearest(mode, CACHE_MODES))
+    placement = placement_of(cache, where=where)
+    if placement is None and "crush_rule" not in cache:
+        raise InputError(
+            "the cache tier does not say where it lies",
+            where=where,
+            remedy="add `devices: {class: ssd}` or a `crush_rule`; on the pool's own devices it is of no use",
+        )
+    if not {"target_max_bytes", "target_max_objects"} & set(cache):
+        raise InputError(
+            "a cache tier without target_max_bytes or target_max_objects fills its devices and stops",
+            where=where,
+            remedy="add `target_max_bytes: 10G` or so to it",
+        )
+    plain = {k: v for k, v in cache.items() if k in PLAIN_KEYS}
+    # Without hit sets nothing is ever promoted by recency, and the cluster's health warns.
+    tier = {**_HIT_SETS, **{k: v for k, v in cache.items() if k in TIER_KEYS}}
+    if "target_max_bytes" in tier:
+        tier["target_max_bytes"] = str(parse_nbytes(tier["target_max_bytes"], where=where))
+    said = {f"cache.{k}": k for k in (*plain, *tier) if k in cache}
+    values = {**_with_defaults(plain, defaults, placement), **tier}
+    return PoolPlan(cache_pool_of(name), Role.CACHE, values, placement, mode=mode, said=said)
+
+
+def _with_defaults(
+    plain: Mapping[str, str], defaults: Mapping[str, str], placement: Placement | None
+) -> dict[str, str]:
+    kept = {k: v for k, v in defaults.items() if k != "crush_rule" or placement is None}
+    return {**kept, **plain}
+
+
+POOL_PREFIX = "cephfit-"
+
+
+def pool_settings(configuration: Configuration) -> tuple[Setting, ...]:
+    """What a configuration says about its pool (not about its images)."""
+    return tuple(s for s in configuration.within(Partition.POOL) if s.scope == "pool")
+
+
+def pool_name(configuration: Configuration) -> str:
+    """Configurations with the same pool settings share a pool; the default's is ``cephfit-default``."""
+    settings = pool_settings(configuration)
+    if not settings:
+        return POOL_PREFIX + "default"
+    text = "\n".join(f"{s.key}={as_ceph_writes(s.value)}" for s in sorted(settings))
+    return POOL_PREFIX + hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def data_pool_name(configuration: Configuration) -> str | None:
+    """The pool of the images' data where that is not the pool of the images; None otherwise."""
+    is_coded = any(s.key.startswith("erasure.") for s in pool_settings(configuration))
+    return data_pool_of(pool_name(configuration)) if is_coded else None
+
+
+Space = Mapping[str, float]
+"""Device class to bytes on its disks for each byte of clients' data."""
+
+
+def only_pool_settings(configuration: Configuration) -> bool:
+    """Whether a configuration differs from the default by its pool and images alone, as a volume type can."""
+    return all(s.partition is Partition.POOL for s in configuration.settings)
+
+
+def space_of(configuration: Configuration, measured_nbytes: int) -> Space | None:
+    """What data takes in a configuration's pools, for the speed that was measured.
+
+    A cache tier counts with the part of the measured data that it had room for: more data in the same cache would
+    be slower than what was measured.
+
+    Args:
+        configuration: of a sweep.
+        measured_nbytes: all volumes of the sweep together.
+
+    Returns:
+        None where the configuration does not say on which class its pools lie, or in how many copies.
+    """
+    settings = {s.key: as_ceph_writes(s.value) for s in configuration.within(Partition.POOL) if s.scope == "pool"}
+    plans = plan_pools("pool", settings, {}, where=f"configuration {configuration.name}")
+    data = next((p for p in plans if p.role is Role.DATA), plans[0])
+    shares = _shares(data)
+    if shares is None:
+        return None
+    for cache in (p for p in plans if p.role is Role.CACHE):
+        copies = _shares(cache)
+        if copies is None or "target_max_bytes" not in cache.values:
+            return None
+        held = min(1.0, int(cache.values["target_max_bytes"]) / measured_nbytes)
+        for name, share in copies.items():
+            shares[name] = shares.get(name, 0.0) + share * held
+    return shares
+
+
+def cost_of(space: Space, prices: Mapping[str, float]) -> float | None:
+    """Price of a byte of clients' data; None if a class has no price."""
+    if any(name not in prices for name in space):
+        return None
+    return sum(prices[name] * share for name, share in space.items())
+
+
+def same_pool(configurations: Sequence[Configuration]) -> Mapping[str, str]:
+    """Configuration to the first one that has the same pool and images."""
+    first: dict[tuple[str, ...], str] = {}
+    return {c.name: first.setdefault(tuple(map(str, c.settings)), c.name) for c in configurations}
+
+
+def _shares(plan: PoolPlan) -> dict[str, float] | None:
+    placement = plan.placement
+    if placement is None or not placement.devices.device_class:
+        return None
+    if plan.erasure:
+        return {placement.devices.device_class: plan.size / int(plan.erasure["k"])}
+    if "size" not in plan.values:
+        return None
+    if placement.primary is None:
+        return {placement.devices.device_class: float(plan.size)}
+    if not placement.primary.device_class:
+        return None
+    shares = {placement.primary.device_class: 1.0}
+    shares[placement.devices.device_class] = shares.get(placement.devices.device_class, 0.0) + plan.size - 1
+    return shares

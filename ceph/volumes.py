@@ -1,0 +1,210 @@
+"""RBD images: one for each configuration, client and size, with a marker once it is filled."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from cephfit.ceph.admin.rados_admin import RadosAdmin
+from cephfit.ceph.options.option import as_ceph_writes
+from cephfit.ceph.pools.pool_plan import data_pool_name
+from cephfit.core.errors import ClusterError, InputError
+from cephfit.core.optional_modules import optional_module
+from cephfit.core.units import format_nbytes, parse_nbytes
+from cephfit.core.values.configuration import Configuration, Partition, Setting
+
+_FILLED = "cephfit.filled"
+_FEATURES = {
+    "layering": 1 << 0,
+    "striping": 1 << 1,
+    "exclusive-lock": 1 << 2,
+    "object-map": 1 << 3,
+    "fast-diff": 1 << 4,
+    "deep-flatten": 1 << 5,
+    "journaling": 1 << 6,
+}
+"""Bits of an image's header (Ceph's ``include/rbd/features.h``)."""
+_DATA_POOL = 1 << 7
+_IMPLIED = _FEATURES["striping"] | _DATA_POOL
+"""Features that follow from other settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A client's RBD image.
+
+    Attributes:
+        pool: where it lies.
+        image: its name there.
+        nbytes: its size.
+    """
+
+    pool: str
+    image: str
+    nbytes: int
+
+    def __str__(self) -> str:
+        return f"{self.pool}/{self.image}"
+
+
+def image_settings(configuration: Configuration) -> tuple[Setting, ...]:
+    """What a configuration says about its images."""
+    return tuple(s for s in configuration.within(Partition.POOL) if s.scope == "image")
+
+
+def image_name(configuration: Configuration, client: str, nbytes: int, *, filled: bool) -> str:
+    """The name says the configuration, what it meant, the client, the size and what the volume is for.
+
+    The digest keeps apart two configurations of one name in two sweep files: what lies on the disks depends on
+    the settings under which it was written. Volumes of a workload are never the benchmark's filled ones.
+    """
+    text = "\n".join(map(str, configuration.settings))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in configuration.name)
+    return f"{safe}.{digest}.{client}.{format_nbytes(nbytes)}.{'bench' if filled else 'workload'}"
+
+
+class Volumes:
+    """Makes images and keeps notes on them. They live in pools of our own and go when the pool goes."""
+
+    def __init__(self, admin: RadosAdmin) -> None:
+        self._rbd = optional_module("rbd")
+        self._admin = admin
+
+    def ensure(self, configuration: Configuration, volume: Volume) -> None:
+        """Make the image with the configuration's image settings if it is not there.
+
+        Raises:
+            InputError: an image setting cannot be.
+            ClusterError: librbd refuses.
+        """
+        wanted = _creation_options(configuration)
+        with self._pool(volume.pool) as ioctx, self._refusals(volume):
+            if volume.image in self._rbd.RBD().list(ioctx):
+                return
+            self._rbd.RBD().create(ioctx, volume.image, volume.nbytes, old_format=False, **wanted)
+
+    def remove(self, volume: Volume) -> None:
+        """Delete the image; nothing if it is not there.
+
+        Raises:
+            ClusterError: somebody has it open.
+        """
+        with self._pool(volume.pool) as ioctx, self._refusals(volume), suppress(self._rbd.ImageNotFound):
+            self._rbd.RBD().remove(ioctx, volume.image)
+
+    def exists(self, volume: Volume) -> bool:
+        with self._pool(volume.pool) as ioctx, self._refusals(volume):
+            return volume.image in self._rbd.RBD().list(ioctx)
+
+    def is_filled(self, volume: Volume) -> bool:
+        """Whether a fill of this image came to its end."""
+        return self.note_on(volume, _FILLED) == str(volume.nbytes)
+
+    def mark_filled(self, volume: Volume) -> None:
+        self.set_note(volume, _FILLED, str(volume.nbytes))
+
+    def note_on(self, volume: Volume, key: str) -> str | None:
+        """A note kept in the image's metadata."""
+        with self._image(volume) as image:
+            try:
+                return str(image.metadata_get(key))
+            except KeyError:
+                return None
+
+    def set_note(self, volume: Volume, key: str, text: str | None) -> None:
+        """Keep a note with the image, or take it away (None)."""
+        with self._image(volume) as image:
+            if text is not None:
+                image.metadata_set(key, text)
+            elif key in dict(image.metadata_list()):
+                image.metadata_remove(key)
+
+    def read_back(
+        self, configuration: Configuration, volumes: tuple[Volume, ...]
+    ) -> tuple[dict[str, dict[str, Any]], list[str]]:
+        """Setting as text to image to value, and one sentence per setting that did not take effect."""
+        values: dict[str, dict[str, Any]] = {}
+        mismatches = []
+        for volume in volumes:
+            with self._image(volume) as image:
+                found = {
+                    "object_size": image.stat()["obj_size"],
+                    "stripe_unit": image.stripe_unit(),
+                    "stripe_count": image.stripe_count(),
+                    "features": image.features(),
+                }
+                data_pool = self._pool_named(image.data_pool_id())
+            wanted = data_pool_name(configuration)
+            if wanted is not None and wanted != data_pool:
+                mismatches.append(f"the data of image {volume} lies in pool {data_pool}, not {wanted}")
+            for setting in image_settings(configuration):
+                got = found[setting.key]
+                if setting.key == "features":
+                    is_same = got & ~_IMPLIED == _feature_bits(str(setting.value))
+                    got = ",".join(n for n, bit in _FEATURES.items() if got & bit)
+                else:
+                    is_same = got == parse_nbytes(as_ceph_writes(setting.value))
+                values.setdefault(str(setting), {})[str(volume)] = got
+                if not is_same:
+                    mismatches.append(f"image {volume} has {setting.key} = {got}, not {setting.value}")
+        return values, mismatches
+
+    def _pool_named(self, number: int) -> str:
+        name: str = self._admin.cluster.pool_reverse_lookup(number)
+        return name
+
+    @contextmanager
+    def _pool(self, name: str) -> Iterator[Any]:
+        ioctx = self._admin.cluster.open_ioctx(name)
+        try:
+            yield ioctx
+        finally:
+            ioctx.close()
+
+    @contextmanager
+    def _image(self, volume: Volume) -> Iterator[Any]:
+        with (
+            self._pool(volume.pool) as ioctx,
+            self._refusals(volume),
+            self._rbd.Image(ioctx, volume.image) as image,
+        ):
+            yield image
+
+    @contextmanager
+    def _refusals(self, volume: Volume) -> Iterator[None]:
+        try:
+            yield
+        except self._rbd.Error as error:
+            raise ClusterError(f"librbd refused: {error}", where=f"image {volume}") from None
+
+
+def _creation_options(configuration: Configuration) -> Mapping[str, Any]:
+    options: dict[str, Any] = {}
+    if (data_pool := data_pool_name(configuration)) is not None:
+        options["data_pool"] = data_pool
+    for setting in image_settings(configuration):
+        where = f"configuration {configuration.name}, {setting.key}"
+        if setting.key == "features":
+            options["features"] = _feature_bits(str(setting.value), where=where)
+            continue
+        number = parse_nbytes(as_ceph_writes(setting.value), where=where)
+        if setting.key == "object_size":
+            if number < 4096 or number & (number - 1):
+                raise InputError(f"an object size is a power of two from 4K, not {setting.value}", where=where)
+            options["order"] = number.bit_length() - 1
+        else:
+            options[setting.key] = number
+    return options
+
+
+def _feature_bits(text: str, *, where: str = "") -> int:
+    bits = 0
+    for name in filter(None, (n.strip() for n in text.split(","))):
+        if name not in _FEATURES:
+            raise InputError(
+                f"RBD has no image feature {name!r}", where=where, remedy=f"features are {', '.join(_FEATURES)}"
+            )
+        bits |= _FEATURES[name]
+    return bits

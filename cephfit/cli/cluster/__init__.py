@@ -1,0 +1,1 @@
+"""`cephfit lab`, `params`, `pools`, `restore`, `cloud`, `image`, `config`: clusters, clouds and settings."""

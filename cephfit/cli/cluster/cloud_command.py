@@ -1,0 +1,159 @@
+"""`cephfit cloud`: what a sweep would find in an OpenStack cloud, what it left there, and deleting that."""
+
+from dataclasses import asdict
+
+import click
+
+from cephfit.cli.options.common_options import connected
+from cephfit.cli.options.target_choice import require_openstack
+from cephfit.cli.terminal.command_groups import SentenceGroup
+from cephfit.cli.terminal.output import json_option, print_json, print_table, progress_display
+from cephfit.core.errors import ClusterError, InputError
+
+_CLOUD = click.option(
+    "--cloud",
+    default="",
+    metavar="NAME",
+    help="Name of the cloud in clouds.yaml.  [default: $OS_CLOUD, or the OS_* variables]",
+)
+
+
+@click.group(cls=SentenceGroup)
+def command() -> None:
+    """OpenStack: check what a sweep needs, list what runs own, delete what a run left.
+
+    Everything that cephfit makes in a cloud carries the id of its run. Nothing else is ever touched.
+    """
+
+
+@command.command()
+@click.argument("target")
+@click.option("--clients", default=1, show_default=True, type=click.IntRange(1), help="Number of guests.")
+@click.option("--volume-size", default="1G", show_default=True, help="Size of each guest's volume.")
+@json_option
+def check(target: str, clients: int, volume_size: str, as_json: bool) -> None:
+    """Check whether a cloud has all that a sweep needs; creates nothing.
+
+    TARGET is what `sweep run --target` takes: `openstack:CLOUD,flavor=NAME,volume_type=NAME,network=NAME`.
+    """
+    if target.partition(":")[0] != "openstack":
+        raise InputError(
+            f"{target} is not a cloud", remedy="write openstack:CLOUD,flavor=NAME,volume_type=NAME,..."
+        )
+    require_openstack(target)
+    from cephfit.cloud.capacity.cloud_preflight import require
+    from cephfit.cloud.capacity.pool_capacity import cinder_pools
+    from cephfit.cloud.capacity.quotas import Wanted
+    from cephfit.cloud.cloud_choice import parse_choice, require_whole
+    from cephfit.cloud.volumes.cinder_volumes import size_gib
+    from cephfit.cloud.volumes.qos import qos_of_types
+    from cephfit.core.units import parse_nbytes
+
+    choice = parse_choice(target)
+    require_whole(choice)
+    nbytes = parse_nbytes(volume_size)
+    cloud = connected(choice.cloud)
+    try:
+        pools = cinder_pools(cloud)
+        wanted = [Wanted(choice.volume_type, clients)]
+        found = require(cloud, choice, wanted, nbytes=nbytes, pools=pools, looks_anyway=True)
+        qos = qos_of_types(cloud)[choice.volume_type]
+    finally:
+        cloud.close()
+    if as_json:
+        document = {
+            "cloud": cloud.name,
+            "needs": [asdict(need) for need in found.needs],
+            "guests_that_fit": found.n_fitting,
+            "qos": qos.to_json(),
+            "room": [asdict(fit) for fit in found.room],
+            "scarce": list(found.scarce),
+            "unseen": list(found.unseen),
+        }
+        print_json(document)
+        return
+    rows = [(n.what, str(n.more), str(n.used), "none" if n.limit < 0 else str(n.limit)) for n in found.needs]
+    print_table(("quota", "needed", "used", "limit"), rows, right=(1, 2, 3))
+    if found.n_fitting is not None:
+        click.echo(f"guests for which the compute hosts have unallocated vCPUs: {found.n_fitting}")
+    for fit in found.room:
+        click.echo(fit.sentence)
+    if qos.unseen:
+        click.echo(f"QoS of volume type {choice.volume_type}: this user is not allowed to see it")
+    elif qos.qos is not None and (sentence := qos.qos.sentence(choice.volume_type)):
+        click.echo(sentence)
+    gib = size_gib(nbytes)
+    guests = f"{clients} clients with volumes of {gib} GiB need"
+    click.echo(found.verdict(cloud.name, f"what {guests if clients > 1 else f'1 client with {gib} GiB needs'}"))
+
+
+@command.command(name="list")
+@_CLOUD
+@json_option
+def list_runs(cloud: str, as_json: bool) -> None:
+    """List what cephfit's runs own in this project, and all their volume types and QoS specs."""
+    connection = connected(cloud)
+    from cephfit.cloud.cleanup.owned_resources import runs
+
+    try:
+        found = runs(connection)
+    finally:
+        connection.close()
+    if as_json:
+        print_json({run_id: [asdict(thing) for thing in things] for run_id, things in found.items()})
+        return
+    rows = [(run_id, t.kind, t.name, t.status or "-", t.id) for run_id, things in found.items() for t in things]
+    if not rows:
+        click.echo("no run of cephfit owns anything in this project")
+        return
+    print_table(("run", "kind", "name", "status", "id"), rows)
+
+
+@command.command()
+@click.argument("run_id", metavar="RUN")
+@_CLOUD
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@json_option
+def clean(run_id: str, cloud: str, dry_run: bool, as_json: bool) -> None:
+    """Delete all that a run left in this project: stacks, servers, ports, groups, volumes, types with QoS.
+
+    It deletes at once; --dry-run only shows what would be deleted. Everything is found by the run's id, even if
+    this machine no longer knows the run. What cannot be deleted is listed with the reason, and the exit code is 2.
+    """
+    from cephfit.cloud.cleanup.ownership import is_run_id
+
+    if not is_run_id(run_id):
+        raise InputError(f"{run_id!r} is not the id of a run", remedy="`cephfit cloud list` shows the ids")
+    connection = connected(cloud)
+    from cephfit.cloud.cleanup.cloud_cleanup import clean as clean_up
+    from cephfit.cloud.cleanup.owned_resources import owned
+
+    try:
+        if dry_run:
+            things = owned(connection, run_id)
+            if as_json:
+                print_json({"run": run_id, "would_delete": [asdict(thing) for thing in things]})
+            elif things:
+                print_table(
+                    ("kind", "name", "status", "id"), [(t.kind, t.name, t.status or "-", t.id) for t in things]
+                )
+            else:
+                click.echo(f"run {run_id} owns nothing in this project")
+            return
+        with progress_display() as progress:
+            gone, left = clean_up(connection, run_id, progress)
+    finally:
+        connection.close()
+    if as_json:
+        print_json({"run": run_id, "deleted": [asdict(t) for t in gone], "left": [asdict(one) for one in left]})
+    elif not gone and not left:
+        click.echo(f"run {run_id} owns nothing in this project")
+    else:
+        click.echo(f"{len(gone)} resources of run {run_id} deleted")
+    if left:
+        reasons = "; ".join(f"{one.thing.kind} {one.thing.name} ({one.thing.id}): {one.why}" for one in left)
+        raise ClusterError(
+            f"not deleted: {reasons}",
+            where=f"run {run_id}",
+            remedy="remove the cause, then run this command again",
+        )

@@ -1,0 +1,208 @@
+"""`cephfit lab`: a real one-machine Ceph for people without one."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cephfit.cli.terminal.command_groups import SentenceGroup
+from cephfit.cli.terminal.output import json_option, print_json, print_table, progress_display
+from cephfit.core.units import MIB, format_seconds
+
+if TYPE_CHECKING:
+    from cephfit.lab.lab_status import LabStatus
+    from cephfit.lab.openstack.services import CloudStatus
+
+_name_option = click.option("--name", default="default", show_default=True, help="Name of the lab.")
+_folder_option = click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The lab's own folder, new or empty.  [default: one in the XDG state folder]",
+)
+
+
+@click.group(cls=SentenceGroup)
+def command() -> None:
+    """A real one-machine Ceph: monitor, manager, four OSDs on two CRUSH hosts or more, with slow and fast disks.
+
+    It keeps everything in one folder and listens on 127.0.0.1; `down` leaves nothing behind. Several labs can run
+    side by side under different names. Needs root.
+    """
+
+
+@command.command()
+@_name_option
+@_folder_option
+@click.option(
+    "--hosts",
+    type=click.IntRange(2, 8),
+    default=2,
+    show_default=True,
+    help="Number of CRUSH hosts, with two OSDs each.",
+)
+@click.option("--openstack", is_flag=True, help="Also start an OpenStack that keeps its volumes on this Ceph.")
+@click.option(
+    "--filestore",
+    type=click.Choice(("xfs", "btrfs", "ext4")),
+    help="Use FileStore on this file system for the OSDs instead of BlueStore.",
+)
+@json_option
+def up(name: str, folder: Path | None, hosts: int, openstack: bool, filestore: str | None, as_json: bool) -> None:
+    """Create a lab; returns when all PGs are active+clean and, with --openstack, every service can be used."""
+    from cephfit.ceph.environment.osd_store import FILESTORE, OsdStore
+    from cephfit.lab.cluster import Lab
+    from cephfit.lab.lab_spec import LabSpec
+
+    started = time.monotonic()
+    with progress_display() as progress:
+        spec = LabSpec(n_hosts=hosts)
+        if filestore is not None:
+            spec = replace(spec, stores=dict.fromkeys(spec.limits, OsdStore(FILESTORE, filestore)))
+        lab = Lab.up(name, folder=folder, spec=spec, openstack=openstack, progress=progress)
+    seconds = time.monotonic() - started
+    status = lab.status()
+    if as_json:
+        print_json({**status.to_json(), "up_seconds": seconds})
+        return
+    click.echo(f"lab {name} is up after {format_seconds(seconds)}")
+    _show(status)
+    click.echo(f"\nCeph's own programs reach it with: ceph -c {lab.conf} status")
+    if status.openstack:
+        admin, user = status.openstack.clouds
+        click.echo(
+            f"OpenStack's own programs reach it with: export OS_CLIENT_CONFIG_FILE={status.openstack.clouds_yaml} "
+            f"OS_CLOUD={admin}  (an ordinary project: OS_CLOUD={user})"
+        )
+
+
+@command.command()
+@_name_option
+@json_option
+@click.pass_context
+def status(context: click.Context, name: str, as_json: bool) -> None:
+    """Show a lab's daemons, disks and health; exit code 2 if a daemon is dead."""
+    from cephfit.core.errors import ClusterError
+    from cephfit.lab.cluster import Lab
+
+    state = Lab.open(name).status()
+    if as_json:
+        print_json(state.to_json())
+    else:
+        _show(state)
+    if not state.ready:
+        raise ClusterError(
+            "the lab is not complete: `lab up` is still running, or was killed",
+            where=f"lab {name}",
+            remedy=f"remove what there is with `cephfit lab down --name {name}`, then create it again",
+        )
+    if state.dead:
+        raise ClusterError(
+            f"daemons that died: {', '.join(state.dead)}",
+            where=f"lab {name}",
+            remedy=f"`cephfit lab start --name {name}` restarts them; the logs are in {state.folder}/log",
+        )
+
+
+@command.command()
+@_name_option
+@json_option
+def start(name: str, as_json: bool) -> None:
+    """Start the daemons that do not run, for example after a reboot or a crash."""
+    from cephfit.lab.cluster import Lab
+
+    lab = Lab.open(name)
+    lab.start()
+    state = lab.status()
+    if as_json:
+        print_json(state.to_json())
+    else:
+        _show(state)
+
+
+@command.command()
+@_name_option
+@json_option
+def stop(name: str, as_json: bool) -> None:
+    """Stop a lab's daemons and keep its data."""
+    from cephfit.lab.cluster import Lab
+
+    lab = Lab.open(name)
+    lab.stop()
+    if as_json:
+        print_json({"name": name, "stopped": True})
+    else:
+        click.echo(f"lab {name} is stopped; `cephfit lab start --name {name}` starts it")
+
+
+@command.command()
+@_name_option
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Find the lab by its folder, if its name is no longer known.",
+)
+@json_option
+def down(name: str, folder: Path | None, as_json: bool) -> None:
+    """Remove a lab and everything that belongs to it, whatever state it is in.
+
+    Only what a sweep on it changed on this machine goes back first: where that fails, or the journal that knows it
+    is damaged, the lab stays and the error says how to mend it.
+    """
+    from cephfit.core.errors import InputError
+    from cephfit.lab.cluster import Lab
+
+    started = time.monotonic()
+    try:
+        Lab.remove(name, folder=folder)
+    except InputError:
+        if folder is None:
+            raise
+        raise InputError(
+            "no lab has this folder, and nothing of one is left there",
+            where=str(folder),
+            remedy="leave out --folder and give the lab's --name",
+        ) from None
+    seconds = time.monotonic() - started
+    if as_json:
+        print_json({"name": name, "down_seconds": seconds})
+    else:
+        click.echo(f"lab {folder or name} is gone after {format_seconds(seconds)}")
+
+
+def _show(status: "LabStatus") -> None:
+    click.echo(f"health   {status.health}{''.join(f'  {c}' for c in status.checks)}")
+    click.echo(f"PGs      {', '.join(f'{n} {s}' for s, n in status.pgs.items()) or '-'}")
+    click.echo(f"conf     {status.conf}")
+    click.echo(f"monitor  {status.monitor}\n")
+    disks = {f"osd.{d.osd}": d for d in status.osd_disks}
+    rows = []
+    for daemon in status.daemons:
+        disk = disks.get(daemon.name)
+        limits = disk.limits if disk else None
+        rows.append(
+            [
+                daemon.name,
+                str(daemon.pid) if daemon.alive else "DEAD",
+                f"{daemon.memory_nbytes / MIB:.0f} MiB",
+                disk.host if disk else "",
+                disk.device_class if disk else "",
+                (disk.device or "not attached") if disk else "",
+                f"{limits.iops} IOPS, {limits.nbytes_per_s / MIB:.0f} MiB/s" if limits else "none" if disk else "",
+            ]
+        )
+    print_table(["daemon", "pid", "memory", "host", "class", "disk", "limits"], rows, right=[1, 2])
+    if status.openstack:
+        _show_openstack(status.openstack)
+
+
+def _show_openstack(cloud: "CloudStatus") -> None:
+    types = ", ".join(f"{name} (pool {pool})" for name, pool in cloud.volume_types.items())
+    click.echo(f"\nkeystone       {cloud.keystone}")
+    click.echo(f"clouds.yaml    {cloud.clouds_yaml}: {', '.join(cloud.clouds)}")
+    click.echo(f"volume types   {types}")
+    click.echo(f"guests         {cloud.guests_network}\n")
+    rows = [[d.name, str(d.pid) if d.alive else "DEAD", f"{d.memory_nbytes / MIB:.0f} MiB"] for d in cloud.daemons]
+    rows.append(["all", "", f"{sum(d.memory_nbytes for d in cloud.daemons) / MIB:.0f} MiB"])
+    print_table(["service", "pid", "memory"], rows, right=[1, 2])

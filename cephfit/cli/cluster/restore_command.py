@@ -1,0 +1,110 @@
+"""`cephfit restore`: put a target back as it was before cephfit changed it."""
+
+import shlex
+import time
+from dataclasses import asdict, replace
+
+import click
+
+from cephfit.cli.options.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.options.common_options import apply_option, target_option
+from cephfit.cli.terminal.output import json_option, print_json, print_table, progress_display
+from cephfit.core.units import format_seconds
+
+_NOTHING_TO_UNDO = "the journal on this machine has nothing to undo"
+
+
+@click.command()
+@target_option("lab", "lab:NAME", "ceph", "ceph:NAME", "local:/PATH", "openstack:CLOUD", what="Target to put back")
+@apply_option()
+@cluster_options
+@json_option
+def command(target_text: str, cluster: ClusterOptions, apply: bool, as_json: bool) -> None:
+    """Put a target back as it was before cephfit changed it, also after a crash.
+
+    Sets every changed option and kernel value back, restarts the OSDs that need it, detaches the clients' disks
+    and deletes the volumes and pools that cephfit created. Measured samples stay in the store. Safe to run at any
+    time, as often as you like. On a cluster that cephfit did not create (`--target ceph`), it only lists what it
+    would do, unless `--apply` is given.
+    """
+    from cephfit.cli.options.target_choice import is_foreign, open_target
+    from cephfit.targets.local import LocalTarget
+    from cephfit.targets.simulated import SimulatedTarget
+
+    if is_foreign(target_text) and not apply:
+        _list(target_text, cluster, as_json=as_json)
+        return
+    started = time.monotonic()
+    with progress_display() as progress:
+        target = open_target(target_text, for_change=True, progress=progress, cluster=cluster, leave=apply)
+        try:
+            if isinstance(target, SimulatedTarget):
+                _say_nothing_to_do(target.name, as_json=as_json)
+                return
+            is_unknown = isinstance(target, LocalTarget) and not target.is_changed()
+            target.reset()
+            if is_unknown:
+                _say_nothing_known(target.name, as_json=as_json)
+                return
+            name, health = target.name, target.health()
+        finally:
+            target.close()
+    seconds = time.monotonic() - started
+    if as_json:
+        print_json(
+            {"target": name, "restored": True, "healthy": health.ok, "reasons": health.reasons, "seconds": seconds}
+        )
+        return
+    click.echo(f"{name} is as it was before cephfit changed it ({format_seconds(seconds)})")
+    for reason in health.reasons:
+        click.echo(f"Not healthy: {reason}")
+
+
+def restoring(target_text: str, cluster: ClusterOptions) -> str:
+    """The command that puts a target back, to be typed.
+
+    Args:
+        target_text: as the command had it that changed the target.
+        cluster: likewise. The lock that was taken over then is our own since.
+    """
+    from cephfit.cli.options.target_choice import is_foreign
+
+    words = ["cephfit", "restore", "--target", target_text]
+    if is_foreign(target_text):
+        words += [*replace(cluster.for_target(target_text), take_over=False).words(), "--apply"]
+    return shlex.join(words)
+
+
+def _say_nothing_to_do(name: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"target": name, "restored": False, "undoings": []})
+    else:
+        click.echo(f"{name} is a simulation: it changes nothing, so there is nothing to restore")
+
+
+def _say_nothing_known(name: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"target": name, "restored": False, "undoings": []})
+    else:
+        click.echo(f"{name}: {_NOTHING_TO_UNDO}. If cephfit changed something, check the path")
+
+
+def _list(target_text: str, cluster: ClusterOptions, *, as_json: bool) -> None:
+    from cephfit.cli.options.target_choice import open_target
+    from cephfit.targets.abilities import Previews
+
+    target = open_target(target_text, for_change=False, cluster=cluster)
+    try:
+        undoings = target.undoings() if isinstance(target, Previews) else ()
+        name = target.name
+    finally:
+        target.close()
+    if as_json:
+        print_json({"target": name, "restored": False, "undoings": [asdict(u) for u in undoings]})
+        return
+    if not undoings:
+        click.echo(f"{name}: {_NOTHING_TO_UNDO}")
+        return
+    print_table(("what", "now", "then"), [(u.what, u.now or "-", u.then) for u in undoings])
+    click.echo()
+    click.echo("Nothing was changed. Run the same command with --apply to do it.")

@@ -1,0 +1,1 @@
+"""Options, choices and shell completion that several commands share."""

@@ -1,0 +1,173 @@
+"""Options that several commands share.
+
+Numbers on the command line that must be numbers: `nan` is within every range, since it is not outside of it.
+
+How a workload is predicted: the options of all commands that do it.
+
+A connection to the cloud that a person named; a sentence where the libraries for it are missing.
+
+Options that several commands share, each declared and worded once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from cephfit.cli.options.completers import measured_rates, runs, stores, targets
+from cephfit.cli.options.config_file import DEFAULT_STORE, configured_store
+from cephfit.cli.options.target_choice import require_openstack
+from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.mapper import MODELS
+
+if TYPE_CHECKING:
+    from openstack.connection import Connection
+
+
+class Finite(click.FloatRange):
+    """A number in a range; neither `nan` nor `inf`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number in the range {self._describe_range()}.", param, ctx)
+        return number
+
+
+_MODEL = click.Choice(MODELS)
+_CONFIDENCE = Finite(0.5, 0.9999)
+_AS_MAPPED = "  [default: as stored by `cephfit map`, else {}]"
+_CONFIDENCE_HELP = "Joint confidence level of all intervals."
+
+MODEL_HELP = "Prediction model: service time, or one of Meyer's formulas."
+
+model_option = click.option("--model", type=_MODEL, default=MODELS[0], show_default=True, help=MODEL_HELP)
+
+confidence_option = click.option(
+    "--confidence", type=_CONFIDENCE, default=DEFAULT_CONFIDENCE, show_default=True, help=_CONFIDENCE_HELP
+)
+
+mapped_model_option = click.option("--model", type=_MODEL, help=MODEL_HELP + _AS_MAPPED.format(MODELS[0]))
+
+mapped_confidence_option = click.option(
+    "--confidence", type=_CONFIDENCE, help=_CONFIDENCE_HELP + _AS_MAPPED.format(DEFAULT_CONFIDENCE)
+)
+
+
+def connected(name: str) -> Connection:
+    """A connection by name in clouds.yaml; an empty name takes ``OS_CLOUD``.
+
+    Raises:
+        HostError: the libraries that speak with OpenStack are not installed.
+        CephfitError: see ``cephfit.cloud.cloud_connection.connect``.
+    """
+    require_openstack(f"cloud {name}" if name else "OS_CLOUD")
+    from cephfit.cloud.cloud_connection import connect
+
+    return connect(name)
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+store_option = click.option(
+    "--store",
+    default=configured_store,
+    show_default=False,
+    envvar="CEPHFIT_STORE",
+    show_envvar=True,
+    metavar="STORE",
+    shell_complete=stores,
+    help=f"Store of the results: an SQLite file or an SQLAlchemy URL.  [default: {DEFAULT_STORE}]",
+)
+
+run_option = click.option(
+    "--run", "run_id", metavar="RUN", shell_complete=runs, help="Which run to use.  [default: the newest]"
+)
+
+runs_option = click.option(
+    "--run",
+    "run_ids",
+    multiple=True,
+    metavar="RUN",
+    shell_complete=runs,
+    help="Which run to use.  [default: the newest]",
+)
+"""Repeatable; the command gets ``run_ids``."""
+
+baselines_option = click.option(
+    "--baselines",
+    "location",
+    required=True,
+    metavar="STORE|CSV",
+    shell_complete=measured_rates,
+    help="The measured rates: a store written by `cephfit sweep run`, or a CSV file.",
+)
+
+
+def profiles_option(what: str) -> Callable[[_Command], _Command]:
+    """Adds a repeatable ``--profile`` (argument ``profile_files``); ``what``: its help."""
+    return click.option(
+        "--profile",
+        "profile_files",
+        multiple=True,
+        metavar="PROFILE",
+        type=click.Path(path_type=Path),
+        help=what,
+    )
+
+
+_LOAD_HELP = "Which load of the sweep file to use.  [default: the measurement's own]"
+
+load_option = click.option("--load", default="", metavar="LOAD", help=_LOAD_HELP)
+
+any_load_option = click.option("--load", metavar="LOAD", help=_LOAD_HELP)
+"""None where it was not given, for commands that can take all loads."""
+
+keep_option = click.option(
+    "--keep",
+    is_flag=True,
+    help="Leave the target as it is at the end: keep the volumes and the last configuration.",
+)
+
+scale_option = click.option(
+    "--scale", type=click.IntRange(min=1), help="pgbench scale factor (about 15 MiB of database per unit)."
+)
+
+
+def target_option(*forms: str, what: str = "Target cluster", more: str = "") -> Callable[[_Command], _Command]:
+    """Adds a required ``--target`` (argument ``target_text``).
+
+    Args:
+        forms: what may be given, such as ``lab:NAME``.
+        what: begins the help.
+        more: ends it.
+    """
+    choices = ", ".join(f"`{form}`" for form in forms)
+    return click.option(
+        "--target",
+        "target_text",
+        required=True,
+        metavar="TARGET",
+        shell_complete=targets,
+        help=f"{what}: {choices}.{more}",
+    )
+
+
+def apply_option(where: str = "to a cluster that cephfit did not create") -> Callable[[_Command], _Command]:
+    """Adds ``--apply`` to a command that shows, without it, what it would do.
+
+    Args:
+        where: the changes go; empty where ``--apply`` is needed everywhere.
+    """
+    changes = f"Apply the changes {where}".rstrip()
+    return click.option("--apply", is_flag=True, help=f"{changes}.  [default: only show them]")
+
+
+needed_apply_option = click.option(
+    "--apply", is_flag=True, help="Allow changes to a cluster that cephfit did not create; required there."
+)
+"""For commands that do nothing at all on such a cluster without it."""

@@ -1,0 +1,190 @@
+"""What a shell offers for values on the command line: targets, runs, sweep files, options of Ceph.
+
+A person waits for the answer at every press of the Tab key. So nothing here opens a cluster or loads a heavy
+package, and whatever goes wrong offers nothing, without a word.
+"""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+_Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+TRACE_FORMATS = (
+    *("alibaba", "biosnoop", "blkparse", "blkparse-f", "blkreplay", "blktrace", "block-events", "columns"),
+    *("disksim", "fio-iolog", "fiu", "mqsim", "msr", "oracle-general", "parquet", "qemu", "rbd-replay", "spc"),
+    *("strace", "systor17", "tencent", "vscsi-binary", "vscsi-csv", "vscsi-histogram", "xperf"),
+)
+"""The names of ``traces/formats.py``, whose readers take too long to load here."""
+
+_MOST_RUNS = 50
+_SQLITE_URL = "sqlite:///"
+
+
+def _silently(offer: Callable[[click.Context, str], Iterable[str | CompletionItem]]) -> _Completer:
+    """Those of the values offered that begin as the word does; none where offering fails."""
+
+    @wraps(offer)
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        items: list[CompletionItem] = []
+        with contextlib.suppress(Exception):
+            for one in offer(context, incomplete):
+                item = one if isinstance(one, CompletionItem) else CompletionItem(one)
+                if item.value.startswith(incomplete):
+                    items.append(item)
+        return items
+
+    return complete
+
+
+@_silently
+def targets(_context: click.Context, incomplete: str) -> Iterator[str]:
+    """``lab``, ``sim``, ``ceph`` and the named ones that this machine knows: labs, ceph.conf files, clouds."""
+    kind, colon, which = incomplete.partition(":")
+    if not colon:
+        yield from ("ceph", "lab", "local:", "openstack:", "sim")
+    if kind == "local" and colon:
+        yield from (f"local:{path}" for path in _paths(which))
+        return
+    if kind == "lab" and which.startswith("/"):
+        yield from (f"lab:{path}" for path in _paths(which))
+        return
+    # A short word may begin several kinds; with a colon it is one.
+    if "lab".startswith(kind):
+        yield from (f"lab:{name}" for name in _labs())
+    if "ceph".startswith(kind):
+        yield from (f"ceph:{name}" for name in _ceph_confs())
+    if "openstack".startswith(kind):
+        yield from (f"openstack:{name}" for name in _clouds())
+
+
+def _labs() -> list[str]:
+    from platformdirs import user_state_path
+
+    return sorted(file.parent.name for file in (user_state_path("cephfit") / "labs").glob("*/lab.json"))
+
+
+def _ceph_confs() -> list[str]:
+    return sorted(path.stem for path in Path("/etc/ceph").glob("*.conf") if path.stem != "ceph")
+
+
+def _clouds() -> list[str]:
+    """Names in the clouds.yaml that openstacksdk would read."""
+    import yaml
+
+    named = os.environ.get("OS_CLIENT_CONFIG_FILE")
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    places = [Path(named)] if named else []
+    places += [folder / "clouds.yaml" for folder in (Path(), home / "openstack", Path("/etc/openstack"))]
+    for place in places:
+        if place.is_file():
+            return sorted(yaml.safe_load(place.read_text())["clouds"])
+    return []
+
+
+@_silently
+def runs(context: click.Context, _incomplete: str) -> Iterator[CompletionItem]:
+    """The newest runs of the store that the same command line names, only read."""
+    place = context.params.get("store") or context.params.get("location") or "results.sqlite"
+    path = Path(str(place).removeprefix(_SQLITE_URL))
+    if "://" in str(path) or not path.is_file():
+        return  # a server of databases would keep a person waiting
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=0.1)) as store:
+        rows = store.execute(
+            "SELECT run_id, sweep_name, target FROM cephfit_runs ORDER BY id DESC LIMIT ?", (_MOST_RUNS,)
+        ).fetchall()
+    for run_id, sweep, target in rows:
+        yield CompletionItem(run_id, help=f"{sweep} on {target}")
+
+
+@_silently
+def stores(_context: click.Context, incomplete: str) -> Iterator[str]:
+    """SQLite files, by the name that they usually have, and folders."""
+    return _paths(incomplete, ".sqlite", ".db")
+
+
+@_silently
+def measured_rates(_context: click.Context, incomplete: str) -> Iterator[str]:
+    """Stores, CSV files and folders."""
+    return _paths(incomplete, ".sqlite", ".db", ".csv")
+
+
+@_silently
+def sweep_files(_context: click.Context, incomplete: str) -> Iterator[str]:
+    """The sweep files that come with cephfit, and YAML files."""
+    import cephfit.sweeps as bundled
+
+    yield from sorted(path.stem for path in Path(str(bundled.__file__)).parent.glob("*.yaml"))
+    yield from _paths(incomplete, ".yaml", ".yml")
+
+
+@_silently
+def configurations(context: click.Context, incomplete: str) -> Iterator[str]:
+    """Names that the sweep file declares, after the last comma; not those of a design, which takes planning."""
+    import yaml
+
+    import cephfit.sweeps as bundled
+
+    named = Path(str(context.params["sweep_text"]))
+    ready = Path(str(bundled.__file__)).parent / f"{named}.yaml"
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    with (named if named.is_file() else ready).open("rb") as stream:
+        declared = yaml.load(stream, loader)["configurations"]  # a safe loader, the fast one where there is one
+    head, comma, _ = incomplete.rpartition(",")
+    given = head.split(",")
+    yield from (f"{head}{comma}{name}" for name in map(str, declared) if name not in given)
+
+
+@_silently
+def options_of_ceph(_context: click.Context, _incomplete: str) -> Iterator[str]:
+    """Options that some known release of Ceph had or has."""
+    from cephfit.ceph.options.option_history import histories
+
+    return iter(histories())
+
+
+@_silently
+def components(_context: click.Context, _incomplete: str) -> Iterator[str]:
+    """The components in which `params tree` sorts options."""
+    from cephfit.ceph.options.option_tree import COMPONENTS
+
+    return iter(COMPONENTS)
+
+
+@_silently
+def releases(_context: click.Context, _incomplete: str) -> Iterator[str]:
+    """The releases whose options are known without a cluster."""
+    from cephfit.ceph.options.option_archive import known_versions
+
+    return iter(known_versions())
+
+
+@_silently
+def trace_formats(_context: click.Context, _incomplete: str) -> Iterator[str]:
+    """The names of the trace formats."""
+    return iter(TRACE_FORMATS)
+
+
+def _paths(incomplete: str, *suffixes: str) -> Iterator[str]:
+    """Folders (with a slash at the end) and files below what is typed, spelled as it is typed.
+
+    Args:
+        incomplete: the beginning of a path.
+        suffixes: of the files; none for all.
+    """
+    head, slash, begin = incomplete.rpartition("/")
+    folder = Path(f"{head}{slash}" or ".").expanduser()
+    for entry in sorted(os.scandir(folder), key=lambda found: found.name):
+        if entry.name.startswith(".") and not begin.startswith("."):
+            continue
+        if entry.is_dir():
+            yield f"{head}{slash}{entry.name}/"
+        elif not suffixes or entry.name.endswith(suffixes):
+            yield f"{head}{slash}{entry.name}"

@@ -1,0 +1,272 @@
+"""Which target a person means: `lab`, `lab:NAME`, `ceph`, `ceph:NAME`, `sim`, `local:/path`, `openstack:CLOUD`."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cephfit.cli.options.cluster_options import ClusterOptions
+from cephfit.core.errors import HostError, InputError
+from cephfit.core.optional_modules import install_command, optional_module
+from cephfit.core.protocols import Progress, Target
+
+if TYPE_CHECKING:
+    from cephfit.ceph.hosts.host_access import SshAccess
+    from cephfit.cloud.cloud_choice import CloudChoice
+    from cephfit.targets.ceph.existing_cluster import ClusterChoice
+
+
+def is_foreign(text: str) -> bool:
+    """Whether a target is one that cephfit did not make, so that changes to it need leave (``--apply``)."""
+    kind, _, words = text.partition(":")
+    return kind == "ceph" or (kind == "openstack" and any(word.startswith("ceph=") for word in words.split(",")))
+
+
+def open_target(
+    text: str,
+    *,
+    for_change: bool,
+    progress: Progress | None = None,
+    ioengine: str = "",
+    cluster: ClusterOptions | None = None,
+    leave: bool = False,
+) -> Target:
+    """Open a target by its name.
+
+    Args:
+        text: ``lab`` (the lab called default), ``lab:NAME``, ``lab:/its/folder``, ``ceph`` (the cluster of
+            /etc/ceph/ceph.conf), ``ceph:NAME`` (of /etc/ceph/NAME.conf), all of these also with
+            ``,settings=store|conf|injectargs`` and those of ``ceph`` with ``,osd_conf=/path``; ``sim``,
+            ``sim:noise=0.05,...``,
+            ``local:/path/of/file``, ``openstack:CLOUD,flavor=NAME,volume_type=NAME,...``.
+        for_change: whether the caller will apply configurations or reset; takes the target's lock.
+        progress: hears what takes long.
+        ioengine: fio's engine, if one will run: ``rbd`` opens images by itself, all others need block devices.
+        cluster: what was said of a cluster; for ``ceph`` only.
+        leave: a person said ``--apply``: a target that cephfit did not make may be changed.
+
+    Raises:
+        InputError: no such kind of target, or no such lab; or no leave to change this one.
+        HostError: a lab, and no root; or Ceph's Python bindings are not installed.
+        ClusterError: it does not answer, or another process changes it.
+    """
+    kind, _, which = text.partition(":")
+    cluster = (cluster or ClusterOptions()).for_target(text)
+    if not is_foreign(text) and cluster.given():
+        raise InputError(
+            f"{', '.join(cluster.given())}: only for --target ceph, or openstack with ceph=",
+            where=f"--target {text}",
+            remedy="omit it",
+        )
+    if for_change and is_foreign(text) and not leave:
+        raise InputError(
+            "cephfit did not create this cluster, and changes nothing on it without --apply",
+            where=f"--target {text}",
+            remedy="see what would be done with `cephfit sweep plan`; then add --apply",
+        )
+    if kind == "lab":
+        from cephfit.ceph.delivery.option_delivery import parse_reach
+        from cephfit.lab.cluster import Lab
+        from cephfit.lab.lab_target import LabTarget
+        from cephfit.lab.machine import require_root
+
+        place, _, words = which.partition(",")
+        way = parse_reach(words, where=f"--target {text}", own_conf=True).way
+        lab = Lab.open(folder=Path(place)) if place.startswith("/") else Lab.open(place or "default")
+        require_root("a lab")
+        return LabTarget(lab, for_change=for_change, progress=progress, librbd=ioengine == "rbd", way=way)
+    if kind == "ceph":
+        from cephfit.lab.devices.image_export import ImageDevices
+        from cephfit.targets.ceph.existing_cluster import ForeignTarget
+
+        optional_module("rados", where=f"--target {text}")  # without it, no ceph.conf helps
+        return ForeignTarget(
+            text,
+            cluster_choice(which, cluster),
+            devices=None if ioengine == "rbd" else ImageDevices(),
+            for_change=for_change,
+            progress=progress,
+        )
+    if kind == "sim":
+        from cephfit.targets.simulated import simulated_target
+
+        return simulated_target(text)
+    if kind == "local":
+        from cephfit.targets.local import local_target
+
+        return local_target(text, for_change=for_change)
+    if kind == "openstack":
+        return _cloud_target(text, cluster, for_change=for_change, progress=progress)
+    raise InputError(
+        f"there is no target {text!r}",
+        remedy="targets are lab, lab:NAME, lab:/its/folder, ceph, ceph:NAME, sim, local:/path/of/file, "
+        "openstack:CLOUD",
+    )
+
+
+def require_openstack(where: str) -> None:
+    """Raises:
+    HostError: the libraries that speak with OpenStack are not installed, or too old.
+    """
+    fault = ""
+    for package, least in (("openstacksdk", 4), ("python-novaclient", 18), ("tenacity", 8)):
+        try:
+            version = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            fault = f"the Python package {package} is not installed"
+            break
+        # The distribution's own, which a virtual environment with system packages sees, may be years old.
+        if int(version.partition(".")[0]) < least:
+            fault = f"the Python package {package} is too old: {version}; {least} or later is needed"
+            break
+    if fault:
+        raise HostError(
+            fault,
+            where=where,
+            remedy=f"install it: {install_command('openstack')}",
+        )
+
+
+def _cloud_target(text: str, cluster: ClusterOptions, *, for_change: bool, progress: Progress | None) -> Target:
+    require_openstack(f"--target {text}")
+    from cephfit.cloud.cloud_choice import parse_choice
+    from cephfit.targets.openstack.openstack_target import OpenStackTarget
+
+    choice = parse_choice(text)
+    if choice.ceph or choice.lab:
+        return _cloud_with_ceph(choice, cluster, for_change=for_change, progress=progress)
+    return OpenStackTarget(choice, for_change=for_change, progress=progress)
+
+
+def _cloud_with_ceph(
+    choice: "CloudChoice", cluster: ClusterOptions, *, for_change: bool, progress: Progress | None
+) -> Target:
+    from cephfit.ceph.admin.rados_admin import RadosAdmin
+    from cephfit.ceph.delivery.option_delivery import parse_reach
+    from cephfit.targets.ceph.ceph_target import CephTarget
+    from cephfit.targets.openstack.openstack_ceph import OpenStackWithCeph
+
+    def with_connection(target: CephTarget, connect: Callable[[], RadosAdmin]) -> tuple[CephTarget, RadosAdmin]:
+        try:
+            return target, connect()
+        except BaseException:
+            target.close()  # with its lock
+            raise
+
+    where = f"--target openstack:{choice.cloud},...,{choice.reach}"
+    way = parse_reach(choice.reach, where=where, own_conf=bool(choice.lab)).way
+
+    def open_lab() -> tuple[CephTarget, RadosAdmin]:
+        from cephfit.lab.cluster import Lab
+        from cephfit.lab.lab_target import LabTarget
+        from cephfit.lab.machine import require_root
+
+        require_root("a lab")
+        lab = Lab.open(folder=Path(choice.lab)) if choice.lab.startswith("/") else Lab.open(choice.lab)
+        below = LabTarget(lab, for_change=for_change, progress=progress, librbd=True, way=way)
+        return with_connection(below, lambda: RadosAdmin(lab.conf))
+
+    def open_foreign() -> tuple[CephTarget, RadosAdmin]:
+        from cephfit.targets.ceph.existing_cluster import ForeignTarget
+
+        is_path = "/" in choice.ceph
+        said = replace(cluster, conf=Path(choice.ceph)) if is_path else cluster
+        below = cluster_choice(f"{'' if is_path else choice.ceph},{choice.reach}", said)
+        if below.only_pool:
+            raise InputError(
+                "--only-pool allows no settings of Ceph, which is what ceph= is for",
+                remedy="omit --only-pool, or ceph= in the target",
+            )
+        target = ForeignTarget(f"ceph:{choice.ceph}", below, for_change=for_change, progress=progress)
+        return with_connection(
+            target, lambda: RadosAdmin(below.conf, client_id=below.client_id, keyring=below.keyring)
+        )
+
+    return OpenStackWithCeph(
+        choice, open_lab if choice.lab else open_foreign, for_change=for_change, progress=progress
+    )
+
+
+def cluster_choice(name: str, said: ClusterOptions) -> "ClusterChoice":
+    """Which cluster is meant, and what may be done there.
+
+    Args:
+        name: of its ceph.conf below /etc/ceph; empty for $CEPH_CONF, or ceph. How its settings reach the daemons
+            may follow: ``NAME,settings=conf,osd_conf=/path``.
+        said: on the command line.
+
+    Raises:
+        InputError: what was said contradicts itself.
+    """
+    from cephfit.ceph.delivery.option_delivery import parse_reach
+    from cephfit.targets.ceph.existing_cluster import ClusterChoice
+
+    name, _, words = name.partition(",")
+    reach = parse_reach(words, where=f"--target ceph:{name},{words}")
+    conf = said.conf
+    if conf is None:
+        known = os.environ.get("CEPH_CONF") if not name else None
+        conf = Path(known) if known else Path("/etc/ceph") / f"{name or 'ceph'}.conf"
+    if not conf.is_file():
+        raise InputError(
+            "this ceph.conf does not exist",
+            where=str(conf),
+            remedy="give its path with --conf, or the cluster's name as ceph:NAME",
+        )
+    if said.keyring is not None and not said.keyring.is_file():
+        raise InputError(
+            "this keyring does not exist",
+            where=str(said.keyring),
+            remedy=f"save the output of `ceph auth get client.{said.client_id or 'admin'}` there",
+        )
+    if said.admin == "rest" and not said.rest_url:
+        raise InputError("--admin rest needs the address of ceph-rest-api", remedy="give it with --rest-url")
+    if said.only_pool and (said.restarts or said.crush_rule or said.pg_num):
+        raise InputError(
+            "--only-pool allows neither restarts nor new pools",
+            remedy="omit --restarts, --crush-rule and --pg-num, or --only-pool",
+        )
+    if said.only_pool and words:
+        raise InputError(
+            "--only-pool changes no daemon, so settings= and osd_conf= make no sense with it",
+            where=f"--target ceph:{name},{words}",
+            remedy="omit one of them",
+        )
+    defaults: dict[str, str | int] = {}
+    if said.crush_rule:
+        defaults["crush_rule"] = said.crush_rule
+    if said.pg_num:
+        defaults["pg_num"] = said.pg_num
+    return ClusterChoice(
+        conf=conf.absolute(),
+        client_id=said.client_id or "admin",
+        keyring=said.keyring.absolute() if said.keyring else None,
+        admin=said.admin,
+        rest_url=said.rest_url or "",
+        only_pool=said.only_pool or "",
+        restarts=said.restarts or ("ssh" if said.ssh else "none"),
+        ssh=_ssh(said),
+        pool_defaults=defaults,
+        reach=reach,
+        take_over=said.take_over,
+    )
+
+
+def _ssh(said: ClusterOptions) -> "SshAccess | None":
+    from cephfit.ceph.hosts.host_access import SshAccess
+
+    if not said.ssh:
+        if said.ssh_user or said.ssh_config or said.ssh_hosts or said.restarts == "ssh":
+            raise InputError("SSH to the hosts must be allowed explicitly", remedy="add --ssh")
+        return None
+    destinations = {}
+    for text in said.ssh_hosts:
+        host, is_pair, destination = text.partition("=")
+        if not (host and is_pair and destination):
+            raise InputError(
+                f"{text!r} is not NAME=HOST", where="--ssh-host", remedy="write it like osd-1=192.0.2.7"
+            )
+        destinations[host] = destination
+    return SshAccess(user=said.ssh_user or "", config=said.ssh_config, destinations=destinations)

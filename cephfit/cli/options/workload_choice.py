@@ -1,0 +1,111 @@
+"""Which real workload a person means, and how it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from cephfit.cloud.guests.guest_tracing import GuestTrace
+    from cephfit.core.protocols import Target, Workload
+    from cephfit.core.values.measurement import CacheCondition
+    from cephfit.sweep.verification import Trial
+
+_PGBENCH, _PROGRAM = "pgbench", "program"
+
+
+def _known(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """``pgbench``, or ``program:`` and a path."""
+    kind, _, path = value.partition(":")
+    if value != _PGBENCH and not (kind == _PROGRAM and path):
+        raise click.BadParameter(f"{value!r} is neither pgbench nor program:FILE.")
+    return value
+
+
+workload_option = click.option(
+    "--workload",
+    callback=_known,
+    default=_PGBENCH,
+    show_default=True,
+    metavar="pgbench|program:FILE",
+    help="Workload to run: pgbench on PostgreSQL, or a program of yours (docs/workloads.md has its steps).",
+)
+
+_ROOM = 1.25
+"""Volume size over what the workload says it needs: a file system gets slower when it is nearly full."""
+
+
+def trial_of(
+    target: Target,
+    workload: str,
+    *,
+    scale: int | None,
+    repeats: int,
+    seconds: float,
+    seed: int,
+    cache: CacheCondition,
+    observe: Callable[[Path], AbstractContextManager[object]] = nullcontext,
+    collect: Callable[[GuestTrace], None] | None = None,
+) -> Trial:
+    """A workload, sized for its volume; pgbench in a guest where the target has such. On a lab, the disks' limits
+    are lifted while nothing is measured.
+
+    Args:
+        target: where it will run.
+        workload: as ``--workload`` takes it.
+        scale: of pgbench's database; None takes its own.
+        repeats: runs per configuration.
+        seconds: of each run.
+        seed: of the order of runs.
+        cache: the condition of the cluster's caches before each run.
+        observe: entered around each measured run with the client's device.
+        collect: hears the trace of each measured run in a guest, which then takes one.
+
+    Raises:
+        InputError: the target is a simulation, or has guests and the workload is a program; or a program does not
+            do as it should.
+    """
+    from cephfit.core.errors import InputError
+    from cephfit.core.units import MIB
+    from cephfit.lab.lab_target import LabTarget
+    from cephfit.lab.workloads.guest_pgbench import GuestPgBench, spec_of
+    from cephfit.lab.workloads.pgbench import PgBench, PgBenchSpec
+    from cephfit.lab.workloads.program_workload import ProgramWorkload
+    from cephfit.sweep.verification import Trial
+    from cephfit.targets.abilities import DoesErrands
+
+    if target.facts().get("simulated"):
+        raise InputError(
+            "a simulated cluster has no disks for a real workload",
+            where=target.name,
+            remedy="name a real target, such as lab; `cephfit map` and `cephfit report` work without one",
+        )
+    unmeasured = target.full_speed if isinstance(target, LabTarget) else nullcontext
+    chosen: Workload
+    if workload != _PGBENCH:
+        where = f"--workload {workload}"
+        if scale is not None:
+            raise InputError("--scale is for pgbench only", where=where, remedy="omit it")
+        if isinstance(target, DoesErrands):
+            raise InputError(
+                "a program of yours runs on this machine, not in guests",
+                where=where,
+                remedy="verify with pgbench in guests, or with the program on --target ceph",
+            )
+        chosen = ProgramWorkload(
+            Path(workload.partition(":")[2]).expanduser(), unmeasured=unmeasured, observe=observe
+        )
+        nbytes = -(-chosen.volume_nbytes // MIB) * MIB
+    else:
+        if isinstance(target, DoesErrands):
+            spec = spec_of(scale)
+            chosen = GuestPgBench(target, spec, collect=collect)
+        else:
+            spec = PgBenchSpec() if scale is None else PgBenchSpec(scale=scale)
+            chosen = PgBench(spec, unmeasured=unmeasured, observe=observe)
+        nbytes = -int(-spec.database_nbytes * _ROOM // MIB) * MIB
+    return Trial(chosen, nbytes, repeats=repeats, seconds=seconds, seed=seed, cache=cache)

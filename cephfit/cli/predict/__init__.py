@@ -1,0 +1,1 @@
+"""`cephfit map`, `place` and `verify`: predictions and their verification."""

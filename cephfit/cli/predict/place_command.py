@@ -1,0 +1,247 @@
+"""`cephfit place`: which pool each workload should have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cephfit.cli.options.common_options import (
+    Finite,
+    baselines_option,
+    confidence_option,
+    load_option,
+    model_option,
+    run_option,
+)
+from cephfit.cli.terminal.output import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from cephfit.ceph.pools.pool_plan import Space
+    from cephfit.core.values.prediction import PredictionSet
+    from cephfit.mapper.pool_choice import PoolChoice
+
+
+@click.command("place", short_help="Recommend a pool for each workload.")
+@click.argument("profiles", metavar="PROFILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@baselines_option
+@run_option
+@load_option
+@model_option
+@confidence_option
+@click.option(
+    "--at-least", type=Finite(min=0), metavar="PERCENT", help="Required performance, with the default pool = 100."
+)
+@click.option(
+    "--price",
+    "prices",
+    multiple=True,
+    metavar="CLASS=N",
+    help="Relative price of a byte on a device class. Repeatable.",
+)
+@click.option(
+    "--lies",
+    "lying",
+    multiple=True,
+    metavar="CONFIGURATION=CLASS:COPIES",
+    help="Device class and number of copies for a configuration that does not state them. Repeatable.",
+)
+@json_option
+def command(
+    profiles: tuple[Path, ...],
+    location: str,
+    run_id: str | None,
+    load: str,
+    model: str,
+    confidence: float,
+    at_least: float | None,
+    prices: tuple[str, ...],
+    lying: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Recommend one of the measured pools for the workload in each PROFILE.
+
+    If the samples cannot distinguish pools from the fastest one (or, with --at-least, if several are certainly
+    fast enough), the cheapest is chosen; without --price, the one that takes the fewest bytes on disks. A cache
+    tier counts with the part of the measured data that it had room for.
+    """
+    from cephfit.ceph.pools.pool_plan import cost_of
+    from cephfit.cli.reports.run_notes import may_be_unfinished, run_document, run_notes
+    from cephfit.core.profile_files import read_profile
+    from cephfit.mapper import predictor
+    from cephfit.mapper.contrasts import told_behind
+    from cephfit.mapper.pool_choice import choose_pool
+    from cephfit.results import open_baselines
+    from cephfit.results.report.formatting import level
+
+    speaker = predictor(model, confidence=confidence)
+    measured = run_document(location, run_id)
+    run_id = measured["run"] or run_id  # the newest of now, whatever is begun meanwhile
+    baselines = open_baselines(location, run_id, load)
+    spaces = _spaces(location, run_id, lying)
+    by_class = parse_prices(prices, spaces)
+    choices: list[tuple[PredictionSet, PoolChoice]] = []
+    for path in profiles:
+        profile = read_profile(path)
+        with may_be_unfinished(measured):
+            predictions = speaker.predict(profile, baselines)
+        rivals = spaces or {p.configuration: None for p in predictions.predictions}
+        costs = {name: cost_of(space, by_class) if space else None for name, space in rivals.items()}
+        behind = told_behind(speaker, profile, baselines, predictions)
+        choices.append((predictions, choose_pool(predictions, costs, behind, at_least=at_least)))
+    if as_json:
+        print_json(
+            {
+                "model": model,
+                "confidence": confidence,
+                "at_least": at_least,
+                "prices": by_class,
+                "measured": measured,
+                "placements": [
+                    {**choice.to_json(), **_space_json(choice, spaces), "notes": list(predictions.notes)}
+                    for predictions, choice in choices
+                ],
+            }
+        )
+        return
+    for warning in run_notes(measured):
+        click.echo(warning)
+    for predictions, choice in choices:
+        _print(choice, spaces, predictions.notes, priced=bool(prices))
+    click.echo(
+        f"{level(confidence)} intervals, joint over all configurations: fast enough holds at that level, and so, "
+        "over all pairs of pools, does slower (so the default may count as as good as one whose interval is above "
+        f"100); the default pool = 100; model {model}"
+    )
+
+
+def _spaces(location: str, run_id: str | None, lying: tuple[str, ...]) -> dict[str, Space | None]:
+    """Pools that compete and what each takes; empty for a CSV file, which does not say what it measured."""
+    from cephfit.results.tables.baseline_csv import is_store
+
+    if not is_store(location):
+        return {}
+    from cephfit.ceph.pools.pool_plan import only_pool_settings, same_pool, space_of
+    from cephfit.cli.sweep.sweep_stopping import known_of
+    from cephfit.results.store.sample_store import Store
+
+    with Store.open(location) as store:
+        sweep = known_of(store, store.run(run_id)).sweep
+    first = same_pool(sweep.configurations)
+    rivals = [c for c in sweep.configurations if only_pool_settings(c) and first[c.name] == c.name]
+    said = dict(parse_lies(text, {c.name for c in rivals}) for text in lying)
+    measured_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
+    return {c.name: said.get(c.name) or space_of(c, measured_nbytes) for c in rivals}
+
+
+def parse_lies(text: str, known: set[str]) -> tuple[str, Space]:
+    """Which configuration a ``--lies`` speaks of, and what each byte takes there.
+
+    Args:
+        text: ``CONFIGURATION=CLASS:COPIES``.
+        known: configurations with a pool.
+
+    Raises:
+        InputError: it says something else.
+    """
+    from cephfit.core.errors import InputError
+
+    name, _, rest = text.partition("=")
+    device_class, _, copies = rest.partition(":")
+    try:
+        share = float(copies)
+    except ValueError:
+        share = math.nan
+    if name not in known and 0 < share < math.inf:
+        raise InputError(
+            f"there is no configuration {name!r} with a pool",
+            where="--lies",
+            remedy=f"there are {', '.join(sorted(known))}",
+        )
+    if name not in known or not device_class or not 0 < share < math.inf:
+        raise InputError(
+            f"{text!r} is not CONFIGURATION=CLASS:COPIES",
+            where="--lies",
+            remedy=f"write it like {min(known)}=hdd:3",
+        )
+    return name, {device_class: share}
+
+
+def parse_prices(prices: tuple[str, ...], spaces: dict[str, Space | None]) -> dict[str, float]:
+    """The price of a byte by device class; 1 of each where none is given.
+
+    Args:
+        prices: each ``CLASS=NUMBER``.
+        spaces: by configuration, None where it is not known.
+
+    Raises:
+        InputError: one says something else, or names a class that no pool is on.
+    """
+    from cephfit.core.errors import InputError
+
+    if not prices:
+        return {name: 1.0 for space in spaces.values() if space for name in space}
+    found: dict[str, float] = {}
+    classes = sorted({name for space in spaces.values() if space for name in space})
+    for text in prices:
+        name, _, number = text.partition("=")
+        try:
+            price = float(number)
+        except ValueError:
+            price = math.nan
+        if not name or not 0 <= price < math.inf:
+            raise InputError(
+                f"{text!r} is not CLASS=NUMBER with a number of zero or more",
+                where="--price",
+                remedy="write it like ssd=4",
+            )
+        if classes and name not in classes:
+            raise InputError(
+                f"no pool is on device class {name!r}",
+                where="--price",
+                remedy=f"there are {', '.join(classes)}",
+            )
+        found[name] = price
+    return found
+
+
+def _space_json(choice: PoolChoice, spaces: dict[str, Space | None]) -> dict[str, object]:
+    space = spaces.get(choice.chosen)
+    return {"bytes_on_disks_per_byte": dict(space) if space else None}
+
+
+def _print(choice: PoolChoice, spaces: dict[str, Space | None], notes: Sequence[str], *, priced: bool) -> None:
+    click.echo(f"{choice.profile}: {choice.chosen or 'no pool'}, {choice.why}")
+    rows = []
+    for c in choice.candidates:
+        space = spaces.get(c.configuration)
+        interval = f"{c.low:.0f} to {c.high:.0f}"
+        if not math.isfinite(c.high):
+            interval = f"above {c.low:.0f}" if c.low > 0 else "unknown"
+        rows.append(
+            (
+                c.configuration,
+                f"{c.relative:.0f}",
+                interval,
+                _takes(space),
+                _cost(c.cost),
+                c.standing.value,
+            )
+        )
+    what = "price of a byte" if priced else "bytes on disks"
+    indented = [(f"  {row[0]}", *row[1:]) for row in rows]
+    print_table(("  pool", "relative", "interval", "takes", what, ""), indented, right=(1, 2, 4))
+    for note in notes:
+        click.echo(f"  Note: {note}")
+    click.echo()
+
+
+def _takes(space: Space | None) -> str:
+    return "unknown" if space is None else " + ".join(f"{share:g} x {name}" for name, share in space.items())
+
+
+def _cost(cost: float | None) -> str:
+    return "unknown" if cost is None else f"{cost:g}"

@@ -1,0 +1,1 @@
+"""`cephfit report`, `compare` and `runs`: what a store holds."""

@@ -1,0 +1,487 @@
+"""Compare runs of one sweep on several targets.
+
+Several targets measured side by side: one process for each, shown and stored together.
+
+A process of its own keeps what belongs to one cluster (librados, locks, programs that it started) away from the
+others. Each tells this process how far it is through a pipe. When this process is gone, the pipe is closed and
+they go too, at once, as if they had been killed themselves: everything that was measured is in the store.
+
+`cephfit compare`: the same sweep on several targets, cell by cell.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cephfit.cli.options.common_options import load_option, profiles_option, store_option
+from cephfit.cli.options.completers import runs
+from cephfit.cli.sweep.sweep_run import Request, measure
+from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
+from cephfit.core.errors import CephfitError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from multiprocessing.context import SpawnProcess
+
+    from cephfit.core.protocols import Progress
+    from cephfit.core.values.baseline import Baselines
+    from cephfit.core.values.profile import Profile
+    from cephfit.core.values.run import Run
+    from cephfit.results.statistics.comparison import Row, Served, There
+    from cephfit.results.statistics.scaling import Level
+    from cephfit.results.store.sample_store import Store
+
+_SECONDS_TO_END = 120.0
+"""After an interrupt: a run of fio is ended and its volume let go of well within this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How one target's part ended.
+
+    Attributes:
+        target: as it was named.
+        document: how far its run is; None if it did not come to its end.
+        error: why not.
+        interrupted: a person ended it.
+    """
+
+    target: str
+    document: Mapping[str, Any] | None
+    error: CephfitError | None = None
+    interrupted: bool = False
+
+
+def measure_side_by_side(
+    request: Request, targets: Sequence[str], shown: Mapping[str, Progress]
+) -> list[Finished]:
+    """Measure on all targets at once. One that fails does not disturb the others.
+
+    Args:
+        request: the same for all.
+        targets: as ``open_target`` takes them, each once.
+        shown: where the progress of each is shown.
+
+    Returns:
+        One entry per target, in their order.
+    """
+    context = multiprocessing.get_context("spawn")
+    processes: dict[str, SpawnProcess] = {}
+    pipes: dict[Connection, str] = {}
+    ended: dict[str, Finished] = {}
+    try:
+        for target in targets:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_measure_there, args=(request, target, theirs), name=target)
+            process.start()
+            theirs.close()
+            processes[target] = process
+            pipes[ours] = target
+        _listen(pipes, ended, shown)
+    except KeyboardInterrupt:
+        for process in processes.values():
+            process.terminate()
+        _listen(pipes, ended, shown, until=time.monotonic() + _SECONDS_TO_END)
+        for target in targets:
+            ended.setdefault(target, Finished(target, None, interrupted=True))
+    finally:
+        for target, process in processes.items():
+            process.join(10)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            if target not in ended:
+                ended[target] = Finished(target, None, _died(process))
+        for pipe in pipes:
+            pipe.close()
+    return [ended[target] for target in targets]
+
+
+def _listen(
+    pipes: Mapping[Connection, str],
+    ended: dict[str, Finished],
+    shown: Mapping[str, Progress],
+    until: float | None = None,
+) -> None:
+    """Show what the processes tell, until each has told how it ended, or has none left to tell."""
+    open_pipes = [pipe for pipe, target in pipes.items() if target not in ended]
+    while open_pipes and (until is None or time.monotonic() < until):
+        for pipe in wait(open_pipes, timeout=1.0):
+            assert isinstance(pipe, Connection)
+            target = pipes[pipe]
+            try:
+                word, arguments = pipe.recv()
+            except (EOFError, OSError):
+                open_pipes.remove(pipe)
+                continue
+            if word == "document":
+                ended[target] = Finished(target, arguments[0])
+            elif word == "error":
+                ended[target] = Finished(target, None, _error_of(*arguments))
+            elif word == "interrupted":
+                ended[target] = Finished(target, None, interrupted=True)
+            else:
+                getattr(shown[target], word)(*arguments)
+
+
+def _error_of(kind: str, what: str, where: str, remedy: str) -> CephfitError:
+    kinds = {c.__name__: c for c in CephfitError.__subclasses__()}
+    return kinds.get(kind, CephfitError)(what, where=where, remedy=remedy)
+
+
+def _died(process: SpawnProcess) -> CephfitError:
+    code = process.exitcode
+    how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
+    return CephfitError(
+        f"the process that measured this target {how}",
+        where=process.name,
+        remedy="run the same command again: it continues from what is stored",
+    )
+
+
+class _Told:
+    """Implements ``Progress`` by telling it to the process that shows it."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def tell(self, word: str, *arguments: Any) -> None:
+        with self._lock:
+            self._pipe.send((word, arguments))
+
+    def start(self, what: str, total: float | None = None) -> None:
+        self.tell("start", what, total)
+
+    def advance(self, steps: float = 1.0, detail: str = "") -> None:
+        self.tell("advance", steps, detail)
+
+    def note(self, message: str) -> None:
+        self.tell("note", message)
+
+    def done(self) -> None:
+        self.tell("done")
+
+
+def _measure_there(request: Request, target: str, pipe: Connection) -> None:
+    """The other process. An interrupt from the keyboard reaches only the first one, which passes it on."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _interrupt)
+    threading.Thread(target=_go_with_the_first, args=(pipe,), daemon=True).start()
+    told = _Told(pipe)
+    try:
+        told.tell("document", measure(request, target, told))
+    except CephfitError as error:
+        told.tell("error", type(error).__name__, error.what, error.where, error.remedy)
+    except KeyboardInterrupt:
+        with suppress(OSError):
+            told.tell("interrupted")
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _go_with_the_first(pipe: Connection) -> None:
+    """Nobody ever sends anything this way: what ends the waiting is the end of the process on the other side."""
+    with suppress(EOFError, OSError):
+        pipe.recv()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@click.command("compare", short_help="Compare runs of one sweep on several targets.")
+@store_option
+@click.option(
+    "--run",
+    "run_ids",
+    multiple=True,
+    metavar="RUN",
+    shell_complete=runs,
+    help="Run to compare. Repeatable; the others are compared with the first.  [default: the newest of each "
+    "target of the newest sweep, in the order in which one command measured them side by side, else oldest first]",
+)
+@load_option
+@profiles_option("Also compare what is served of this workload's mix (`cephfit trace profile`). Repeatable.")
+@click.option("-o", "--output", type=OUTPUT_FILE, help="File to write the table to as CSV; - for standard output.")
+@json_option
+def command(
+    store: str,
+    run_ids: tuple[str, ...],
+    load: str,
+    profile_files: tuple[Path, ...],
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Print every configuration in every cell on each target, and its rate relative to the first target's.
+
+    Rates are those of all clients together. Intervals are of 95 %, each by itself: of a hundred cells that do not
+    differ, about five seem to; on average, for what a round does moves all of its cells together. With
+    --profile, the same for what each target serves of that workload, which is what `cephfit report` calls accesses
+    per second.
+    """
+    from cephfit.core.errors import InputError
+    from cephfit.core.profile_files import read_profile
+    from cephfit.results.statistics.comparison import rows_of, served_of
+    from cephfit.results.statistics.sample_baselines import baselines_of
+    from cephfit.results.store.sample_store import Store
+
+    if output is not None and as_json and str(output) == "-":
+        raise InputError(
+            "the table and --json cannot both go to standard output",
+            where="-o -",
+            remedy="name a file with -o, or leave out --json",
+        )
+    if output is not None:
+        refuse_lost_input(output)
+    profiles = [read_profile(path) for path in profile_files]
+    with Store.open(store) as opened:
+        runs = _runs(opened, run_ids)
+        baselines = [
+            baselines_of(opened.samples(run.run_id), source=f"{opened.name}, run {run.run_id}", load=load)
+            for run in runs
+        ]
+    rows = rows_of(baselines)
+    served = [one for profile in profiles for one in served_of(profile, baselines)]
+    notes = [*_notes(runs), *_left_out(served), *(_of_which_rounds(baselines) if served else ())]
+    notes += _of_the_loads(baselines, profiles)
+    if output is not None and _write_csv(output, runs, rows, served, load):
+        return
+    if as_json:
+        print_json(_document(runs, rows, served, notes, load))
+        return
+    for number, run in enumerate(runs):
+        click.echo(f"{number + 1}: {run.target}, run {run.run_id}")
+    click.echo(f"IOPS of all clients together, means over all rounds of a target, and their ratio. {_HOW_SURE}")
+    click.echo()
+    for profile in profiles:
+        click.echo(f"Workload {profile.name}: accesses of its mix per second, the mix added up as time")
+        of_it = [((one.configuration,), one.there) for one in served if one.workload == profile.name]
+        _print_beside(("configuration",), of_it, "accesses/s", len(runs))
+        click.echo()
+    places = [((row.configuration, str(row.cell)), row.there) for row in rows]
+    _print_beside(("configuration", "cell"), places, "IOPS", len(runs))
+    for note in notes:
+        click.echo(f"Note: {note}")
+
+
+def _write_csv(
+    output: Path, runs: Sequence[Run], rows: Sequence[Row], served: Sequence[Served], load: str
+) -> bool:
+    """Whether it went to standard output, and nothing else may."""
+    from cephfit.cli.terminal.written_files import write_whole
+    from cephfit.results.tables.sample_csv import rows_csv
+
+    text = rows_csv(rows, runs, load=load, served=served)
+    if str(output) == "-":
+        click.echo(text, nl=False)
+        return True
+    write_whole(output, text, what="the table")
+    return False
+
+
+def _runs(store: Store, run_ids: Sequence[str]) -> list[Run]:
+    """The runs that were named, or the newest of each target of the newest sweep."""
+    from cephfit.core.errors import InputError
+
+    if run_ids:
+        runs = [store.run(run_id) for run_id in dict.fromkeys(run_ids)]
+    else:
+        newest = store.run()
+        by_target: dict[str, Run] = {}
+        for run in store.runs():
+            if run.sweep_digest == newest.sweep_digest:
+                by_target.setdefault(run.target, run)
+        runs = _in_order(store, list(by_target.values()))
+    if len(runs) < 2:
+        raise InputError(
+            f"there is only one run to compare: {runs[0].run_id} on {runs[0].target}",
+            where=store.name,
+            remedy="measure the sweep on another target too, or name runs with --run",
+        )
+    return runs
+
+
+def _in_order(store: Store, runs: list[Run]) -> list[Run]:
+    """As one command named their targets, where one command measured them all; else the first begun first.
+
+    Those that one command measures side by side begin at the same time, one or the other a moment earlier.
+    """
+    from cephfit.core.values.run import BESIDE_DOCUMENT
+
+    documents = [store.document(run.run_id, BESIDE_DOCUMENT) for run in runs]
+    orders = [document for document in documents if document is not None]
+    if len(orders) == len(runs) and all(order["targets"] == orders[0]["targets"] for order in orders):
+        numbers = {run.run_id: order["number"] for run, order in zip(runs, orders, strict=True)}
+        return sorted(runs, key=lambda run: int(numbers[run.run_id]))
+    return sorted(runs, key=lambda run: run.created_ns)
+
+
+def _notes(runs: Sequence[Run]) -> list[str]:
+    """What a person must know before believing a difference."""
+    notes = [f"run {run.run_id} on {run.target} is not finished" for run in runs if not run.finished]
+    if len({run.sweep_digest for run in runs}) > 1:
+        notes.append("the runs are of different sweeps, which may have measured the cells in different ways")
+    simulated = [run.target for run in runs if run.is_simulated]
+    if simulated:
+        notes.append(f"simulated figures, not from a disk: {', '.join(simulated)}")
+    return notes
+
+
+def _left_out(served: Sequence[Served]) -> list[str]:
+    """Where a rate is not of the whole workload."""
+    return list(
+        dict.fromkeys(
+            f"{one.workload} on target {number}: without {', '.join(map(str, rate.left_out))}, which was not "
+            "measured there and contributes next to nothing"
+            for one in served
+            for number, rate in enumerate(one.rates, start=1)
+            if rate is not None and rate.left_out
+        )
+    )
+
+
+def _of_which_rounds(targets: Sequence[Baselines]) -> list[str]:
+    """What the rates of workloads are of on targets where that is not plainly the means."""
+    from cephfit.results.statistics.run_caveats import OF_WORKLOADS, same_rounds
+
+    return [f"target {i}: {OF_WORKLOADS}" for i, target in enumerate(targets, start=1) if not same_rounds(target)]
+
+
+def _of_the_loads(targets: Sequence[Baselines], profiles: Sequence[Profile]) -> list[str]:
+    """Where the load's own limit was reached, and why workloads have no rates."""
+    from cephfit.core.values.cells import CELLS
+    from cephfit.results.statistics.workload_rate import rate_notes
+
+    reached = [
+        f"target {number}: {said}"
+        for number, target in enumerate(targets, start=1)
+        if (said := target.measured_load.reached_in(target.configurations, CELLS))
+    ]
+    return [*reached, *dict.fromkeys(n for p in profiles for target in targets for n in rate_notes(p, target))]
+
+
+_HOW_SURE = (
+    "Intervals are of 95 %, each by itself: of a hundred cells that do not differ, about five seem to. That is on "
+    "average: what a round does moves all of its cells together, so that mostly fewer do, and seldom most of them."
+)
+
+
+def _print_beside(
+    headers: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[There]]], unit: str, n_targets: int
+) -> None:
+    """A table of targets by their numbers: their names may be as wide as the terminal.
+
+    Args:
+        headers: of what names a row.
+        rows: their names, and what each target gave.
+    """
+    if n_targets == 2:
+        print_table([*headers, f"1: {unit}", f"2: {unit}", "2 / 1"], [_line(*row) for row in rows])
+        return
+    # Three targets side by side are wider than a terminal.
+    print_table([*headers, "target", unit, "target / 1"], [line for row in rows for line in _lines(*row)])
+
+
+def _lines(names: Sequence[str], there: Sequence[There]) -> list[list[str]]:
+    """A line for each target; the names stand in the first."""
+    first, *others = there
+    return [
+        [*names, "1", _level(first.rate, first.missing), ""],
+        *([*("" for _ in names), f"{number}", *_held(other)] for number, other in enumerate(others, start=2)),
+    ]
+
+
+def _line(names: Sequence[str], there: Sequence[There]) -> list[str]:
+    first, second = there
+    return [*names, _level(first.rate, first.missing), *_held(second)]
+
+
+def _held(there: There) -> list[str]:
+    """A target's rate, and that over the first one's."""
+    verdict = {None: "", True: "differs", False: "not distinguishable"}[there.differs]
+    return [_level(there.rate, there.missing), f"{_level(there.ratio, '-')} {verdict}".rstrip()]
+
+
+def _level(level: Level | None, missing: str) -> str:
+    if level is None:
+        return missing if len(missing) < 40 else f"{missing[:37]}..."
+    if level.interval is None:
+        return f"{_number(level.mean)} (spread unknown)"
+    return f"{_number(level.mean)} ({_number(level.interval.low)} to {_number(level.interval.high)})"
+
+
+def _number(value: float) -> str:
+    """Four digits, or all before the point: never with an exponent, as ``1.234e+04`` for 12,345 IOPS."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _document(
+    runs: Sequence[Run], rows: Sequence[Row], served: Sequence[Served], notes: Sequence[str], load: str
+) -> dict[str, Any]:
+    from cephfit.results.statistics.summary_statistics import CONFIDENCE
+
+    def level(found: Level | None) -> dict[str, float | None] | None:
+        if found is None:
+            return None
+        ends = (found.interval.low, found.interval.high) if found.interval else (None, None)
+        return {"mean": found.mean, "low": ends[0], "high": ends[1]}
+
+    return {
+        "runs": [
+            {"run": r.run_id, "target": r.target, "simulated": r.is_simulated, "finished": r.finished}
+            for r in runs
+        ],
+        "load": load,
+        "confidence": CONFIDENCE,
+        "joint": False,
+        "rows": [
+            {
+                "configuration": row.configuration,
+                "cell": str(row.cell),
+                "there": [
+                    {
+                        "iops": level(there.rate),
+                        "repeats": there.n_repeats,
+                        "ratio": level(there.ratio),
+                        "differs": there.differs,
+                        "missing": there.missing,
+                    }
+                    for there in row.there
+                ],
+            }
+            for row in rows
+        ],
+        "workloads": [
+            {
+                "workload": one.workload,
+                "configuration": one.configuration,
+                "there": [
+                    {
+                        "accesses_per_s": level(there.rate),
+                        "rounds": there.n_repeats,
+                        "ratio": level(there.ratio),
+                        "differs": there.differs,
+                        "missing": there.missing,
+                        "without": [str(cell) for cell in rate.left_out] if rate else [],
+                    }
+                    for there, rate in zip(one.there, one.rates, strict=True)
+                ],
+            }
+            for one in served
+        ],
+        "notes": list(notes),
+    }

@@ -1,0 +1,331 @@
+"""Write the report of a run, or of a folder of results.
+
+`cephfit report --folder`: a page for every run, load and workload, an index, and tables of all of them.
+
+`cephfit report`: what was found, as a page, as text or as a table.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cephfit.cli.options.common_options import any_load_option, profiles_option, runs_option, store_option
+from cephfit.cli.terminal.output import json_option, print_json
+from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
+from cephfit.core.errors import HostError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cephfit.core.values.baseline import Baselines
+    from cephfit.core.values.prediction import PredictionSet
+    from cephfit.core.values.profile import Profile
+    from cephfit.results.report.render import IndexRow
+    from cephfit.results.report.report_build import Predict
+    from cephfit.results.report.report_model import Findings
+    from cephfit.results.store.sample_store import Store
+
+INDEX = "index.html"
+
+
+def write_folder(
+    store: Store,
+    folder: Path,
+    *,
+    run_ids: Sequence[str],
+    load: str | None,
+    profiles: Sequence[Profile],
+    predict: Predict,
+) -> dict[str, Any]:
+    """Write it all; what of it there was before is replaced, other files are left alone.
+
+    Args:
+        folder: made if it is not there.
+        run_ids: all runs if empty.
+        load: all loads of each run if None.
+        profiles: workloads to predict for on every run; if empty, the one that each run was last mapped for.
+
+    Returns:
+        The index as JSON values.
+
+    Raises:
+        HostError: something cannot be written.
+        InputError: there is nothing to report.
+        StoreError: a run is not there.
+    """
+    from cephfit.results.report.render import (
+        all_cells_csv,
+        all_predictions_csv,
+        index_row,
+        page_name,
+        to_html,
+        to_index_html,
+    )
+    from cephfit.results.report.report_build import report_of
+
+    now = time.time_ns()
+    pages, lost = _findings(store, run_ids, load, profiles, predict)
+    if not pages:
+        why = "\n  ".join(lost) or "measure something first: `cephfit sweep run`"
+        raise InputError("there is nothing to report", where=store.name, remedy=why)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise HostError(
+            f"the folder cannot be created: {error.strerror}",
+            where=str(folder),
+            remedy="give another with --folder",
+        ) from None
+    rows: list[IndexRow] = []
+    for findings in pages:
+        report = report_of(findings, made_ns=now)
+        row = index_row(findings, report, page_name(findings, [INDEX, *(row.page for row in rows)]))
+        write_whole(folder / row.page, to_html(report), what="the report")
+        rows.append(row)
+    write_whole(folder / "cells.csv", all_cells_csv(pages), what="the table of cells")
+    if any(findings.predictions for findings in pages):
+        write_whole(folder / "workloads.csv", all_predictions_csv(pages), what="the table of predictions")
+    else:
+        (folder / "workloads.csv").unlink(missing_ok=True)
+    index = to_index_html(rows, store=store.name, made_ns=now, lost=lost)
+    write_whole(folder / INDEX, index, what="the index")
+    return {
+        "output": str(folder / INDEX),
+        "pages": [
+            {
+                **{"run": row.run_id, "target": row.target, "load": row.load, "workload": row.workload},
+                **{"output": str(folder / row.page), "answer": row.headline, "warnings": list(row.warnings)},
+            }
+            for row in rows
+        ],
+        "lost": lost,
+    }
+
+
+def _findings(
+    store: Store, run_ids: Sequence[str], load: str | None, profiles: Sequence[Profile], predict: Predict
+) -> tuple[list[Findings], list[str]]:
+    """What can be reported, and why the rest cannot."""
+    from cephfit.results.report.report_build import read_findings
+    from cephfit.results.statistics.loads import names_of
+
+    runs = [store.run(run_id) for run_id in dict.fromkeys(run_ids)] or store.runs()
+    pages: list[Findings] = []
+    lost: list[str] = []
+    for run in runs:
+        names = names_of(store.samples(run.run_id)) if load is None else (load,)
+        if not names:
+            lost.append(f"run {run.run_id} on {run.target} has no samples yet")
+        for name in names:
+            for profile in profiles or (None,):
+                under = f" under load {name}" if name else ""
+                try:
+                    pages.append(read_findings(store, run.run_id, name, predict=predict, profile=profile))
+                except InputError as error:
+                    of = f" for {profile.name}" if profile else ""
+                    lost.append(f"run {run.run_id} on {run.target}{under}{of}: {error.what}")
+    return pages, lost
+
+
+_STYLES = ("html", "md", "csv")
+_FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".csv": "csv"}
+
+
+@click.command("report", short_help="Write a report as HTML, Markdown or CSV.")
+@store_option
+@runs_option
+@any_load_option
+@profiles_option("Profile of the workload to predict for.  [default: the one last given to `cephfit map`]")
+@click.option("-o", "--output", type=OUTPUT_FILE, help="File to write; - for standard output.")
+@click.option(
+    "--folder",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Instead of -o: write pages for all runs, all loads and every --profile into this folder, with an index "
+    "and tables of all of them; --run (repeatable) and --load choose some.",
+)
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(_STYLES),
+    help="Format of the report.  [default: by the file's suffix]",
+)
+@click.option(
+    "--what",
+    type=click.Choice(["samples", "cells", "baselines", "predictions"]),
+    help="CSV only: which table to write.  [default: samples]",
+)
+@json_option
+def command(
+    store: str,
+    run_ids: tuple[str, ...],
+    load: str | None,
+    profile_files: tuple[Path, ...],
+    output: Path | None,
+    folder: Path | None,
+    style: str | None,
+    what: str | None,
+    as_json: bool,
+) -> None:
+    """Write the report of a run under one load, and of how the run scales over its loads.
+
+    The prediction is made anew from the current samples. The page needs no network and no scripts: mail it, print
+    it, or archive it with the samples.
+    """
+    if (output is None) == (folder is None):
+        raise click.UsageError("give either -o FILE or --folder FOLDER")
+    if folder is not None:
+        if style is not None or what is not None:
+            raise click.UsageError("--folder writes pages and all tables: leave out --format and --what")
+        _write_folder(store, folder, run_ids, load, profile_files, as_json=as_json)
+        return
+    assert output is not None, "one of the two is given"
+    for option, values in (("--run", run_ids), ("--profile", profile_files)):
+        if len(values) > 1:
+            raise click.UsageError(f"one page takes one {option}; use --folder for several")
+    _write_one(store, output, run_ids, load or "", profile_files, style, what, as_json=as_json)
+
+
+def _write_one(
+    store: str,
+    output: Path,
+    run_ids: Sequence[str],
+    load: str,
+    profile_files: Sequence[Path],
+    style: str | None,
+    what: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    import time
+
+    from cephfit.core.profile_files import read_profile
+    from cephfit.results.report.report_build import read_findings, report_of
+    from cephfit.results.store.sample_store import Store
+
+    to_stdout = str(output) == "-"
+    if to_stdout and as_json:
+        raise InputError(
+            "the report and --json cannot both go to standard output",
+            where="-o -",
+            remedy="name a file with -o, or leave out --json",
+        )
+    refuse_lost_input(output)
+    style = _style(output, style, what)
+    profile = read_profile(profile_files[0]) if profile_files else None
+    with Store.open(store) as opened:
+        findings = read_findings(opened, run_ids[0] if run_ids else None, load, predict=_predict, profile=profile)
+        n_runs = len(opened.runs())
+    report = report_of(findings, made_ns=time.time_ns())
+    if style == "csv":
+        text = _csv(findings, what or "samples")
+    else:
+        from cephfit.results.report.render import to_html, to_markdown
+
+        text = to_html(report) if style == "html" else to_markdown(report)
+    if to_stdout:
+        click.echo(text, nl=False)
+        return
+    write_whole(output, text, what="the report")
+    if as_json:
+        print_json(
+            {
+                "run": findings.run.run_id,
+                "output": str(output),
+                "format": style,
+                "answer": report.answer.headline,
+                "sentences": list(report.answer.sentences),
+                "warning": report.answer.warning,
+                "caveats": list(report.caveats),
+            }
+        )
+        return
+    if report.answer.warning:
+        click.echo(report.answer.warning)
+    click.echo(report.answer.headline)
+    click.echo(f"Report: {output}")
+    if not run_ids and n_runs > 1:
+        run = findings.run
+        click.echo(
+            f"It covers run {run.run_id} on {run.target}, the newest of {n_runs}; choose another with --run, "
+            "write all of them with --folder, or compare runs on several targets with `cephfit compare`"
+        )
+
+
+def _style(output: Path, style: str | None, what: str | None) -> str:
+    style = style or _FORMATS.get(output.suffix.lower())
+    if style is None:
+        raise InputError(
+            "cannot infer the format from the file name",
+            where=str(output),
+            remedy=f"use --format with {_STYLES[0]}, {_STYLES[1]} or {_STYLES[2]}, or a name that ends with "
+            f"{', '.join(_FORMATS)}",
+        )
+    if what is not None and style != "csv":
+        raise InputError(
+            f"--what {what} chooses a CSV table, and this report is not CSV",
+            where=str(output),
+            remedy="omit --what, or use a file name that ends with .csv",
+        )
+    return style
+
+
+def _write_folder(
+    store: str,
+    folder: Path,
+    run_ids: Sequence[str],
+    load: str | None,
+    profile_files: Sequence[Path],
+    *,
+    as_json: bool,
+) -> None:
+    from cephfit.core.profile_files import read_profile
+    from cephfit.results.store.sample_store import Store
+
+    profiles = [read_profile(path) for path in profile_files]
+    with Store.open(store) as opened:
+        document = write_folder(opened, folder, run_ids=run_ids, load=load, profiles=profiles, predict=_predict)
+    if as_json:
+        print_json(document)
+        return
+    for page in document["pages"]:
+        under = f", load {page['load']}" if page["load"] else ""
+        click.echo(f"{page['target']}{under}: {page['answer']}")
+    for what in document["lost"]:
+        click.echo(f"Left out: {what}")
+    click.echo(f"Index: {document['output']}")
+
+
+def _predict(profile: Profile, baselines: Baselines, told: PredictionSet | None) -> PredictionSet:
+    """As `cephfit map` does, with the model and the confidence of the prediction that it kept."""
+    from cephfit.mapper import predictor
+    from cephfit.mapper.contrasts import ranked
+
+    speaker = predictor() if told is None else predictor(told.model, confidence=told.confidence)
+    return ranked(speaker, profile, baselines)
+
+
+def _csv(findings: Findings, what: str) -> str:
+    from cephfit.results.report.report_build import rates_of
+    from cephfit.results.statistics.sample_baselines import baselines_of, measured_of
+    from cephfit.results.tables import baseline_csv, sample_csv
+
+    if what == "samples":
+        return sample_csv.samples_csv(findings.samples, findings.run)
+    if what == "baselines":
+        return baseline_csv.dumps(measured_of(findings.samples, load=findings.load)[0], findings.run)
+    if what == "cells":
+        return sample_csv.cells_csv(findings)
+    if findings.predictions is None:
+        raise InputError(
+            "this run has no predictions yet",
+            where=findings.run.run_id,
+            remedy="make them with `cephfit map PROFILE --baselines STORE`",
+        )
+    baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
+    return sample_csv.predictions_csv(findings.predictions, findings.run, rates_of(findings, baselines))

@@ -1,0 +1,82 @@
+"""What a person must know of a run before believing figures that were worked out from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cephfit.core.errors import InputError
+from cephfit.core.values.run import SIMULATED, STOPPING_DOCUMENT
+
+
+def run_document(location: str, run_id: str | None) -> dict[str, Any]:
+    """Whose figures they are; None where a CSV file does not tell. Ours tell whether they are simulated.
+
+    ``stopping`` says that repeats were taken only until a question was decided, ``continuations`` with what other
+    versions of programs a run went on than it was begun with, in sentences.
+
+    Args:
+        location: of a store or a CSV file.
+        run_id: of the run in the store; the newest if None.
+    """
+    from cephfit.results.statistics.run_caveats import continuations_of
+    from cephfit.results.store.sample_store import Store
+    from cephfit.results.tables.baseline_csv import is_store, says_simulated
+
+    if not is_store(location):
+        simulated = says_simulated(Path(location))
+        return {"run": None, "simulated": simulated, "finished": None, "stopping": None, "continuations": []}
+    with Store.open(location) as store:
+        run = store.run(run_id)
+        stopping = store.document(run.run_id, STOPPING_DOCUMENT) is not None
+        continuations = list(continuations_of(store, run.run_id))
+    return {
+        "run": run.run_id,
+        "simulated": run.is_simulated,
+        "finished": run.finished,
+        "stopping": stopping,
+        "continuations": continuations,
+    }
+
+
+def run_notes(document: dict[str, Any]) -> list[str]:
+    """The same for people; nothing where there is nothing to beware of."""
+    notes = []
+    if document["simulated"]:
+        notes.append(SIMULATED)
+    if document["run"] is None and document["simulated"] is None:
+        notes.append(
+            "This file does not say how it was measured: rows of the same run are taken as one round in which all "
+            "configurations took turns. If they were measured one after the other, changes over time are counted "
+            "as differences between configurations"
+        )
+    if document["finished"] is False:
+        notes.append(
+            "UNFINISHED: the sweep has not been measured to its end; what is missing may change the answer"
+        )
+    if document["stopping"]:
+        from cephfit.results.report.summary import STOPPED_EARLY
+
+        notes.append(f"STOPPED EARLY: {STOPPED_EARLY[0].lower()}{STOPPED_EARLY[1:]}")
+    notes += [f"OTHER VERSIONS: {sentence}" for sentence in document.get("continuations", ())]
+    return notes
+
+
+@contextmanager
+def may_be_unfinished(document: dict[str, Any]) -> Iterator[None]:
+    """Where figures are missing because the sweep is not measured to its end, that is what the person is told.
+
+    Raises:
+        InputError: as it was raised within, with that remedy.
+    """
+    try:
+        yield
+    except InputError as error:
+        if document["finished"] is not False:
+            raise
+        remedy = (
+            "the run is not finished: continue it with the same `cephfit sweep run`, then run this command again"
+        )
+        raise InputError(error.what, where=error.where, remedy=remedy) from None

@@ -1,0 +1,270 @@
+"""`cephfit runs`: list, show, rm, export."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cephfit.cli.options.common_options import store_option
+from cephfit.cli.terminal.command_groups import SentenceGroup
+from cephfit.cli.terminal.output import json_option, print_json, print_table
+from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input
+from cephfit.core.errors import CephfitError, InputError
+from cephfit.core.values.run import MEASURING_DOCUMENT
+
+if TYPE_CHECKING:
+    from cephfit.core.values.run import Run
+    from cephfit.results.store.sample_store import Store
+
+_CSV, _SQLITE = "csv", "sqlite"
+_FORMATS = {"": _CSV, ".csv": _CSV, ".sqlite": _SQLITE, ".sqlite3": _SQLITE, ".db": _SQLITE}
+_STATES = ("ok", "failed", "invalid", "skipped")
+
+run_argument = click.argument("name", metavar="RUN")
+
+
+@click.group(name="runs", cls=SentenceGroup)
+def command() -> None:
+    """The runs in a store: list, show, rm, export.
+
+    RUN is the id of a run, the beginning of an id that no other run shares, or `latest`.
+    """
+
+
+@command.command("list")
+@store_option
+@json_option
+def list_runs(store: str, as_json: bool) -> None:
+    """List the runs, newest first. All figures but the last count samples, one per fio run and client."""
+    from cephfit.results.report import formatting
+    from cephfit.results.store.sample_store import Store
+
+    with Store.open(store) as opened:
+        documents = [_summary(opened, run) for run in opened.runs()]
+    if as_json:
+        print_json(documents)
+        return
+    if not documents:
+        click.echo("the store has no runs yet; measure something: `cephfit sweep run`")
+        return
+    headers = ("run", "sweep", "target", "begun", "state", "measured", *_STATES, "configurations")
+    rows = [
+        (
+            *(d["run"], d["sweep"], d["target"], formatting.moment(d["begun_ns"]), _state(d), _progress(d)),
+            *(str(d["samples"][state]) for state in _STATES),
+            str(d["configurations"]),
+        )
+        for d in documents
+    ]
+    print_table(headers, rows, right=range(5, len(headers)))
+
+
+@command.command()
+@run_argument
+@store_option
+@json_option
+def show(name: str, store: str, as_json: bool) -> None:
+    """Show what a run was: cluster, versions, settings of its configurations, samples, what is saved with it."""
+    from cephfit.results.store.sample_store import Store
+
+    with Store.open(store) as opened:
+        document = _description(opened, opened.find_run(name))
+    if as_json:
+        print_json(document)
+    else:
+        _print(document)
+
+
+@command.command()
+@run_argument
+@store_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--force", is_flag=True, help="Delete it also if a process of another machine may still be measuring it."
+)
+@json_option
+def rm(name: str, store: str, yes: bool, force: bool, as_json: bool) -> None:
+    """Delete a run with its samples, predictions and verifications; refuses a run that is being measured."""
+    from cephfit.results.store.sample_store import Store
+
+    with Store.open(store, writing=True) as opened:
+        run = opened.find_run(name)
+        samples = sum(opened.counts(run.run_id).values())
+        what = f"run {run.run_id} of {run.sweep_name} on {run.target} with {samples} samples"
+        if not yes:
+            if as_json:
+                raise InputError("--json cannot ask whether to delete", where="--json", remedy="add --yes")
+            if not _confirmed(f"Delete {what}?"):
+                click.echo("nothing was deleted")
+                click.get_current_context().exit(1)
+        opened.delete_run(run.run_id, force=force)
+    if as_json:
+        print_json({"run": run.run_id, "deleted": True, "samples": samples})
+    else:
+        click.echo(f"deleted {what}")
+
+
+@command.command()
+@run_argument
+@store_option
+@click.option(
+    "-o", "--output", required=True, type=OUTPUT_FILE, help="File to write; - for standard output (CSV only)."
+)
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice((_CSV, _SQLITE)),
+    help="CSV of the samples, or a store with only this run.  [default: by the file's suffix, csv without one]",
+)
+def export(name: str, store: str, output: Path, style: str | None) -> None:
+    """Write the samples of a run as CSV, or the whole run as a store of its own (FILE.sqlite)."""
+    from cephfit.cli.terminal.written_files import write_whole, written_whole
+    from cephfit.results.store.sample_store import Store
+    from cephfit.results.tables.sample_csv import samples_csv
+
+    style = style or _FORMATS.get(output.suffix.lower())
+    if style is None:
+        raise InputError(
+            "cannot infer the format from the file name",
+            where=str(output),
+            remedy="use --format with csv or sqlite, or a name that ends with .csv or .sqlite",
+        )
+    to_stdout = str(output) == "-"
+    if to_stdout and style == _SQLITE:
+        raise InputError("a store cannot go to standard output", where="-o -", remedy="name a file with -o")
+    refuse_lost_input(output)
+    with Store.open(store) as opened:
+        run = opened.find_run(name)
+        if style == _SQLITE:
+            with written_whole(output, what="the store") as place, Store.open(place, create=True) as wanted:
+                opened.copy_run(run.run_id, wanted)
+                wanted.close()  # its log goes into the file before that gets its name
+            return
+        text = samples_csv(opened.samples(run.run_id), run)
+    if to_stdout:
+        click.echo(text, nl=False)
+    else:
+        write_whole(output, text, what="the samples")
+
+
+def _confirmed(question: str) -> bool:
+    """Raises:
+    InputError: standard input has no answer, as in a script.
+    """
+    try:
+        return click.confirm(question)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise InputError("there is no answer on standard input", where="runs rm", remedy="add --yes") from None
+
+
+def _summary(store: Store, run: Run) -> dict[str, Any]:
+    from cephfit.cli.sweep.sweep_stopping import known_of
+    from cephfit.results.store.measuring_process import measuring_process
+    from cephfit.sweep.execution.schedule import full_plan
+
+    counts = store.counts(run.run_id)
+    states: Counter[str] = Counter()
+    for (_, state), n in counts.items():
+        states[state.value] += n
+    planned = None
+    configurations = len({name for name, _ in counts})
+    with suppress(CephfitError):  # a sweep file that this version does not read: what was measured is still listed
+        sweep = known_of(store, run).sweep
+        planned = sum(len(s.cells) * sweep.measurement.under(s.load).n_clients for s in full_plan(sweep).steps)
+        configurations = len(sweep.configurations)
+    process = measuring_process(store.document(run.run_id, MEASURING_DOCUMENT))
+    return {
+        "run": run.run_id,
+        "sweep": run.sweep_name,
+        "target": run.target,
+        "begun_ns": run.created_ns,
+        "finished": run.finished,
+        "measured_by": None if process is None else str(process),
+        "simulated": run.is_simulated,
+        "samples": {
+            **{state: states[state] for state in _STATES},
+            "planned": planned,
+            "measured": store.n_tried(run.run_id),
+        },
+        "configurations": configurations,
+    }
+
+
+def _description(store: Store, run: Run) -> dict[str, Any]:
+    from cephfit.cli.sweep.sweep_stopping import known_of
+
+    counts = store.counts(run.run_id)
+    settings: dict[str, list[str]] = {}
+    with suppress(CephfitError):
+        for one in known_of(store, run).sweep.configurations:
+            settings[one.name] = [str(setting) for setting in one.settings]
+    for name, _ in counts:
+        settings.setdefault(name, [])
+    saved = [kind for kind, _ in store.documents(run.run_id) if kind != MEASURING_DOCUMENT]
+    workloads = Counter(workload for workload, _ in store.workload_samples(run.run_id))
+    by_name: dict[str, dict[str, int]] = {name: dict.fromkeys(_STATES, 0) for name in settings}
+    for (name, state), n in counts.items():
+        by_name[name][state.value] = n
+    facts = run.facts
+    return {
+        **_summary(store, run),
+        "seed": run.seed,
+        "cluster": facts.get("fsid"),
+        "versions": {k: facts[k] for k in facts if k in ("cephfit", "engine") or "version" in k},
+        "configurations": [
+            {"name": name, "settings": found, "samples": by_name[name]} for name, found in settings.items()
+        ],
+        "saved": dict(Counter(saved)),
+        "workload_runs": dict(workloads),
+    }
+
+
+def _state(document: dict[str, Any]) -> str:
+    if document["measured_by"]:
+        return f"measured by {document['measured_by']}"
+    return "finished" if document["finished"] else "unfinished"
+
+
+def _progress(document: dict[str, Any]) -> str:
+    samples = document["samples"]
+    return f"{samples['measured']} of {samples['planned'] if samples['planned'] is not None else '?'}"
+
+
+def _print(document: dict[str, Any]) -> None:
+    from cephfit.core.values.run import SIMULATED
+    from cephfit.results.report import formatting
+
+    click.echo(f"run {document['run']} of {document['sweep']}: {_state(document)}")
+    if document["simulated"]:
+        click.echo(SIMULATED)
+    click.echo(f"begun {formatting.moment(document['begun_ns'])} on {document['target']}, seed {document['seed']}")
+    if document["cluster"]:
+        click.echo(f"cluster: {document['cluster']}")
+    for name, version in _flat(document["versions"]):
+        if not name.endswith("warning"):
+            click.echo(f"{name}: {version}")
+    click.echo(f"samples measured: {_progress(document)} (one per fio run and client)")
+    click.echo()
+    rows = [
+        (c["name"], *(str(c["samples"][state]) for state in _STATES), ", ".join(c["settings"]) or "-")
+        for c in document["configurations"]
+    ]
+    print_table(("configuration", *_STATES, "settings"), rows, right=range(1, 1 + len(_STATES)))
+    click.echo()
+    saved = [f"{n} {kind}" for kind, n in document["saved"].items()]
+    saved += [f"{n} runs of {workload}" for workload, n in document["workload_runs"].items()]
+    click.echo(f"saved with it: {', '.join(saved) or 'nothing'}")
+
+
+def _flat(facts: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    lines: list[tuple[str, str]] = []
+    for key, value in facts.items():
+        lines += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", str(value))]
+    return lines

@@ -1,0 +1,1 @@
+"""`cephfit sweep`: measure configurations."""

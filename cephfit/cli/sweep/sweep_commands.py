@@ -1,0 +1,255 @@
+"""`cephfit sweep`: list, plan, run, status, effects."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cephfit.cli.options.cluster_options import ClusterOptions, cluster_options
+from cephfit.cli.options.common_options import Finite, apply_option, keep_option, run_option, store_option
+from cephfit.cli.options.completers import stores, sweep_files, targets
+from cephfit.cli.options.goal_choice import goal_options
+from cephfit.cli.sweep.sweep_effects import command as effects
+from cephfit.cli.terminal.command_groups import SentenceGroup
+from cephfit.cli.terminal.output import (
+    json_option,
+    print_json,
+    print_table,
+    progress_display,
+    progress_displays,
+    sigterm_as_interrupt,
+)
+
+if TYPE_CHECKING:
+    from cephfit.cli.sweep.sweep_run import Request
+
+
+@click.group(name="sweep", cls=SentenceGroup)
+def command() -> None:
+    """Measure configurations: list, plan, run, status, effects.
+
+    A FILE is the path of a sweep file, or the name of one that comes with cephfit (`cephfit sweep list`).
+    """
+
+
+@command.command("list")
+@json_option
+def list_sweeps(as_json: bool) -> None:
+    """List the sweep files that come with cephfit."""
+    from cephfit.sweep.declaration.sweep_file import bundled_sweep, bundled_sweeps, read_sweep
+
+    sweeps = {name: read_sweep(bundled_sweep(name)) for name in bundled_sweeps()}
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": name,
+                    "description": sweep.description,
+                    "path": str(bundled_sweep(name)),
+                    "configurations": len(sweep.configurations),
+                }
+                for name, sweep in sweeps.items()
+            ]
+        )
+        return
+    print_table(("name", "description"), [(name, sweep.description) for name, sweep in sweeps.items()])
+
+
+@command.command()
+@click.argument("file", shell_complete=sweep_files)
+@click.option(
+    "--target",
+    "target_text",
+    shell_complete=targets,
+    help="Also ask this target (such as `lab`) what it supports; changes nothing.",
+)
+@click.option(
+    "--store", shell_complete=stores, help="Estimate the time from earlier runs on the target in this store."
+)
+@cluster_options
+@goal_options
+@json_option
+def plan(
+    file: str,
+    target_text: str | None,
+    store: str | None,
+    cluster: ClusterOptions,
+    profile_file: Path | None,
+    model: str | None,
+    as_json: bool,
+) -> None:
+    """Show what a sweep would do, and how long it would take; changes nothing.
+
+    With --target it also shows what that target does not support, the current and the new value of every setting,
+    what would be restarted, and which pools and data are affected.
+    """
+    from cephfit.cli.sweep.sweep_planned import planned, print_planned
+
+    document = planned(file, target_text, store, cluster, profile_file, model)
+    if as_json:
+        print_json(document)
+    else:
+        print_planned(document)
+
+
+@command.command()
+@click.argument("file", shell_complete=sweep_files)
+@click.option(
+    "--target",
+    "target_texts",
+    required=True,
+    multiple=True,
+    shell_complete=targets,
+    help="Where to measure: `lab`, `lab:NAME`, `ceph`, `ceph:NAME` (add `,settings=store|conf|injectargs` to "
+    "choose how options reach daemons), `sim`, `local:/PATH`, `openstack:CLOUD,...`. Repeatable: several targets "
+    "are measured side by side, each in its own run.",
+)
+@store_option
+@apply_option()
+@click.option("--new", is_flag=True, help="Begin a new run even if one of this sweep is unfinished.")
+@keep_option
+@click.option(
+    "--health-limit",
+    default=300.0,
+    show_default=True,
+    type=Finite(min=0),
+    metavar="SECONDS",
+    help="How long to wait for the cluster to become healthy.",
+)
+@cluster_options
+@goal_options
+@json_option
+def run(
+    file: str,
+    target_texts: tuple[str, ...],
+    store: str,
+    cluster: ClusterOptions,
+    apply: bool,
+    new: bool,
+    keep: bool,
+    health_limit: float,
+    profile_file: Path | None,
+    model: str | None,
+    as_json: bool,
+) -> None:
+    """Measure a sweep; an unfinished run of it on the same target continues where it stopped.
+
+    On a cluster that cephfit did not create (`--target ceph`), nothing is changed without `--apply`: it only shows
+    the plan, the current and the new value of every setting, what would be restarted, and the pools to be created.
+    """
+    from cephfit.cli.options.target_choice import is_foreign
+    from cephfit.cli.sweep.sweep_planned import planned, show_dry_run
+    from cephfit.cli.sweep.sweep_run import Request, measure
+    from cephfit.cli.sweep.sweep_text import print_status
+
+    _refuse_twins(target_texts, cluster)
+    foreign = [text for text in target_texts if is_foreign(text)]
+    if foreign and not apply:
+        plans = [(text, planned(file, text, None, cluster, profile_file, model)) for text in foreign]
+        show_dry_run(plans, [text for text in target_texts if text not in foreign], as_json=as_json)
+        return
+    beside = target_texts if len(target_texts) > 1 else ()
+    request = Request(file, store, cluster, apply, new, keep, health_limit, profile_file, model, beside)
+    with ExitStack() as stack:
+        stack.enter_context(sigterm_as_interrupt())
+        stack.push(_say_how_to_go_on(target_texts, cluster))
+        if len(target_texts) > 1:
+            _run_side_by_side(request, target_texts, as_json=as_json)
+            return
+        document = measure(request, target_texts[0], stack.enter_context(progress_display()))
+    if as_json:
+        print_json(document)
+    else:
+        print_status(document)
+
+
+def _refuse_twins(target_texts: Sequence[str], cluster: ClusterOptions) -> None:
+    from cephfit.cli.options.target_choice import is_foreign
+    from cephfit.core.errors import InputError
+
+    if len(set(target_texts)) < len(target_texts):
+        raise InputError("a target is given twice", where="--target", remedy="give each target once")
+    confs = [cluster.for_target(text).conf for text in target_texts if is_foreign(text)]
+    named = [conf for conf in confs if conf is not None]
+    if len(set(named)) < len(named):
+        raise InputError(
+            "--conf names one cluster, but several targets are Ceph clusters",
+            where="--target",
+            remedy="name them as ceph:NAME, each with its own /etc/ceph/NAME.conf",
+        )
+
+
+def _run_side_by_side(request: "Request", target_texts: Sequence[str], *, as_json: bool) -> None:
+    """Measure on all targets at once, show how far each is, and print all that came to its end.
+
+    Raises:
+        CephfitError: what ended the first of those that failed.
+    """
+    from cephfit.cli.reports.compare_command import measure_side_by_side
+    from cephfit.cli.sweep.sweep_text import print_status
+    from cephfit.results.store.sample_store import Store
+    from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
+
+    read_sweep(find_sweep(request.file))  # what is wrong with it is said once
+    with Store.open(request.store, create=True) as opened:  # likewise, and made once
+        place = opened.name
+    with progress_displays(target_texts) as shown:
+        parts = measure_side_by_side(request, target_texts, shown)
+    documents = [part.document for part in parts if part.document is not None]
+    errors = [(part.target, part.error) for part in parts if part.error is not None]
+    if as_json:
+        print_json({"runs": documents, "errors": [{"target": name, "what": str(e)} for name, e in errors]})
+    else:
+        for document in documents:
+            print_status(document)
+            click.echo()
+        if len(documents) > 1 and not errors:
+            runs = " ".join(f"--run {document['run']}" for document in documents)
+            click.echo(f"next: cephfit compare --store {shlex.quote(place)} {runs}")
+    if any(part.interrupted for part in parts):
+        raise KeyboardInterrupt
+    for name, error in errors[1:]:
+        click.echo(f"{name}: {error}", err=True)
+    if errors:
+        raise errors[0][1]
+
+
+def _say_how_to_go_on(
+    target_texts: Sequence[str], cluster: ClusterOptions
+) -> Callable[[type[BaseException] | None, object, object], bool]:
+    """What a person wants to know after Ctrl-C or SIGTERM; to be pushed on an exit stack."""
+    from cephfit.cli.cluster.restore_command import restoring
+
+    def say(kind: type[BaseException] | None, _error: object, _traceback: object) -> bool:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            click.echo(
+                "\nrun the same command to continue from here; the target stays as it is now until then, or until "
+                f"{' and '.join(f'`{restoring(text, cluster)}`' for text in target_texts)}",
+                err=True,
+            )
+        return False
+
+    return say
+
+
+@command.command()
+@store_option
+@run_option
+@json_option
+def status(store: str, run_id: str | None, as_json: bool) -> None:
+    """Show how far a run is: per configuration what is measured, failed, invalid, skipped and left."""
+    from cephfit.cli.sweep.sweep_text import print_status, status_document
+    from cephfit.results.store.sample_store import Store
+
+    with Store.open(store) as results:
+        document: dict[str, Any] = status_document(results, results.run(run_id))
+    if as_json:
+        print_json(document)
+    else:
+        print_status(document)
+
+
+command.add_command(effects)

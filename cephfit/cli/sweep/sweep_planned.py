@@ -1,0 +1,168 @@
+"""`cephfit sweep plan`, and what `sweep run` shows of targets that it was not told to change.
+
+What `cephfit sweep` prints of a target before anything is changed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cephfit.cli.terminal.output import print_json, print_table
+from cephfit.core.protocols import Target
+from cephfit.core.units import format_nbytes, format_seconds
+from cephfit.sweep.sweep_plan import Sweep
+
+if TYPE_CHECKING:
+    from cephfit.cli.options.cluster_options import ClusterOptions
+
+
+def preview_document(target: Target, sweep: Sweep) -> dict[str, Any] | None:
+    """What a sweep would do to a target; None where the target cannot say."""
+    from cephfit.targets.abilities import Previews
+
+    return target.preview(sweep).to_json() if isinstance(target, Previews) else None
+
+
+def print_preview(document: Mapping[str, Any]) -> None:
+    """The same for people."""
+    from cephfit.targets.ceph.cluster_preview import RESTART_SECONDS
+
+    click.echo()
+    if document["differences"]:
+        click.echo("Settings that would change:")
+        words = ("configuration", "place", "key", "now", "then")
+        print_table(words, [tuple(d[w] or "-" for w in words) for d in document["differences"]])
+    else:
+        click.echo("No setting would change.")
+    click.echo()
+    for name, osds in document["restarts"].items():
+        click.echo(f"{name} needs a restart of {_osds(osds)}")
+    if document["osd_restarts"]:
+        click.echo(
+            f"{document['osd_restarts']} OSD restarts in all, one after the other, about "
+            f"{format_seconds(document['osd_restart_seconds'])} (assumed: {RESTART_SECONDS:g} s each)"
+        )
+    else:
+        click.echo("No daemon is restarted.")
+    if document["pools"]:
+        click.echo("Pools that would be created, and deleted at the end:")
+        rows = [
+            (
+                pool["name"],
+                ", ".join(f"{k} = {v}" for k, v in pool["values"].items()) or "Ceph's defaults",
+                ", ".join(pool["configurations"]),
+                str(pool["n_pgs"]),
+                f"{pool['pgs_per_osd']:g}" if pool["pgs_per_osd"] else "-",
+                format_nbytes(pool["nbytes"]),
+                format_nbytes(pool["raw_nbytes"]),
+            )
+            for pool in document["pools"]
+        ]
+        print_table(("pool", "values", "configurations", "PGs", "per OSD", "written", "in all copies"), rows)
+    moved = document["moved_nbytes"]
+    click.echo(f"Data of other pools that would move: {format_nbytes(moved) if moved else 'none'}")
+    for note in document["notes"]:
+        click.echo(note)
+    for reason in document["unhealthy_because"]:
+        click.echo(f"The cluster is not healthy, so nothing would be done: {reason}")
+
+
+def _osds(osds: list[int]) -> str:
+    return ", ".join(f"osd.{osd}" for osd in osds)
+
+
+def planned(
+    file: str,
+    target_text: str | None,
+    store: str | None,
+    cluster: ClusterOptions,
+    profile_file: Path | None,
+    model: str | None,
+) -> dict[str, Any]:
+    """What a sweep would do, and how long it would take; changes nothing.
+
+    Args:
+        file: of the sweep, or the name of one.
+        target_text: also ask this target; None asks none.
+        store: take the expected time from earlier runs in it.
+        cluster: how to reach a cluster that cephfit did not make.
+        profile_file: of the workload that configurations race for.
+        model: that predicts it.
+    """
+    from cephfit.cli.options.goal_choice import goal_of
+    from cephfit.cli.sweep.sweep_stopping import expected_stopping
+    from cephfit.cli.sweep.sweep_text import plan_document
+    from cephfit.core.values.measurement import ASSUMED_TIMES
+    from cephfit.results.store.sample_store import Store
+    from cephfit.sweep.declaration.sweep_file import find_sweep, read_sweep
+    from cephfit.sweep.execution.preflight import without_effect_by
+    from cephfit.sweep.execution.run_progress import times_on
+    from cephfit.sweep.execution.unsupported_options import fitted_to
+
+    if target_text is None and cluster.given():
+        raise click.UsageError(f"{', '.join(cluster.given())}: add --target, which names the cluster")
+    sweep = read_sweep(find_sweep(file))
+    unsupported = preview = None
+    times = ASSUMED_TIMES
+    left_out: Mapping[str, tuple[str, ...]] = {}
+    if target_text is not None:
+        from cephfit.cli.options.target_choice import open_target
+
+        target = open_target(target_text, for_change=False, ioengine=sweep.measurement.ioengine, cluster=cluster)
+        try:
+            fitted = fitted_to(target, sweep)
+            sweep, left_out, unsupported = fitted.sweep, fitted.left_out, fitted.unsupported
+            preview = preview_document(target, sweep)
+            warnings = without_effect_by(target, sweep)
+            with ExitStack() as stack:
+                opened = None if store is None else stack.enter_context(Store.open(store))
+                times = times_on(target, opened)
+        finally:
+            target.close()
+    else:
+        warnings = {}
+    document = plan_document(sweep, times, unsupported=unsupported, without_effect=warnings)
+    document["stopping"] = expected_stopping(sweep, goal_of(profile_file, model), store)
+    document["left_out"] = {name: list(reasons) for name, reasons in left_out.items()}
+    document["on_the_cluster"] = preview
+    if preview is not None:
+        document["expected_seconds"] = round(document["expected_seconds"] + preview["osd_restart_seconds"], 1)
+    return document
+
+
+def print_planned(document: Mapping[str, Any]) -> None:
+    """The same for people."""
+    from cephfit.cli.sweep.sweep_stopping import print_left_out
+    from cephfit.cli.sweep.sweep_text import print_plan
+
+    print_plan(document)
+    print_left_out(document)
+    if document["on_the_cluster"] is not None:
+        print_preview(document["on_the_cluster"])
+
+
+def show_dry_run(plans: Sequence[tuple[str, Mapping[str, Any]]], others: Sequence[str], *, as_json: bool) -> None:
+    """What `sweep run` without `--apply` would do to clusters that cephfit did not make.
+
+    Args:
+        plans: of these, by target.
+        others: targets of the same command that need no `--apply`, and are not measured either.
+        as_json: one document, of the plan alone where there is one target.
+    """
+    if as_json:
+        documents = [{"target": text, **plan} for text, plan in plans]
+        alone = len(plans) == 1 and not others
+        print_json(dict(plans[0][1]) if alone else {"plans": documents, "not_measured": list(others)})
+        return
+    for text, plan in plans:
+        if len(plans) > 1:
+            click.echo(f"On {text}:")
+        print_planned(plan)
+        click.echo()
+    without = f", and nothing was measured on {' and '.join(others)} either" if others else ""
+    click.echo(f"Nothing was changed{without}. Run the same command with --apply to do it.")

@@ -1,0 +1,184 @@
+"""What `cephfit sweep` says of runs that need not be made, and of an optimiser's trials."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from cephfit.cli.terminal.output import print_table
+from cephfit.core.values.run import STOPPING_DOCUMENT, TRIALS_DOCUMENT, Run
+from cephfit.core.values.sample import Sample
+from cephfit.results.store.sample_store import Store
+from cephfit.sweep.declaration.sweep_file import parse_sweep
+from cephfit.sweep.goal import Goal
+from cephfit.sweep.optimiser import Trial, rounds_by_name, trials_from_json, values_of, with_trials
+from cephfit.sweep.racing.rounds import ASSUMED_SCATTER, expected_saving, saving_document, scatter_of, stops_of
+from cephfit.sweep.sweep_plan import Sweep, plan_of
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A run's sweep with all that was decided and found on the way.
+
+    Attributes:
+        sweep: with the configurations of trials.
+        run: whose it is.
+        trials: of an optimiser, in order.
+        rounds: in which configurations are measured, where not in as many as there are repeats.
+        stops: rounds after which cells are measured no more.
+        decisions: what the store keeps of them.
+    """
+
+    sweep: Sweep
+    run: Run
+    trials: tuple[Trial, ...]
+    rounds: Mapping[str, range]
+    stops: Mapping[Any, int]
+    decisions: Mapping[str, Any] | None
+
+    def stopping_document(self) -> dict[str, Any] | None:
+        """What stopping early saved so far; None for sweeps that take all repeats."""
+        if self.sweep.stopping is None:
+            return None
+        saving = saving_document(plan_of(self.sweep), self.stops)
+        decided = self.decisions or {"looks": 0, "stopped": [], "races": []}
+        return {**self.sweep.stopping.to_json(), **saving, **decided}
+
+    def trials_document(self, samples: Sequence[Sample]) -> list[dict[str, Any]] | None:
+        """The trials and what they gave, the default of the same rounds = 100; None for other sweeps."""
+        if self.sweep.search is None:
+            return None
+        from cephfit.cli.options.goal_choice import goal_of
+
+        values = values_of(self.sweep, self.trials, samples, goal_of(None, None, resume=self.run))
+        return [
+            {
+                "configuration": t.configuration.name,
+                "batch": t.batch,
+                "why": t.configuration.why,
+                "relative": value,
+            }
+            for t, value in zip(self.trials, values, strict=True)
+        ]
+
+
+def known_of(store: Store, run: Run) -> Known:
+    """Everything that the store knows of a run's plan."""
+    sweep = parse_sweep(run.sweep_text, file=run.run_id, stored=True)
+    trials = trials_from_json(store.document(run.run_id, TRIALS_DOCUMENT))
+    decisions = store.document(run.run_id, STOPPING_DOCUMENT)
+    return Known(
+        with_trials(sweep, trials),
+        run,
+        trials,
+        rounds_by_name(sweep, trials) if sweep.search is not None else {},
+        stops_of(decisions),
+        decisions,
+    )
+
+
+def expected_stopping(sweep: Sweep, goal: Goal, store: str | None) -> dict[str, Any] | None:
+    """What a plan expects to save; None for sweeps that take all repeats.
+
+    Args:
+        store: whose newest run says how figures scatter; None to assume it.
+    """
+    if sweep.stopping is None:
+        return None
+    scatter = ASSUMED_SCATTER
+    if store is not None:
+        with Store.open(store) as opened:
+            runs = opened.runs()
+            scatter = (scatter_of(opened.samples(runs[0].run_id), runs[0].run_id) if runs else None) or scatter
+    least, median, most = expected_saving(sweep, goal, scatter)
+    profile = "every cell moving as many bytes" if goal.profile is None else goal.profile.name
+    return {
+        **sweep.stopping.to_json(),
+        "profile": profile,
+        "expected_part_saved": {"least": least, "median": median, "most": most},
+        "expected_from": scatter.source,
+    }
+
+
+def print_expected(document: Mapping[str, Any]) -> None:
+    """What a plan expects to save, for people."""
+    stopping = document.get("stopping")
+    if not stopping:
+        return
+    parts = stopping["expected_part_saved"]
+    race = f"race for {stopping['profile']}" if stopping["race"] == "profile" else "race in every cell"
+    terms = [race] if stopping["race"] else []
+    terms += [f"cells known to {100 * stopping['within']:g} %"] if stopping["within"] else []
+    least, median, most = (f"{100 * parts[word]:.0f}" for word in ("least", "median", "most"))
+    click.echo(
+        f"stopping early is expected to save {median} % of these ({least} to {most} %): "
+        f"{' and '.join(terms)}, decided from {stopping['minimum']} repeats on at "
+        f"{100 * stopping['confidence']:g} % ({stopping['expected_from']})"
+    )
+
+
+def print_left_out(document: Mapping[str, Any]) -> None:
+    """Options that configurations are measured without, for people."""
+    together: dict[str, list[str]] = {}
+    for name, reasons in document["left_out"].items():
+        for reason in reasons:
+            together.setdefault(reason, []).append(name)
+    if together:
+        click.echo("\nLeft out, because this cluster does not support it:")
+        print_table(("configurations", "why"), [(", ".join(names), reason) for reason, names in together.items()])
+
+
+def print_search(document: Mapping[str, Any]) -> None:
+    """An optimiser's task, for people."""
+    search = document.get("search")
+    if not search:
+        return
+    goal = f"the rate of {search['cell']}" if search["cell"] else "the predicted performance for the profile"
+    click.echo(
+        f"an optimiser ({search['sampler']}, seed {search['seed']}) proposes {search['trials']} configurations, "
+        f"{search['batch']} at a time, from the results of the earlier ones, to {search['direction']} {goal} over "
+        f"{', '.join(search['factors'])}"
+    )
+
+
+def print_stopping(document: Mapping[str, Any]) -> None:
+    """What a run saved, for people."""
+    stopping = document.get("stopping")
+    if not stopping:
+        return
+    click.echo(
+        f"saved so far: {stopping['runs_saved']} of {stopping['runs_of_full_plan']} fio runs "
+        f"({100 * stopping['part_saved']:.0f} %)"
+    )
+    for race in stopping["races"]:
+        found = [f"{end} {race[end] or 'open'}" for end in ("best", "worst") if end in race]
+        click.echo(f"race for {race['for']}: {', '.join(found)}")
+    together: dict[tuple[str, str, str], list[str]] = {}
+    for r in stopping["stopped"]:
+        together.setdefault((str(r["after"]), _cells(r["cells"]), r["reason"]), []).append(r["configuration"])
+    rows = [(", ".join(names), *rest) for rest, names in together.items()]
+    if rows:
+        print_table(("no longer measured", "after", "cells", "why"), rows, right=(1,))
+
+
+def _cells(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 2 else f"{len(names)} cells"
+
+
+def print_trials(document: Mapping[str, Any]) -> None:
+    """An optimiser's trials, for people."""
+    trials = document.get("trials")
+    if not trials:
+        return
+    rows = [
+        (t["configuration"], "-" if t["relative"] is None else f"{t['relative']:.1f}", t["why"]) for t in trials
+    ]
+    ranked = [t for t in trials if t["relative"] is not None]
+    if ranked:
+        best = max(ranked, key=lambda t: float(t["relative"]))
+        click.echo(
+            f"highest: {best['configuration']}, {best['relative']:.1f}; part of that is chance, being the highest "
+            f"of {len(ranked)}: measure it again next to the default before you rely on it"
+        )
+    print_table(("trial", "default = 100", "settings"), rows, right=(1,))

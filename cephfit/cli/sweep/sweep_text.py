@@ -1,0 +1,172 @@
+"""What `cephfit sweep` prints: documents for machines, and the same as text for people."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from cephfit.cli.sweep.sweep_stopping import known_of, print_expected, print_search, print_stopping, print_trials
+from cephfit.cli.terminal.output import print_table
+from cephfit.core.units import format_nbytes, format_seconds
+from cephfit.core.values.configuration import Partition
+from cephfit.core.values.measurement import StepTimes
+from cephfit.core.values.run import SIMULATED, Run
+from cephfit.core.values.sample import State
+from cephfit.results.store.sample_store import Store
+from cephfit.sweep.execution.run_progress import Standing
+from cephfit.sweep.execution.schedule import full_plan
+from cephfit.sweep.sweep_plan import Sweep, expected_seconds
+
+_SHOWN_REASONS = 12
+"""Lines of reasons that a person reads; a cluster that broke gives a new one for every fio run."""
+_SHOWN_CELLS = 4
+
+
+def plan_document(
+    sweep: Sweep,
+    times: StepTimes,
+    *,
+    unsupported: Mapping[str, tuple[str, ...]] | None,
+    without_effect: Mapping[str, tuple[str, ...]],
+) -> dict[str, Any]:
+    """What a sweep would do. ``unsupported`` is None where no target was asked."""
+    plan = full_plan(sweep)
+    m = sweep.measurement
+    return {
+        "name": sweep.name,
+        "description": sweep.description,
+        "digest": sweep.digest,
+        "configurations": [
+            {
+                "name": c.name,
+                "why": c.why,
+                "settings": {
+                    p.value: [{"scope": s.scope, "key": s.key, "value": s.value} for s in c.within(p)]
+                    for p in Partition
+                },
+                "unsupported": None if unsupported is None else list(unsupported.get(c.name, ())),
+                "without_effect": [] if c.name in (unsupported or ()) else list(without_effect.get(c.name, ())),
+            }
+            for c in sweep.configurations
+        ],
+        "measurement": m.to_json(),
+        "accept_risk": list(sweep.accept_risk),
+        "search": None if sweep.search is None else sweep.search.to_json(),
+        "runs": plan.n_runs,
+        "samples": sum(len(s.cells) * m.under(s.load).n_clients for s in plan.steps),
+        "expected_seconds": round(expected_seconds(sweep, plan, times, skipped=unsupported or ()), 1),
+        "expected_from": times.source,
+        "order": [
+            {
+                "repeat": s.repeat,
+                "configuration": s.configuration,
+                **({"load": s.load} if s.load else {}),
+                "cells": [str(c) for c in s.cells],
+            }
+            for s in plan.steps
+        ],
+    }
+
+
+def print_plan(document: Mapping[str, Any]) -> None:
+    """The plan for people."""
+    m = document["measurement"]
+    click.echo(f"{document['name']}: {document['description']}")
+    click.echo()
+    rows = []
+    for c in document["configurations"]:
+        settings = [_setting(setting) for within in c["settings"].values() for setting in within]
+        rows.append((c["name"], ", ".join(settings) or "-", c["why"]))
+    print_table(("configuration", "sets", "why"), rows)
+    click.echo()
+    click.echo(
+        f"{len(m['cells'])} cells, {m['repeats']} repeats, {m['clients']} clients with volumes of "
+        f"{format_nbytes(m['volume_nbytes'])}; ramp {m['ramp_seconds']:g} s, run {m['run_seconds']:g} s, "
+        f"{m['ioengine']} at depth {m['iodepth']}, {'direct' if m['direct'] else 'through the page cache'}, "
+        f"caches {m['cache']}; order by seed {m['seed']}"
+    )
+    for load in m.get("loads", ()):
+        said = ", ".join(f"{word} {value}" for word, value in load.items() if word not in ("name", "cells"))
+        only = f", only {', '.join(load['cells'])}" if "cells" in load else ""
+        click.echo(f"also under load {load['name']}: {said.replace('n_clients', 'clients')}{only}")
+    click.echo(
+        f"{document['runs']} fio runs, {document['samples']} samples (one per fio run and client), about "
+        f"{format_seconds(document['expected_seconds'])} ({document['expected_from']})"
+    )
+    if document["configurations"] and all(c["unsupported"] is None for c in document["configurations"]):
+        click.echo(
+            "no cluster was asked whether it supports these options and pools; add --target TARGET to ask one"
+        )
+    print_search(document)
+    print_expected(document)
+    if document["accept_risk"]:
+        click.echo(f"accepts the risks of: {', '.join(document['accept_risk'])}")
+    for word, heading in (
+        ("unsupported", "This target does not support these configurations; their samples will be `skipped`:"),
+        ("without_effect", "These have settings without effect on this target, and are measured nevertheless:"),
+    ):
+        lines = [(c["name"], reason) for c in document["configurations"] for reason in c[word] or ()]
+        if lines:
+            click.echo()
+            click.echo(heading)
+            print_table(("configuration", "why"), lines)
+
+
+def status_document(store: Store, run: Run) -> dict[str, Any]:
+    """How far a run is."""
+    known = known_of(store, run)
+    samples = store.samples(run.run_id)
+    standings = Standing(known.sweep, samples, stops=known.stops, rounds=known.rounds).all()
+    reasons: dict[tuple[str, str, str], Counter[str]] = {}
+    for s in samples:
+        if s.state is not State.OK:
+            cell = f"{s.key.cell} under {s.key.load}" if s.key.load else str(s.key.cell)
+            reasons.setdefault((s.key.configuration, s.state.value, s.reason), Counter())[cell] += 1
+    return {
+        "run": run.run_id,
+        "sweep": run.sweep_name,
+        "target": run.target,
+        "finished": run.finished,
+        "simulated": run.is_simulated,
+        "configurations": [s.as_json() for s in standings],
+        "left": sum(s.left for s in standings),
+        "stopping": known.stopping_document(),
+        "trials": known.trials_document(samples),
+        "not_ok": [
+            {"configuration": c, "state": state, "reason": reason, "samples": cells.total(), "cells": list(cells)}
+            for (c, state, reason), cells in sorted(reasons.items(), key=lambda entry: -entry[1].total())
+        ],
+    }
+
+
+def print_status(document: Mapping[str, Any]) -> None:
+    """How far a run is, for people."""
+    state = "finished" if document["finished"] else f"unfinished, {document['left']} samples left"
+    click.echo(f"run {document['run']} of {document['sweep']} on {document['target']}: {state}")
+    if document["simulated"]:
+        click.echo(SIMULATED)
+    planned = sum(c["planned"] for c in document["configurations"])
+    click.echo(f"{planned} samples planned (one per fio run and client), of which:")
+    words = ["configuration", "planned", "ok", "failed", "invalid", "skipped", "left"]
+    words += ["saved"] if document["stopping"] else []
+    rows = [tuple(str(c[word]) for word in words) for c in document["configurations"]]
+    print_table(words, rows, right=range(1, len(words)))
+    print_stopping(document)
+    print_trials(document)
+    for row in document["not_ok"][:_SHOWN_REASONS]:
+        samples = "1 sample" if row["samples"] == 1 else f"{row['samples']} samples"
+        where = "" if row["state"] == State.SKIPPED.value else f" ({_cells(row['cells'])})"
+        click.echo(f"{row['configuration']}, {samples} {row['state']}{where}: {row['reason']}")
+    if len(document["not_ok"]) > _SHOWN_REASONS:
+        click.echo(f"{len(document['not_ok']) - _SHOWN_REASONS} more reasons; --json shows all of them")
+
+
+def _cells(cells: Sequence[str]) -> str:
+    """The first few by name."""
+    more = [f"{len(cells) - _SHOWN_CELLS} more cells"] if len(cells) > _SHOWN_CELLS else []
+    return ", ".join([*cells[:_SHOWN_CELLS], *more])
+
+
+def _setting(setting: Mapping[str, Any]) -> str:
+    return f"{setting['scope']}: {setting['key']} = {setting['value']}"

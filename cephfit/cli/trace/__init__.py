@@ -1,0 +1,1 @@
+"""`cephfit trace`: read, capture and replay workload traces."""

@@ -1,0 +1,271 @@
+"""Arguments that are a profile or a trace, told by their content, and how a trace is to be read.
+
+Where a captured trace goes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from cephfit.cli.options.completers import trace_formats
+from cephfit.cli.trace.trace_reading import (
+    TracePath,
+    disks_option,
+    parts_in_mind,
+    parts_option,
+    read_options,
+    reading_options,
+)
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Progress
+from cephfit.core.values.profile import Profile
+
+if TYPE_CHECKING:
+    from cephfit.traces.access_source import AccessSource
+    from cephfit.traces.read_options import ReadOptions
+
+
+@contextmanager
+def trace_place(text: str) -> Iterator[Path]:
+    """An existing folder, the base name of the files, or with a slash at its end a folder that is made.
+
+    A folder made here is removed again if nothing was written into it.
+
+    Raises:
+        InputError: the folder cannot be made.
+    """
+    place = Path(text)
+    made = text.endswith(os.sep) and not place.is_dir()
+    if made:
+        try:
+            place.mkdir(parents=True)
+        except OSError as error:
+            raise InputError(
+                f"the folder cannot be created: {error.strerror}", where=text, remedy="choose another"
+            ) from None
+    try:
+        yield place
+    finally:
+        if made:
+            with suppress(OSError):
+                place.rmdir()
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class TraceInput:
+    """How a trace is to be read.
+
+    Attributes:
+        format_name: None to tell by content.
+        action: event of the block layer that counts, ``Q`` or ``D``.
+        options: what the content does not say.
+        describe: ``fast`` or ``full``; None: full, but of a trace of too many disks.
+        disks: count only these; empty: all.
+        parts: several files are consecutive parts of one trace; else recordings beside each other.
+    """
+
+    format_name: str | None
+    action: str
+    options: ReadOptions
+    describe: str | None = "fast"
+    disks: tuple[str, ...] = ()
+    parts: bool = False
+
+    def profile(self, files: Sequence[Path], progress: Progress) -> Profile:
+        """A profile file's profile, or that of traces read together.
+
+        Raises:
+            InputError: they are neither, or damaged, or a profile of other disks than were asked for, or one
+                among other files.
+        """
+        from cephfit.traces import profile_files
+        from cephfit.traces.readers.block_events.block_layer import Action
+
+        found = self._profile_file(files)
+        if found is not None:
+            return found
+        with parts_in_mind(files, parts=self.parts):
+            return profile_files(
+                files,
+                format_name=self.format_name,
+                action=Action(self.action),
+                disks=self.disks,
+                parts=self.parts,
+                full=None if self.describe is None else self.describe == "full",
+                options=self.options,
+                progress=progress,
+            )
+
+    def profiles_by_disk(self, files: Sequence[Path], progress: Progress) -> list[Profile]:
+        """A profile file's profile, of however many disks it is, or that of each disk of traces read together.
+
+        Raises:
+            InputError: as ``profile``.
+        """
+        from cephfit.traces import profiles_by_disk
+        from cephfit.traces.readers.block_events.block_layer import Action
+
+        found = self._profile_file(files)
+        if found is not None:
+            return [found]
+        with parts_in_mind(files, parts=self.parts):
+            return profiles_by_disk(
+                files,
+                format_name=self.format_name,
+                action=Action(self.action),
+                disks=self.disks,
+                parts=self.parts,
+                full=self.describe != "fast",
+                options=self.options,
+                progress=progress,
+            )
+
+    def _profile_file(self, files: Sequence[Path]) -> Profile | None:
+        from cephfit.core.errors import InputError
+        from cephfit.core.profile_files import read_profile
+        from cephfit.traces.description.description_schema import refuse_other_shapes
+
+        if self.format_name is not None or self.options.format_name is not None:
+            return None
+        path = next((f for f in files if _looks_like_a_profile(f, alone=len(files) == 1)), None)
+        if path is None:
+            return None
+        if len(files) > 1:
+            raise InputError(
+                "a profile cannot be read together with other files",
+                where=str(path),
+                remedy="give one profile alone, or all trace files of the workload",
+            )
+        found = read_profile(path)
+        refuse_other_shapes(found.description, where=str(path))
+        self._refuse_other_disks(found, path)
+        return found
+
+    def _refuse_other_disks(self, found: Profile, path: Path) -> None:
+        from cephfit.core.errors import InputError
+
+        if self.disks and set(found.description.get("disks", {})) != set(self.disks):
+            raise InputError(
+                "a profile covers all its disks together",
+                where=f"{path}, --disk {self.disks[0]}",
+                remedy="give the trace, or make a profile of the disk: cephfit trace profile TRACE --disk "
+                f"{self.disks[0]} -o profile.json",
+            )
+
+    def accesses(
+        self, files: Sequence[Path], *, disk: str | None, progress: Progress
+    ) -> tuple[AccessSource, Mapping[str, Any]]:
+        """The accesses of a recording of one disk, or of all disks of one level, and the disks that are left out
+        because another one's accesses are theirs.
+
+        Raises:
+            InputError: there is no such trace, or not one only.
+        """
+        from cephfit.core.errors import InputError
+        from cephfit.traces.access_source import AccessSource, left_out
+        from cephfit.traces.readers.block_events.block_layer import Action
+        from cephfit.traces.recordings import recordings_of
+
+        recordings = recordings_of(files)
+        if len(recordings) > 1:
+            raise InputError(
+                f"one recording is needed, and {len(recordings)} are named",
+                where=", ".join(recording.name for recording in recordings),
+                remedy="name one; of one in consecutive parts, put these together: "
+                f"cat PART... | {click.get_current_context().command_path} - (blktrace: those of each CPU into a "
+                "file NAME.blktrace.CPU)",
+            )
+        action = Action(self.action)
+        others = (
+            left_out(files, format_name=self.format_name, action=action, options=self.options, progress=progress)
+            if disk is None
+            else {}
+        )
+        source = AccessSource(
+            files,
+            format_name=self.format_name,
+            action=action,
+            disk=disk,
+            without=others,
+            options=self.options,
+        )
+        return source, others
+
+
+def trace_options(command: _Command) -> _Command:
+    """Adds all that says how a trace is to be read, given to the command as ``trace``, a ``TraceInput``."""
+    for option in (
+        click.option(
+            "--action",
+            type=click.Choice(["Q", "D"]),
+            default="Q",
+            show_default=True,
+            help="For a trace: block-layer event that counts as an access, Q (queued) or D (issued to the disk).",
+        ),
+        click.option(
+            "--format",
+            "format_name",
+            metavar="FORMAT",
+            shell_complete=trace_formats,
+            help="Format of the trace.  [default: detected from its content]",
+        ),
+    ):
+        command = option(command)
+
+    @wraps(command)
+    def with_trace(
+        *,
+        format_name: str | None,
+        action: str,
+        assume_op: str | None,
+        columns: str | None,
+        blkparse_format: str | None,
+        describe: str | None = "fast",
+        disks: tuple[str, ...] = (),
+        parts: bool = False,
+        **others: Any,
+    ) -> Any:
+        options = read_options(assume_op, columns, blkparse_format)
+        return command(trace=TraceInput(format_name, action, options, describe, disks, parts), **others)
+
+    return reading_options(with_trace)  # type: ignore[return-value]
+
+
+def files_argument(command: _Command) -> _Command:
+    """Adds a profile, or traces that are read together as ``trace profile`` does, given to the command as
+    ``files``, and ``--parts``; stands below ``trace_options``."""
+    files = click.argument("files", metavar="PROFILE|TRACE...", nargs=-1, required=True, type=TracePath())
+    return files(parts_option(command))
+
+
+def description_option(command: _Command) -> _Command:
+    """Adds ``--describe`` and ``--disk``, for commands that make a profile of a trace; stands below
+    ``trace_options``."""
+    return click.option(
+        "--describe",
+        type=click.Choice(["fast", "full"]),
+        help="How much of a trace to describe; fast leaves out behaviour over time and over the disk "
+        "[default: full, for up to 32 disks].",
+    )(disks_option(command))
+
+
+def _looks_like_a_profile(path: Path, *, alone: bool) -> bool:
+    """What a capture wrote about itself may be named with its trace files, as ``trace/*`` does."""
+    from cephfit.traces.capturing import capture_record
+
+    if not path.is_file() or (not alone and path.name.endswith(capture_record.SUFFIX)):
+        return False
+    with path.open("rb") as file:
+        head = file.read(4096)
+    return head.lstrip().startswith(b"{") and b'"schema_version"' in head

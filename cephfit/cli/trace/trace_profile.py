@@ -1,0 +1,126 @@
+"""`cephfit trace profile`: traces to a workload profile."""
+
+from pathlib import Path
+
+import click
+
+from cephfit.cli.options.completers import trace_formats
+from cephfit.cli.terminal.output import json_option, print_json, progress_display
+from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, write_whole
+from cephfit.cli.trace.trace_reading import (
+    TracePath,
+    disks_option,
+    parts_in_mind,
+    parts_option,
+    read_options,
+    reading_options,
+)
+from cephfit.cli.trace.trace_show import print_summary
+
+
+@click.command("profile", short_help="What a workload does, from its trace.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=TracePath())
+@click.option(
+    "--format",
+    "format_name",
+    metavar="FORMAT",
+    shell_complete=trace_formats,
+    help="Format of the trace.  [default: detected from its content]",
+)
+@click.option(
+    "--action",
+    type=click.Choice(["Q", "D"]),
+    default="Q",
+    show_default=True,
+    help="Block-layer event that counts as an access: Q (queued) or D (issued to the disk).",
+)
+@reading_options
+@disks_option
+@parts_option
+@click.option(
+    "--describe",
+    type=click.Choice(["fast", "full"]),
+    default="fast",
+    show_default=True,
+    help="full adds windowed distance, behaviour over time, phases, heat map, hot spots, footprint, busy share, "
+    "burstiness and exact sizes. It reads about a million accesses a second, and works for up to 32 disks.",
+)
+@click.option(
+    "--threshold",
+    type=click.IntRange(0, 1 << 30),
+    default=128,
+    show_default=True,
+    metavar="LBN",
+    help="Distance in 512-byte blocks beyond which an access is random; any value but 128 implies "
+    "--describe full. Keep 128 for a profile that you want to map.",
+)
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Read the files on a Dask cluster (tcp://HOST:8786; its workers must see them under the same paths), or "
+    "in one process per core (`processes`). The profile is the same. With --parts all files of a device are one "
+    "job, as each part goes on where the one before ends.",
+)
+@click.option("--name", help="Name of the profile.  [default: from the first file]")
+@click.option("-o", "--output", type=OUTPUT_FILE, help="File to write the profile to.")
+@json_option
+def command(
+    files: tuple[Path, ...],
+    format_name: str | None,
+    action: str,
+    assume_op: str | None,
+    columns: str | None,
+    blkparse_format: str | None,
+    disks: tuple[str, ...],
+    parts: bool,
+    describe: str,
+    threshold: int,
+    scheduler: str | None,
+    name: str | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Read traces and count accesses per size bin, op and randomness.
+
+    FILE is a trace (also compressed with gzip, xz, bzip2 or zstd), a URL (s3://, http:// ...: install
+    cephfit[remote]), - for standard input, a folder with blktrace's files, or their base name. Several disks are
+    counted separately and added up; the files of one recording (blktrace: one per CPU) are merged.
+
+    Several FILEs are recordings beside each other, each with disks of its own; or with --parts one recording, each
+    going on where the one before ends.
+
+    Formats, detected from the content: blktrace (raw files, blkparse -d dumps), blkparse (default text),
+    block-events (perf script, trace-cmd), biosnoop, vscsi-csv and vscsi-binary (vscsiStats command traces),
+    vscsi-histogram (vscsiStats -p all -c), fio-iolog, strace, qemu, rbd-replay, xperf, and those of published
+    traces: msr, spc, alibaba, tencent, systor17, fiu, mqsim, disksim, blkreplay, oracle-general; and parquet, as
+    `trace convert` writes it. The profile lists what its format cannot tell.
+
+    Read a file of another layout with --columns, and the output of blkparse -f with --blkparse-format.
+    """
+    from cephfit.traces import profile_files
+    from cephfit.traces.readers.block_events.block_layer import Action
+
+    if output is not None:
+        refuse_lost_input(output)
+    with progress_display() as progress, parts_in_mind(files, parts=parts):
+        found = profile_files(
+            files,
+            format_name=format_name,
+            action=Action(action),
+            name=name,
+            disks=disks,
+            parts=parts,
+            full=describe == "full",
+            threshold=threshold,
+            options=read_options(assume_op, columns, blkparse_format),
+            scheduler=scheduler,
+            progress=progress,
+        )
+    if output is not None:
+        write_whole(output, found.dumps(), what="the profile")
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print_summary(found)
+        if output is not None:
+            click.echo(f"\nProfile written to {output}; next: cephfit map {output} --baselines STORE")

@@ -1,0 +1,100 @@
+"""Options that say about a trace what its content does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from cephfit.traces.read_options import ReadOptions
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_COLUMNS_HELP = """Read a delimited file with these columns, in this order: time:UNIT (ns, us, ms, s,
+filetime), op[:READ/WRITE] (the file's words for them), offset:UNIT and length:UNIT (bytes, lbn, sectors, kib, mib,
+pages), disk, latency (in time's unit), - to ignore a column. If the file has no such column: op=read,
+op=write, length=4096. sep=comma, semicolon, tab, pipe or space. Example:
+ time:us,op:0/1,offset:bytes,length:bytes"""
+
+
+class TracePath(click.Path):
+    """A file, a folder or a URL, which stays as it was written."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if ":" not in str(value):
+            return super().convert(value, param, ctx)
+        from cephfit.traces.files import remote
+
+        return remote.path_of(str(value))
+
+
+def reading_options(command: _Command) -> _Command:
+    """Adds ``--assume-op``, ``--columns`` and ``--blkparse-format``."""
+    for option in (
+        click.option(
+            "--blkparse-format",
+            metavar="FORMAT",
+            help="Read the output of `blkparse -f FORMAT`, such as '%T.%t,%d,%a,%S,%n\\n'.",
+        ),
+        click.option("--columns", metavar="COLUMNS", help=" ".join(_COLUMNS_HELP.split())),
+        click.option(
+            "--assume-op",
+            type=click.Choice(["read", "write"]),
+            help="Count all accesses as reads or writes, if the format does not tell them apart.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def disks_option(command: _Command) -> _Command:
+    """Adds ``--disk``, given to the command as ``disks``."""
+    return click.option("--disk", "disks", multiple=True, help="For a trace: count this disk only. Repeatable.")(
+        command
+    )
+
+
+def parts_option(command: _Command) -> _Command:
+    """Adds ``--parts``."""
+    return click.option(
+        "--parts", is_flag=True, help="The files are consecutive parts of one trace, in this order."
+    )(command)
+
+
+@contextmanager
+def parts_in_mind(files: Sequence[Path], *, parts: bool) -> Iterator[None]:
+    """Of several files, an error in one of them also says what it may come from: that they are parts of one trace,
+    or (``parts``) not all of its parts in their order."""
+    from cephfit.core.errors import InputError
+    from cephfit.traces.files import remote
+
+    try:
+        yield
+    except InputError as error:
+        if len(files) == 1 or not error.where.startswith(tuple(map(remote.words_of, files))):
+            raise
+        if parts:
+            hint = "or, if a part is missing or in another place, name all parts in their order"
+        else:
+            hint = "or, if the files are consecutive parts of one trace, add --parts"
+        raise InputError(error.what, where=error.where, remedy=f"{error.remedy}; {hint}") from None
+
+
+def read_options(assume_op: str | None, columns: str | None, blkparse_format: str | None) -> ReadOptions:
+    """Raises: InputError: two of them exclude each other."""
+    from cephfit.core.errors import InputError
+    from cephfit.core.values.cells import Op
+    from cephfit.traces.read_options import ReadOptions
+
+    if columns and blkparse_format:
+        raise InputError(
+            "--columns and --blkparse-format exclude each other", remedy="give the one that describes the file"
+        )
+    return ReadOptions(Op(assume_op) if assume_op else None, columns, blkparse_format)

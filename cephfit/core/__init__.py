@@ -1,0 +1,1 @@
+"""What every room shares: values, errors, units, protocols, journal, locks."""

@@ -1,0 +1,93 @@
+"""Programs started so that none of them outlives the thread that waits for it, however that ends."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from cephfit.core.errors import HostError, LackingError
+
+# Asks, once the kernel has been told to kill this process with its parent, whether the parent is still there: it
+# may have died in the instant before. A constant program; everything else are its arguments.
+_ONLY_WITH_PARENT = 'test "$PPID" = "$1" || exit 1; shift; exec "$@"'
+
+
+def find_program(name: str, *, package: str) -> str:
+    """Path of a program.
+
+    Raises:
+        LackingError: it is not installed; names Debian's package.
+    """
+    path = shutil.which(name)
+    if path is None:
+        raise LackingError(f"the program {name} is missing", remedy=f"install it: apt install {package}")
+    return path
+
+
+def find_guard() -> str:
+    """Path of the program by which others die with us.
+
+    Raises:
+        HostError: it is not installed.
+    """
+    return find_program("setpriv", package="util-linux")
+
+
+def start(
+    command: Sequence[str],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
+    pass_fds: Sequence[int] = (),
+    environment: Mapping[str, str] | None = None,
+    folder: Path = Path("/"),
+    signal_at_death: str = "KILL",
+) -> subprocess.Popen[str]:
+    """Start a program, as a rule with pipes for what it says; the kernel kills it with the thread that calls.
+
+    Args:
+        command: the program's path and its arguments.
+        stdin, stdout, stderr: as ``subprocess.Popen`` takes them.
+        pass_fds: open files that it gets.
+        environment: added to this process's own.
+        folder: in which it runs.
+        signal_at_death: what the kernel sends it then: KILL, or what it ends itself by in time.
+
+    Raises:
+        HostError: setpriv is missing.
+    """
+    dying = (find_guard(), "--pdeathsig", signal_at_death, "--")
+    guard = (*dying, "/bin/sh", "-c", _ONLY_WITH_PARENT, "sh", str(os.getpid()))
+    return subprocess.Popen(
+        (*guard, *command),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        text=True,
+        errors="replace",
+        cwd=folder,
+        pass_fds=pass_fds,
+        # An interrupt from the keyboard reaches cephfit alone, which then ends the program.
+        start_new_session=True,
+        env={**os.environ, "LC_ALL": "C", **(environment or {})},
+    )
+
+
+def end(process: subprocess.Popen[str], name: str) -> None:
+    """See that a process is over.
+
+    Raises:
+        HostError: it cannot be killed.
+    """
+    if process.poll() is None:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=30)
+    if process.poll() is None:
+        raise HostError(
+            f"{name} (process {process.pid}) hangs in the kernel and cannot be killed",
+            remedy="the device under it does not answer: look at the cluster, then run the sweep again",
+        )

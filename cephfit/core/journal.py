@@ -1,0 +1,152 @@
+"""What was before cephfit changed it: an append-only file from which it can all be put back."""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cephfit.core.errors import StoreError
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One change, written before it was made.
+
+    Attributes:
+        kind: what sort of thing was changed; says who undoes it.
+        place: which one, unique within its kind.
+        was: its value before the first change; None where it did not exist. JSON values only.
+    """
+
+    kind: str
+    place: str
+    was: Any
+
+
+class Journal:
+    """A journal in a file, one JSON object per line, each on the disk before the change it speaks of.
+
+    The first entry of a (kind, place) wins: it holds the original, later changes of the same place add nothing.
+    A program killed while it writes leaves a torn last line; that line's change was not made yet, so the line
+    is dropped. One process at a time may have a journal open; the target's lock sees to that.
+
+    Args:
+        path: made when the first entry is written.
+        read_only: look only; a torn line is left for the process that owns the journal.
+
+    Raises:
+        StoreError: a line in the middle is damaged, or another version wrote the file.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = path
+        self._read_only = read_only
+        self._entries: dict[tuple[str, str], Entry] = {}
+        if path.exists():
+            self._read()
+
+    def note(self, kind: str, place: str, was: Any) -> bool:
+        """Keep what ``place`` is now, unless that is kept already. Returns after it is on the disk.
+
+        Returns:
+            True if this is the first entry of the place.
+
+        Raises:
+            StoreError: there is no room for it; the place must not be changed.
+        """
+        if (kind, place) in self._entries:
+            return False
+        entry = Entry(kind, place, was)
+        self._append({"version": SCHEMA_VERSION, "kind": kind, "place": place, "was": was})
+        self._entries[kind, place] = entry
+        return True
+
+    def forget(self, kind: str, place: str) -> None:
+        """The place is as it was: it needs no undoing any more."""
+        if (kind, place) in self._entries:
+            self._append({"version": SCHEMA_VERSION, "kind": kind, "place": place, "forget": True})
+            del self._entries[kind, place]
+
+    def entries(self, kind: str | None = None) -> tuple[Entry, ...]:
+        """What is to be undone, oldest first."""
+        return tuple(e for e in self._entries.values() if kind in (None, e.kind))
+
+    def get(self, kind: str, place: str) -> Entry | None:
+        return self._entries.get((kind, place))
+
+    def finish(self) -> None:
+        """Everything is as it was: the file goes.
+
+        Raises:
+            StoreError: something is still to be undone; names it.
+        """
+        if self._entries:
+            names = ", ".join(f"{kind} {place}" for kind, place in self._entries)
+            raise StoreError(
+                f"{len(self._entries)} changes are not undone yet: {names}",
+                where=str(self.path),
+                remedy="run `cephfit restore` with the options of the target that the sweep was given; the flag "
+                "noout of an OSD that is down stays until it is up",
+            )
+        self.path.unlink(missing_ok=True)
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        if self._read_only:
+            raise ValueError("this journal was opened for reading only")
+        is_new = not self.path.exists()
+        with self.path.open("ab", buffering=0) as file:
+            end = file.tell()
+            try:
+                left = json.dumps(line).encode() + b"\n"
+                while left:
+                    left = left[file.write(left) :]
+                os.fsync(file.fileno())
+            except OSError as error:
+                # Half a line would swallow the next one that this process writes, and with it an original.
+                with suppress(OSError):
+                    file.truncate(end)
+                raise StoreError(
+                    f"the journal cannot be written, so nothing more is changed: {error.strerror}",
+                    where=str(self.path),
+                    remedy="make room, then start again or restore: what was changed before is in the journal",
+                ) from None
+        if is_new:
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def _read(self) -> None:
+        content = self.path.read_bytes()
+        whole, _, torn = content.rpartition(b"\n")
+        if torn and not self._read_only:
+            with self.path.open("r+b") as file:
+                file.truncate(len(content) - len(torn))
+                os.fsync(file.fileno())
+        for number, text in enumerate(whole.splitlines(), start=1):
+            where = f"{self.path}:{number}"
+            try:
+                line = json.loads(text)
+                version, kind, place = line["version"], line["kind"], line["place"]
+            except (ValueError, KeyError, TypeError):
+                raise StoreError(
+                    "this line of the journal is damaged",
+                    where=where,
+                    remedy="the lines after it are needed: correct it by hand, then run `cephfit restore`",
+                ) from None
+            if version != SCHEMA_VERSION:
+                raise StoreError(
+                    f"the journal has version {version}, this cephfit reads {SCHEMA_VERSION}",
+                    where=where,
+                    remedy="run `cephfit restore` with the version of cephfit that wrote it",
+                )
+            if line.get("forget"):
+                self._entries.pop((kind, place), None)
+            else:
+                self._entries.setdefault((kind, place), Entry(kind, place, line["was"]))

@@ -1,0 +1,70 @@
+"""How much room data wants on storage, and how that is said.
+
+Sizes, rates and times as people write them. Sizes are powers of two: 4K = 4096 bytes.
+"""
+
+import re
+
+from cephfit.core.errors import InputError
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+NS_PER_S = 1_000_000_000
+NS_PER_MS = 1_000_000
+NS_PER_US = 1_000
+LBN_NBYTES = 512
+"""Bytes of one logical block, the unit of every LBN and seek distance (vscsiStats, blktrace)."""
+
+_FACTORS = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1 << 40}
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*$", re.IGNORECASE)
+
+
+def parse_nbytes(text: str | int, *, where: str = "") -> int:
+    """Read a size such as ``4096``, ``4K``, ``512M`` or ``1.5GiB`` as bytes.
+
+    Raises:
+        InputError: the text is no size, or is not a whole number of bytes.
+    """
+    match = _SIZE.match(str(text))
+    if match is None:
+        raise InputError(f"{text!r} is not a size", where=where, remedy="write it like 4096, 32K, 512M or 10G")
+    nbytes = float(match[1]) * _FACTORS[match[2].upper()]
+    if nbytes != int(nbytes):
+        raise InputError(f"{text!r} is not a whole number of bytes", where=where)
+    return int(nbytes)
+
+
+def format_nbytes(nbytes: int) -> str:
+    """Write bytes the short way that reads back the same: 4096 is ``4K``, 4097 is ``4097``."""
+    for suffix in ("T", "G", "M", "K"):
+        if nbytes and nbytes % _FACTORS[suffix] == 0:
+            return f"{nbytes // _FACTORS[suffix]}{suffix}"
+    return str(nbytes)
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a duration for a person: ``0.4 s``, ``52 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+
+
+_MARGIN = 1.1
+"""Room wanted beyond the data: metadata, the write-ahead log, and OSDs that do not fill evenly."""
+
+
+def with_margin(nbytes: int) -> int:
+    """Bytes that must be free before so many are written."""
+    return int(nbytes * _MARGIN)
+
+
+def about(nbytes: int) -> str:
+    """A size for people, in whole MiB."""
+    return format_nbytes(max(MIB, nbytes - nbytes % MIB))

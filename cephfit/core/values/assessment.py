@@ -1,0 +1,247 @@
+"""How good a prediction was: predicted beside measured, for the real workload."""
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cephfit.core.errors import InputError
+from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+
+ASSESSMENT_SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AssessmentRow:
+    """One configuration that the real workload ran on. Relative figures have the default = 100.
+
+    Attributes:
+        configuration: name.
+        predicted_relative: what the model said.
+        predicted_low: lower end of its interval; None where it has no finite one.
+        predicted_high: upper end of its interval; None where it has no finite one.
+        measured_relative: over the default's, geometric means with what a round does to all its runs taken out;
+            None if no run gave a value.
+        measured_low: lower end of the measured interval; None if the runs are too few for one.
+        measured_high: upper end of the measured interval; None if the runs are too few for one.
+        values: the metric of every ok run, in order of repeat.
+    """
+
+    configuration: str
+    predicted_relative: float
+    predicted_low: float | None
+    predicted_high: float | None
+    measured_relative: float | None
+    measured_low: float | None
+    measured_high: float | None
+    values: tuple[float, ...]
+
+    @property
+    def n(self) -> int:
+        """Runs that gave a value."""
+        return len(self.values)
+
+    @property
+    def error_points(self) -> float | None:
+        """Predicted minus measured, in points of the default's 100; None if nothing was measured."""
+        return None if self.measured_relative is None else self.predicted_relative - self.measured_relative
+
+    @property
+    def error_interval(self) -> tuple[float, float] | None:
+        """The error's interval, from those of the two: (P - M) - √((P - lP)² + (uM - M)²) to the same upwards.
+
+        Prediction and runs are independent. Made so, the difference's interval has at least the lower of the two
+        levels (Zou and Donner 2008, Statistics in Medicine 27:1693). None for the default, to which both are
+        relative, and where an interval is not known.
+        """
+        p, m, error = self.predicted_relative, self.measured_relative, self.error_points
+        ends = (self.predicted_low, self.predicted_high, self.measured_low, self.measured_high)
+        if m is None or error is None or None in ends or self.predicted_low == self.predicted_high:
+            return None
+        p_low, p_high, m_low, m_high = (end for end in ends if end is not None)
+        return error - math.hypot(p - p_low, m_high - m), error + math.hypot(p_high - p, m - m_low)
+
+    @property
+    def beside(self) -> str:
+        """Where the measured interval lies of the predicted one: ``below``, ``above``, empty if they meet."""
+        if self.predicted_low == self.predicted_high:
+            return ""  # the default, to which all is relative
+        if (
+            self.measured_high is not None
+            and self.predicted_low is not None
+            and self.measured_high < self.predicted_low
+        ):
+            return "below"
+        if (
+            self.measured_low is not None
+            and self.predicted_high is not None
+            and self.measured_low > self.predicted_high
+        ):
+            return "above"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """Predicted beside measured.
+
+    Attributes:
+        workload: name of the real workload, for example ``pgbench``.
+        metric: what its values are, for example ``tps``; more is better.
+        model: the predictor that spoke.
+        rows: one per configuration that was run, predicted best first.
+        order_held: the measured order of the configurations run is the predicted one: at least one pair is told
+            apart the way that was predicted, and none the other way. None where the runs tell no such pair apart,
+            where fewer than two could be measured, or where the predicted intervals overlap and so put them in no
+            order.
+        regret_pct: what following the prediction costs against the best configuration that was run, in per
+            cent of that one's measured metric: 0 when the predicted best was the best. None where the predicted
+            best could not be measured.
+        confidence: level of the measured intervals.
+        notes: what a reader must know.
+        regret_low_pct: lower end of the regret's interval, 0 where the runs tell none to be better than the
+            predicted best; None if the runs are too few for an interval.
+        regret_high_pct: its upper end; 0 where the runs tell the predicted best to be the best of those run.
+        ties: pairs of configurations, the one predicted to be better first, that the runs cannot tell apart; None
+            in documents of before they were kept.
+    """
+
+    workload: str
+    metric: str
+    model: str
+    rows: tuple[AssessmentRow, ...]
+    order_held: bool | None
+    regret_pct: float | None
+    confidence: float = DEFAULT_CONFIDENCE
+    notes: tuple[str, ...] = field(default_factory=tuple)
+    regret_low_pct: float | None = None
+    regret_high_pct: float | None = None
+    ties: tuple[tuple[str, str], ...] | None = None
+
+    def of(self, configuration: str) -> AssessmentRow | None:
+        """The row of ``configuration``; None if it was not run."""
+        return next((row for row in self.rows if row.configuration == configuration), None)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether any two of those that gave a value were predicted in an order: their intervals are apart."""
+        ends = [
+            (-math.inf if r.predicted_low is None else r.predicted_low, r.predicted_high)
+            for r in self.rows
+            if r.measured_relative is not None
+        ]
+        return any(high is not None and high < low for (low, _), (_, high) in itertools.permutations(ends, 2))
+
+    def regret_said(self) -> str:
+        """The regret and how sure it is; empty where there is none."""
+        if self.regret_pct is None:
+            return ""
+        if self.regret_low_pct is None or self.regret_high_pct is None:
+            return f"{self.regret_pct:.1f} %, its interval not known"
+        if self.regret_high_pct <= 0:
+            return "0 %: the predicted best is distinguishable from all others that were run"
+        if self.regret_low_pct <= 0:
+            return f"not distinguishable from 0 (at most {self.regret_high_pct:.1f} %)"
+        return f"{self.regret_pct:.1f} % ({self.regret_low_pct:.1f} to {self.regret_high_pct:.1f})"
+
+    def missed(self) -> tuple[str, ...]:
+        """Sentences on configurations whose measured interval lies beside the predicted one."""
+        found = []
+        for beside in ("below", "above"):
+            names = [row.configuration for row in self.rows if row.beside == beside]
+            if names:
+                found.append(
+                    f"Measured {beside} the predicted interval: {', '.join(names)}. Predicted intervals cover the "
+                    "scatter of the benchmark, not the error of the model."
+                )
+        return tuple(found)
+
+    def to_json(self) -> dict[str, Any]:
+        """The store's "verification" document."""
+        return {
+            "schema_version": ASSESSMENT_SCHEMA_VERSION,
+            "workload": self.workload,
+            "metric": self.metric,
+            "model": self.model,
+            "confidence": self.confidence,
+            "order_held": self.order_held,
+            "regret_pct": self.regret_pct,
+            "regret_low_pct": self.regret_low_pct,
+            "regret_high_pct": self.regret_high_pct,
+            "ties": None if self.ties is None else [list(pair) for pair in self.ties],
+            "rows": [
+                {
+                    "configuration": row.configuration,
+                    "predicted": {
+                        "relative": row.predicted_relative,
+                        "low": row.predicted_low,
+                        "high": row.predicted_high,
+                    },
+                    "measured": {
+                        "relative": row.measured_relative,
+                        "low": row.measured_low,
+                        "high": row.measured_high,
+                    },
+                    "n": row.n,
+                    "values": list(row.values),
+                    "error_points": row.error_points,
+                }
+                for row in self.rows
+            ],
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, document: Any, *, where: str = "verification") -> "Assessment":
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            InputError: of another schema version, a part is missing or of the wrong type.
+        """
+        if not isinstance(document, Mapping):
+            raise InputError("a verification is a JSON object", where=where)
+        version = document.get("schema_version")
+        if version != ASSESSMENT_SCHEMA_VERSION:
+            raise InputError(
+                f"schema_version is {version!r}, this cephfit reads {ASSESSMENT_SCHEMA_VERSION}",
+                where=where,
+                remedy="verify again with `cephfit verify`",
+            )
+        try:
+            order_held, ties = document["order_held"], document.get("ties")
+            return cls(
+                workload=str(document["workload"]),
+                metric=str(document["metric"]),
+                model=str(document["model"]),
+                rows=tuple(_row(row) for row in document["rows"]),
+                order_held=None if order_held is None else bool(order_held),
+                regret_pct=_optional(document["regret_pct"]),
+                confidence=float(document["confidence"]),
+                notes=tuple(str(note) for note in document.get("notes", ())),
+                regret_low_pct=_optional(document.get("regret_low_pct")),
+                regret_high_pct=_optional(document.get("regret_high_pct")),
+                ties=None if ties is None else tuple((str(ahead), str(behind)) for ahead, behind in ties),
+            )
+        except KeyError as error:
+            raise InputError(f"{error.args[0]!r} is missing", where=where) from None
+        except (TypeError, ValueError) as error:
+            raise InputError(f"this is not a verification: {error}", where=where) from None
+
+
+def _optional(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _row(row: Any) -> AssessmentRow:
+    predicted, measured = row["predicted"], row["measured"]
+    return AssessmentRow(
+        configuration=str(row["configuration"]),
+        predicted_relative=float(predicted["relative"]),
+        predicted_low=_optional(predicted["low"]),
+        predicted_high=_optional(predicted["high"]),
+        measured_relative=_optional(measured["relative"]),
+        measured_low=_optional(measured["low"]),
+        measured_high=_optional(measured["high"]),
+        values=tuple(float(value) for value in row["values"]),
+    )

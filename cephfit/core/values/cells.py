@@ -1,0 +1,112 @@
+"""The 20 baselines: size bins x patterns (Meyer 2017, Table 2.1 and section 2.2.1)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cephfit.core.errors import InputError
+from cephfit.core.units import KIB, MIB
+
+RANDOM_THRESHOLD_LBN = 128
+"""An access is random when it starts more than this many LBN from the end of the previous one of its kind."""
+
+
+class Op(StrEnum):
+    """What an access does."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+class Pattern(StrEnum):
+    """fio's names; the first two are sequential."""
+
+    READ = "read"
+    WRITE = "write"
+    RANDREAD = "randread"
+    RANDWRITE = "randwrite"
+
+    @property
+    def op(self) -> Op:
+        return Op.READ if self in (Pattern.READ, Pattern.RANDREAD) else Op.WRITE
+
+    @property
+    def is_random(self) -> bool:
+        return self in (Pattern.RANDREAD, Pattern.RANDWRITE)
+
+    @classmethod
+    def of(cls, op: Op, *, is_random: bool) -> "Pattern":
+        return cls(f"rand{op}" if is_random else op.value)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeBin:
+    """A size bin: the accesses of at most ``upper_inclusive`` bytes that no smaller bin has.
+
+    Attributes:
+        name: ``4K`` ... ``32M``.
+        benchmark_nbytes: the block size with which fio measures the bin's baselines.
+        upper_inclusive: bytes; None for the last bin, which has no upper bound.
+    """
+
+    name: str
+    benchmark_nbytes: int
+    upper_inclusive: int | None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+SIZE_BINS: tuple[SizeBin, ...] = (
+    SizeBin("4K", 4 * KIB, 8 * KIB),
+    SizeBin("32K", 32 * KIB, 48 * KIB),
+    SizeBin("128K", 128 * KIB, 256 * KIB),
+    SizeBin("1M", MIB, 4 * MIB),
+    SizeBin("32M", 32 * MIB, None),
+)
+"""Table 2.1 of the thesis."""
+
+SIZE_BIN_EDGES: tuple[int, ...] = tuple(b.upper_inclusive for b in SIZE_BINS if b.upper_inclusive is not None)
+"""Inclusive upper bounds in bytes of all bins but the last: ``numpy.searchsorted(edges, nbytes, side="left")``."""
+
+
+def size_bin(name: str, *, where: str = "") -> SizeBin:
+    """The bin called ``name``.
+
+    Raises:
+        InputError: there is no such bin.
+    """
+    for candidate in SIZE_BINS:
+        if candidate.name == name:
+            return candidate
+    names = ", ".join(b.name for b in SIZE_BINS)
+    raise InputError(f"{name!r} is not a size bin", where=where, remedy=f"the size bins are {names}")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One of the 20 baselines: a size bin and a pattern."""
+
+    size: SizeBin
+    pattern: Pattern
+
+    def __str__(self) -> str:
+        return f"{self.size.name}-{self.pattern.value}"
+
+    @classmethod
+    def parse(cls, text: str, *, where: str = "") -> "Cell":
+        """Read ``4K-randread``.
+
+        Raises:
+            InputError: no such size bin or pattern.
+        """
+        size, _, pattern = text.partition("-")
+        if pattern not in list(Pattern):
+            raise InputError(
+                f"{text!r} is not a cell",
+                where=where,
+                remedy="a cell is a size bin and a fio pattern, such as 4K-randread",
+            )
+        return cls(size_bin(size, where=where), Pattern(pattern))
+
+
+CELLS: tuple[Cell, ...] = tuple(Cell(size, pattern) for size in SIZE_BINS for pattern in Pattern)

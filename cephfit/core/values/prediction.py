@@ -1,0 +1,203 @@
+"""Predictions and what they say, and the JSON that carries them between rooms, the store and other programs."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from cephfit.core.errors import InputError
+from cephfit.core.tabular import Table, Tabular
+from cephfit.core.values.cells import Cell
+
+PREDICTIONS_SCHEMA_VERSION = 1
+
+
+class Verdict(StrEnum):
+    """What the interval allows to say against the default."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    INDISTINGUISHABLE = "not distinguishable"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class CellReason:
+    """What one cell adds to a prediction.
+
+    Attributes:
+        cell: which of the 20.
+        weight: the cell's part of the workload, 0 to 1; over all cells the sum is 1. For ``meyer`` the part of
+            the accesses, for ``time`` the part of the default's time.
+        relative: the configuration's rate in the cell, default = 100.
+        points: what the cell moves the prediction by, in points of ``relative``; the sum over cells is
+            the prediction minus 100.
+    """
+
+    cell: Cell
+    weight: float
+    relative: float
+    points: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A configuration's performance for a profile relative to the default.
+
+    Attributes:
+        configuration: name.
+        relative: default = 100, more is better.
+        low: lower end of the interval.
+        high: upper end of the interval.
+        verdict: from the interval.
+        reasons: the cells that matter, most important first.
+    """
+
+    configuration: str
+    relative: float
+    low: float
+    high: float
+    verdict: Verdict
+    reasons: tuple[CellReason, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.relative <= self.high:
+            raise ValueError(f"{self.configuration}: {self.relative} is outside {self.low}..{self.high}")
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionSet(Tabular):
+    """The answer to "which configuration for this workload".
+
+    Attributes:
+        model: which predictor speaks: ``meyer``, ``meyer-random``, ``meyer-sequential`` or ``time``.
+        profile: name of the profile.
+        baselines: source of the baselines.
+        predictions: every configuration, best first.
+        best: name of the best configuration that is distinguishably better than the default, else the default's.
+        worst: name of the worst configuration that is distinguishably worse than the default, else the default's.
+        confidence: level of the intervals, jointly over all configurations.
+        noise_floor: smallest difference from the default, in points of ``relative``, that these samples could
+            tell: 100 * (1 - exp(-w)), with w the half width of the log interval (Student's quantile times the
+            standard error) that a configuration with the default's rates would have; the least over those that
+            are compared, or the smallest difference that was told, if less. Infinite where there is no spread. How
+            large an effect is found how often is another thing: docs/method.md, "Power".
+        notes: what a reader must know, such as cells without spread.
+        as_good: names of those besides the default that the samples cannot tell from ``best``; none where that is
+            the default. For models that add time (``Model.adds_time``) they are held against it directly,
+            jointly at ``confidence``. In Formula 2.1 (``meyer`` and its readings) the ratio of two configurations
+            depends on the default, so that only the intervals against that are left: all whose interval reaches up
+            to the best one's are named. That is careful: both intervals carry the noise of the default, and some
+            are named that could be told apart (docs/method.md, "The best against the next").
+    """
+
+    model: str
+    profile: str
+    baselines: str
+    predictions: tuple[Prediction, ...]
+    best: str
+    worst: str
+    confidence: float
+    noise_floor: float
+    notes: tuple[str, ...] = field(default_factory=tuple)
+    as_good: tuple[str, ...] = ()
+
+    def of(self, configuration: str) -> Prediction:
+        return next(p for p in self.predictions if p.configuration == configuration)
+
+    def _table(self) -> Table:
+        return Table(
+            f"Workload {self.profile}, model {self.model}, default = 100: best {self.best}, worst {self.worst}",
+            ("configuration", "relative", "low", "high", "verdict"),
+            tuple((p.configuration, p.relative, p.low, p.high, p.verdict.value) for p in self.predictions),
+            self.notes,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The predictions as JSON values. An end of an interval that is not finite is written as null."""
+        return {
+            "schema_version": PREDICTIONS_SCHEMA_VERSION,
+            "model": self.model,
+            "profile": self.profile,
+            "baselines": self.baselines,
+            "confidence": self.confidence,
+            "noise_floor": _finite(self.noise_floor),
+            "best": self.best,
+            "worst": self.worst,
+            "as_good": list(self.as_good),
+            "predictions": [
+                {
+                    "configuration": p.configuration,
+                    "relative": p.relative,
+                    "low": _finite(p.low),
+                    "high": _finite(p.high),
+                    "verdict": p.verdict.value,
+                    "reasons": [
+                        {"cell": str(r.cell), "weight": r.weight, "relative": r.relative, "points": r.points}
+                        for r in p.reasons
+                    ],
+                }
+                for p in self.predictions
+            ],
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, document: Any, *, where: str = "predictions") -> "PredictionSet":
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            InputError: of another schema version, a part is missing, of the wrong type or impossible.
+        """
+        if not isinstance(document, Mapping):
+            raise InputError("predictions are a JSON object", where=where)
+        version = document.get("schema_version")
+        if version != PREDICTIONS_SCHEMA_VERSION:
+            raise InputError(
+                f"schema_version is {version!r}, this cephfit reads {PREDICTIONS_SCHEMA_VERSION}",
+                where=where,
+                remedy="make the predictions again with `cephfit map`",
+            )
+        try:
+            noise_floor = document["noise_floor"]
+            return cls(
+                model=str(document["model"]),
+                profile=str(document["profile"]),
+                baselines=str(document["baselines"]),
+                predictions=tuple(_prediction(row) for row in document["predictions"]),
+                best=str(document["best"]),
+                worst=str(document["worst"]),
+                confidence=float(document["confidence"]),
+                noise_floor=math.inf if noise_floor is None else float(noise_floor),
+                notes=tuple(str(note) for note in document.get("notes", ())),
+                as_good=tuple(str(name) for name in document.get("as_good", ())),
+            )
+        except KeyError as error:
+            raise InputError(f"{error.args[0]!r} is missing", where=where) from None
+        except (TypeError, ValueError) as error:
+            raise InputError(f"these are not predictions: {error}", where=where) from None
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _prediction(row: Any) -> Prediction:
+    low, high = row["low"], row["high"]
+    return Prediction(
+        configuration=str(row["configuration"]),
+        relative=float(row["relative"]),
+        low=-math.inf if low is None else float(low),
+        high=math.inf if high is None else float(high),
+        verdict=Verdict(row["verdict"]),
+        reasons=tuple(
+            CellReason(
+                Cell.parse(r["cell"], where="predictions"),
+                float(r["weight"]),
+                float(r["relative"]),
+                float(r["points"]),
+            )
+            for r in row.get("reasons", ())
+        ),
+    )

@@ -1,0 +1,216 @@
+"""Workload profiles: what a workload does, and the JSON file that carries it between commands.
+
+Texts that every file and database takes: names of files need not be such.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cephfit.core.errors import InputError
+from cephfit.core.tabular import Table, Tabular
+from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Cell, Op, Pattern
+
+_LONE_HALVES = re.compile("[\ud800-\udfff]")
+"""What Python puts in the place of bytes of a file's name that are not UTF-8; no text in UTF-8 can hold it."""
+
+
+def plain(text: str) -> str:
+    """The text, with a sign of replacement (U+FFFD) where it has a character that cannot be written."""
+    return _LONE_HALVES.sub("\ufffd", text)
+
+
+def plain_document(document: Any) -> Any:
+    """The same for all texts and keys of JSON values, nested mappings and lists."""
+    if isinstance(document, str):
+        return plain(document)
+    if isinstance(document, Mapping):
+        return {plain_document(key): plain_document(value) for key, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [plain_document(value) for value in document]
+    return document
+
+
+PROFILE_SCHEMA_VERSION = 1
+
+_BIN_NAMES = tuple(b.name for b in SIZE_BINS)
+_MOST = 2**63 - 1
+"""Accesses of a cell: what a counter of 64 bits holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile(Tabular):
+    """What a workload does.
+
+    Attributes:
+        name: for people.
+        accesses: count per op and size bin name; every op and bin is present.
+        random: share of random accesses per op, 0 to 1; 0 also where none was judged, see ``random_share``.
+        random_by_bin: share of random accesses per op and bin name, where the source tells (a histogram
+            cannot: its size and distance are marginals); bins without accesses are left out.
+        description: all else the source gave: disks, times, histograms in their own limits, what was skipped.
+            JSON values only.
+    """
+
+    name: str
+    accesses: Mapping[Op, Mapping[str, int]]
+    random: Mapping[Op, float]
+    random_by_bin: Mapping[Op, Mapping[str, float]] | None = None
+    description: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for op in Op:
+            if tuple(self.accesses[op]) != _BIN_NAMES or any(n < 0 for n in self.accesses[op].values()):
+                raise ValueError(f"accesses[{op}] must count every size bin: {self.accesses[op]}")
+            shares = [self.random[op], *(self.random_by_bin or {op: {}})[op].values()]
+            if not all(0 <= share <= 1 for share in shares):
+                raise ValueError(f"random shares of {op} must be 0 to 1: {shares}")
+
+    @property
+    def n_accesses(self) -> int:
+        return sum(sum(counts.values()) for counts in self.accesses.values())
+
+    def random_share(self, op: Op) -> float | None:
+        """Share of random accesses; None where none was judged: the op has no accesses, or one on each disk."""
+        is_judged = self.random_by_bin is None or bool(self.random_by_bin[op]) or self.random[op] > 0
+        return self.random[op] if is_judged and any(self.accesses[op].values()) else None
+
+    def cell_counts(self) -> dict[Cell, float]:
+        """Accesses per cell, all 20; the sum is ``n_accesses``.
+
+        A size bin's accesses are split by the bin's own share of random accesses where it is known, else by
+        the op's share (Meyer 2017, section 2.2.4).
+        """
+        counts: dict[Cell, float] = {}
+        for size in SIZE_BINS:
+            for op in Op:
+                by_bin = (self.random_by_bin or {}).get(op, {})
+                share = by_bin.get(size.name, self.random[op])
+                n = self.accesses[op][size.name]
+                counts[Cell(size, Pattern.of(op, is_random=True))] = n * share
+                counts[Cell(size, Pattern.of(op, is_random=False))] = n * (1 - share)
+        return {Cell(s, p): counts[Cell(s, p)] for s in SIZE_BINS for p in Pattern}
+
+    def to_json(self) -> dict[str, Any]:
+        """The profile file's content."""
+        document: dict[str, Any] = {
+            "schema_version": PROFILE_SCHEMA_VERSION,
+            "name": plain(self.name),
+            "random_threshold_lbn": self.description.get("random_threshold_lbn", RANDOM_THRESHOLD_LBN),
+            "accesses": {op.value: dict(self.accesses[op]) for op in Op},
+            "random": {op.value: self.random[op] for op in Op},
+        }
+        if self.random_by_bin is not None:
+            document["random_by_bin"] = {op.value: dict(self.random_by_bin[op]) for op in Op}
+        document["description"] = plain_document(self.description)
+        return document
+
+    @classmethod
+    def from_json(cls, document: Any, *, where: str = "profile") -> "Profile":
+        """Read a profile file's content.
+
+        Raises:
+            InputError: a part is missing, of the wrong type or out of its range, or it counts no access; the error
+                names it.
+        """
+        if not isinstance(document, dict):
+            raise InputError("a profile is a JSON object", where=where)
+        version = document.get("schema_version")
+        if version != PROFILE_SCHEMA_VERSION:
+            raise InputError(
+                f"schema_version is {version!r}, this cephfit reads {PROFILE_SCHEMA_VERSION}",
+                where=where,
+                remedy="make the profile again with `cephfit trace profile`",
+            )
+        accesses = {op: _counts(document, op, where) for op in Op}
+        if not any(any(counts.values()) for counts in accesses.values()):
+            raise InputError(
+                "the profile counts no access: nothing can be said of its workload",
+                where=f"{where}: accesses",
+                remedy="profile a trace that was recorded while the workload ran",
+            )
+        random = {op: _share(_part(document, "random", where), op.value, f"{where}: random", 0.0) for op in Op}
+        by_bin: dict[Op, dict[str, float]] | None = None
+        if "random_by_bin" in document:
+            table = _part(document, "random_by_bin", where)
+            by_bin = {}
+            for op in Op:
+                row = _part(table, op.value, f"{where}: random_by_bin")
+                _known(row, _BIN_NAMES, f"{where}: random_by_bin.{op}")
+                by_bin[op] = {b: _share(row, b, f"{where}: random_by_bin.{op}", None) for b in row}
+        description = document.get("description", {})
+        if not isinstance(description, dict):
+            raise InputError("description is not an object", where=where)
+        name = plain(str(document.get("name", "workload")))
+        return cls(name, accesses, random, by_bin, plain_document(description))
+
+    def _table(self) -> Table:
+        counts = self.cell_counts()
+        total = self.n_accesses
+        return Table(
+            f"Workload {self.name}: {total} accesses",
+            ("size", "pattern", "accesses", "share"),
+            tuple((c.size.name, c.pattern.value, n, n / total if total else None) for c, n in counts.items()),
+        )
+
+    def dumps(self) -> str:
+        return json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def loads(cls, text: str, *, where: str = "profile") -> "Profile":
+        """Raises:
+        InputError: not JSON, or not a profile.
+        """
+        remedy = "a profile is made with `cephfit trace profile TRACE -o profile.json`"
+        try:
+            document = json.loads(text, parse_constant=_no_constant)
+        except json.JSONDecodeError as error:
+            raise InputError(f"not JSON: {error.msg}", where=f"{where}:{error.lineno}", remedy=remedy) from None
+        except (ValueError, RecursionError) as error:  # NaN, numbers of thousands of digits, endless brackets
+            raise InputError(f"not JSON that can be read: {error}", where=where, remedy=remedy) from None
+        return cls.from_json(document, where=where)
+
+
+def _no_constant(name: str) -> float:
+    """Python's JSON reads NaN and Infinity, which no other does and no store takes."""
+    raise ValueError(f"{name} is not a number")
+
+
+def _part(document: Any, key: str, where: str) -> dict[str, Any]:
+    part = document.get(key)
+    if not isinstance(part, dict):
+        raise InputError(f"{key!r} is missing or no object", where=where)
+    return part
+
+
+def _known(row: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:
+    for key in row:
+        if key not in names:
+            raise InputError(f"unknown entry {key!r}", where=where, remedy=f"known are {', '.join(names)}")
+
+
+def _counts(document: Any, op: Op, where: str) -> dict[str, int]:
+    row = _part(_part(document, "accesses", where), op.value, f"{where}: accesses")
+    _known(row, _BIN_NAMES, f"{where}: accesses.{op}")
+    counts: dict[str, int] = {}
+    for name in _BIN_NAMES:
+        n = row.get(name, 0)
+        if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+            raise InputError(f"{n!r} is not a count", where=f"{where}: accesses.{op}.{name}")
+        if n > _MOST:
+            raise InputError(
+                f"a number of {len(str(n))} digits is not a count of accesses",
+                where=f"{where}: accesses.{op}.{name}",
+                remedy=f"counts go up to {_MOST}",
+            )
+        counts[name] = n
+    return counts
+
+
+def _share(row: Mapping[str, Any], key: str, where: str, default: float | None) -> float:
+    value = row.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InputError(f"{value!r} is not a share", where=f"{where}.{key}", remedy="shares go from 0 to 1")
+    return float(value)

@@ -1,0 +1,95 @@
+"""The words for Cinder volumes: their type, and the QoS that a configuration declares for them.
+
+The keys of QoS are Cinder's own (its administration guide, "Basic volume quality of service" and "Capacity based
+quality of service"). Cinder itself takes any key and any value: what is mistyped there limits nothing, in silence.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from cephfit.core.errors import InputError
+from cephfit.core.units import parse_nbytes
+from cephfit.core.values.configuration import Configuration, Partition, Value
+
+SCOPE = "volume"
+
+TYPE = "type"
+QOS = "qos"
+CONSUMER = "consumer"
+"""Key of QoS: who enforces it. The hypervisor does (``front-end``), the storage, or both of them."""
+CONSUMERS = ("front-end", "back-end", "both")
+
+_UNITS = ("iops_sec", "bytes_sec")
+_SIDES = ("total", "read", "write")
+_LIMITS = tuple(f"{side}_{unit}" for unit in _UNITS for side in _SIDES)
+_MAX, _PER_GB, _PER_GB_MIN = "_max", "_per_gb", "_per_gb_min"
+_SIZE = "size_iops_sec"
+
+QOS_KEYS: tuple[str, ...] = (
+    CONSUMER,
+    *(limit + form for form in ("", _MAX, _PER_GB, _PER_GB_MIN) for limit in _LIMITS),
+    _SIZE,
+)
+"""Keys under ``qos``."""
+
+VOLUME_KEYS: tuple[str, ...] = (TYPE, *(f"{QOS}.{key}" for key in QOS_KEYS))
+"""Keys of settings in the scope ``volume``; in a file ``qos`` has its own below it."""
+
+
+def spec_value(key: str, value: Value) -> str:
+    """A value of QoS as Cinder is told it: sizes in bytes, everything else as it stands."""
+    if key != CONSUMER and "bytes_sec" in key and not isinstance(value, bool):
+        return str(parse_nbytes(str(value)))
+    return str(value)
+
+
+def fault_of_qos_value(key: str, value: Value) -> str:
+    """Why one key of QoS cannot have this value; empty if it can."""
+    if key == CONSUMER:
+        return "" if value in CONSUMERS else f"{key} is {value!r}, not one of {', '.join(CONSUMERS)}"
+    wanted = "a size of 1 byte or more, such as 20M," if "bytes_sec" in key else "a whole number of 1 or more"
+    try:
+        number = int(spec_value(key, value)) if not isinstance(value, float | bool) else 0
+    except (ValueError, InputError):
+        number = 0
+    return "" if number >= 1 else f"{key} is {value!r}: {wanted} is needed"
+
+
+def qos_declared(configuration: Configuration) -> dict[str, str]:
+    """What a configuration says of QoS, by Cinder's keys, as Cinder is told it; empty where it says nothing."""
+    keys = {s.key: s.value for s in configuration.within(Partition.POOL) if s.scope == SCOPE}
+    return {
+        key: spec_value(key, value)
+        for name, value in sorted(keys.items())
+        if (key := name.removeprefix(f"{QOS}.")) != name
+    }
+
+
+def fault_of_qos(specs: Mapping[str, str]) -> str:
+    """Why keys of QoS cannot be together; empty if they can. Each one's value is right by itself.
+
+    The hypervisor refuses to start a server with such a volume, or Cinder lets one key win over another.
+    """
+    keys = [key for key in specs if key != CONSUMER]
+    if not keys:
+        return "no limit is given"
+    return next(_faults(specs, keys), "")
+
+
+def _faults(specs: Mapping[str, str], keys: list[str]) -> Iterator[str]:
+    for unit in _UNITS:
+        total = next((k for k in keys if k.startswith(f"total_{unit}")), "")
+        other = next((k for k in keys if k.startswith((f"read_{unit}", f"write_{unit}"))), "")
+        if total and other:
+            yield f"{total} and {other} exclude each other: it is either both kinds together or each by itself"
+    for limit in _LIMITS:
+        fixed, most, scaled = specs.get(limit), specs.get(limit + _MAX), specs.get(limit + _PER_GB)
+        if fixed and scaled:
+            yield f"{limit} and {limit}{_PER_GB} exclude each other: the second would win"
+        if specs.get(limit + _PER_GB_MIN) and not scaled:
+            yield f"{limit}{_PER_GB_MIN} is the least of {limit}{_PER_GB}, which is missing"
+        if most and not fixed and not scaled:
+            yield f"{limit}{_MAX} is the burst beyond {limit}, which is missing"
+        if most and fixed and int(most) < int(fixed):
+            yield f"{limit}{_MAX} = {most} is less than {limit} = {fixed}"
+    if _SIZE in specs and not any("iops_sec" in key for key in keys if key != _SIZE):
+        yield f"{_SIZE} says what counts as one I/O, and no limit of I/Os is given"

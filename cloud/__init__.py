@@ -1,0 +1,1 @@
+"""OpenStack: stacks, guests, images, volumes, quotas, cleanup."""

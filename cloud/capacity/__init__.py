@@ -1,0 +1,1 @@
+"""Whether a cloud has room for a sweep: preflight, quotas, pools."""

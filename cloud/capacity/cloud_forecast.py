@@ -1,0 +1,156 @@
+"""What is known of a cloud and of configurations in it before anything is created.
+
+What a run keeps of a cloud: its name, and what guests and volumes are made of there.
+
+What can be said of configurations in a cloud before anything is made there.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from openstack.connection import Connection
+
+from cephfit import __version__
+from cephfit.cloud.capacity.pool_capacity import CinderPool, fits, not_looked_at
+from cephfit.cloud.capacity.quotas import Wanted
+from cephfit.cloud.cleanup.ownership import NAME_PREFIX
+from cephfit.cloud.cloud_choice import CloudChoice
+from cephfit.cloud.cloud_connection import persistently
+from cephfit.cloud.volumes import created_types
+from cephfit.cloud.volumes.cinder_volumes import require_types
+from cephfit.cloud.volumes.qos import qos_of_types
+from cephfit.cloud.volumes.volume_types import VolumeKind, is_of_volumes, kind_of
+from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.measurement import PlannedSweep
+from cephfit.core.values.preview import Difference
+
+
+def facts_of(cloud: Connection, choice: CloudChoice) -> Mapping[str, Any]:
+    """See ``protocols.Target.facts``."""
+    flavor = persistently(lambda: cloud.compute.find_flavor(choice.flavor, ignore_missing=True), where="flavors")
+    image = persistently(lambda: cloud.image.find_image(choice.image, ignore_missing=True), where="images")
+    return {
+        "cloud": {
+            "name": cloud.name,
+            "region": cloud.config.region_name or "",
+            "image": choice.image,
+            "image_id": image.id if image is not None else None,
+            "flavor": choice.flavor,
+            "vcpus": flavor.vcpus if flavor is not None else None,
+            "ram_mib": flavor.ram if flavor is not None else None,
+            "network": choice.network,
+            "volume_type": choice.volume_type,
+            "qos": {name: qos.to_json() for name, qos in qos_of_types(cloud).items()},
+        },
+        "versions": {"cephfit": __version__},
+    }
+
+
+class CloudForecast:
+    """What would be refused, what limits would lie on clients, what would be made.
+
+    Args:
+        cloud: connection.
+        choice: what guests and volumes are made of.
+    """
+
+    def __init__(self, cloud: Connection, choice: CloudChoice) -> None:
+        self._cloud = cloud
+        self._choice = choice
+
+    def kind_of(self, configuration: Configuration) -> VolumeKind:
+        """The volumes that a configuration asks for."""
+        return kind_of(configuration, default=self._choice.volume_type)
+
+    def kinds_of(self, configurations: Iterable[Configuration]) -> tuple[VolumeKind, ...]:
+        """The same of several, each kind once."""
+        return tuple({kind.label: kind for kind in map(self.kind_of, configurations)}.values())
+
+    def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """See ``JudgesConfigurations``: whatever is not of volumes; QoS, where this user is no administrator.
+
+        Raises:
+            InputError: a volume type that the cloud does not have.
+        """
+        configurations = tuple(configurations)
+        kinds = {c.name: self.kind_of(c) for c in configurations if all(map(is_of_volumes, c.settings))}
+        if kinds:
+            require_types(self._cloud, list(dict.fromkeys(kind.base for kind in kinds.values())))
+        bases = dict.fromkeys(kind.base for kind in kinds.values() if kind.qos)
+        why_no_qos = {base: created_types.why_not_made(self._cloud, base) for base in bases}
+        reasons = {}
+        for configuration in configurations:
+            against = [
+                f"{setting} cannot be set through OpenStack, which lets its users choose only the volume type"
+                for setting in configuration.settings
+                if not is_of_volumes(setting)
+            ]
+            kind = kinds.get(configuration.name)
+            if kind is not None and kind.qos and (why := why_no_qos[kind.base]):
+                against.append(why)
+            if against:
+                reasons[configuration.name] = tuple(against)
+        return reasons
+
+    def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """See ``TellsLimits``: the QoS of volume types, and what the sweep declares."""
+        found = qos_of_types(self._cloud)
+        said = {}
+        for configuration in configurations:
+            kind = self.kind_of(configuration)
+            of_type = found.get(kind.base)
+            qos = kind.spec("of the sweep") if kind.qos else of_type.qos if of_type is not None else None
+            if qos is not None and (sentence := qos.sentence(kind.base)):
+                said[configuration.name] = (sentence,)
+        return said
+
+    def differences(self, configurations: Iterable[Configuration]) -> tuple[Difference, ...]:
+        """What volumes of each configuration have that those of the target's type do not."""
+        return tuple(
+            Difference(configuration.name, "volumes", setting.key, "", str(setting.value))
+            for configuration in configurations
+            for setting in configuration.settings
+            if is_of_volumes(setting)
+        )
+
+    def notes(
+        self, sweep: PlannedSweep, configurations: Sequence[Configuration], pools: Sequence[CinderPool] | None
+    ) -> tuple[str, ...]:
+        """What a run would make in the cloud and write there, in words.
+
+        Args:
+            sweep: how many guests it wants at most, and how large their volumes are.
+            configurations: of it, those that can be had.
+            pools: of Cinder, with their room; None where nobody told.
+        """
+        measurement = sweep.measurement
+        notes = []
+        by_label: dict[str, list[str]] = {}
+        for configuration in configurations:
+            by_label.setdefault(self.kind_of(configuration).label, []).append(configuration.name)
+        kinds = self.kinds_of(configurations)
+        for kind in kinds:
+            if kind.qos:
+                words = ", ".join(f"{key} = {value}" for key, value in kind.qos.items())
+                notes.append(
+                    f"a private volume type {NAME_PREFIX}-RUN-{kind.label}-..., like {kind.base}, and a QoS spec "
+                    f"of that name ({words}) are made for {', '.join(by_label[kind.label])} and deleted at the end"
+                )
+        if pools is None:
+            return (*notes, "how much room the pools of the volumes have, Cinder shows only administrators")
+        n_clients, nbytes = measurement.most_clients, measurement.volume_nbytes
+        wanted = wanted_of(kinds, n_clients)
+        found = fits(self._cloud, pools, wanted, nbytes=nbytes)
+        for fit in found:
+            allowed = self._choice.overcommit or fit.is_enough
+            notes.append(fit.sentence + ("" if allowed else ": that is too little, so nothing would be done"))
+        return (*notes, *filter(None, [not_looked_at(wanted, found)]))
+
+
+def wanted_of(kinds: Iterable[VolumeKind], n_clients: int, n_there: Sequence[int] = ()) -> tuple[Wanted, ...]:
+    """The guests of each kind of volumes, of which so many are there."""
+    there = dict(enumerate(n_there))
+    return tuple(
+        Wanted(kind.base, n_clients, there.get(number, 0), has_own_type=bool(kind.qos))
+        for number, kind in enumerate(kinds)
+    )

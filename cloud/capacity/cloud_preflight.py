@@ -1,0 +1,356 @@
+"""What a cloud must have before anything is created in it.
+
+How many guests fit on the compute hosts without sharing processors, as Nova tells administrators.
+
+What a cloud must have before anything is made in it: image, flavor, network, volume types, quota, room.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from openstack.connection import Connection
+
+from cephfit.cloud.capacity.pool_capacity import CinderPool, Fit, fits, not_looked_at
+from cephfit.cloud.capacity.quotas import Need, Wanted, asked_of
+from cephfit.cloud.cloud_choice import CloudChoice, require_whole
+from cephfit.cloud.cloud_connection import HIDDEN, json_of, persistently
+from cephfit.cloud.stacks import LARGEST_STACK
+from cephfit.cloud.volumes.cinder_volumes import require_types, size_gib
+from cephfit.core.errors import ClusterError, InputError
+from cephfit.core.yaml_lines import nearest
+
+_HYPERVISORS = "/os-hypervisors/detail"
+_ZONES = "/os-availability-zone/detail"
+_COMPUTE = "nova-compute"
+_HYPERVISORS_WITH_USE = "2.1"
+"""Every Nova has it; from 2.88 on a hypervisor no longer tells its processors and how many are promised."""
+
+
+def guests_that_fit(cloud: Connection, *, vcpus: int, zone: str) -> int | None:
+    """Guests for which hosts have processors that are not promised; None where this user may not see that.
+
+    Each host is looked at by itself: one that has promised too much takes nothing from the others, and no guest
+    lies on two.
+
+    Args:
+        cloud: connection.
+        vcpus: of each guest.
+        zone: availability zone, for administrators also ``ZONE:HOST``; empty for all hosts.
+    """
+
+    def ask() -> Sequence[Mapping[str, Any]] | None:
+        shown = json_of(cloud, _HYPERVISORS, HIDDEN, service="compute", microversion=_HYPERVISORS_WITH_USE)
+        return None if shown is None else list(shown["hypervisors"])
+
+    hypervisors = persistently(ask, where="compute hosts")
+    if hypervisors is None:
+        return None
+    name, host_name = parts_of(zone)
+    within: Collection[str] | None = (host_name,) if host_name else None
+    if name and not host_name:
+        by_zone = hosts_of_zones(cloud)
+        if by_zone is None:
+            return None
+        within = by_zone.get(name, ())
+    return sum(
+        max(0, int(host["vcpus"]) - int(host["vcpus_used"])) // vcpus
+        for host in hypervisors
+        if host["state"] == "up"
+        and host["status"] == "enabled"
+        and (within is None or host["service"]["host"] in within)
+    )
+
+
+def parts_of(zone: str) -> tuple[str, str]:
+    """Zone and host of ``ZONE``, ``ZONE:HOST`` or ``ZONE:HOST:NODE``; empty what is not said."""
+    name, _, rest = zone.partition(":")
+    return name, rest.partition(":")[0]
+
+
+def hosts_of_zones(cloud: Connection) -> Mapping[str, tuple[str, ...]] | None:
+    """Names of the enabled compute hosts by availability zone; None where this user may not see them.
+
+    By these ``ZONE:HOST`` names them; their hypervisors may have other names.
+    """
+
+    def ask() -> Mapping[str, tuple[str, ...]] | None:
+        shown = json_of(cloud, _ZONES, HIDDEN, service="compute")
+        if shown is None:
+            return None
+        # Of a zone that is not available, Nova tells no hosts.
+        return {
+            str(zone["zoneName"]): tuple(sorted(n for n, ran in (zone["hosts"] or {}).items() if _COMPUTE in ran))
+            for zone in shown["availabilityZoneInfo"]
+        }
+
+    return persistently(ask, where="availability zones")
+
+
+_MEANT = "or add overcommit=yes to the target if that is meant"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a cloud has for guests that are wanted, as far as this user may see it.
+
+    Attributes:
+        needs: what they ask of the project's quotas, which have it.
+        n_fitting: guests for which compute hosts have processors that are not promised; None where nobody looked.
+        room: how volumes fit into the pools; nothing of types of which nobody looked.
+        scarce: what is too little, one sentence each; only where it may be, because the target says overcommit.
+        unseen: what could not be looked at, one sentence each.
+    """
+
+    needs: tuple[Need, ...] = ()
+    n_fitting: int | None = None
+    room: tuple[Fit, ...] = ()
+    scarce: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    def verdict(self, cloud: str, what: str) -> str:
+        """Whether a cloud has what is needed, and how far that is known.
+
+        Args:
+            cloud: its name.
+            what: is needed, as words: ``what 3 clients need``.
+        """
+        said = f"{cloud} has {what}"
+        if self.scarce:
+            said = f"{cloud} has less than {what}, and overcommit=yes allows that: {'; '.join(self.scarce)}"
+        if self.unseen:
+            said += ". Not all could be looked at" if self.scarce else ", as far as could be looked at"
+            said += f": {'; '.join(self.unseen)}"
+        return said
+
+
+def require(
+    cloud: Connection,
+    choice: CloudChoice,
+    wanted: Sequence[Wanted],
+    *,
+    nbytes: int,
+    pools: Sequence[CinderPool] | None,
+    looks_anyway: bool = False,
+) -> Findings:
+    """Everything there for these guests, before the first of them is made.
+
+    Args:
+        cloud: connection.
+        choice: what the guests are made of.
+        wanted: the guests, by stack.
+        nbytes: of each one's volume that are written.
+        pools: of Cinder, with their room; None where nobody told.
+        looks_anyway: whether hosts and pools are looked at also where they need not be enough (``overcommit``).
+
+    Returns:
+        What was found; nothing where no more guests are wanted.
+
+    Raises:
+        InputError: something is not there, or was written wrongly.
+        ClusterError: the project's quota, the hosts' processors or the pools' room are not enough.
+    """
+    require_whole(choice)
+    require_image(cloud, choice.image)
+    flavor = require_flavor(cloud, choice.flavor)
+    if choice.network:
+        require_network(cloud, choice.network)
+    unseen_host = require_zone(cloud, choice.zone) if choice.zone else ""
+    if choice.key_name:
+        require_key_pair(cloud, choice.key_name)
+    require_types(cloud, list(dict.fromkeys(one.volume_type for one in wanted)))
+    n_more = sum(one.n_more for one in wanted)
+    if not n_more:
+        return Findings()
+    if (most := max(one.n for one in wanted)) > LARGEST_STACK:
+        raise InputError(
+            f"{most} guests at once are more than one Heat stack can have, {LARGEST_STACK}",
+            remedy="measure with fewer clients",
+        )
+    asked = asked_of(cloud, flavor, wanted, gib=size_gib(nbytes), has_network=bool(choice.network))
+    if over := [need.sentence for need in asked.needs if need.sentence]:
+        raise ClusterError(
+            f"the project's quota is not enough: {'; '.join(over)}",
+            where=f"cloud {cloud.name}",
+            remedy="measure with fewer clients or smaller volumes, delete what is not needed (see `cephfit cloud "
+            "list`), or have the quota raised",
+        )
+    if choice.overcommit and not looks_anyway:
+        return Findings(asked.needs, unseen=tuple(filter(None, (*asked.unseen, unseen_host))))
+    n_fitting = guests_that_fit(cloud, vcpus=int(flavor.vcpus), zone=choice.zone)
+    scarce, unseen = _judged_processors(choice, int(flavor.vcpus), n_more, n_fitting)
+    if scarce and not choice.overcommit:
+        raise ClusterError(scarce, where=f"cloud {cloud.name}", remedy=f"measure with fewer clients, {_MEANT}")
+    room = fits(cloud, pools, wanted, nbytes=nbytes) if pools is not None else ()
+    too_little, unknown = _judged_room(wanted, pools, room)
+    if too_little and not choice.overcommit:
+        raise ClusterError(
+            too_little,
+            where=f"cloud {cloud.name}",
+            remedy=f"measure with fewer clients or smaller volumes, {_MEANT}",
+        )
+    return Findings(
+        asked.needs,
+        n_fitting,
+        room,
+        tuple(filter(None, (scarce, too_little))),
+        tuple(filter(None, (*asked.unseen, unseen_host, unseen, unknown))),
+    )
+
+
+def _judged_processors(choice: CloudChoice, vcpus: int, n_more: int, n_fitting: int | None) -> tuple[str, str]:
+    """Why the compute hosts' processors are too few, and why nobody looked at them; empty what is not so."""
+    if n_fitting is None:
+        return "", (
+            "Nova shows only administrators which processors of the compute hosts are free: whether guests wait "
+            "for each other's was not looked at"
+        )
+    if n_fitting >= n_more:
+        return "", ""
+    within = f" of zone {choice.zone}" if choice.zone else ""
+    return (
+        f"{n_more} more guests are needed, and the compute hosts{within} have processors free for {n_fitting} "
+        f"(each needs {vcpus}): guests would wait for each other"
+    ), ""
+
+
+def _judged_room(
+    wanted: Sequence[Wanted], pools: Sequence[CinderPool] | None, found: Sequence[Fit]
+) -> tuple[str, str]:
+    """Why the pools' room is too little, and why nobody looked at it, or at some; empty what is not so."""
+    if pools is None:
+        return "", (
+            "Cinder shows only administrators how much room its pools have: whether the volumes fit is not known "
+            "before they are made"
+        )
+    lacking = [fit.sentence for fit in found if not fit.is_enough]
+    return f"there is too little room: {'; '.join(lacking)}" if lacking else "", not_looked_at(wanted, found)
+
+
+def require_image(cloud: Connection, name: str) -> Any:
+    """The image.
+
+    Raises:
+        InputError: there is none of this name.
+        ClusterError: it cannot be used now.
+    """
+    bring = "bring cephfit's own there: `cephfit image build DIR`, then `cephfit image upload DIR --cloud "
+    image = _require(
+        cloud,
+        "image",
+        lambda: cloud.image.find_image(name, ignore_missing=True),
+        lambda: cloud.image.images(),
+        name=name,
+        may="see",
+        remedy=f"{bring}{cloud.name}`",
+    )
+    if image.status != "active":
+        raise ClusterError(f"image {name} is {image.status}, not active", where=f"cloud {cloud.name}")
+    return image
+
+
+def require_flavor(cloud: Connection, name: str) -> Any:
+    """The flavor.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    return _require(
+        cloud,
+        "flavor",
+        lambda: cloud.compute.find_flavor(name, ignore_missing=True),
+        lambda: cloud.compute.flavors(),
+        name=name,
+    )
+
+
+def require_network(cloud: Connection, name: str) -> Any:
+    """The network.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    return _require(
+        cloud,
+        "network",
+        lambda: cloud.network.find_network(name, ignore_missing=True),
+        lambda: cloud.network.networks(),
+        name=name,
+    )
+
+
+def require_zone(cloud: Connection, name: str) -> str:
+    """The availability zone, also as administrators write it, ``ZONE:HOST``, with the host.
+
+    Returns:
+        Why nobody looked at the host; empty if it is there, or none is named.
+
+    Raises:
+        InputError: there is no zone of this name, or the zone has no such host.
+    """
+    zone, host = parts_of(name)
+    known = persistently(
+        lambda: [str(one.name) for one in cloud.compute.availability_zones()], where="availability zones"
+    )
+    if zone and zone not in known:
+        raise InputError(
+            f"the cloud has no availability zone {zone}",
+            where=f"cloud {cloud.name}",
+            remedy=nearest(zone, known) if known else "leave zone= out of the target",
+        )
+    if not host:
+        return ""
+    if (by_zone := hosts_of_zones(cloud)) is None:
+        return f"Nova shows only administrators its compute hosts: whether there is one {host} was not looked at"
+    hosts = by_zone.get(zone, ()) if zone else sorted(one for some in by_zone.values() for one in some)
+    if host in hosts:
+        return ""
+    elsewhere = next((other for other, some in by_zone.items() if host in some), "")
+    remedy = f"zone={elsewhere}:{host}, where this host is" if elsewhere else "name one of these"
+    raise InputError(
+        f"{f'availability zone {zone}' if zone else 'the cloud'} has no enabled compute host {host}; it has "
+        f"{', '.join(hosts) or 'none'}",
+        where=f"cloud {cloud.name}",
+        remedy=remedy if hosts or elsewhere else "name another zone, or leave zone= out of the target",
+    )
+
+
+def require_key_pair(cloud: Connection, name: str) -> Any:
+    """The key pair of this user.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    return _require(
+        cloud,
+        "key pair",
+        lambda: cloud.compute.find_keypair(name, ignore_missing=True),
+        lambda: cloud.compute.keypairs(),
+        name=name,
+    )
+
+
+def _require(
+    cloud: Connection,
+    kind: str,
+    find: Callable[[], Any],
+    everything: Callable[[], Iterable[Any]],
+    *,
+    name: str,
+    may: str = "use",
+    remedy: str = "",
+) -> Any:
+    """What the cloud has of a kind by this name or id; otherwise InputError with the name that may be meant.
+
+    The calls name the service themselves: the SDK asks Keystone where a service is when it is named first.
+    """
+    found = persistently(find, where=f"{kind}s")
+    if found is None:
+        known = persistently(lambda: [one.name for one in everything()], where=f"{kind}s")
+        hint = nearest(name, known) if known else f"there is no {kind} at all"
+        raise InputError(
+            f"the cloud has no {kind} {name}, or this project may not {may} it",
+            where=f"cloud {cloud.name}",
+            remedy="; or ".join(filter(None, (hint, remedy))),
+        )
+    return found

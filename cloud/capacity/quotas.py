@@ -1,0 +1,208 @@
+"""What a project's quotas leave for guests: Nova's, Neutron's and Cinder's, also those of each volume type."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from openstack.connection import Connection
+from openstack.exceptions import ForbiddenException, NotFoundException
+
+from cephfit.cloud.cloud_connection import HIDDEN, json_of, persistently
+
+_UNLIMITED = -1
+_RULES = 5
+"""Of a stack's security group: Neutron's own two for what goes out, and the templates' for what comes in."""
+_TYPES_UNSEEN = (
+    "Cinder does not show this user the quotas of volume types and of single volumes: whether these are enough "
+    "was not looked at"
+)
+_NETWORK_UNSEEN = (
+    "Neutron does not show this user what is used of its quotas: whether those of ports, security groups and "
+    "rules are enough was not looked at"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The guests of one stack, which are one server group and have volumes of one type.
+
+    Attributes:
+        volume_type: of the cloud.
+        n: guests that there shall be.
+        n_there: of them that are there.
+        has_own_type: whether their volumes get a type of the run's own, like that one.
+    """
+
+    volume_type: str
+    n: int
+    n_there: int = 0
+    has_own_type: bool = False
+
+    @property
+    def n_more(self) -> int:
+        """Guests to be made."""
+        return max(0, self.n - self.n_there)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What is about to be asked of a project.
+
+    Attributes:
+        what: for people: ``instances``, ``GiB of volumes`` ...
+        more: so much more.
+        used: so much is used already.
+        limit: -1 for none.
+        quota: which one it is, as administrators set it: ``Nova's quota cores`` ...
+    """
+
+    what: str
+    more: int
+    used: int
+    limit: int
+    quota: str
+
+    @property
+    def sentence(self) -> str:
+        """Why this is too much; empty if it is not."""
+        if self.limit == _UNLIMITED or self.used + self.more <= self.limit:
+            return ""
+        free = max(0, self.limit - self.used)
+        return f"{self.more} more {self.what} are needed, {free} of {self.limit} are free ({self.quota})"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is about to be asked of a project's quotas.
+
+    Attributes:
+        needs: of each that this user may see.
+        unseen: of which others nobody knows whether they are enough, one sentence each.
+    """
+
+    needs: tuple[Need, ...]
+    unseen: tuple[str, ...]
+
+
+def asked_of(cloud: Connection, flavor: Any, wanted: Sequence[Wanted], *, gib: int, has_network: bool) -> Asked:
+    """What guests ask of the project's quotas.
+
+    Args:
+        cloud: connection.
+        flavor: of all guests.
+        wanted: the guests, by stack.
+        gib: size of each one's volume.
+        has_network: whether each has a port.
+    """
+    found = [*_of_nova(cloud, flavor, wanted), *_of_cinder(cloud, wanted, gib)]
+    unseen = []
+    for more, sentence in (
+        (_of_types(cloud, wanted, gib), _TYPES_UNSEEN),
+        (_of_neutron(cloud, wanted) if has_network else (), _NETWORK_UNSEEN),
+    ):
+        if more is None:
+            unseen.append(sentence)
+        found += more or ()
+    return Asked(tuple(found), tuple(unseen))
+
+
+def _of_nova(cloud: Connection, flavor: Any, wanted: Sequence[Wanted]) -> Iterator[Need]:
+    limits = persistently(lambda: cloud.compute.get_limits().absolute, where="quota of compute")
+    n_more = _n_more(wanted)
+    largest = max(wanted, key=lambda one: one.n, default=Wanted("", 0))
+    for what, more, used, limit, quota in (
+        ("instances", n_more, limits.instances_used, limits.instances, "instances"),
+        ("cores", n_more * flavor.vcpus, limits.total_cores_used, limits.total_cores, "cores"),
+        ("MiB of memory", n_more * flavor.ram, limits.total_ram_used, limits.total_ram, "ram"),
+        (
+            "server groups",
+            _n_stacks(wanted),
+            limits.server_groups_used,
+            limits.server_groups,
+            "server_groups",
+        ),
+        (
+            "servers in one server group",
+            largest.n_more,
+            min(largest.n, largest.n_there),
+            limits.server_group_members,
+            "server_group_members",
+        ),
+    ):
+        yield _need(what, more, used, limit, f"Nova's quota {quota}")
+
+
+def _of_cinder(cloud: Connection, wanted: Sequence[Wanted], gib: int) -> Iterator[Need]:
+    limits = persistently(lambda: cloud.block_storage.get_limits().absolute, where="quota of volumes")
+    n_more = _n_more(wanted)
+    yield _need("volumes", n_more, limits.total_volumes_used, limits.max_total_volumes, "Cinder's quota volumes")
+    yield _need(
+        "GiB of volumes",
+        n_more * gib,
+        limits.total_gigabytes_used,
+        limits.max_total_volume_gigabytes,
+        "Cinder's quota gigabytes",
+    )
+
+
+def _of_types(cloud: Connection, wanted: Sequence[Wanted], gib: int) -> Sequence[Need] | None:
+    """Cinder's quotas of each volume type, and of one volume; None where Cinder does not show them."""
+    path = f"/os-quota-sets/{cloud.current_project_id}?usage=True"
+    shown = persistently(json_of, cloud, path, HIDDEN, where="quota of volumes")
+    if shown is None:
+        return None
+    quotas: Mapping[str, Any] = shown["quota_set"]
+    found = []
+    if _n_more(wanted) and "per_volume_gigabytes" in quotas:
+        # What others use does not count: it limits each volume by itself.
+        limit = quotas["per_volume_gigabytes"]["limit"]
+        found.append(_need("GiB in one volume", gib, 0, limit, "Cinder's quota per_volume_gigabytes"))
+    # A type of the run's own is not there yet, and has the quotas that nobody set.
+    for name in dict.fromkeys(one.volume_type for one in wanted if not one.has_own_type):
+        n = _n_more([one for one in wanted if one.volume_type == name and not one.has_own_type])
+        for quota, more, what in (
+            (f"volumes_{name}", n, f"volumes of type {name}"),
+            (f"gigabytes_{name}", n * gib, f"GiB of type {name}"),
+        ):
+            if quota in quotas:
+                used = int(quotas[quota]["in_use"]) + int(quotas[quota].get("reserved") or 0)
+                found.append(_need(what, more, used, quotas[quota]["limit"], f"Cinder's quota {quota}"))
+    return found
+
+
+def _of_neutron(cloud: Connection, wanted: Sequence[Wanted]) -> Sequence[Need] | None:
+    """None where Neutron does not show what is used."""
+
+    def ask() -> Any:
+        try:
+            return cloud.network.get_quota(str(cloud.current_project_id), details=True)
+        except (ForbiddenException, NotFoundException):  # an extension that not every Neutron has
+            return None
+
+    details = persistently(ask, where="quota of the network")
+    if details is None:
+        return None
+    n_stacks = _n_stacks(wanted)
+    found = []
+    for what, more, quota, shown in (
+        ("ports", _n_more(wanted), "port", details.ports),
+        ("security groups", n_stacks, "security_group", details.security_groups),
+        ("rules of security groups", n_stacks * _RULES, "security_group_rule", details.security_group_rules),
+    ):
+        if shown:
+            used = int(shown["used"]) + int(shown.get("reserved") or 0)
+            found.append(_need(what, more, used, shown["limit"], f"Neutron's quota {quota}"))
+    return found
+
+
+def _n_more(wanted: Sequence[Wanted]) -> int:
+    return sum(one.n_more for one in wanted)
+
+
+def _n_stacks(wanted: Sequence[Wanted]) -> int:
+    """Stacks to be made, each with a server group and a security group."""
+    return sum(one.n_more > 0 and one.n_there == 0 for one in wanted)
+
+
+def _need(what: str, more: int, used: int | None, limit: int | None, quota: str) -> Need:
+    return Need(what, more, int(used or 0), _UNLIMITED if limit is None else int(limit), quota)

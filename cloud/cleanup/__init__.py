@@ -1,0 +1,1 @@
+"""Resources of a run: found by owner, deleted in order."""

@@ -1,0 +1,158 @@
+"""What a person says of a cloud: which one, and what benchmark clients are made of there."""
+
+import hashlib
+import ipaddress
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from platformdirs import user_state_path
+
+from cephfit.core.errors import InputError
+from cephfit.core.yaml_lines import nearest
+from cephfit.measure.fio.fio_servers import DEFAULT_PORT
+
+_RESULTS = ("server", "signal", "console")
+_AFFINITIES = ("soft-anti-affinity", "anti-affinity", "soft-affinity", "affinity")
+
+
+@dataclass(frozen=True, slots=True)
+class CloudChoice:
+    """A cloud and the clients to be made in it.
+
+    Attributes:
+        cloud: name in clouds.yaml; empty takes ``OS_CLOUD``.
+        image: of the guests, by name or id.
+        flavor: of the guests.
+        volume_type: of the default configuration's volumes.
+        network: on which guests are reached; empty for guests without any.
+        zone: availability zone; empty leaves the choice to Nova.
+        port: of fio's server in the guests.
+        results: by which way they come from guests with a network: ``server``, ``signal`` or ``console``; empty
+            for the first of these that works.
+        reached_from: addresses (CIDR) from which the guests' ports are open; empty for this machine's own.
+        affinity: how the guests of a stack are placed, as Nova calls it.
+        key_name: key pair for people who want to look into a guest; empty for none.
+        overcommit: whether guests may be promised more processors than the compute hosts have free, and volumes
+            more than their pools have room for. Quotas hold all the same.
+        ceph: the cluster on which the cloud's volumes lie, to be configured too: the name below /etc/ceph or the
+            path of its ceph.conf; empty for a cloud alone.
+        lab: the same, where that cluster is a lab.
+        settings: by which way options reach that cluster's daemons, one of ``SettingsWay``; empty: by its release.
+        osd_conf: the daemons' ceph.conf on their hosts, where options go into it.
+    """
+
+    cloud: str = ""
+    image: str = "cephfit-guest"
+    flavor: str = ""
+    volume_type: str = ""
+    network: str = ""
+    zone: str = ""
+    port: int = DEFAULT_PORT
+    results: str = ""
+    reached_from: str = ""
+    affinity: str = _AFFINITIES[0]
+    key_name: str = ""
+    overcommit: bool = False
+    ceph: str = ""
+    lab: str = ""
+    settings: str = ""
+    osd_conf: str = ""
+
+    @property
+    def reach(self) -> str:
+        """What is said of the way to the daemons, as a Ceph target has it: ``settings=conf,osd_conf=/path``."""
+        said = (("settings", self.settings), ("osd_conf", self.osd_conf))
+        return ",".join(f"{key}={value}" for key, value in said if value)
+
+
+def parse_choice(text: str) -> CloudChoice:
+    """Read ``openstack:CLOUD,image=NAME,flavor=NAME,volume_type=NAME,network=NAME``.
+
+    The cloud may be left out, and with it its comma.
+
+    Raises:
+        InputError: names the word that is wrong.
+    """
+    cloud, *words = text.partition(":")[2].split(",")
+    if "=" in cloud:
+        cloud, words = "", [cloud, *words]
+    known = [field.name for field in fields(CloudChoice) if field.name != "cloud"]
+    said: dict[str, str] = {}
+    for word in words:
+        key, is_pair, value = word.partition("=")
+        if not is_pair or not value:
+            raise InputError(
+                f"{word!r} is not NAME=VALUE",
+                where=f"--target {text}",
+                remedy=f"NAME is one of {', '.join(known)}",
+            )
+        if key not in known:
+            raise InputError(
+                f"unknown word {key!r} in the target", where=f"--target {text}", remedy=nearest(key, known)
+            )
+        if key in said:
+            raise InputError(f"{key} is given twice", where=f"--target {text}", remedy="give it once")
+        said[key] = value
+    port, overcommit = said.pop("port", str(DEFAULT_PORT)), said.pop("overcommit", "no")
+    if not port.isdigit() or not 0 < int(port) < 65536:
+        raise InputError(
+            f"{port!r} is not a port", where=f"--target {text}", remedy="give a number from 1 to 65535"
+        )
+    if overcommit not in ("yes", "no"):
+        raise InputError(
+            f"overcommit={overcommit} is not known", where=f"--target {text}", remedy="write yes or no"
+        )
+    for key, values in (("results", _RESULTS), ("affinity", _AFFINITIES)):
+        if said.get(key, values[0]) not in values:
+            raise InputError(
+                f"{key}={said[key]} is not known",
+                where=f"--target {text}",
+                remedy=f"choose from: {', '.join(values)}, or leave it out",
+            )
+    if "reached_from" in said:
+        said["reached_from"] = _cidr(said["reached_from"], where=f"--target {text}")
+    if "ceph" in said and "lab" in said:
+        raise InputError(
+            "ceph= and lab= both name the cluster below the cloud",
+            where=f"--target {text}",
+            remedy="give one of them",
+        )
+    if alone := [key for key in ("settings", "osd_conf") if key in said and not {"ceph", "lab"} & said.keys()]:
+        raise InputError(
+            f"{alone[0]}= is for the Ceph cluster below the cloud, and none is named",
+            where=f"--target {text}",
+            remedy="add ceph=/path/of/ceph.conf or lab=NAME, or leave it out",
+        )
+    return CloudChoice(cloud=cloud, port=int(port), overcommit=overcommit == "yes", **said)
+
+
+def _cidr(text: str, *, where: str) -> str:
+    """Addresses as Neutron takes them; one alone is written with its length."""
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError as error:
+        raise InputError(
+            f"reached_from: {error}", where=where, remedy="write addresses like 192.0.2.7/32 or 192.0.2.0/24"
+        ) from None
+
+
+def require_whole(choice: CloudChoice) -> None:
+    """What clients are made of; who only restores or cleans up need not say it.
+
+    Raises:
+        InputError: flavor or volume type is not said.
+    """
+    for key in ("flavor", "volume_type"):
+        if not getattr(choice, key):
+            raise InputError(
+                f"the {key} of the benchmark clients is missing",
+                where="--target openstack",
+                remedy=f"add it: openstack:{choice.cloud},{key}=NAME,...",
+            )
+
+
+def state_folder(choice: CloudChoice) -> Path:
+    """Where journal and lock of a cloud are kept."""
+    name = choice.cloud or os.environ.get("OS_CLOUD") or os.environ.get("OS_AUTH_URL") or "default"
+    return user_state_path("cephfit") / "openstack" / hashlib.sha256(name.encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Benchmark guests: started, reached, given jobs, located."""

@@ -1,0 +1,281 @@
+"""How jobs reach guests and results come back: by what works in this cloud.
+
+fio in guests that nobody can reach: one errand for every cell.
+
+Guests on a network are first tried as fio servers. Where nobody answers although the guests have started, jobs go
+by Nova's rebuilds, and results come as signals to Heat, or by the console where a guest does not reach Heat.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from openstack.connection import Connection
+
+from cephfit.cloud.cloud_choice import CloudChoice
+from cephfit.cloud.guests import guest_jobs, guests
+from cephfit.cloud.guests.guest_jobs import CONSOLE, SIGNAL, Answers, Errands, Handle
+from cephfit.cloud.stacks import Node
+from cephfit.core.errors import ClusterError
+from cephfit.core.protocols import Client, Progress
+from cephfit.measure.engine import (
+    LOOK_AT_STORAGE,
+    SLOWEST_NBYTES_PER_S,
+    CellOutcome,
+    CellRun,
+    ClientOutcome,
+    CountsIo,
+    Engine,
+)
+from cephfit.measure.fio.fio_job import render_job, render_warming
+from cephfit.measure.fio.fio_local import FioEngine, figures_of
+from cephfit.measure.fio.fio_output import UnusableOutputError, error_of, jobs_by_client, read_output
+from cephfit.measure.fio.fio_remote import RemoteFioEngine, drain_seconds, why_not_together
+from cephfit.measure.fio.guest_clocks import ServerClocks
+
+
+class ErrandEngine(Engine):
+    """Measures in guests whose jobs go by Nova, and results come by Heat's signals or the console.
+
+    Args:
+        errands: brings jobs there and results back.
+    """
+
+    def __init__(self, errands: Errands) -> None:
+        self._errands = errands
+
+    def facts(self) -> Mapping[str, Any]:
+        """See Engine."""
+        return {**FioEngine().facts(), "mode": "signal, else console"}
+
+    def run(self, run: CellRun) -> CellOutcome:
+        """See Engine."""
+        jobs = {c.name: render_job(replace(run, clients=[c])) for c in run.clients}
+        seconds = run.measurement.ramp_seconds + run.measurement.run_seconds
+        try:
+            answers = self._send(run.clients, jobs, seconds=seconds)
+        except ClusterError as error:
+            return CellOutcome({c.name: ClientOutcome(None, str(error)) for c in run.clients}, None)
+        together = answers.together()
+        outcomes = {}
+        documents = []
+        for client in run.clients:
+            answer = answers.said[client.name]
+            try:
+                documents.append(document := read_output(answer.output))
+                job = jobs_by_client(document, [client.name])[client.name]
+                metrics, evidence = figures_of(job, run)
+            except (UnusableOutputError, KeyError) as error:
+                outcomes[client.name] = ClientOutcome(None, f"{error}; fio said: {answer.errors or 'nothing'}")
+                continue
+            evidence = {**evidence, "together": together, "results_by": answer.by}
+            uncounted = "there is no independent count between two rebuilds of a guest"
+            outcomes[client.name] = ClientOutcome(metrics, uncounted=uncounted, evidence=evidence)
+        drain = drain_seconds((outcome.metrics for outcome in outcomes.values()), run.measurement.run_seconds)
+        doubt = why_not_together(together, run.measurement.run_seconds, drain=drain)
+        for name, outcome in outcomes.items():
+            if outcome.metrics is not None:
+                outcomes[name] = replace(outcome, doubt=doubt)
+        # One document, as of one fio with a job for each client.
+        whole = {**documents[0], "jobs": [job for d in documents for job in d["jobs"]]} if documents else None
+        return CellOutcome(outcomes, json.dumps(whole) if whole is not None else None)
+
+    def warm(self, run: CellRun) -> None:
+        """See Engine."""
+        jobs = {c.name: render_warming(replace(run, clients=[c])) for c in run.clients}
+        moved = self.moved(run.clients, jobs, "read", max(c.nbytes for c in run.clients))
+        for client in run.clients:
+            if moved[client.name] < client.nbytes:
+                raise ClusterError(
+                    f"only {moved[client.name]} of {client.nbytes} bytes could be read",
+                    where=f"client {client.name}",
+                    remedy=LOOK_AT_STORAGE,
+                )
+
+    def moved(self, clients: Sequence[Client], jobs: Mapping[str, str], side: str, nbytes: int) -> dict[str, int]:
+        """Run jobs that read or write everything once; bytes by client.
+
+        Raises:
+            ClusterError: a guest brought nothing back.
+        """
+        seconds = nbytes * len(clients) / SLOWEST_NBYTES_PER_S
+        answers = self._send(clients, jobs, seconds=seconds, together=False)
+        found = {}
+        for client in clients:
+            said = answers.said[client.name]
+            try:
+                job = jobs_by_client(read_output(said.output), [client.name])[client.name]
+                found[client.name] = 0 if error_of(job) else int(job[side]["io_bytes"])
+            except (UnusableOutputError, KeyError) as error:
+                raise ClusterError(
+                    f"{error}; fio said: {said.errors}", where=f"client {client.name}", remedy=LOOK_AT_STORAGE
+                ) from None
+        return found
+
+    def _send(
+        self, clients: Sequence[Client], jobs: Mapping[str, str], *, seconds: float, together: bool = True
+    ) -> Answers:
+        scripts = {name: script_of(job) for name, job in jobs.items()}
+        return self._errands.send(clients, scripts, seconds=seconds, together=together)
+
+
+def script_of(job: str) -> str:
+    """The shell script that runs a fio job."""
+    there = "/tmp/cephfit.fio"
+    # What was installed at a guest's first start, a rebuild takes away again.
+    without = 'echo "the image has no fio, which guests need that nobody reaches" >&2; exit 127'
+    lines = (
+        f"cat >{there} <<'CEPHFIT-END'\n{job}\nCEPHFIT-END",
+        f"command -v fio >/dev/null || {{ {without}; }}",
+        f"exec fio --output-format=json {there}",
+    )
+    return "\n".join([*lines, ""])
+
+
+SERVER = "server"
+_READY_SECONDS = 900.0
+"""A guest that installs fio from its distribution's mirrors needs minutes."""
+_PATIENCE_SECONDS = 20.0
+"""How long a guest that has started its fio server may not answer before it counts as out of reach."""
+_LOOKING_SECONDS = 3.0
+
+
+class Reach:
+    """How the guests of one target are reached.
+
+    Args:
+        cloud: connection.
+        choice: whether they have a network, and by which way results come if somebody said it.
+        counts: who counts the I/O of guests that are fio servers.
+        progress: hears which way was chosen.
+    """
+
+    def __init__(self, cloud: Connection, choice: CloudChoice, counts: CountsIo, progress: Progress) -> None:
+        self._cloud = cloud
+        self._choice = choice
+        self._progress = progress
+        self._nodes: dict[str, Node] = {}
+        self._handles: dict[str, Handle] = {}
+        self._errands = Errands(cloud, choice.image, self._nodes, self._handles)
+        self._by_servers = RemoteFioEngine(counts=counts, clocks=ServerClocks())
+        self._by_errands = ErrandEngine(self._errands)
+        self.way = (choice.results or "") if choice.network else CONSOLE
+
+    @property
+    def is_by_errands(self) -> bool:
+        """Whether guests get jobs by rebuilds of their servers."""
+        return self.way in (SIGNAL, CONSOLE)
+
+    @property
+    def errands(self) -> Errands:
+        """For jobs that are not fio's."""
+        return self._errands
+
+    def moved(self, clients: Sequence[Client], jobs: Mapping[str, str], side: str, nbytes: int) -> dict[str, int]:
+        """See ``ErrandEngine.moved``."""
+        return self._by_errands.moved(clients, jobs, side, nbytes)
+
+    def engine(self) -> Engine:
+        """What measures, whichever way is chosen later."""
+        return _ChosenEngine(self, self._by_servers, self._by_errands)
+
+    def wants_handles(self, *, for_errands: bool) -> bool:
+        """Whether a stack shall have handles for signals."""
+        return self.way == SIGNAL or (for_errands and self.way != CONSOLE)
+
+    def take_up(
+        self, nodes: Sequence[Node], nbytes: int, *, stack: str, for_errands: bool = False
+    ) -> tuple[Client, ...] | None:
+        """The guests of a stack become the clients.
+
+        Args:
+            nodes: the guests.
+            nbytes: of each one's volume.
+            stack: that they are of.
+            for_errands: whether they get jobs of other kinds, which fio's servers cannot do.
+
+        Returns:
+            The clients; None if the stack must first get handles for signals, because nobody can reach its guests.
+
+        Raises:
+            ClusterError: guests do not start.
+        """
+        by_servers = not (for_errands or self.is_by_errands)
+        if by_servers and (n_silent := sum(not guests.answers(n.address, self._choice.port) for n in nodes)):
+            self._progress.note(f"waiting for guests to start: {n_silent} of {len(nodes)}")
+        if by_servers and self._answer(nodes):
+            return tuple(guests.client_of(node, port=self._choice.port, nbytes=nbytes) for node in nodes)
+        self._nodes.clear()
+        self._nodes.update({node.name: node for node in nodes})
+        self._handles.clear()
+        if self.wants_handles(for_errands=for_errands):
+            self._handles.update(guest_jobs.handles(self._cloud, stack))
+            if missing := [node.name for node in nodes if node.server not in self._handles]:
+                self._progress.note(f"no handle for signals of {', '.join(missing)}: results come by the console")
+        elif self.way != CONSOLE:
+            self.way = SIGNAL
+            return None
+        return tuple(guests.console_client_of(node, nbytes=nbytes) for node in nodes)
+
+    def _answer(self, nodes: Sequence[Node]) -> bool:
+        """Whether the guests' fio servers answer; if the way was said, they must."""
+        port = self._choice.port
+        if self.way == SERVER or not (why := self._why_unreachable(nodes)):
+            guests.await_ready(self._cloud, nodes, port=port, seconds=_READY_SECONDS)
+            self.way = SERVER
+            return True
+        self._progress.note(f"{why}: jobs go by rebuilds of the servers, results come by Heat's signals")
+        return False
+
+    def _why_unreachable(self, nodes: Sequence[Node]) -> str:
+        """Why guests that have started are out of reach; empty once one answers, or none started in time.
+
+        Raises:
+            ClusterError: their image has no fio.
+        """
+        deadline = time.monotonic() + _READY_SECONDS
+        started: float | None = None
+        while time.monotonic() < deadline:
+            if any(guests.answers(node.address, self._choice.port) for node in nodes):
+                return ""
+            first = nodes[0]
+            if started is None:
+                shown = guests.console(self._cloud, first.server)
+                guests.require_fio(shown, first)
+                if guests.has_started(shown):
+                    started = time.monotonic()
+            if started is not None and time.monotonic() - started > _PATIENCE_SECONDS:
+                return f"the guests have started, but nothing answers at {first.address}:{self._choice.port}"
+            time.sleep(_LOOKING_SECONDS)
+        return ""
+
+
+class _ChosenEngine(Engine):
+    """Measures by the one that works, which is known when guests are there."""
+
+    def __init__(self, reach: Reach, by_servers: Engine, by_errands: Engine) -> None:
+        self._reach = reach
+        self._by_servers = by_servers
+        self._by_errands = by_errands
+
+    def facts(self) -> Mapping[str, Any]:
+        """See Engine; what was chosen is in the evidence of each sample."""
+        if not self._reach.way:
+            return {**self._by_servers.facts(), "mode": "client/server, else signal, else console"}
+        mode = "client/server" if self._reach.way == SERVER else self._reach.way
+        return {**self._by_servers.facts(), "mode": mode}
+
+    def run(self, run: CellRun) -> CellOutcome:
+        """See Engine."""
+        return self._chosen().run(run)
+
+    def warm(self, run: CellRun) -> None:
+        """See Engine."""
+        self._chosen().warm(run)
+
+    def _chosen(self) -> Engine:
+        if not self._reach.way:
+            raise ClusterError("no configuration was applied, so nobody knows how guests are reached")
+        return self._by_errands if self._reach.is_by_errands else self._by_servers

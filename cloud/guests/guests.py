@@ -1,0 +1,183 @@
+"""Guests: what they run at their start, and waiting until they can be measured."""
+
+import socket
+import time
+from collections.abc import Sequence
+from importlib import resources
+
+import jinja2
+from openstack.connection import Connection
+from openstack.exceptions import NotFoundException
+
+from cephfit import templates
+from cephfit.cloud.cloud_connection import HIDDEN, json_of, persistently
+from cephfit.cloud.stacks import Node
+from cephfit.core.errors import ClusterError
+from cephfit.core.protocols import Client, Health
+from cephfit.core.units import KIB
+from cephfit.measure.fio.fio_output import UnusableOutputError, error_of, read_output
+from cephfit.measure.fio.fio_servers import speak
+
+VOLUME = "/dev/cephfit-volume"
+"""In every guest: a link to the block device of its Cinder volume."""
+
+_POLLING_SECONDS = 1.0
+_CONNECT_SECONDS = 2.0
+_PROBE_NBYTES = 4 * KIB
+_PROBE_SECONDS = 30.0
+_LAST_LINES = 5
+_LOOKING_SECONDS = 15.0
+"""How often the console of a guest is read that one waits for."""
+_NO_FIO = "CEPHFIT-NO-FIO"
+
+
+def user_data(*, port: int) -> str:
+    """The script that guests run at their start; Heat puts the volume's id in."""
+    text = resources.files(templates).joinpath("guest.sh.j2").read_text()
+    template = jinja2.Template(text, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    return str(template.render(device=VOLUME, port=port))
+
+
+def client_of(node: Node, *, port: int, nbytes: int) -> Client:
+    """The benchmark client that a guest is, by its fio server."""
+    # Without the link fio would make a file of that name, in the guest's memory, and measure that.
+    options = {"filename": VOLUME, "allow_file_create": "0"}
+    return Client(node.name, options, nbytes, address=f"{node.address},{port}")
+
+
+def console_client_of(node: Node, *, nbytes: int) -> Client:
+    """The benchmark client that a guest is which nobody can reach."""
+    return Client(node.name, {"filename": VOLUME, "allow_file_create": "0"}, nbytes)
+
+
+def await_ready(cloud: Connection, nodes: Sequence[Node], *, port: int, seconds: float) -> None:
+    """Until fio's server answers in every guest, and can read that guest's volume.
+
+    Raises:
+        ClusterError: one does not answer in time; with the last lines of its console.
+    """
+    patience = _Patience(cloud, seconds)
+    for node in nodes:
+        while not answers(node.address, port):
+            patience.pause(node, f"no fio server answers at {node.address}:{port}")
+    waiting = list(nodes)
+    while waiting := [node for node in waiting if not _can_read(node, port)]:
+        patience.pause(waiting[0], f"its fio server cannot read its volume at {VOLUME}")
+
+
+class _Patience:
+    """Waiting for guests, not longer than is of use."""
+
+    def __init__(self, cloud: Connection, seconds: float) -> None:
+        self._cloud = cloud
+        self._seconds = seconds
+        self._began = self._looked = time.monotonic()
+
+    def pause(self, node: Node, why: str) -> None:
+        """A moment, after which it is tried again.
+
+        Raises:
+            ClusterError: it took too long, or the guest says that it will not become ready.
+        """
+        now = time.monotonic()
+        if now - self._looked > _LOOKING_SECONDS:
+            require_fio(console(self._cloud, node.server), node)
+            self._looked = now
+        if now - self._began > self._seconds:
+            words = last_words(self._cloud, node.server) or "nothing"
+            raise ClusterError(
+                f"{why} after {self._seconds:.0f} s; the console ends with: {words}",
+                where=f"client {node.name} (server {node.server})",
+                remedy="see whether this machine may reach the guests' network and the image has fio",
+            )
+        time.sleep(_POLLING_SECONDS)
+
+
+def require_fio(console: str, node: Node) -> None:
+    """Raises:
+    ClusterError: a guest's console says that its image has no fio, and that none could be installed.
+    """
+    if _NO_FIO in console:
+        why = console.rpartition(_NO_FIO)[2].partition("\n")[0].strip()
+        raise ClusterError(
+            f"its image has no fio, and none could be installed: {why or 'the guest does not say why'}",
+            where=f"client {node.name} (server {node.server})",
+            remedy="take an image with fio (`cephfit image build`), or a network on which guests reach their "
+            "distribution's mirrors",
+        )
+
+
+def has_started(console: str) -> bool:
+    """Whether a guest's console says that its start is over, so that its fio server runs."""
+    return "CEPHFIT-SERVER " in console
+
+
+def _can_read(node: Node, port: int) -> bool:
+    client = client_of(node, port=port, nbytes=_PROBE_NBYTES)
+    lines = [f"[{node.name}]", "rw=read", f"bs={_PROBE_NBYTES}", f"size={_PROBE_NBYTES}", "direct=1", "thread=1"]
+    lines += [f"{key}={value}" for key, value in client.fio_options.items()]
+    said = speak([client], {node.name: "\n".join([*lines, ""])}, timeout_seconds=_PROBE_SECONDS)
+    try:
+        jobs = read_output(said.output, jobs="client_stats")["client_stats"]
+    except UnusableOutputError:
+        return False
+    return any(
+        job.get("jobname") == node.name and not error_of(job) and job["read"]["io_bytes"] == _PROBE_NBYTES
+        for job in jobs
+    )
+
+
+def status_of(cloud: Connection, server: str) -> str:
+    """Nova's status of a server, such as ``ACTIVE``; ``gone`` if there is no such server."""
+
+    def ask() -> str:
+        try:
+            return str(cloud.compute.get_server(server).status)
+        except NotFoundException:
+            return "gone"
+
+    return persistently(ask, where=f"server {server}")
+
+
+def n_rebuilds_of(cloud: Connection, server: str) -> int | None:
+    """How often a server's rebuild was asked for, as Nova noted it; None where this user may not see that."""
+    path, where = f"/servers/{server}/os-instance-actions", f"server {server}"
+    found = persistently(lambda: json_of(cloud, path, HIDDEN, service="compute"), where=where)
+    return None if found is None else sum(one["action"] == "rebuild" for one in found["instanceActions"])
+
+
+def health_of(cloud: Connection, nodes: Sequence[Node], *, are_rebuilt: bool) -> Health:
+    """Whether the servers run, as Nova says.
+
+    Args:
+        cloud: connection.
+        nodes: whose servers.
+        are_rebuilt: whether jobs reach them by rebuilds, so that one that is being rebuilt is well, too.
+    """
+    well = ("ACTIVE", "REBUILD") if are_rebuilt else ("ACTIVE",)
+    found = {node.name: status_of(cloud, node.server) for node in nodes}
+    reasons = tuple(f"the server of client {name} is {now}" for name, now in found.items() if now not in well)
+    return Health(ok=not reasons, reasons=reasons, observed={"servers": len(nodes)})
+
+
+def last_words(cloud: Connection, server: str) -> str:
+    """The last lines of a server's console, on one line."""
+    said = console(cloud, server, n_lines=_LAST_LINES)
+    return " / ".join(line.strip() for line in said.splitlines() if line.strip())
+
+
+def console(cloud: Connection, server: str, *, n_lines: int | None = None) -> str:
+    """What a server's console shows; Nova keeps its last 100 KiB."""
+    answer = persistently(
+        lambda: cloud.compute.get_server_console_output(server, length=n_lines), where=f"server {server}"
+    )
+    return str(answer.get("output") or "") if isinstance(answer, dict) else str(answer or "")
+
+
+def answers(address: str, port: int) -> bool:
+    """Whether somebody takes connections there."""
+    try:
+        socket.create_connection((address, port), timeout=_CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True

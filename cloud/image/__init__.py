@@ -1,0 +1,1 @@
+"""The guest image: built and uploaded."""

@@ -1,0 +1,1 @@
+"""Cinder volumes, their types and their QoS."""

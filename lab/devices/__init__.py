@@ -1,0 +1,1 @@
+"""Block devices of the lab: loop devices, throttles, mounts, exported images."""

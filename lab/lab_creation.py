@@ -1,0 +1,141 @@
+"""A lab from nothing: machine checks, name and ports, Ceph, and OpenStack where asked for.
+
+The OpenStack part of a lab: what making it needs beforehand, making it, and finding it again.
+
+A lab from nothing: what this machine must have, the name and the ports, the Ceph, the OpenStack beside it.
+"""
+
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cephfit.core.protocols import Progress
+from cephfit.lab import bootstrap, registry, removal
+from cephfit.lab.devices import disks
+from cephfit.lab.devices.throttle import Throttle, find_throttle
+from cephfit.lab.lab_spec import LabSpec
+from cephfit.lab.machine import require_aio, require_free_disk, require_programs
+from cephfit.lab.openstack import layout
+from cephfit.lab.openstack.network import require_links
+from cephfit.lab.openstack.packages import require_packages
+from cephfit.lab.parts import LabParts
+from cephfit.lab.registry import Record
+
+if TYPE_CHECKING:
+    from cephfit.lab.openstack.openstack_lab import LabCloud
+
+
+@dataclass(frozen=True, slots=True)
+class CloudNeeds:
+    """What a lab needs more when there is to be an OpenStack beside its Ceph; nothing by default.
+
+    Attributes:
+        n_ports: on 127.0.0.1.
+        free_nbytes: on the disk of the lab's folder.
+        n_steps: of the progress.
+    """
+
+    n_ports: int = 0
+    free_nbytes: int = 0
+    n_steps: int = 0
+
+
+CLOUD_NEEDS = CloudNeeds(len(layout.PORT_NAMES), layout.FREE_NBYTES, layout.N_STEPS)
+
+
+def make_cloud(folder: Path, conf: Path, record: Record, progress: Progress) -> None:
+    """Make the OpenStack of a lab whose Ceph is whole.
+
+    Args:
+        folder: the lab's.
+        conf: its ceph.conf.
+        record: with the OpenStack's ports.
+        progress: advanced ``CLOUD_NEEDS.n_steps`` times.
+    """
+    from cephfit.lab.openstack.openstack_lab import CephAccess, LabCloud  # needs the extra `openstack`
+
+    cloud = LabCloud.lay_out(record.name, folder, record.more_ports, tuple(record.spec.limits))
+    cloud.make(CephAccess(conf, record.fsid, record.mon_port), progress)
+
+
+def open_cloud(folder: Path, record: Record) -> "LabCloud | None":
+    """The OpenStack of a lab that was made before; None if it has none."""
+    if not record.more_ports:
+        return None
+    from cephfit.lab.openstack.openstack_lab import LabCloud
+
+    return LabCloud.open(folder)
+
+
+_PROGRAMS = ("ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "monmaptool", "losetup")
+
+
+def make_lab(
+    name: str, folder: Path | None, spec: LabSpec, *, openstack: bool, progress: Progress
+) -> tuple[Path, Record]:
+    """Make a lab; what was made is removed again if it fails or is interrupted. Raises as ``Lab.up``.
+
+    Args:
+        name: not taken.
+        folder: for it; None to have it where labs are.
+        spec: what it is made of.
+        openstack: with an OpenStack beside the Ceph.
+        progress: hears of the steps.
+
+    Returns:
+        Its folder and journal.
+    """
+    require_programs(*_PROGRAMS)
+    if openstack:
+        require_packages()
+        require_links()
+    more = CLOUD_NEEDS if openstack else CloudNeeds()
+    disks.require_loop()
+    require_aio(len(spec.osds))
+    throttle = find_throttle(folder or registry.labs_root() / name)
+    require_free_disk(folder or registry.labs_root() / name, spec.free_nbytes + more.free_nbytes)
+    place = registry.claim(name, folder)
+    try:
+        with registry.working_on(place):
+            with registry.port_choice(1 + more.n_ports) as (port, *ports):
+                record = Record(
+                    name, str(uuid.uuid4()), port, ready=False, devices={}, spec=spec, more_ports=tuple(ports)
+                )
+                record.write(place)
+            parts = LabParts(place, record)
+            progress.start(f"lab {name}", bootstrap.N_STEPS + 1 + more.n_steps)
+            _make(parts, throttle, progress)
+            progress.done()
+            return place, parts.record
+    except BaseException:
+        removal.remove_all(place, throttle)
+        registry.release(name)
+        raise
+
+
+def _make(parts: LabParts, throttle: Throttle, progress: Progress) -> None:
+    parts.disks.make()
+    parts.attach_disks(throttle)
+    progress.advance(detail="disks")
+    bootstrap.bootstrap(
+        name=parts.name,
+        folder=parts.folder,
+        conf=parts.conf,
+        fsid=parts.record.fsid,
+        mon_port=parts.record.mon_port,
+        spec=parts.spec,
+        disks=parts.disks,
+        throttle=throttle,
+        daemons=parts.daemons,
+        progress=progress,
+    )
+    parts.slow_down(throttle)
+    with parts.connection() as admin:
+        parts.await_whole(admin)
+    progress.advance(detail="all PGs active+clean")
+    if parts.record.more_ports:
+        make_cloud(parts.folder, parts.conf, parts.record, progress)
+        with parts.connection() as admin:
+            parts.await_whole(admin)
+    parts.journal.change(ready=True)

@@ -1,0 +1,269 @@
+"""The lab as a target: a Ceph cluster whose daemons and disks are on this machine.
+
+Whether the disk under a lab has room: its OSDs lie in sparse files, which grow as they are written.
+
+A lab's OSDs made anew with other stores, as a configuration wants them.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cephfit.ceph.admin.daemons import Daemon
+from cephfit.ceph.admin.rados_admin import RadosAdmin
+from cephfit.ceph.cluster_adapters import ReadValues, Surroundings
+from cephfit.ceph.delivery.client_conf import ClientAccess
+from cephfit.ceph.delivery.option_delivery import Reach, SettingsWay
+from cephfit.ceph.environment.host_settings import HostSettings
+from cephfit.ceph.environment.osd_hosts import osd_places
+from cephfit.ceph.environment.osd_store import OsdStore, store_of
+from cephfit.ceph.environment.scopes import OSD_STORE, base_scope, strongest_for
+from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.core.errors import ClusterError, HostError, InputError
+from cephfit.core.journal import Journal
+from cephfit.core.protocols import CephAdmin, Progress
+from cephfit.core.target_lock import TargetLock
+from cephfit.core.units import about
+from cephfit.core.values.configuration import Configuration, Partition
+from cephfit.lab.ceph_daemons import osd_name
+from cephfit.lab.cluster import Lab
+from cephfit.lab.devices.image_export import ImageDevices
+from cephfit.lab.osds.osd_layout import filesystem_at, require_store
+from cephfit.targets.ceph.ceph_target import CephTarget
+from cephfit.targets.ceph.cluster_changes import MAKE_ROOM
+
+
+def require_disk_room(folder: Path, nbytes: int) -> None:
+    """See that the OSDs' sparse files may grow.
+
+    Args:
+        folder: where they lie.
+        nbytes: that are to be written, all copies counted.
+
+    Raises:
+        ClusterError: there is too little room; says how much is wanted and how much there is.
+    """
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    if free < nbytes:
+        raise ClusterError(
+            f"the volumes need {about(nbytes)} in all copies, the disk under the lab has {about(free)} left",
+            where=str(folder),
+            remedy=MAKE_ROOM,
+        )
+
+
+_STORE = "osd store"
+
+
+class LabStores:
+    """Implements ``RemakesOsds``: a lab's OSDs hold nothing but what sweeps put there.
+
+    Args:
+        lab: running.
+        admin: asks the OSDs what they are.
+        journal: keeps what the OSDs were first.
+    """
+
+    def __init__(self, lab: Lab, admin: CephAdmin, journal: Journal) -> None:
+        self._lab = lab
+        self._admin = admin
+        self._journal = journal
+
+    def why_not(self, configuration: Configuration) -> tuple[str, ...]:
+        settings = [s for s in configuration.within(Partition.GREATER) if base_scope(s.scope) == OSD_STORE]
+        if not settings:
+            return ()
+        heard = {s for osd in self._lab.osd_ids() for s in strongest_for(settings, self._daemon(osd)).values()}
+        reasons = [f"{s} speaks to no OSD of this lab" for s in settings if s not in heard]
+        try:
+            for store in self._wanted(configuration).values():
+                require_store(store)
+                for role, place in store.placed().items():
+                    if place not in self._lab.spec.limits:
+                        reasons.append(
+                            f"{role} on {place}: this lab has the classes {', '.join(self._lab.spec.limits)}"
+                        )
+        except (InputError, HostError) as error:
+            reasons.append(" ".join(str(error).split()))
+        return tuple(dict.fromkeys(reasons))
+
+    def due(self, configuration: Configuration) -> tuple[int, ...]:
+        wanted = self._wanted(configuration)
+        return tuple(osd for osd, store in wanted.items() if store != self._lab.osd_store(osd))
+
+    def remake(self, configuration: Configuration) -> None:
+        self._remake({osd: s for osd, s in self._wanted(configuration).items() if s != self._lab.osd_store(osd)})
+
+    def objectstores(self, configuration: Configuration) -> frozenset[str]:
+        return frozenset(store.objectstore for store in self._wanted(configuration).values())
+
+    def read_back(self, configuration: Configuration) -> ReadValues:
+        values: dict[str, dict[str, object]] = {}
+        mismatches: list[str] = []
+        settings = [s for s in configuration.within(Partition.GREATER) if base_scope(s.scope) == OSD_STORE]
+        if not settings:
+            return values, mismatches
+        said = {int(entry["id"]): entry for entry in self._admin.command("osd metadata")}
+        for osd, wanted in self._wanted(configuration).items():
+            runs = said.get(osd, {}).get("osd_objectstore", "nothing")
+            on = filesystem_at(self._lab.folder / osd_name(osd))
+            for key, setting in strongest_for(settings, self._daemon(osd)).items():
+                got = {"objectstore": runs, "filesystem": on}.get(key, getattr(self._lab.osd_store(osd), key))
+                values.setdefault(str(setting), {})[osd_name(osd)] = got
+            if (runs, on) != (wanted.objectstore, wanted.filesystem):
+                mismatches.append(f"{osd_name(osd)} runs {runs} on {on or 'no file system'}, not {wanted}")
+        return values, mismatches
+
+    def clear_up(self) -> None:
+        if self._lab.unmade_osds():
+            self._lab.remake_osds({})
+
+    def restore(self) -> None:
+        first = {
+            int(entry.place.rpartition(".")[2]): OsdStore(**entry.was) for entry in self._journal.entries(_STORE)
+        }
+        self._remake({osd: store for osd, store in first.items() if store != self._lab.osd_store(osd)})
+        for osd in first:
+            self._journal.forget(_STORE, osd_name(osd))
+
+    def _remake(self, stores: dict[int, OsdStore]) -> None:
+        for osd in stores:
+            self._journal.note(_STORE, osd_name(osd), self._lab.osd_store(osd).to_json())
+        if stores:
+            self._lab.remake_osds(stores)
+
+    def _wanted(self, configuration: Configuration) -> dict[int, OsdStore]:
+        """What each OSD is to be.
+
+        Raises:
+            InputError: settings do not go together.
+        """
+        settings = [s for s in configuration.within(Partition.GREATER) if base_scope(s.scope) == OSD_STORE]
+        wanted = {}
+        for osd in self._lab.osd_ids():
+            entry = self._journal.get(_STORE, osd_name(osd))
+            first = OsdStore(**entry.was) if entry else self._lab.osd_store(osd)
+            chosen = strongest_for(settings, self._daemon(osd))
+            wanted[osd] = store_of({key: s.value for key, s in chosen.items()}, first)
+        return wanted
+
+    def _daemon(self, osd: int) -> Daemon:
+        """As the CRUSH map has it; the lab knows it also while the OSD is down."""
+        host, device_class = self._lab.spec.osds[osd]
+        return Daemon("osd", str(osd), device_class, {"host": f"host{host}", "root": "default"})
+
+
+_HEALTHY_SECONDS = 60.0
+"""A lab's PGs are in their places a few seconds after any change; longer means that something is wrong."""
+
+
+class LabTarget(CephTarget):
+    """A ``CephTarget`` on a lab: OSDs are restarted side by side, and disks are throttled.
+
+    Args:
+        lab: running.
+        for_change: take the lab's lock; needed by all but ``facts``, ``health`` and ``unsupported``.
+        progress: hears what takes long.
+        librbd: the clients are images that fio opens by itself (``ioengine=rbd``) instead of block devices.
+        way: by which options reach the daemons; None takes the config store.
+
+    Raises:
+        ClusterError: the cluster does not answer, or another process changes this lab.
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        *,
+        for_change: bool = True,
+        progress: Progress | None = None,
+        librbd: bool = False,
+        way: SettingsWay | None = None,
+    ) -> None:
+        name = f"lab:{lab.name}"
+        folder = lab.folder / "target"
+        folder.mkdir(exist_ok=True)
+        self._lab = lab
+        self._lock = TargetLock(folder / "lock", name) if for_change else None
+        with ExitStack() as opened:
+            opened.callback(self._unlock)
+            if for_change:
+                lab.reassert_limits()  # a process killed while it filled volumes left the disks at full speed
+                if lab.unmade_osds():  # another one while it made OSDs anew
+                    lab.remake_osds({})
+            admin = RadosAdmin(lab.conf)
+            opened.callback(admin.close)
+            journal = Journal(folder / "journal.jsonl", read_only=not for_change)
+            super().__init__(
+                name,
+                admin=admin,
+                images=admin,
+                access=ClientAccess("admin", str(lab.keyring)),
+                folder=folder,
+                journal=journal,
+                surroundings=_surroundings(name, lab, admin, journal, librbd=librbd, way=way),
+                for_change=for_change,
+                progress=progress,
+            )
+            opened.pop_all()
+
+    def facts(self) -> Mapping[str, Any]:
+        return {**super().facts(), "lab": {"name": self._lab.name, "spec": self._lab.spec.to_json()}}
+
+    def close(self) -> None:
+        super().close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+def _surroundings(
+    name: str, lab: Lab, admin: RadosAdmin, journal: Journal, *, librbd: bool, way: SettingsWay | None
+) -> Surroundings:
+    hosts = Hosts(all_local=True)
+    stores = LabStores(lab, admin, journal)
+    return Surroundings(
+        greater=HostSettings(
+            hosts,
+            journal,
+            osds=lambda: osd_places(admin),
+            # The clients' disks are loop devices like the OSDs'.
+            client_disk_like=None if librbd else lambda: lab.osd_disk(0),
+            stores=stores,
+            interfaces=("lo",),
+            target=name,
+        ),
+        hosts=hosts,
+        stores=stores,
+        drop_page_caches=lab.drop_page_caches,
+        restarts=_LabRestarts(lab),
+        devices=None if librbd else ImageDevices(),
+        full_speed=lab.full_speed,
+        require_room=partial(require_disk_room, lab.folder),
+        pool_defaults={"crush_rule": "hdd", "pg_num": lab.spec.pg_num},
+        patience_seconds=_HEALTHY_SECONDS,
+        remedy=f"see `cephfit lab status --name {lab.name}`, and the logs in the lab's folder",
+        reach=Reach(way, str(lab.conf)),
+    )
+
+
+class _LabRestarts:
+    """Implements ``RestartsOsds``: all at once, because nobody uses a lab meanwhile."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+
+    def why_not(self, osds: Sequence[int]) -> str:
+        return ""
+
+    def restart(self, osds: Sequence[int], done: Callable[[int], None]) -> None:
+        self._lab.restart_osds(osds)
+        for osd in osds:
+            done(osd)

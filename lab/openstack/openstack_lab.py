@@ -1,0 +1,305 @@
+"""The lab's OpenStack as a whole: making, starting, stopping and asking.
+
+The pools of Cinder's back ends, and the key with which Cinder and the guests open them.
+"""
+
+import secrets
+import shutil
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cephfit.ceph.admin.rados_admin import RadosAdmin
+from cephfit.cloud.image import guest_image
+from cephfit.cloud.image.guest_image import GuestImage
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Progress
+from cephfit.lab import processes, registry
+from cephfit.lab.ceph_daemons import write_secret
+from cephfit.lab.openstack import (
+    cinder,
+    cloud_resources,
+    glance,
+    heat,
+    infrastructure,
+    keystone,
+    network,
+    neutron,
+    nova,
+    placement,
+    service_configuration,
+    service_readiness,
+)
+from cephfit.lab.openstack.component import Component
+from cephfit.lab.openstack.infrastructure import ceph_key_file
+from cephfit.lab.openstack.layout import PORT_NAMES, SECRET_NAMES, Layout
+from cephfit.lab.openstack.namespace import MountNamespace
+from cephfit.lab.openstack.services import CloudStatus, Service, Services
+
+CLIENT = "client.cinder"
+PG_NUM = 16
+
+
+def pool_name(device_class: str) -> str:
+    """The Ceph pool of a device class's volumes."""
+    return f"volumes-{device_class}"
+
+
+def create(layout: Layout, *, conf: Path, fsid: str, mon_port: int) -> None:
+    """Make a pool for each back end by the CRUSH rule of its device class, and the files of their user.
+
+    Args:
+        conf: the lab's ceph.conf.
+    """
+    admin = RadosAdmin(conf)
+    try:
+        for device_class, pool in layout.pools.items():
+            admin.command("osd pool create", pool=pool, pg_num=PG_NUM, pgp_num=PG_NUM, rule=device_class)
+            admin.command("osd pool application enable", pool=pool, app="rbd")
+        # Pools that are made later, by a sweep, are open to it as well: the lab is one person's.
+        caps = ["mon", "profile rbd", "osd", "profile rbd", "mgr", "profile rbd"]
+        (entry,) = admin.command("auth get-or-create", entity=CLIENT, caps=caps)
+    finally:
+        admin.close()
+    home = layout.home("ceph")
+    home.mkdir(parents=True, exist_ok=True)
+    write_secret(home / f"ceph.{CLIENT}.keyring", f"[{CLIENT}]\n\tkey = {entry['key']}\n")
+    write_secret(ceph_key_file(layout), entry["key"])
+    service_configuration.write(layout, home / "ceph.conf", "ceph.conf", fsid=fsid, mon_port=mon_port)
+
+
+_HOLDER = "namespace"
+_API_SECONDS = 300.0
+_MIGRATION_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class CephAccess:
+    """What the OpenStack must know of the lab's Ceph."""
+
+    conf: Path
+    fsid: str
+    mon_port: int
+
+
+class LabCloud:
+    """The OpenStack of one lab.
+
+    Like the lab, it is found again from its folder alone; an object of this class holds nothing open.
+
+    Args:
+        layout: its journal.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._running = Services(layout)
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        parts = (keystone, glance, placement, nova, neutron, cinder, heat)
+        return tuple(part.component(self.layout) for part in parts)
+
+    @property
+    def _service_names(self) -> tuple[str, ...]:
+        infra = (service.name for service in infrastructure.services(self.layout))
+        return (*infra, *(service.name for part in self.components for service in part.services))
+
+    @classmethod
+    def lay_out(
+        cls, name: str, lab_folder: Path, ports: Sequence[int], device_classes: Sequence[str]
+    ) -> "LabCloud":
+        """Choose what can be chosen and write the journal; nothing is made yet.
+
+        Args:
+            ports: free ones, as many as ``PORT_NAMES``.
+            device_classes: of the lab's OSDs, each with a CRUSH rule of its name.
+
+        Raises:
+            InputError: it cannot be in this folder.
+        """
+        if Path("/run") in lab_folder.parents:
+            raise InputError(
+                "a lab with an OpenStack cannot lie below /run, which its services see as a folder of their own",
+                where=str(lab_folder),
+                remedy="choose another --folder",
+            )
+        with registry.choosing():
+            others = [place for other in registry.lab_names() for place in [registry.folder_of(other)] if place]
+            taken = [other.network for place in others for other in [Layout.read(place)] if other is not None]
+            layout = Layout(
+                name=name,
+                lab_folder=lab_folder,
+                ports=dict(zip(PORT_NAMES, ports, strict=True)),
+                secrets={secret: secrets.token_hex(16) for secret in SECRET_NAMES},
+                rbd_secret_uuid=str(uuid.uuid4()),
+                network=network.pick_network(taken),
+                pools={device_class: pool_name(device_class) for device_class in device_classes},
+            )
+            layout.folder.mkdir(exist_ok=True)
+            # dnsmasq, which is not root, must pass through; secrets lie in what only root can read.
+            layout.folder.chmod(0o711)
+            layout.write()
+        return cls(layout)
+
+    @classmethod
+    def open(cls, lab_folder: Path) -> "LabCloud | None":
+        """The OpenStack of a lab; None if the lab has none.
+
+        Raises:
+            InputError: its journal cannot be read.
+        """
+        layout = Layout.read(lab_folder)
+        return None if layout is None else cls(layout)
+
+    # Making.
+
+    def make(self, ceph: CephAccess, progress: Progress) -> None:
+        """Make it from nothing beside a Ceph that is whole; back when every part can be used.
+
+        Raises:
+            CephfitError: a part did not come up; what was made stays for the caller to remove.
+        """
+        service_configuration.write_all(self.layout, self.components)
+        infrastructure.prepare(self.layout)
+        neutron.shadow_programs(self.layout)
+        create(self.layout, conf=ceph.conf, fsid=ceph.fsid, mon_port=ceph.mon_port)
+        network.create_cable(self.layout)
+        progress.advance(detail="pools and files")
+        namespace = self._hold_namespace()
+        infrastructure.start(self.layout, self._running, namespace)
+        infrastructure.keep_ceph_key(self.layout, namespace)
+        databases = [name for part in self.components for name in part.databases]
+        infrastructure.create_databases(self.layout, namespace, databases)
+        progress.advance(detail="MariaDB, RabbitMQ, memcached, libvirt")
+        guest_image = self._make_components(namespace, progress)
+        service_readiness.wait_ready(
+            self.layout,
+            alive=self.require_alive,
+            heard=lambda name: progress.advance(detail=f"{name} is ready"),
+        )
+        cloud_resources.create(self.layout, guest_image)
+        shutil.rmtree(guest_image.folder)
+        cloud_resources.set_quotas(self.layout)
+        self.layout = replace(self.layout, ready=True)
+        self.layout.write()
+        progress.advance(detail="flavors, image, network, volume types")
+
+    def _make_components(self, namespace: MountNamespace, progress: Progress) -> GuestImage:
+        """Migrate and start the parts side by side; Keystone's users and catalogue as soon as it runs.
+
+        Returns:
+            the guests' image, which is built meanwhile.
+        """
+        identity, *others = self.components
+        with ThreadPoolExecutor(max_workers=3) as pool:
+            registered = pool.submit(self._make_identity, identity, namespace)
+            made: list[Future[None]] = [pool.submit(self._make_component, p, namespace) for p in others]
+            built = pool.submit(guest_image.build, self.layout.folder / "image")
+            try:
+                for future in (registered, *made):
+                    future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                processes.kill(self.pids())  # what the other threads wait for
+                raise
+        progress.advance(detail="databases and APIs")
+        self._start_agents(namespace)
+        progress.advance(detail="agents")
+        return built.result()
+
+    def _make_identity(self, part: Component, namespace: MountNamespace) -> None:
+        self._make_component(part, namespace)
+        self._await_apis(part)
+        cloud_resources.register(self.layout)
+
+    def _make_component(self, part: Component, namespace: MountNamespace) -> None:
+        for migration in part.migrations:
+            program = Service(f"{part.name}-migration", migration.argv, migration.environment)
+            self._running.run_to_end(program, namespace, seconds=_MIGRATION_SECONDS)
+        for service in part.apis:
+            self._running.start(service, namespace)
+
+    def _await_apis(self, part: Component) -> None:
+        for service in part.apis:
+            self._running.wait_listening(service, seconds=_API_SECONDS)
+
+    def _start_agents(self, namespace: MountNamespace) -> None:
+        for part in self.components:
+            self._await_apis(part)
+        for part in self.components:
+            for service in part.agents:
+                self._running.start(service, namespace)
+
+    def _hold_namespace(self) -> MountNamespace:
+        """The namespace, made anew unless its holder lives."""
+        known = self._running.pid(_HOLDER)
+        if known is not None:
+            return MountNamespace(self.layout, known)
+        holder = self._running.start(Service(_HOLDER, MountNamespace.holder_argv()), None)
+        namespace = MountNamespace(self.layout, holder)
+        namespace.wait_separate()
+        namespace.furnish()
+        return namespace
+
+    # Starting and stopping.
+
+    def start(self) -> None:
+        """Start what does not run, for example after a reboot. Guests stay off until they are started.
+
+        Raises:
+            ClusterError: a part does not become ready.
+        """
+        if self._running.pid(_HOLDER) is None:
+            self.stop()  # what is left of a namespace without its holder cannot be joined by what is new
+        network.create_cable(self.layout)
+        namespace = self._hold_namespace()
+        infrastructure.start(self.layout, self._running, namespace)
+        infrastructure.keep_ceph_key(self.layout, namespace)
+        for part in self.components:
+            for service in part.apis:
+                self._running.start(service, namespace)
+        self._await_apis(self.components[0])
+        self._await_apis(next(part for part in self.components if part.name == "neutron"))
+        network.create_bridge(self.layout, cloud_resources.network_id(self.layout))
+        self._start_agents(namespace)
+        service_readiness.wait_ready(self.layout, alive=self.require_alive)
+
+    def stop(self) -> None:
+        """End all of it, the guests too, and take its network away; volumes, images and databases stay."""
+        agents = [service.name for part in self.components for service in part.agents]
+        self._running.stop(agents)
+        self._running.stop([service.name for part in self.components for service in part.apis])
+        self._running.stop([service.name for service in infrastructure.services(self.layout)])
+        processes.kill(self.pids())
+        network.remove(self.layout.lab_folder)
+
+    def pids(self) -> list[int]:
+        """All living processes of it, guests too, and none of the lab's Ceph."""
+        folder = self.layout.lab_folder
+        marked = [pid for pid in processes.of_folder(folder) if processes.is_marked(pid, folder)]
+        return sorted({*marked, *processes.of_folder(self.layout.folder)})
+
+    # Asking.
+
+    def require_alive(self) -> None:
+        """Raises:
+        ClusterError: a daemon died; with its last words.
+        """
+        dead = [name for name in self._service_names if self._running.pid(name) is None]
+        if dead:
+            raise self._running.failure(dead[0], "died")
+
+    def status(self) -> CloudStatus:
+        """It as it is now."""
+        return CloudStatus(
+            ready=self.layout.ready,
+            clouds_yaml=str(self.layout.clouds_yaml),
+            clouds=(self.layout.admin_cloud, self.layout.user_cloud),
+            keystone=self.layout.url("keystone"),
+            guests_network=f"{self.layout.network}.0/{network.PREFIX_LENGTH}",
+            volume_types=dict(self.layout.pools),
+            daemons=self._running.states(self._service_names),
+        )

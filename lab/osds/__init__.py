@@ -1,0 +1,1 @@
+"""The lab's OSDs: disks, layout, creation."""

@@ -1,0 +1,188 @@
+"""The disks of a lab's OSDs: sparse files, loop devices, what the kernel says of them, and their limits."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from cephfit.ceph.environment.osd_store import OsdStore
+from cephfit.core.cleanup import cleared_up_by
+from cephfit.core.errors import ClusterError, HostError
+from cephfit.core.units import GIB, MIB
+from cephfit.lab.ceph_daemons import osd_name
+from cephfit.lab.devices import disks
+from cephfit.lab.devices.throttle import Throttle
+from cephfit.lab.lab_spec import LabSpec
+from cephfit.lab.lab_status import OsdDisk
+from cephfit.lab.osds.osd_layout import reconnect
+
+_SIDE_NBYTES = {"journal": 512 * MIB, "db": GIB, "wal": 512 * MIB}
+"""Sizes of disks for what does not lie with the data; sparse."""
+
+
+class OsdDisks:
+    """The disks of one lab. All state is in the kernel and in the lab's folder.
+
+    Args:
+        lab: name, for messages.
+        folder: the lab's.
+        spec: how many, how large and how fast.
+    """
+
+    def __init__(self, lab: str, folder: Path, spec: LabSpec) -> None:
+        self._lab = lab
+        self._folder = folder
+        self._spec = spec
+        self._lifted = folder / "full-speed.lock"
+
+    def _image(self, osd: int) -> Path:
+        return self._folder / f"osd.{osd}.img"
+
+    def _loop(self, osd: int) -> Path | None:
+        return next(iter(disks.loops_of(self._image(osd))), None)
+
+    def device(self, osd: int) -> Path:
+        """Raises:
+        ClusterError: it is not attached.
+        """
+        device = self._loop(osd)
+        if device is None:
+            raise ClusterError(
+                f"the disk of osd.{osd} is not attached",
+                where=f"lab {self._lab}",
+                remedy=f"start the lab: cephfit lab start --name {self._lab}",
+            )
+        return device
+
+    def all_attached(self) -> bool:
+        return all(self._loop(osd) is not None for osd in range(len(self._spec.osds)))
+
+    def make(self) -> None:
+        """Make the files; they take room as they are written."""
+        for osd in range(len(self._spec.osds)):
+            disks.make_sparse(self._image(osd), self._spec.osd_nbytes)
+
+    def attach(self, throttle: Throttle) -> dict[int, Path]:
+        """Attach what is not attached and set what loop devices forget; the device of each OSD."""
+        return {
+            osd: self._attach(self._image(osd), device_class, throttle)
+            for osd, (_, device_class) in enumerate(self._spec.osds)
+        }
+
+    def renew(self, osd: int, throttle: Throttle) -> None:
+        """An empty disk in place of one that another mount namespace holds."""
+        device = self.device(osd)
+        throttle.clear(disks.device_number(device))
+        disks.abandon(device)
+        disks.make_sparse(self._image(osd), self._spec.osd_nbytes)
+        self._attach(self._image(osd), self._spec.osds[osd][1], throttle)
+
+    def attach_side(self, osd: int, store: OsdStore, throttle: Throttle, *, anew: bool = False) -> dict[str, Path]:
+        """Attach the disks of what a store keeps elsewhere than its data: role to device.
+
+        Args:
+            osd: whose.
+            store: of this OSD.
+            throttle: of the lab.
+            anew: first remove all such disks that the OSD ever had.
+        """
+        if anew:
+            for role in _SIDE_NBYTES:
+                image = self._side_image(osd, role)
+                for device in disks.loops_of(image):
+                    throttle.clear(disks.device_number(device))
+                    disks.detach_loop(device)
+                image.unlink(missing_ok=True)
+        side = {}
+        for role, device_class in store.placed().items():
+            image = self._side_image(osd, role)
+            disks.make_sparse(image, _SIDE_NBYTES[role])
+            side[role] = self._attach(image, device_class, throttle)
+        return side
+
+    def reconnect(self, osd: int, store: OsdStore, throttle: Throttle) -> None:
+        """After a reboot: mount the file system of an OSD, point its links to the devices of now."""
+        side = self.attach_side(osd, store, throttle)
+        reconnect(self._folder / osd_name(osd), store, self.device(osd), side)
+
+    def _side_image(self, osd: int, role: str) -> Path:
+        return self._folder / f"osd.{osd}.{role}.img"
+
+    def _side_disks(self) -> Iterator[tuple[Path, str]]:
+        """Attached disks of journals, DBs and WALs, and the device class they are to be as fast as."""
+        for osd in range(len(self._spec.osds)):
+            for role in _SIDE_NBYTES:
+                for device in disks.loops_of(self._side_image(osd, role)):
+                    yield device, "hdd" if disks.is_rotational(device) else "ssd"
+
+    def _attach(self, image: Path, device_class: str, throttle: Throttle) -> Path:
+        device = next(iter(disks.loops_of(image)), None)
+        if device is None:
+            device = disks.attach_loop(image)
+            throttle.clear(disks.device_number(device))  # of whoever had the number before
+        disks.set_rotational(device, device_class == "hdd")
+        return device
+
+    def slow_down(self, throttle: Throttle) -> None:
+        """Put the limits in force."""
+        for osd, (_, device_class) in enumerate(self._spec.osds):
+            throttle.set(disks.device_number(self.device(osd)), self._spec.limits[device_class])
+        for device, device_class in self._side_disks():
+            throttle.set(disks.device_number(device), self._spec.limits[device_class])
+
+    @contextmanager
+    def full_speed(self, throttle: Throttle) -> Iterator[None]:
+        """Without limits inside the block; one process at a time.
+
+        Raises:
+            HostError: another process is at it.
+        """
+        with self._lifted.open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise HostError(
+                    "another process has lifted the limits of the disks",
+                    where=f"lab {self._lab}",
+                    remedy="wait until it is done",
+                ) from None
+            with cleared_up_by(partial(self.slow_down, throttle)):
+                for osd in range(len(self._spec.osds)):
+                    throttle.clear(disks.device_number(self.device(osd)))
+                for device, _ in self._side_disks():
+                    throttle.clear(disks.device_number(device))
+                yield
+
+    def reassert_limits(self, throttle: Throttle) -> None:
+        """Put the limits in force, unless a living process has lifted them: the kernel drops a dead one's lock.
+
+        Without the lock's file nobody has lifted them yet, or the lab is taken down at this moment: a file made
+        in its folder now would be left there.
+        """
+        try:
+            stream = self._lifted.open("r+")
+        except FileNotFoundError:
+            return
+        with stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            self.slow_down(throttle)
+
+    def states(self, throttle: Throttle) -> tuple[OsdDisk, ...]:
+        """All disks as they are now."""
+        return tuple(self._state(osd, throttle) for osd in range(len(self._spec.osds)))
+
+    def _state(self, osd: int, throttle: Throttle) -> OsdDisk:
+        host, device_class = self._spec.osds[osd]
+        device = self._loop(osd)
+        return OsdDisk(
+            osd=osd,
+            host=f"host{host}",
+            device_class=device_class,
+            device=str(device) if device else None,
+            rotational=disks.is_rotational(device) if device else None,
+            limits=throttle.limits(disks.device_number(device)) if device else None,
+        )

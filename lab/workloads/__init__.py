@@ -1,0 +1,1 @@
+"""Real workloads that verify predictions: pgbench, and any program."""

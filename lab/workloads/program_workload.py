@@ -1,0 +1,215 @@
+"""A program of a person's own as the workload to verify predictions with (docs/workloads.md)."""
+
+import hashlib
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+from cephfit.core.child_process import end, start
+from cephfit.core.cleanup import cleared_up_by
+from cephfit.core.errors import ClusterError, InputError, LackingError
+from cephfit.core.protocols import Client, Workload
+from cephfit.core.units import format_nbytes, parse_nbytes
+
+_NOTHING_BETTER = 2
+"""Exit code by which a program says that no later run could do better."""
+
+_DESCRIBE_SECONDS = 60.0
+_PREPARE_SECONDS = 4 * 3600.0
+_CLEANUP_SECONDS = 600.0
+_AROUND_RUN_SECONDS = 900.0
+"""What a run may take besides the seconds that are measured: starting up, warming up, ending."""
+
+_MAX_KEPT_CHARS = 64 * 1024
+"""Of what a run says, its end is kept with the sample."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
+_EXAMPLE = '{"name": "myapp", "metric": "requests/s", "volume": "4G"}'
+
+
+class ProgramWorkload(Workload):
+    """An executable of a person's own, that is called with one step: describe, prepare, run or cleanup.
+
+    Args:
+        program: path of the executable; its folder is where it runs.
+        unmeasured: entered while the volume is prepared.
+        observe: entered around each run with the client's device.
+
+    Raises:
+        InputError: it is no executable file, or does not describe itself.
+    """
+
+    def __init__(
+        self,
+        program: Path,
+        *,
+        unmeasured: Callable[[], AbstractContextManager[object]] = nullcontext,
+        observe: Callable[[Path], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        self._program = program.absolute()
+        self._unmeasured = unmeasured
+        self._observe = observe
+        if not program.is_file() or not os.access(program, os.X_OK):
+            raise InputError(
+                "there is no program that can be run" if not program.exists() else "it cannot be run as a program",
+                where=f"--workload program:{program}",
+                remedy="give the path of an executable file (chmod +x); docs/workloads.md says what it has to do",
+            )
+        self._digest = hashlib.sha256(program.read_bytes()).hexdigest()
+        self._described = self._describe()
+        self.name = str(self._described["name"])
+        self.metric = str(self._described["metric"])
+        self.volume_nbytes = parse_nbytes(str(self._described["volume"]), where=f"{program} describe: volume")
+
+    def description(self) -> Mapping[str, Any]:
+        return {"version": 1, "program_sha256": self._digest, "described": self._described}
+
+    def prepare(self, client: Client) -> None:
+        device = _device(client)
+        if client.nbytes < self.volume_nbytes:
+            raise InputError(
+                f"{self.name} needs {format_nbytes(self.volume_nbytes)}, the volume has "
+                f"{format_nbytes(client.nbytes)}",
+                where=f"client {client.name}",
+                remedy="make the volume larger, or what the program's `describe` says smaller",
+            )
+        self.cleanup(client)
+        with self._unmeasured(), cleared_up_by(lambda: self.cleanup(client)):
+            self._step("prepare", self._environment(device, client), seconds=_PREPARE_SECONDS)
+
+    def run(self, client: Client, seconds: float, *, seed: int) -> tuple[float, Mapping[str, Any]]:
+        device = _device(client)
+        environment = {
+            **self._environment(device, client),
+            "CEPHFIT_SECONDS": str(max(1, round(seconds))),
+            "CEPHFIT_SEED": str(seed),
+        }
+        self.cleanup(client)
+        with cleared_up_by(lambda: self.cleanup(client)), self._observe(device):
+            started_ns = time.time_ns()
+            output = self._step("run", environment, seconds=seconds + _AROUND_RUN_SECONDS)
+            finished_ns = time.time_ns()
+        evidence = {
+            "program": str(self._program),
+            "program_sha256": self._digest,
+            "described": self._described,
+            "seed": seed,
+            "started_ns": started_ns,
+            "finished_ns": finished_ns,
+            "output": output[-_MAX_KEPT_CHARS:],
+        }
+        return self._value(output), evidence
+
+    def cleanup(self, client: Client) -> None:
+        self._step("cleanup", self._environment(_device(client), client), seconds=_CLEANUP_SECONDS)
+
+    def _environment(self, device: Path, client: Client) -> dict[str, str]:
+        return {"CEPHFIT_DEVICE": str(device), "CEPHFIT_VOLUME_BYTES": str(client.nbytes)}
+
+    def _describe(self) -> dict[str, Any]:
+        where = f"{self._program} describe"
+        try:
+            said = self._step("describe", {}, seconds=_DESCRIBE_SECONDS)
+        except (ClusterError, LackingError) as error:
+            raise InputError(error.what, where=where, remedy=f"it must print JSON such as {_EXAMPLE}") from None
+        try:
+            described = json.loads(said, parse_constant=_no_number)
+        except ValueError as error:
+            raise InputError(
+                f"what it prints is no JSON: {error}", where=where, remedy=f"print such as {_EXAMPLE}"
+            ) from None
+        if not isinstance(described, dict):
+            raise InputError("what it prints is no JSON object", where=where, remedy=f"print such as {_EXAMPLE}")
+        for key in ("name", "metric", "volume"):
+            if not isinstance(described.get(key), str) or not described[key]:
+                raise InputError(f"{key!r} is missing or no text", where=where, remedy=f"print such as {_EXAMPLE}")
+        if not _NAME.fullmatch(described["name"]) or described["name"] == "pgbench":
+            raise InputError(
+                f"{described['name']!r} cannot be its name",
+                where=where,
+                remedy="use up to 40 of a to z, 0 to 9, '.', '_' and '-', and another name than pgbench",
+            )
+        return described
+
+    def _value(self, output: str) -> float:
+        last = (output.strip().splitlines() or [""])[-1].strip()
+        try:
+            value = float(last)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and value > 0):
+            raise ClusterError(
+                f"its last line is no number above 0: {last[:80]!r}",
+                where=f"{self._program} run",
+                remedy=f"print how fast it was, in {self.metric}, as the last line; more is better",
+            )
+        return value
+
+    def _step(self, step: str, environment: Mapping[str, str], *, seconds: float) -> str:
+        """What the program printed in one step.
+
+        Raises:
+            ClusterError: it failed, or was killed because it took longer than ``seconds``; with its last words.
+            LackingError: it cannot be started, or said by its exit code that no later run could do better.
+        """
+        where = f"{self._program} {step}"
+        # Into files and not pipes: what the program leaves running would keep these open.
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            try:
+                process = start(
+                    [str(self._program), step],
+                    environment=environment,
+                    folder=self._program.parent,
+                    stdout=out.fileno(),
+                    stderr=err.fileno(),
+                )
+            except OSError as error:
+                raise LackingError(
+                    f"cannot be started: {error.strerror}", where=where, remedy="make it a program that runs here"
+                ) from None
+            try:
+                code = process.wait(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                raise ClusterError(f"no end within {seconds:g} s", where=where) from None
+            finally:
+                if process.poll() is None:
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                end(process, where)
+            out.seek(0)
+            err.seek(0)
+            printed, complained = (file.read().decode(errors="replace") for file in (out, err))
+        if code != 0:
+            words = " / ".join((complained or printed).strip().splitlines()[-3:])[:500] or "it said nothing"
+            if code in (_NOTHING_BETTER, 126, 127):
+                raise LackingError(
+                    f"ended with code {code}: {words}",
+                    where=where,
+                    remedy="bring what it lacks: it says that no other run would do better",
+                )
+            raise ClusterError(f"ended with code {code}: {words}", where=where)
+        return printed
+
+
+def _no_number(name: str) -> float:
+    """NaN and Infinity, which no JSON has, and of which the first is never like itself."""
+    raise ValueError(f"{name} is not a number")
+
+
+def _device(client: Client) -> Path:
+    if client.device is None:
+        raise InputError(
+            "a program needs a block device on this machine",
+            where=f"client {client.name}",
+            remedy="choose a target whose clients have devices here, such as the lab or ceph",
+        )
+    return client.device

@@ -1,0 +1,1 @@
+"""Measuring one cell: engines, their counters, validity, telemetry."""

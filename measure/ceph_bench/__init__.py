@@ -1,0 +1,1 @@
+"""Ceph's own benchmark programs as engines."""

@@ -1,0 +1,1 @@
+"""Independent counters of the I/O that an engine did."""

@@ -1,0 +1,1 @@
+"""fio as the engine: locally, and on fio servers."""

@@ -1,0 +1,226 @@
+"""Runs fio: one process per cell, one job per client, started together."""
+
+import errno
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+from cephfit.core.child_process import end, find_guard, find_program, start
+from cephfit.core.errors import ClusterError, HostError
+from cephfit.core.protocols import Client
+from cephfit.core.values.sample import Metrics
+from cephfit.measure.counters.block_device import DeviceWatch, in_flight_nbytes, why_uncounted
+from cephfit.measure.counters.image_watch import ImageWatch, is_image
+from cephfit.measure.engine import (
+    LOOK_AT_STORAGE,
+    SLOWEST_NBYTES_PER_S,
+    CellOutcome,
+    CellRun,
+    ClientOutcome,
+    Engine,
+)
+from cephfit.measure.fio.fio_job import ceph_conf, render_job, render_warming
+from cephfit.measure.fio.fio_output import (
+    UnusableOutputError,
+    error_of,
+    jobs_by_client,
+    metrics_of,
+    other_direction_of,
+    read_output,
+)
+from cephfit.measure.telemetry.bottleneck import CPU, thread_cpu
+
+GRACE_SECONDS = 120.0
+"""How much longer than ramp and run time fio may take: a cluster that lost an OSD stands still for half a minute
+before it goes on, and such a run should end as an invalid sample rather than a killed program."""
+
+
+class FioEngine(Engine):
+    """Measures by the real fio. It dies with the thread that calls ``run``, however that ends."""
+
+    def __init__(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
+        self._grace_seconds = grace_seconds
+
+    def facts(self) -> Mapping[str, Any]:
+        """See Engine."""
+        fio = find_program("fio", package="fio")
+        find_guard()
+        answer = subprocess.run([fio, "--version"], capture_output=True, text=True, check=False, timeout=30)
+        if answer.returncode:
+            raise HostError(f"fio does not start: {answer.stderr.strip()}", where=fio)
+        return {"name": "fio", "version": answer.stdout.strip()}
+
+    def run(self, run: CellRun) -> CellOutcome:
+        """See Engine."""
+        _refuse_remote(run)
+        job = render_job(run)
+        uncounted = {client.name: _why_uncounted(client, direct=run.measurement.direct) for client in run.clients}
+        devices = [c.device for c in run.clients if c.device is not None and not uncounted[c.name]]
+        seconds = run.measurement.ramp_seconds + run.measurement.run_seconds
+        op = run.cell.pattern.op
+        images = ImageWatch(run.clients, op, run_seconds=run.measurement.run_seconds)
+        with images, DeviceWatch(devices, op) as watch:
+            output, errors = _run_fio(job, conf=ceph_conf(run), timeout_seconds=seconds + self._grace_seconds)
+        try:
+            jobs = jobs_by_client(document := read_output(output), [c.name for c in run.clients])
+        except UnusableOutputError as error:
+            _refuse_full_disk(errors)
+            failure = _with_fio_words(str(error), errors)
+            return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, None)
+        outcomes = {
+            c.name: _outcome(c, jobs.get(c.name), run, errors=errors, watch=watch, uncounted=uncounted[c.name])
+            for c in run.clients
+        }
+        for client in filter(is_image, run.clients):
+            outcomes[client.name] = images.counted(outcomes[client.name], client, in_flight_nbytes=_in_flight(run))
+        # Without the lines before it, such as fio's note on a depth for ioengine=psync: readers expect JSON.
+        return CellOutcome(outcomes, json.dumps(document))
+
+    def warm(self, run: CellRun) -> None:
+        """See Engine."""
+        _refuse_remote(run)
+        names = f"clients {', '.join(client.name for client in run.clients)}"
+        nbytes = sum(client.nbytes for client in run.clients)
+        timeout_seconds = self._grace_seconds + nbytes / SLOWEST_NBYTES_PER_S
+        output, errors = _run_fio(render_warming(run), conf=ceph_conf(run), timeout_seconds=timeout_seconds)
+        try:
+            jobs = jobs_by_client(read_output(output), [c.name for c in run.clients])
+            read = sum(int(job["read"]["io_bytes"]) for job in jobs.values() if not error_of(job))
+        except UnusableOutputError as error:
+            raise ClusterError(
+                _with_fio_words(f"the volumes could not be read: {error}", errors),
+                where=names,
+                remedy=LOOK_AT_STORAGE,
+            ) from None
+        if read < nbytes:
+            raise ClusterError(
+                _with_fio_words(f"only {read} of the volumes' {nbytes} bytes could be read", errors),
+                where=names,
+                remedy=LOOK_AT_STORAGE,
+            )
+
+
+def _run_fio(job: str, *, conf: str | None, timeout_seconds: float) -> tuple[str, str]:
+    """Run a job file; fio's standard output and error.
+
+    The job goes in and the result comes out through pipes, so that a kill leaves no files behind.
+    """
+    process = start(
+        (find_program("fio", package="fio"), "--output-format=json", "--eta=never", "-"),
+        stdin=subprocess.PIPE,
+        environment={"CEPH_CONF": conf} if conf else {},
+    )
+    try:
+        return process.communicate(job, timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        return "", f"fio did not end within {timeout_seconds:.0f} s and was killed"
+    finally:
+        end(process, "fio")
+
+
+def _outcome(
+    client: Client,
+    job: Mapping[str, Any] | None,
+    run: CellRun,
+    *,
+    errors: str,
+    watch: DeviceWatch,
+    uncounted: str,
+) -> ClientOutcome:
+    """Metrics and independent count of one client."""
+    if job is None:
+        return ClientOutcome(None, _with_fio_words("fio did not run this client", errors))
+    try:
+        if error_of(job) == errno.ENOSPC:
+            raise _full_disk(client.name, errors)
+        metrics, evidence = figures_of(job, run)
+    except UnusableOutputError as error:
+        return ClientOutcome(None, _with_fio_words(str(error), errors))
+    if uncounted or client.device is None:
+        return ClientOutcome(metrics, uncounted=uncounted, evidence=evidence)
+    count = watch.count(client.device, runtime_ns=metrics.runtime_ns, in_flight_nbytes=_in_flight(run))
+    steadiness = watch.steadiness(client.device, runtime_ns=metrics.runtime_ns)
+    if steadiness is not None:
+        evidence["steadiness"] = steadiness.to_json()
+    return ClientOutcome(metrics, count=count, evidence=evidence)
+
+
+def _in_flight(run: CellRun) -> int:
+    """Bytes that may be under way when fio's measured time begins, or back before its end under a rate limit."""
+    block = run.cell.size.benchmark_nbytes
+    # Under a rate limit fio's last I/O is back up to one interval before its end, which a counter cannot show.
+    return in_flight_nbytes(run.measurement.iodepth, block) + (block if run.measurement.is_limited else 0)
+
+
+def figures_of(job: Mapping[str, Any], run: CellRun) -> tuple[Metrics, dict[str, Any]]:
+    """One job's metrics, and what else it says, for the sample's evidence.
+
+    Raises:
+        UnusableOutputError: see ``metrics_of``.
+    """
+    measurement = run.measurement
+    mixed = measurement.read_pct is not None
+    metrics = metrics_of(
+        job,
+        run.cell,
+        iodepth=measurement.iodepth,
+        run_seconds=measurement.run_seconds,
+        mixed=mixed,
+        limited=measurement.is_limited,
+    )
+    by_fio = job[run.cell.pattern.op.value]
+    evidence: dict[str, Any] = {
+        "fio_says": {
+            "iops": by_fio["iops"],
+            "total_ios": by_fio["total_ios"],
+            # With blocks that the kernel must cut up, submitting takes long; completion alone would hide it.
+            "latency_with_submission_mean_ns": by_fio.get("lat_ns", {}).get("mean"),
+        }
+    }
+    if cpu := thread_cpu(job):
+        evidence[CPU] = cpu
+    if mixed:
+        evidence["other_direction"] = other_direction_of(job, run.cell)
+    return metrics, evidence
+
+
+def _refuse_remote(run: CellRun) -> None:
+    """A client of another host has a path there; here it may be somebody's disk."""
+    for client in run.clients:
+        if client.address is not None:
+            raise HostError(
+                f"client {client.name} is on another host, and fio was to be run on this one",
+                where=client.address,
+                remedy="the target must bring the engine for its clients (measure/fio/fio_remote.py)",
+            )
+
+
+def _why_uncounted(client: Client, *, direct: bool) -> str:
+    if client.device is None:
+        return "the client has no block device on this machine, so there is no independent count"
+    if not direct:
+        return "I/O went through the page cache, where the device's counters see something else"
+    return why_uncounted(client.device)
+
+
+def _full_disk(client: str, errors: str) -> HostError:
+    return HostError(
+        f"no room left under client {client}: {_first_line(errors)}",
+        remedy="make room, then run the same command again: it continues where it stopped",
+    )
+
+
+def _refuse_full_disk(errors: str) -> None:
+    if os.strerror(errno.ENOSPC) in errors:
+        raise _full_disk("(all)", errors)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _with_fio_words(failure: str, errors: str) -> str:
+    said = _first_line(errors)
+    return f"{failure}; it said: {said}" if said and said not in failure else failure

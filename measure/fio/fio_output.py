@@ -1,0 +1,208 @@
+"""fio's JSON output to metrics. Impossible values are refused: a figure that cannot be is no figure.
+
+What fio 3 counts after a ramp (found by holding it against the kernel's counters): at the end of ``ramp_time``
+it sets its counters to zero. From then on ``io_bytes`` and the latencies count what is *completed*, but
+``total_ios``, and with it ``iops``, what is *issued*. With ``iodepth`` d there are d-1 in flight at that moment,
+so fio's ``iops`` is (d-1)/runtime too low: nothing at 30,000 IOPS, but 2.2 instead of 3.1 for blocks of 32M at
+depth 4 over 3 s. So the rate here is ``io_bytes`` over block size over run time. ``runtime`` begins at the first
+completion after the ramp and ends when the last I/O in flight is back. At depth 1 both ends are whole, and
+completed and issued agree. At depth d the d-1 in flight at the beginning may be partly done: of n I/Os the rate
+is at most (d-1)/n too high. Where one I/O takes as long as the run, depth 1 is the right depth.
+
+When every I/O that ended was issued before the ramp was over, fio has no latency at all. Then the mean follows
+from Little's law, depth x run time / I/Os, and there are no percentiles.
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from cephfit.core.units import NS_PER_MS
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.sample import Metrics
+
+
+class UnusableOutputError(Exception):
+    """fio's output, or one job of it, gives no metrics; the text says why."""
+
+
+def read_output(text: str, *, jobs: str = "jobs") -> dict[str, Any]:
+    """fio's JSON document, also where fio wrote other lines before it.
+
+    Args:
+        text: fio's standard output.
+        jobs: key of the list that must be there.
+
+    Raises:
+        UnusableOutputError: there is none, it is cut off, or is not fio's.
+    """
+    start = 0 if text.startswith("{") else text.find("\n{") + 1
+    if not text.startswith("{", start):
+        said = text.strip().splitlines()
+        raise UnusableOutputError(f"fio wrote no JSON{': ' + said[0] if said else ''}")
+    try:
+        document, _ = json.JSONDecoder(parse_constant=_no_constant).raw_decode(text, start)
+    except ValueError as error:
+        raise UnusableOutputError(f"fio's JSON cannot be read: {error}") from None
+    if not isinstance(document.get(jobs), list):
+        raise UnusableOutputError(f"fio's JSON has no {jobs}")
+    return dict(document)
+
+
+def jobs_by_client(document: Mapping[str, Any], clients: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """fio's jobs by name; a client that has none is left out.
+
+    Raises:
+        UnusableOutputError: two jobs of one name, or a name that is no client's.
+    """
+    jobs: dict[str, Mapping[str, Any]] = {}
+    for job in document["jobs"]:
+        name = str(job.get("jobname")) if isinstance(job, dict) else ""
+        if name not in clients or name in jobs:
+            raise UnusableOutputError(f"fio reports a job {name!r} that was not asked for, or twice")
+        jobs[name] = job
+    return jobs
+
+
+def error_of(job: Mapping[str, Any]) -> int:
+    """The job's error number; 0 if it went well."""
+    error = job.get("error")
+    if not isinstance(error, int):
+        raise UnusableOutputError(f"fio's error number is {error!r}")
+    return abs(error)
+
+
+def metrics_of(
+    job: Mapping[str, Any],
+    cell: Cell,
+    *,
+    iodepth: int,
+    run_seconds: float,
+    n_threads: int = 1,
+    mixed: bool = False,
+    limited: bool = False,
+) -> Metrics:
+    """The metrics of one job, in the cell's own direction.
+
+    Args:
+        job: an entry of fio's ``jobs``.
+        cell: what was asked for.
+        iodepth: per thread.
+        run_seconds: the measured time that was asked for.
+        n_threads: that the entry stands for (more than one only where fio grouped them).
+        mixed: the other direction was asked for too.
+        limited: a rate was asked for, so that fewer than ``iodepth`` I/Os may be in flight.
+
+    Raises:
+        UnusableOutputError: the job failed, ended early, did something else, or its figures cannot be.
+    """
+    error = error_of(job)
+    if error:
+        raise UnusableOutputError(f"fio: {os.strerror(error)} (error {error})")
+    side, other = _part(job, cell.pattern.op.value), _part(job, "write" if cell.pattern.op == "read" else "read")
+    if _number(other, "io_bytes") and not mixed:
+        raise UnusableOutputError(f"fio did I/O that {cell} does not have")
+    nbytes, runtime_ms = _number(side, "io_bytes"), _number(side, "runtime")
+    if nbytes == 0:
+        raise UnusableOutputError(f"no I/O ended within the measured {run_seconds:g} s: measure longer")
+    if runtime_ms < 0.95 * run_seconds * 1000 - 1:
+        raise UnusableOutputError(f"fio ended after {runtime_ms / 1000:g} s of the {run_seconds:g} s to measure")
+    if _number(side, "short_ios") or _number(side, "drop_ios"):
+        raise UnusableOutputError("fio did I/Os that were cut short or dropped")
+    block = cell.size.benchmark_nbytes
+    n_ios, rest = divmod(nbytes, block)
+    if rest:
+        raise UnusableOutputError(f"{nbytes:.0f} bytes are not a whole number of blocks of {block}")
+    in_flight = iodepth * n_threads
+    if abs(n_ios - _number(side, "total_ios")) > in_flight:
+        raise UnusableOutputError(
+            f"{n_ios:.0f} I/Os completed and {_number(side, 'total_ios'):.0f} issued differ by more than the "
+            f"{in_flight} in flight"
+        )
+    clat = _part(side, "clat_ns")
+    percentiles: dict[float, float] = {}
+    if clat.get("N") == 0 and (mixed or limited):
+        raise UnusableOutputError(
+            f"no I/O both began and ended in the measured {run_seconds:g} s: no latency is known, measure longer"
+        )
+    if clat.get("N") == 0:
+        mean_ns = in_flight * runtime_ms * NS_PER_MS / n_ios
+    else:
+        mean_ns, percentiles = _latency(clat)
+    longest_ns = _number(clat, "max")
+    # No more I/Os can be in flight than fio was told (Little); those of the ramp may have begun before it ended.
+    if n_ios * mean_ns > 1.01 * in_flight * (runtime_ms * NS_PER_MS + longest_ns):
+        raise UnusableOutputError(f"a mean latency of {mean_ns:.0f} ns needs more than {in_flight} I/Os in flight")
+    seconds = runtime_ms / 1000
+    return Metrics(
+        iops=n_ios / seconds,
+        nbytes_per_s=nbytes / seconds,
+        n_ios=int(n_ios),
+        runtime_ns=int(runtime_ms * NS_PER_MS),
+        latency_mean_ns=mean_ns,
+        latency_percentiles_ns=percentiles,
+    )
+
+
+def other_direction_of(job: Mapping[str, Any], cell: Cell) -> dict[str, Any]:
+    """What a mix did in the direction that is not the cell's, for a sample's evidence.
+
+    Raises:
+        UnusableOutputError: nothing, or figures that cannot be.
+    """
+    own = cell.pattern.op.value
+    name = "write" if own == "read" else "read"
+    side = _part(job, name)
+    nbytes, runtime_ms = _number(side, "io_bytes"), _number(side, "runtime")
+    if nbytes == 0 or runtime_ms == 0:
+        raise UnusableOutputError(f"a mix of which no {name} ended in the measured time: measure longer")
+    n_ios = nbytes / cell.size.benchmark_nbytes
+    reads = n_ios if name == "read" else _number(_part(job, "read"), "io_bytes") / cell.size.benchmark_nbytes
+    both = n_ios + _number(_part(job, own), "io_bytes") / cell.size.benchmark_nbytes
+    clat = _part(side, "clat_ns")
+    mean_ns, percentiles = _latency(clat) if clat.get("N") else (None, {})
+    return {
+        "direction": name,
+        "iops": n_ios / (runtime_ms / 1000),
+        "nbytes_per_s": nbytes / (runtime_ms / 1000),
+        "latency_mean_ns": mean_ns,
+        "latency_percentiles_ns": {repr(percentile): ns for percentile, ns in percentiles.items()},
+        "read_pct_measured": 100 * reads / both,
+    }
+
+
+def _latency(clat: Mapping[str, Any]) -> tuple[float, dict[float, float]]:
+    """Mean and percentiles of the completion latency in ns."""
+    low, mean, high = (_number(clat, word) for word in ("min", "mean", "max"))
+    if mean <= 0 or not low <= mean * 1.0001 or not mean <= high * 1.0001:
+        raise UnusableOutputError(f"a mean latency of {mean} ns is not between {low} and {high}")
+    found = _part(clat, "percentile") if "percentile" in clat else {}
+    percentiles = {float(key): _number(found, key) for key in found}
+    ordered = [percentiles[key] for key in sorted(percentiles)]
+    if ordered != sorted(ordered):
+        raise UnusableOutputError("latency percentiles fall")
+    # fio keeps latencies in bins of up to 1/64 of their value and lists unused percentiles as 0.
+    if ordered and ordered[-1] > high * (1 + 1 / 32):
+        raise UnusableOutputError(f"a latency percentile of {ordered[-1]} ns is above the largest, {high}")
+    return mean, {key: value for key, value in percentiles.items() if value > 0}
+
+
+def _part(mapping: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    part = mapping.get(key)
+    if not isinstance(part, dict):
+        raise UnusableOutputError(f"fio's JSON has no {key}")
+    return part
+
+
+def _number(mapping: Mapping[str, Any], key: str) -> float:
+    """A number that is finite and not negative."""
+    value = mapping.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise UnusableOutputError(f"fio's {key} is {value!r}")
+    return value
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not a number")

@@ -1,0 +1,294 @@
+"""fio in many clients: one fio here drives the fio servers that run where the clients are.
+
+``fio --client`` sends each server the job of its own client, starts all of them together and brings back what each
+found. What it makes of that itself is not used: its entry "All clients" holds, depending on fio's version, the sum
+of one client only, no latencies or a run time that is the sum of all, and is not there at all for jobs of several
+sections (github.com/axboe/fio, issues 1918 and 1881, and what 3.33 was seen to write). A client that cannot be
+reached, or whose job dies, is no error to fio, which goes on without it and ends with 0: here it is a failure.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from cephfit.core.errors import CephfitError, ClusterError
+from cephfit.core.protocols import Client
+from cephfit.core.values.sample import Metrics
+from cephfit.measure.counters.block_device import CounterWatch, in_flight_nbytes
+from cephfit.measure.engine import (
+    LOOK_AT_STORAGE,
+    SLOWEST_NBYTES_PER_S,
+    CellOutcome,
+    CellRun,
+    ClientOutcome,
+    CountsIo,
+    Engine,
+)
+from cephfit.measure.fio.fio_job import render_job, render_warming
+from cephfit.measure.fio.fio_local import GRACE_SECONDS, FioEngine, figures_of
+from cephfit.measure.fio.fio_output import UnusableOutputError, error_of, read_output
+from cephfit.measure.fio.fio_servers import Spoken, host_of, speak, why_unreachable, with_trouble
+from cephfit.measure.fio.guest_clocks import (
+    WINDOW_SECONDS,
+    Offset,
+    ServerClocks,
+    measured_parts,
+    together,
+    with_log,
+)
+
+AGGREGATE = "All clients"
+"""fio's own sum over the clients, never used."""
+BY_CLIENTS = "by_the_clients_clocks"
+_CONNECT_SECONDS = 5.0
+MOST_SKEW = 0.1
+"""Clients that start, or end, further apart than this part of the measured time did not run together."""
+
+
+class RemoteFioEngine(Engine):
+    """Measures by fio servers at the clients' addresses.
+
+    The local fio ends with the thread that calls ``run``, and has the servers end their jobs before: nothing runs
+    on after ``run`` is over. Only where this machine or its network fails, a server goes on to its job's end.
+
+    Args:
+        counts: who says independently what a client moved; None where nobody can.
+        clocks: compares the clients' clocks with ours before runs; None where they have no other clock.
+        grace_seconds: how much longer than ramp and run time a run may take.
+        most_skew: part of the measured time by which clients may start, or end, apart.
+    """
+
+    def __init__(
+        self,
+        counts: CountsIo | None = None,
+        *,
+        clocks: ServerClocks | None = None,
+        grace_seconds: float = GRACE_SECONDS,
+        most_skew: float = MOST_SKEW,
+    ) -> None:
+        self._counts = counts
+        self._most_skew = most_skew
+        self._grace_seconds = grace_seconds
+        self._clocks = clocks
+
+    def facts(self) -> Mapping[str, Any]:
+        """See Engine."""
+        return {**FioEngine().facts(), "mode": "client/server"}
+
+    def run(self, run: CellRun) -> CellOutcome:
+        """See Engine."""
+        jobs = {client.name: render_job(replace(run, clients=[client])) for client in run.clients}
+        if unreachable := self._unreachable(run.clients):
+            return CellOutcome(_none_ran(run.clients, unreachable), None)
+        countable, uncounted = self._countable(run.clients)
+        offsets: Mapping[str, Offset | None] = {}
+        if self._clocks is not None:
+            offsets = self._clocks.compared(run.clients)
+            jobs = {client.name: with_log(jobs[client.name], client) for client in run.clients}
+        seconds = run.measurement.ramp_seconds + run.measurement.run_seconds
+        try:
+            with TemporaryDirectory(prefix="cephfit-fio-") as folder, self._watch(countable, run) as watch:
+                timeout_seconds = seconds + self._grace_seconds
+                spoken = speak(run.clients, jobs, timeout_seconds=timeout_seconds, folder=Path(folder))
+                parts = measured_parts(Path(folder), run.clients)
+        except ClusterError as error:  # who counts has ceased to
+            return CellOutcome({c.name: ClientOutcome(None, str(error)) for c in run.clients}, None)
+        try:
+            document = read_output(spoken.output, jobs="client_stats")
+            found = jobs_of(document, run.clients)
+        except UnusableOutputError as error:
+            failure = with_trouble(str(error), spoken, "")
+            return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, None)
+        simultaneity = {**_together(spoken, len(run.clients)), **_by_guests(parts, offsets, run)}
+        outcomes = {client.name: _outcome(client, found.get(client.name), run, spoken) for client in run.clients}
+        run_seconds = run.measurement.run_seconds
+        drain = drain_seconds((outcome.metrics for outcome in outcomes.values()), run_seconds)
+        doubt = why_not_together(simultaneity, run_seconds, most_skew=self._most_skew, drain=drain)
+        for client in run.clients:
+            outcome = outcomes[client.name]
+            if outcome.metrics is not None:
+                outcome = replace(outcome, doubt=doubt, evidence={**outcome.evidence, "together": simultaneity})
+                outcome = _counted(outcome, client, run, watch, uncounted)
+            outcomes[client.name] = outcome
+        # Without the servers' lines before it: who reads the store expects JSON.
+        return CellOutcome(outcomes, json.dumps(document))
+
+    def warm(self, run: CellRun) -> None:
+        """See Engine."""
+        if unreachable := self._unreachable(run.clients):
+            name, why = next(iter(unreachable.items()))
+            raise ClusterError(
+                f"client {name} cannot be reached: {why}",
+                where=_place_of([client for client in run.clients if client.name == name]),
+                remedy="see whether its fio server runs and the network lets this machine reach it",
+            )
+        jobs = {client.name: render_warming(replace(run, clients=[client])) for client in run.clients}
+        largest = max(client.nbytes for client in run.clients)
+        timeout_seconds = self._grace_seconds + largest * len(run.clients) / SLOWEST_NBYTES_PER_S
+        spoken = speak(run.clients, jobs, timeout_seconds=timeout_seconds)
+        try:
+            found = jobs_of(read_output(spoken.output, jobs="client_stats"), run.clients)
+            read = {name: 0 if error_of(job) else int(job["read"]["io_bytes"]) for name, job in found.items()}
+        except UnusableOutputError as error:
+            raise ClusterError(
+                with_trouble(f"the volumes could not be read: {error}", spoken, ""),
+                where=_place_of(run.clients),
+                remedy=LOOK_AT_STORAGE,
+            ) from None
+        for client in run.clients:
+            if read.get(client.name, 0) < client.nbytes:
+                raise ClusterError(
+                    with_trouble(
+                        f"only {read.get(client.name, 0)} of the {client.nbytes} bytes of client {client.name} "
+                        "could be read",
+                        spoken,
+                        host_of(client),
+                    ),
+                    where=_place_of([client]),
+                    remedy=LOOK_AT_STORAGE,
+                )
+
+    def _unreachable(self, clients: Sequence[Client]) -> dict[str, str]:
+        reasons = {c.name: why_unreachable(c, timeout_seconds=_CONNECT_SECONDS) for c in clients}
+        return {name: why for name, why in reasons.items() if why}
+
+    def _countable(self, clients: Sequence[Client]) -> tuple[list[Client], dict[str, str]]:
+        """The clients that somebody counts for, and why nobody does for the others."""
+        if self._counts is None:
+            reason = "the I/O is done on another host, whose counters are not read"
+            return [], {client.name: reason for client in clients}
+        countable, uncounted = [], {}
+        for client in clients:
+            try:
+                self._counts.moved(client)
+                countable.append(client)
+            except CephfitError as error:
+                uncounted[client.name] = error.what
+        return countable, uncounted
+
+    def _watch(self, clients: Sequence[Client], run: CellRun) -> CounterWatch[str]:
+        counts = self._counts
+        if counts is None:
+            return CounterWatch({}, run.cell.pattern.op, source=str)
+        return CounterWatch(
+            {client.name: partial(counts.moved, client) for client in clients},
+            run.cell.pattern.op,
+            source=lambda _: counts.count_source,
+            sampling_seconds=counts.count_seconds,
+        )
+
+
+def _place_of(clients: Sequence[Client]) -> str:
+    return ", ".join(str(client.address) for client in clients)
+
+
+def jobs_of(document: Mapping[str, Any], clients: Sequence[Client]) -> dict[str, Mapping[str, Any]]:
+    """What each client's server found, by client; one that brought nothing is left out. fio's sum is passed over.
+
+    Raises:
+        UnusableOutputError: a job that was not asked for, two of one client, or one from another host.
+    """
+    addresses = {client.name: host_of(client) for client in clients}
+    jobs: dict[str, Mapping[str, Any]] = {}
+    for job in document["client_stats"]:
+        name = str(job.get("jobname")) if isinstance(job, dict) else ""
+        if name == AGGREGATE:
+            continue
+        if name not in addresses or name in jobs:
+            raise UnusableOutputError(f"fio reports a job {name!r} that was not asked for, or twice")
+        if job.get("hostname") != addresses[name]:
+            raise UnusableOutputError(
+                f"fio reports the job of client {name} from {job.get('hostname')}, not {addresses[name]}"
+            )
+        jobs[name] = job
+    return jobs
+
+
+def drain_seconds(metrics: Iterable[Metrics | None], run_seconds: float) -> float:
+    """How long at most clients waited for what was in flight when the measured time was over, which fio counts."""
+    return max((found.runtime_ns / 1e9 - run_seconds for found in metrics if found is not None), default=0.0)
+
+
+def why_not_together(
+    together: Mapping[str, Any], run_seconds: float, *, most_skew: float = MOST_SKEW, drain: float = 0.0
+) -> str:
+    """Why the clients did not run at the same time; empty if they did, or nobody can tell.
+
+    Args:
+        together: how far apart they began and ended.
+        run_seconds: measured time.
+        most_skew: part of it by which they may begin, or stop to issue I/O, apart.
+        drain: they may end so many seconds further apart, see ``drain_seconds``. An access of 32M to slow disks
+            takes seconds, and who has just begun one ends that much later: by chance, and not as a straggler.
+    """
+    by_clients = together.get(BY_CLIENTS) or {}
+    for word, end, more in (("began", "start", 0.0), ("ended", "end", max(0.0, drain))):
+        # By our own clock, and what the clients' clocks leave no doubt about.
+        seen = [together.get(f"{end}_skew_seconds"), by_clients.get(f"{end}_skew_at_least_seconds")]
+        skew = max((found for found in seen if found is not None), default=None)
+        if skew is not None and skew > most_skew * run_seconds + more:
+            return (
+                f"the clients did not run together: the last {word} {skew:.2f} s after the first, "
+                f"{run_seconds:g} s were measured"
+            )
+    return ""
+
+
+def _together(spoken: Spoken, n_clients: int) -> dict[str, float | None]:
+    """How far apart the clients began and ended, by the clock of this machine; None where fio did not say."""
+
+    def skew(moments: Sequence[float]) -> float | None:
+        return max(moments) - min(moments) if len(moments) == n_clients else None
+
+    return {"start_skew_seconds": skew(spoken.starts), "end_skew_seconds": skew(spoken.ends)}
+
+
+def _by_guests(
+    parts: Mapping[str, tuple[float, float]], offsets: Mapping[str, Offset | None], run: CellRun
+) -> dict[str, Any]:
+    """What the clients say themselves of when they began and ended; nothing where not all do."""
+    if len(parts) != len(run.clients) or any(offsets.get(client.name) is None for client in run.clients):
+        return {}
+    began, ended = ({name: part[end] for name, part in parts.items()} for end in (0, 1))
+    return {BY_CLIENTS: together(began, ended, offsets, unknown=0.0, slack=WINDOW_SECONDS)}
+
+
+def _none_ran(clients: Sequence[Client], unreachable: Mapping[str, str]) -> dict[str, ClientOutcome]:
+    """fio would measure the others alone, under a load that nobody asked for."""
+    first = next(iter(unreachable))
+    other = f"not run, because client {first} cannot be reached"
+    return {c.name: ClientOutcome(None, unreachable.get(c.name, other)) for c in clients}
+
+
+def _outcome(client: Client, job: Mapping[str, Any] | None, run: CellRun, spoken: Spoken) -> ClientOutcome:
+    if job is None:
+        words = "its fio server gave no result: the job died, or the connection was lost"
+        return ClientOutcome(None, with_trouble(words, spoken, host_of(client)))
+    try:
+        metrics, evidence = figures_of(job, run)
+    except UnusableOutputError as error:
+        return ClientOutcome(None, with_trouble(str(error), spoken, host_of(client)))
+    return ClientOutcome(metrics, evidence={**evidence, "address": client.address, "results_by": "server"})
+
+
+def _counted(
+    outcome: ClientOutcome,
+    client: Client,
+    run: CellRun,
+    watch: CounterWatch[str],
+    uncounted: Mapping[str, str],
+) -> ClientOutcome:
+    assert outcome.metrics is not None, "only what was measured can be counted"
+    if client.name in uncounted:
+        return replace(outcome, uncounted=uncounted[client.name])
+    blocks = run.measurement.iodepth + (1 if run.measurement.is_limited else 0)
+    in_flight = in_flight_nbytes(blocks, run.cell.size.benchmark_nbytes)
+    count = watch.count(client.name, runtime_ns=outcome.metrics.runtime_ns, in_flight_nbytes=in_flight)
+    steadiness = watch.steadiness(client.name, runtime_ns=outcome.metrics.runtime_ns)
+    if steadiness is not None:
+        outcome = replace(outcome, evidence={**outcome.evidence, "steadiness": steadiness.to_json()})
+    return replace(outcome, count=count)

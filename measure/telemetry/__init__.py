@@ -1,0 +1,1 @@
+"""What hosts and OSDs did during a run, and what limited it."""

@@ -1,0 +1,124 @@
+"""What limited a run, from its counters. Pure.
+
+What a run was bound by, as far as its counters tell. Pure.
+
+How busy the thread of each client was, by fio's own account. Pure.
+
+A client is one thread, which can have one CPU at most: on a machine of 32 CPUs a client at its limit keeps 3 % of
+them busy, and all configurations look alike behind it. The kernel's counters do not show it either, since fio
+begins and ends between two looks at them. Threads of libraries (librbd's) are not in it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+AT_LIMIT = 0.9
+"""A resource that is busy for this share of the time has no room for more."""
+NEAR_LIMIT = 0.7
+"""With this share others already wait for it at times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """What held a run back.
+
+    Attributes:
+        what: short, the same for the same cause in every run, so that runs can be counted by it: ``disks of hdd``.
+        sentence: for people, with the figures of this run.
+    """
+
+    what: str
+    sentence: str
+
+
+def bottleneck_of(used: Mapping[str, Any]) -> Bottleneck:
+    """The busiest resource, if one was near its limit; otherwise where an I/O's time went.
+
+    Args:
+        used: as ``use.used_between`` gives it.
+    """
+    busiest = max(_resources(used), key=lambda one: one[0], default=None)
+    if busiest is not None and busiest[0] >= NEAR_LIMIT:
+        share, what, name = busiest
+        word = "at its limit" if share >= AT_LIMIT else "near its limit"
+        return Bottleneck(what, f"{name} was {word}: busy {100 * share:.0f} % of the time{_by(used, name)}")
+    least = f"; busiest was {busiest[2]}, {100 * busiest[0]:.0f} %" if busiest is not None else ""
+    return _latency(used, least)
+
+
+def _resources(used: Mapping[str, Any]) -> Iterator[tuple[float, str, str]]:
+    """(share of its time, what kind, name) of everything that has a limit."""
+    for host, figures in used["hosts"].items():
+        yield figures["cpu_busy"], "CPU", f"the CPU of {host}"
+        for disk, figure in figures["disks"].items():
+            kind = disk.partition("(")[2].rstrip(")")
+            if disk.startswith("osd."):
+                yield figure["busy"], f"disks of {kind}" if kind else "disks of OSDs", f"the disk of {disk}"
+        for device, share in figures["links_busy"].items():
+            yield share, "network", f"{device} of {host}"
+    for client, shares in used.get("clients", {}).items():
+        # A thread has all that it can use of a CPU or not: what waits at 70 % waits for somebody else.
+        if (share := min(1.0, sum(shares.values()))) >= AT_LIMIT:
+            yield share, "CPU of clients", _thread_of(client)
+
+
+def _thread_of(client: str) -> str:
+    return f"the one thread of client {client}"
+
+
+def _by(used: Mapping[str, Any], name: str) -> str:
+    """Which programs had a CPU: the cluster's own, or somebody else's; of a client's thread, what it did."""
+    for client, shares in used.get("clients", {}).items():
+        if name == _thread_of(client):
+            said = ", ".join(f"{mode} {100 * share:.0f} %" for mode, share in shares.items())
+            return f" of one CPU ({said}); only more clients can use what the storage has left"
+    for host, figures in used["hosts"].items():
+        if name == f"the CPU of {host}" and figures.get("cpu_by_program"):
+            return f" ({', '.join(f'{p} {100 * s:.0f} %' for p, s in figures['cpu_by_program'].items())})"
+    return ""
+
+
+def _latency(used: Mapping[str, Any], least: str) -> Bottleneck:
+    osds = used["osds"].values()
+    n_reads, n_writes = sum(o["reads"] for o in osds), sum(o["writes"] for o in osds)
+    if not n_reads + n_writes:
+        return Bottleneck("unknown", f"the OSDs counted no client I/O{least}")
+    op, at_disk = ("write", "commit_mean_ms") if n_writes > n_reads else ("read", "disk_read_mean_ms")
+    n = max(n_reads, n_writes)
+    whole = sum(o[f"{op}_mean_ms"] * o[f"{op}s"] for o in osds) / n
+    disk = max((o[at_disk] for o in osds if o["writes"] + o["reads"] + o["replica_writes"]), default=0.0)
+    throttled = sum(o["throttled_seconds"] for o in osds)
+    if throttled > 0.2 * whole * n / 1000:
+        return Bottleneck("queue limits", f"the OSDs' queue limits: I/Os waited {throttled:.1f} s in all{least}")
+    if whole and disk >= 0.5 * whole:
+        text = f"of {whole:.2f} ms of a {op} at the OSDs, the slowest disk took {min(disk, whole):.2f} ms"
+        return Bottleneck("latency of disks", text + least)
+    return Bottleneck("latency", f"latency, not the disks': a {op} took {whole:.2f} ms at the OSDs{least}")
+
+
+CPU = "cpu"
+"""Key of a client's evidence."""
+
+
+def thread_cpu(job: Mapping[str, Any]) -> dict[str, float]:
+    """Shares of one CPU that a job of fio had, in user and in kernel mode; empty where fio does not say.
+
+    Args:
+        job: of fio's JSON; ``usr_cpu`` and ``sys_cpu`` are per cent of the time that its threads ran.
+    """
+    if "usr_cpu" not in job or "sys_cpu" not in job:
+        return {}
+    return {"user": round(float(job["usr_cpu"]) / 100, 4), "system": round(float(job["sys_cpu"]) / 100, 4)}
+
+
+class HasEvidence(Protocol):
+    """What one client gave."""
+
+    @property
+    def evidence(self) -> Mapping[str, Any]: ...
+
+
+def cpu_of_clients(outcomes: Mapping[str, HasEvidence]) -> dict[str, Mapping[str, float]]:
+    """Client to ``thread_cpu``, of those that have it."""
+    return {name: outcome.evidence[CPU] for name, outcome in outcomes.items() if outcome.evidence.get(CPU)}

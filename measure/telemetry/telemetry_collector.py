@@ -1,0 +1,266 @@
+"""Counters of hosts and OSDs before and after a run, and the utilization in between.
+
+From counters before and after to what was used in between. Pure.
+
+Looks at a cluster's hosts and OSDs before and after a run.
+"""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from cephfit.ceph.hosts.host import Host
+from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.hosts.local_host import LocalHost
+from cephfit.core.errors import ClusterError, HostError
+from cephfit.core.protocols import CephAdmin, Client
+from cephfit.measure.telemetry.bottleneck import bottleneck_of
+from cephfit.measure.telemetry.kernel_counters import (
+    DiskCounters,
+    HostCounters,
+    counters_of_host,
+    link_nbytes_per_s,
+)
+from cephfit.measure.telemetry.osd_counters import OsdCounters, counters_of_osd
+
+_N_PROGRAMS = 5
+_WORTH_NAMING = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All counters at one moment.
+
+    Attributes:
+        hosts: by name.
+        osds: by id.
+        missed: why a host or OSD is not among them, one sentence each.
+    """
+
+    hosts: Mapping[str, HostCounters]
+    osds: Mapping[int, OsdCounters]
+    missed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where OSDs live.
+
+    Attributes:
+        disks: host to kernel name of a disk to what it serves, such as ``osd.2 (hdd)`` or ``client c0``.
+        link_nbytes_per_s: host to network device to its speed; only devices that have one.
+    """
+
+    disks: Mapping[str, Mapping[str, str]]
+    link_nbytes_per_s: Mapping[str, Mapping[str, int]]
+
+
+def used_between(before: Look, after: Look, places: Places, *, io_seconds: float) -> dict[str, Any]:
+    """What hosts and OSDs did between two looks. JSON values only.
+
+    Args:
+        before: the run.
+        after: the run.
+        places: which of the disks and links matter.
+        io_seconds: how long there was I/O in between. The looks lie outside of it, where nothing is going on,
+            so shares are of this time; they may be a little over 1 and are cut there.
+    """
+    hosts = {
+        name: _host(before.hosts[name], counters, places, name, io_seconds)
+        for name, counters in after.hosts.items()
+        if name in before.hosts
+    }
+    osds = {
+        f"osd.{osd}": _osd(counters.since(before.osds[osd]), io_seconds)
+        for osd, counters in sorted(after.osds.items())
+        if osd in before.osds
+    }
+    missed = tuple(dict.fromkeys((*before.missed, *after.missed)))
+    return {"io_seconds": io_seconds, "hosts": hosts, "osds": osds, **({"missed": list(missed)} if missed else {})}
+
+
+def _host(
+    before: HostCounters, after: HostCounters, places: Places, name: str, io_seconds: float
+) -> dict[str, Any]:
+    links = places.link_nbytes_per_s.get(name, {})
+    nbytes = sum(after.sent_nbytes.get(d, 0) - before.sent_nbytes.get(d, 0) for d in after.sent_nbytes)
+    return {
+        "cpu_busy": _share(after.cpu_busy_seconds - before.cpu_busy_seconds, io_seconds * after.n_cpus),
+        "cpu_by_program": _programs(before, after, io_seconds),
+        "n_cpus": after.n_cpus,
+        "memory_available_nbytes": after.memory_available_nbytes,
+        "sent_nbytes": nbytes,
+        "links_busy": {
+            device: _share(
+                max(
+                    after.sent_nbytes[device] - before.sent_nbytes[device],
+                    after.received_nbytes[device] - before.received_nbytes[device],
+                ),
+                speed * io_seconds,
+            )
+            for device, speed in links.items()
+            if device in before.sent_nbytes and device in after.sent_nbytes
+        },
+        "disks": {
+            serves: _disk(before.disks[disk], after.disks[disk], io_seconds)
+            for disk, serves in places.disks.get(name, {}).items()
+            if disk in before.disks and disk in after.disks
+        },
+    }
+
+
+def _programs(before: HostCounters, after: HostCounters, io_seconds: float) -> dict[str, float]:
+    """Share of all CPUs by program, the busiest first; programs that ended meanwhile are not seen."""
+    seconds: dict[str, float] = {}
+    for number, (name, total) in after.processes.items():
+        _, had = before.processes.get(number, (name, 0.0))
+        # A number that was given away anew starts from less than its predecessor had.
+        seconds[name] = seconds.get(name, 0.0) + (total - had if total >= had else total)
+    busiest = sorted(seconds.items(), key=lambda one: -one[1])[:_N_PROGRAMS]
+    shares = {name: _share(one, io_seconds * after.n_cpus) for name, one in busiest}
+    return {name: share for name, share in shares.items() if share >= _WORTH_NAMING}
+
+
+def _disk(before: DiskCounters, after: DiskCounters, io_seconds: float) -> dict[str, Any]:
+    n = after.n_reads - before.n_reads + after.n_writes - before.n_writes
+    return {
+        "busy": _share(after.busy_seconds - before.busy_seconds, io_seconds),
+        "iops": round(n / io_seconds, 1),
+        "read_nbytes": after.read_nbytes - before.read_nbytes,
+        "written_nbytes": after.written_nbytes - before.written_nbytes,
+        "mean_ms": round(1000 * (after.io_seconds - before.io_seconds) / n, 3) if n else None,
+    }
+
+
+def _osd(done: OsdCounters, io_seconds: float) -> dict[str, Any]:
+    return {
+        "reads": done.reads.n,
+        "read_mean_ms": round(1000 * done.reads.mean_seconds, 3),
+        "writes": done.writes.n,
+        "write_mean_ms": round(1000 * done.writes.mean_seconds, 3),
+        "read_nbytes": done.read_nbytes,
+        "written_nbytes": done.written_nbytes,
+        "replica_writes": done.replica_writes.n,
+        "commit_mean_ms": round(1000 * done.commits.mean_seconds, 3),
+        "disk_read_mean_ms": round(1000 * done.disk_reads.mean_seconds, 3),
+        "throttled_seconds": round(done.throttled.seconds, 3),
+    }
+
+
+def _share(part: float, whole: float) -> float:
+    return round(min(1.0, max(0.0, part / whole)), 3) if whole > 0 else 0.0
+
+
+ClientCpu = Mapping[str, Mapping[str, float]]
+"""Client to the shares of one CPU that its thread had, in ``user`` and ``system`` mode."""
+_AT_ONCE = 16
+"""OSDs and hosts that are asked side by side."""
+
+
+class Witness(Protocol):
+    """Sees what hosts and daemons do. Its looks lie before and after a run, so they cost the run nothing."""
+
+    def look(self) -> Look:
+        """All counters now; what cannot be seen is said in ``Look.missed``, and is no error."""
+
+    def used(
+        self, before: Look, after: Look, *, io_seconds: float, clients: Iterable[Client], cpu: ClientCpu
+    ) -> dict[str, Any]:
+        """What was used between two looks, and what the run was bound by. JSON values only.
+
+        Args:
+            before: the run.
+            after: the run.
+            io_seconds: how long there was I/O in between.
+            clients: that ran.
+            cpu: see ``client_cpu.cpu_of_clients``; of those that could do I/O as fast as they went.
+        """
+
+
+class ClusterWitness:
+    """Implements ``Witness`` for a Ceph cluster: every OSD, the hosts within reach, and this machine.
+
+    Args:
+        admin: of the cluster.
+        hosts: those that may be reached.
+        device_class: of an OSD, to name its disk by.
+    """
+
+    def __init__(self, admin: CephAdmin, hosts: Hosts, device_class: Mapping[int, str]) -> None:
+        self._admin = admin
+        self._hosts = hosts
+        self._device_class = device_class
+        self._osds: Mapping[int, Mapping[str, Any]] = {}
+        self._seen: dict[str, Host] = {}
+        self._unseen: dict[str, str] = {}
+        self._links: dict[str, dict[str, int]] = {}
+
+    def look(self) -> Look:
+        """See Witness."""
+        if not self._osds:
+            self._find_places()
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            hosts = pool.map(lambda host: _tried(lambda: counters_of_host(host)), self._seen.values())
+            osds = pool.map(lambda osd: _tried(lambda: counters_of_osd(self._admin, osd)), self._osds)
+            by_host = dict(zip(self._seen, hosts, strict=True))
+            by_osd = dict(zip(self._osds, osds, strict=True))
+        missed = [f"{name}: {why}" for name, why in self._unseen.items()]
+        missed += [f"{n}: {c}" for n, c in by_host.items() if isinstance(c, str)]
+        missed += [f"osd.{n}: {c}" for n, c in by_osd.items() if isinstance(c, str)]
+        return Look(
+            hosts={n: c for n, c in by_host.items() if not isinstance(c, str)},
+            osds={n: c for n, c in by_osd.items() if not isinstance(c, str)},
+            missed=tuple(missed),
+        )
+
+    def used(
+        self, before: Look, after: Look, *, io_seconds: float, clients: Iterable[Client], cpu: ClientCpu
+    ) -> dict[str, Any]:
+        """See Witness."""
+        places = Places(self._disks(clients), self._links)
+        used = used_between(before, after, places, io_seconds=io_seconds)
+        if cpu:
+            used["clients"] = {name: dict(shares) for name, shares in cpu.items()}
+        bottleneck = bottleneck_of(used)
+        return {**used, "bottleneck": {"what": bottleneck.what, "sentence": bottleneck.sentence}}
+
+    def _find_places(self) -> None:
+        self._osds = {int(osd["id"]): osd for osd in self._admin.command("osd metadata")}
+        here = LocalHost()
+        self._seen = {here.name: here}
+        for name in dict.fromkeys(str(osd.get("hostname", "")) for osd in self._osds.values()):
+            try:
+                host = self._hosts.named(name)
+            except HostError as error:
+                self._unseen[name] = error.what
+                continue
+            if not isinstance(host, LocalHost):
+                self._seen[name] = host
+        for name, host in self._seen.items():
+            counters = _tried(lambda host=host: counters_of_host(host))
+            if not isinstance(counters, str):
+                speeds = {device: link_nbytes_per_s(host, device) for device in counters.sent_nbytes}
+                self._links[name] = {device: speed for device, speed in speeds.items() if speed is not None}
+
+    def _disks(self, clients: Iterable[Client]) -> dict[str, dict[str, str]]:
+        disks: dict[str, dict[str, str]] = {name: {} for name in self._seen}
+        here = LocalHost().name
+        for osd, about in self._osds.items():
+            host = about.get("hostname", "")
+            kind = self._device_class.get(osd, "")
+            for disk in filter(None, str(about.get("devices", "")).split(",")):
+                disks[host if host in disks else here][disk] = f"osd.{osd}" + (f" ({kind})" if kind else "")
+        for client in clients:
+            if client.device is not None:
+                disks[here][Path(client.device).resolve().name] = f"client {client.name}"
+        return disks
+
+
+def _tried(look: Any) -> Any:
+    """What a look gives, or why it gives nothing."""
+    try:
+        return look()
+    except (HostError, ClusterError) as error:
+        return error.what

@@ -1,0 +1,1 @@
+"""Whether a sample can be trusted."""

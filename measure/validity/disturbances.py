@@ -1,0 +1,155 @@
+"""What happened to a cluster between two moments that its health does not show afterwards.
+
+An OSD that went and came back, a balancer that moved placement groups, a pool that was split, somebody else's
+clients: at both moments all may look well.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cephfit.core.protocols import CephAdmin
+from cephfit.measure.validity.foreign_io import SeesStrangers
+from cephfit.measure.validity.watched_target import TellsDisturbances
+
+FOREIGN_IOPS = 50.0
+"""I/Os per second of others, over all their pools and images, from which on a run is not trusted: half of what one
+hard disk does. Below it are monitoring, idle guests and device health."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The cluster's map at a moment.
+
+    Attributes:
+        epoch: of the map.
+        osd_map: ``osd dump`` at that epoch.
+    """
+
+    epoch: int
+    osd_map: Mapping[str, Any]
+
+
+class MapWatch(TellsDisturbances):
+    """What happened to a Ceph cluster, by its maps and its pools' I/O.
+
+    Args:
+        admin: one command each time; the whole map only when its epoch has changed.
+        is_ours: whether a pool is measured by us, by name.
+        strangers: sees what others do in such a pool; None where nobody else is in it.
+    """
+
+    def __init__(
+        self,
+        admin: CephAdmin,
+        is_ours: Callable[[str], bool],
+        *,
+        strangers: SeesStrangers | None = None,
+    ) -> None:
+        self._admin = admin
+        self._is_ours = is_ours
+        self._strangers = strangers
+        self._last: Mark | None = None
+
+    def mark(self) -> Mark:
+        """See TellsDisturbances."""
+        if self._strangers is not None:
+            self._strangers.begin()
+        return self._now()
+
+    def keep_looking(self) -> None:
+        """To be called while something runs, as often as is convenient."""
+        if self._strangers is not None:
+            self._strangers.keep_looking()
+
+    def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
+        """See TellsDisturbances."""
+        now = self._now()
+        moved = () if now.epoch == mark.epoch else changes(mark.osd_map, now.osd_map)
+        images = self._strangers.rates() if self._strangers is not None else {}
+        stats = self._admin.command("osd pool stats")
+        return (*moved, *foreign_load(stats, self._is_ours, FOREIGN_IOPS, images))
+
+    def osd_map(self) -> Mapping[str, Any]:
+        """``osd dump`` as it is now."""
+        return self._now().osd_map
+
+    def _now(self) -> Mark:
+        epoch = self._epoch()
+        if self._last is None or self._last.epoch != epoch:
+            osd_map = self._admin.command("osd dump")
+            self._last = Mark(int(osd_map["epoch"]), osd_map)
+        return self._last
+
+    def _epoch(self) -> int:
+        osds = self._admin.command("status")["osdmap"]
+        return int(osds.get("osdmap", osds)["epoch"])
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    """What differs between two ``osd dump`` that moves data or stops I/O. Pure.
+
+    A new epoch alone is none: blocklists of clients, labels of pools and trimmed snapshots make epochs too.
+    """
+    reasons = []
+    old = {osd["osd"]: osd for osd in before["osds"]}
+    for osd in after["osds"]:
+        was = old.pop(osd["osd"], None)
+        name = f"osd.{osd['osd']}"
+        if was is None:
+            reasons.append(f"{name} is new")
+        elif was["up"] and osd["up"] and was["up_from"] != osd["up_from"]:
+            reasons.append(f"{name} went down and came back")
+        elif (was["up"], was["in"], was["weight"]) != (osd["up"], osd["in"], osd["weight"]):
+            reasons.append(f"{name} changed: {_osd_state(was)} before, {_osd_state(osd)} now")
+    reasons += [f"osd.{gone} is gone" for gone in old]
+    if before.get("crush_version") != after.get("crush_version"):
+        reasons.append("the CRUSH map changed")
+    for key, text in (("pg_upmap_items", "the balancer moved PGs"), ("pg_upmap", "PGs were mapped by hand")):
+        if before.get(key, []) != after.get(key, []):
+            reasons.append(f"{text} ({key} changed)")
+    pools = {pool["pool_name"]: pool for pool in before["pools"]}
+    for pool in after["pools"]:
+        was = pools.get(pool["pool_name"])
+        for key in ("pg_num", "pg_placement_num", "size", "crush_rule"):
+            if was is not None and was.get(key) != pool.get(key):
+                reasons.append(f"{key} of pool {pool['pool_name']} changed from {was.get(key)} to {pool.get(key)}")
+    return tuple(reasons)
+
+
+def foreign_load(
+    pool_stats: list[Mapping[str, Any]],
+    is_ours: Callable[[str], bool],
+    limit_iops: float,
+    images: Mapping[str, float] | None = None,
+) -> tuple[str, ...]:
+    """Why others' clients disturb. Pure.
+
+    Args:
+        pool_stats: ``osd pool stats``: rates of the last seconds.
+        is_ours: whether a pool is measured by us, by name.
+        limit_iops: I/Os per second of all of them together that are too many.
+        images: I/Os per second on others' images in pools that are ours.
+    """
+    images = images or {}
+    rates = {}
+    for pool in pool_stats:
+        rate = pool.get("client_io_rate", {})
+        iops = float(rate.get("read_op_per_sec", 0)) + float(rate.get("write_op_per_sec", 0))
+        if iops and not is_ours(pool["pool_name"]):
+            rates[pool["pool_name"]] = iops
+    total = sum(rates.values()) + sum(images.values())
+    if total <= limit_iops:
+        return ()
+    places = "; ".join(
+        f"{what} {_busiest(of_these)}" for what, of_these in (("pools", rates), ("images", images)) if of_these
+    )
+    return (f"others' clients did {total:.0f} I/Os per second ({places})",)
+
+
+def _busiest(rates: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {iops:.0f}" for name, iops in sorted(rates.items(), key=lambda r: -r[1])[:3])
+
+
+def _osd_state(osd: Mapping[str, Any]) -> str:
+    return f"{'up' if osd['up'] else 'down'} and {'in' if osd['in'] else 'out'}, weight {osd['weight']:g}"

@@ -1,0 +1,93 @@
+"""From what a run of a cell gave to its samples: which may be trusted, and why not. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cephfit.core.values.sample import INDEPENDENT_COUNT, Sample, SampleKey, State, counted, not_counted
+from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, disagreement
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What was around a run.
+
+    Attributes:
+        started_ns: wall clock, ns since the epoch.
+        finished_ns: wall clock; not before ``started_ns``.
+        monotonic_ns: monotonic clock at start and end: the wall clock may be set in between.
+        unhealthy: why the target was not healthy at some look; empty if it was at all of them.
+        n_health_looks: how often it was looked at.
+        used: what hosts and daemons did meanwhile; None where nobody saw it.
+    """
+
+    started_ns: int
+    finished_ns: int
+    monotonic_ns: tuple[int, int]
+    unhealthy: Sequence[str]
+    n_health_looks: int
+    used: Mapping[str, Any] | None = None
+
+
+def judge(run: CellRun, outcome: CellOutcome, around: Circumstances) -> list[Sample]:
+    """One sample per client.
+
+    ``failed`` without a result; ``invalid`` when the target was unhealthy at any look, when the program
+    and the independent count disagree, or when another client of the same run is not ok: they shared the cluster,
+    so they share the run's fate.
+    """
+    verdicts = {
+        client.name: _verdict(outcome.clients[client.name], outcome.program, around.unhealthy)
+        for client in run.clients
+    }
+    broken = [f"client {name}: {reason}" for name, (state, reason) in verdicts.items() if state is not State.OK]
+    samples = []
+    for client in run.clients:
+        state, reason = verdicts[client.name]
+        if state is State.OK and broken:
+            state, reason = State.INVALID, f"another client of the same run is not ok ({broken[0]})"
+        given = outcome.clients[client.name]
+        samples.append(
+            Sample(
+                key=SampleKey(run.configuration, run.cell, client.name, run.repeat, run.attempt, run.load),
+                state=state,
+                metrics=given.metrics,
+                started_ns=around.started_ns,
+                finished_ns=max(around.started_ns, around.finished_ns),
+                reason=reason,
+                evidence=_evidence(run, client.name, given, around),
+            )
+        )
+    return samples
+
+
+def _verdict(given: ClientOutcome, program: str, unhealthy: Sequence[str]) -> tuple[State, str]:
+    reasons = [f"not healthy: {'; '.join(unhealthy)}"] if unhealthy else []
+    if given.metrics is None:
+        return State.FAILED, "; ".join([given.failure or "no result", *reasons])
+    reasons += [given.doubt] if given.doubt else []
+    if given.count is not None and (why := disagreement(given.metrics, given.count, program=program)):
+        reasons.append(why)
+    return (State.INVALID, "; ".join(reasons)) if reasons else (State.OK, "")
+
+
+def _evidence(run: CellRun, client: str, given: ClientOutcome, around: Circumstances) -> dict[str, Any]:
+    count = given.count
+    return {
+        **given.evidence,
+        "load": run.measurement.shape(),
+        "cache": run.measurement.cache.value,
+        "io_seed": run.seeds[client],
+        "monotonic_ns": list(around.monotonic_ns),
+        "health": {"looks": around.n_health_looks, "unhealthy": list(around.unhealthy)},
+        # Of the whole run, so it is kept once: with its first client.
+        **({"used": around.used} if around.used is not None and client == run.clients[0].name else {}),
+        INDEPENDENT_COUNT: not_counted(given.uncounted or "nobody counted")
+        if count is None
+        else counted(
+            source=count.source,
+            window_nbytes=count.window_nbytes,
+            total_nbytes=count.total_nbytes,
+            allowed_nbytes=count.allowed_nbytes,
+        ),
+    }

@@ -1,0 +1,188 @@
+"""Everything that is watched while a cell is measured: health during it, hosts and daemons around it.
+
+The target's health while something runs, and waiting for it (rule 3 of the design).
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any
+
+from cephfit.core.errors import ClusterError
+from cephfit.core.protocols import Client, Health, Target
+from cephfit.core.units import format_seconds
+from cephfit.measure.telemetry.telemetry_collector import ClientCpu, Look, Witness
+from cephfit.measure.validity.disturbances import Mark
+from cephfit.measure.validity.watched_target import HasWitness, TellsDisturbances, VouchesForClients
+
+POLLING_SECONDS = 0.5
+
+
+def health_now(target: Target) -> Health:
+    """The health; a cluster that does not answer is not healthy."""
+    try:
+        return target.health()
+    except ClusterError as error:
+        return Health(ok=False, reasons=(error.what,))
+
+
+class HealthWatch:
+    """Looks at the health twice a second while a ``with`` block runs, and once more when it is over."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look_until_over, name="health watch", daemon=True)
+        self.n_looks = 0
+        self._reasons: dict[str, None] = {}
+        self._fault: BaseException | None = None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why what ran cannot be trusted, each reason once; empty if the target was healthy at every look."""
+        return tuple(self._reasons)
+
+    def __enter__(self) -> "HealthWatch":
+        self._look()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        if kind is None:
+            if self._fault is not None:
+                raise self._fault
+            self._look()
+
+    def _look_until_over(self) -> None:
+        while not self._over.wait(POLLING_SECONDS):
+            try:
+                self._look()
+            except BaseException as fault:
+                self._fault = fault
+                return
+
+    def _look(self) -> None:
+        health = health_now(self._target)
+        self.n_looks += 1
+        if not health.ok:
+            self._reasons.update(dict.fromkeys(health.reasons or ("not healthy",)))
+
+
+def wait_until_healthy(
+    target: Target,
+    *,
+    limit_seconds: float,
+    note: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Return when the target is healthy.
+
+    Args:
+        target: that is waited for.
+        limit_seconds: for how long at most.
+        note: told once if there is something to wait for.
+        sleep: for tests.
+
+    Raises:
+        ClusterError: it is still unhealthy after ``limit_seconds``.
+    """
+    deadline = time.monotonic() + limit_seconds
+    noted = False
+    while not (health := health_now(target)).ok:
+        why = "; ".join(health.reasons) or "it does not say why"
+        if time.monotonic() >= deadline:
+            raise ClusterError(
+                f"still not healthy after {format_seconds(limit_seconds)}: {why}",
+                where=target.name,
+                remedy=f"{_mend(health.reasons)}, then run the same command again: it continues where it stopped",
+            )
+        if not noted:
+            note(f"waiting for {target.name} to be healthy: {why}")
+            noted = True
+        sleep(POLLING_SECONDS)
+
+
+def _mend(reasons: tuple[str, ...]) -> str:
+    if reasons and all("scrubbing" in reason for reason in reasons):
+        return "hold scrubs for the time of the sweep (`ceph osd set noscrub`, `ceph osd set nodeep-scrub`)"
+    return "repair the cluster"
+
+
+class Surveillance:
+    """Watches a target while a ``with`` block runs.
+
+    The health is looked at twice a second (one monitor command). Hosts and daemons are looked at before and after,
+    so that looking does not change what is measured. Nothing runs on a device that is a client's volume no longer.
+
+    Args:
+        target: that something runs on.
+        witness: of its hosts and daemons, kept from run to run; None where there is none.
+    """
+
+    def __init__(self, target: Target, witness: Witness | None) -> None:
+        self._target = target
+        self._witness = witness
+        self._health = HealthWatch(target)
+        self._mark: Mark | None = None
+        self._disturbances: tuple[str, ...] = ()
+        self._before: Look | None = None
+        self._after: Look | None = None
+
+    @property
+    def n_looks(self) -> int:
+        """How often the health was looked at."""
+        return self._health.n_looks
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why what ran cannot be trusted, each reason once; empty if nothing speaks against it."""
+        return tuple(dict.fromkeys((*self._health.reasons, *self._disturbances)))
+
+    def used(
+        self, *, io_seconds: float, clients: Iterable[Client], cpu: ClientCpu | None = None
+    ) -> dict[str, Any] | None:
+        """What hosts and daemons did, and what the run was bound by; None where nobody saw it. See ``Witness``."""
+        if self._witness is None or self._before is None or self._after is None:
+            return None
+        return self._witness.used(self._before, self._after, io_seconds=io_seconds, clients=clients, cpu=cpu or {})
+
+    def __enter__(self) -> "Surveillance":
+        if isinstance(self._target, VouchesForClients):
+            self._target.require_served()
+        if isinstance(self._target, TellsDisturbances):
+            try:
+                self._mark = self._target.mark()
+            except ClusterError as error:
+                self._disturbances = (error.what,)
+        self._before = self._look()
+        self._health.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._after = self._look() if kind is None else None
+        self._health.__exit__(kind, error, tb)
+        if kind is None and self._mark is not None and isinstance(self._target, TellsDisturbances):
+            try:
+                self._disturbances = self._target.disturbances_since(self._mark)
+            except ClusterError as refused:
+                self._disturbances = (refused.what,)
+
+    def _look(self) -> Look | None:
+        if self._witness is None:
+            return None
+        try:
+            return self._witness.look()
+        except ClusterError as error:
+            return Look({}, {}, (error.what,))
+
+
+def witness_of(target: Target) -> Witness | None:
+    """Who sees the target's hosts and daemons, if anybody does."""
+    return target.witness() if isinstance(target, HasWitness) else None

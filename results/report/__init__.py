@@ -1,0 +1,1 @@
+"""Reports as HTML, Markdown or text."""

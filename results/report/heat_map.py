@@ -1,0 +1,114 @@
+"""The heat map: every configuration in every cell against the default."""
+
+import math
+from collections.abc import Sequence
+
+from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.cells import CELLS, Cell, Pattern
+from cephfit.results.report import formatting
+from cephfit.results.report.report_model import HeatCell, HeatMap
+from cephfit.results.statistics import summary_statistics
+from cephfit.results.statistics.cell_intervals import AgainstDefault
+
+HEAT_CONFIDENCE = 0.99
+"""Of each cell by itself: of a hundred cells without an effect about one, or fewer, is coloured by chance."""
+
+_STEPS = (1.05, 1.25, 1.75, 3.0)
+"""Factors from which on a colour is one step stronger, up and down alike."""
+
+_PATTERN_NAMES = {
+    Pattern.READ: "sequential read",
+    Pattern.WRITE: "sequential write",
+    Pattern.RANDREAD: "random read",
+    Pattern.RANDWRITE: "random write",
+}
+
+
+def heat_map_of(baselines: Baselines, weights: dict[Cell, float], order: Sequence[str] = ()) -> HeatMap | None:
+    """The heat map; None where nothing was measured.
+
+    Args:
+        order: configurations from top to bottom; those it does not name follow as they were measured.
+        weights: each cell's part of the workload; empty without one.
+    """
+    columns = _columns(baselines)
+    measured = baselines.configurations
+    named = dict.fromkeys([*(name for name in order if name in measured), *measured])
+    others = [name for name in named if name != baselines.default]
+    if not columns or not others:
+        return None
+    against = AgainstDefault.of(baselines)
+    groups: dict[str, list[str]] = {}
+    for cell in columns:
+        groups.setdefault(_PATTERN_NAMES[cell.pattern], []).append(cell.size.name)
+    overall = summary_statistics.pooled_spread(b.iops for b in baselines.cells.values())
+    return HeatMap(
+        groups=tuple((pattern, tuple(sizes)) for pattern, sizes in groups.items()),
+        weights=tuple(weights.get(cell, 0.0) for cell in columns) if weights else (),
+        default_iops=tuple(_default_iops(baselines, cell) for cell in columns),
+        rows=tuple((name, tuple(_heat_cell(against, name, cell) for cell in columns)) for name in others),
+        confidence=HEAT_CONFIDENCE,
+        spread_pct=100 * overall.log_deviation if overall else None,
+    )
+
+
+def colour_level(relative: float) -> int:
+    """-4 (far worse) to 4 (far better) for a figure relative to the default = 100."""
+    if relative <= 0:
+        return -len(_STEPS)
+    factor = math.exp(abs(math.log(relative / 100)))
+    strength = sum(factor >= step for step in _STEPS)
+    return strength if relative > 100 else -strength
+
+
+def legend() -> tuple[tuple[int, str], ...]:
+    """(level, what it means) from worst to best."""
+    down = [f"{100 / step:.0f}" for step in _STEPS]
+    up = [f"{100 * step:.0f}" for step in _STEPS]
+    below = [(-i - 1, f"{'≤ ' if i == 3 else ''}{down[i]}") for i in range(4)]
+    above = [(i + 1, f"{'≥ ' if i == 3 else ''}{up[i]}") for i in range(4)]
+    return (*reversed(below), (0, "100"), *above)
+
+
+def _columns(baselines: Baselines) -> list[Cell]:
+    tried = {cell for _, cell in (*baselines.cells, *baselines.missing)}
+    by_pattern = [cell for pattern in Pattern for cell in CELLS if cell.pattern is pattern]
+    return [cell for cell in by_pattern if cell in tried]
+
+
+def _default_iops(baselines: Baselines, cell: Cell) -> str:
+    baseline = baselines.cells.get((baselines.default, cell))
+    return formatting.compact(summary_statistics.mean(baseline.iops)) if baseline else "–"
+
+
+def _heat_cell(against: AgainstDefault, name: str, cell: Cell) -> HeatCell:
+    baselines = against.baselines
+    baseline = baselines.cells.get((name, cell))
+    heading = f"{name}, {_PATTERN_NAMES[cell.pattern]} of {cell.size}"
+    if baseline is None:
+        why = baselines.missing.get((name, cell), "not measured")
+        return HeatCell("–", 0, False, f"{heading}: {why}")
+    rate = f"{formatting.number(summary_statistics.mean(baseline.iops))} IOPS"
+    variation = summary_statistics.coefficient_of_variation(baseline.iops)
+    scatter = f"CV {formatting.per_cent(variation)}" if variation is not None else "no spread known"
+    repeats = formatting.count(len(baseline.iops), "repeat")
+    measured = f"{rate}, {scatter}, {repeats}"
+    ratio = against.ratio(name, cell)
+    if ratio is None:
+        return HeatCell("–", 0, False, f"{heading}: {measured}; the default was not measured here")
+    relative = 100 * ratio
+    found = against.interval(name, cell, HEAT_CONFIDENCE)
+    ends = "no interval"
+    if found is not None:
+        around = formatting.interval(100 * found.low, 100 * found.high)
+        ends = f"{formatting.level(HEAT_CONFIDENCE)} interval {around}"
+    differs = found is not None and 1.0 not in found
+    title = f"{heading}: {formatting.relative(relative)} ({ends}); {measured}"
+    if not differs:
+        title += "; not distinguishable from the default"
+    at_limit = baselines.measured_load.at_limit
+    held_back = [who for who in dict.fromkeys((name, baselines.default)) if (who, cell) in at_limit]
+    if held_back:
+        title += f"; {formatting.names(held_back)} at the load's own limit, and perhaps faster"
+    width = formatting.plus_minus(found.high / ratio) if found else ""
+    return HeatCell(formatting.relative(relative), colour_level(relative) if differs else 0, differs, title, width)

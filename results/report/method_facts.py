@@ -1,0 +1,226 @@
+"""How it was measured, for people who want to know or to do it again. Rounds count from 1, as while measuring."""
+
+import math
+import statistics as stdlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
+from cephfit.core.values.sample import Sample, State, window_nbytes_of
+from cephfit.results.report import formatting
+from cephfit.results.report.report_model import AppliedRow, Findings, Method
+from cephfit.results.statistics import summary_statistics
+from cephfit.results.statistics.loads import names_of
+from cephfit.results.statistics.run_caveats import Controls
+
+_SECRETS = ("keyring", "password", "token", "secret")
+TROUBLES_SHOWN = 200
+"""A report lists so many rejected samples; the CSV of samples has all."""
+
+
+def method_of(findings: Findings, baselines: Baselines, controls: Controls | None) -> Method:
+    """Everything that the reader needs to judge the figures or to measure them again."""
+    states = Counter(sample.state for sample in findings.samples)
+    troubles = tuple(_troubles(findings))
+    return Method(
+        summary=(*_summary(findings, baselines), *_control(controls)),
+        states=tuple((state.value, states[state]) for state in State if states[state]),
+        troubles=troubles[:TROUBLES_SHOWN],
+        n_more_troubles=max(len(troubles) - TROUBLES_SHOWN, 0),
+        applied=tuple(_applied_rows(findings)),
+        order=tuple(_order(findings)),
+        workload_runs=tuple(_workload_runs(findings)),
+        fio_options=tuple(_fio_options(findings.fio)),
+        facts=tuple(_flat(findings.run.facts)),
+        sweep_text=findings.run.sweep_text,
+    )
+
+
+def n_troubles(findings: Findings) -> int:
+    """Samples that do not count."""
+    return sum(sample.state is not State.OK for sample in findings.samples)
+
+
+def _summary(findings: Findings, baselines: Baselines) -> Iterator[tuple[str, str]]:
+    run = findings.run
+    samples = [sample for sample in findings.samples if sample.key.load == findings.load]
+    yield "Sweep", run.sweep_name
+    yield "Target", run.target
+    yield "Run", run.run_id + ("" if run.finished else " (not finished)")
+    yield "Begun", formatting.moment(run.created_ns)
+    if samples:
+        first, last = min(s.started_ns for s in samples), max(s.finished_ns for s in samples)
+        yield (
+            "Measured",
+            f"{formatting.moment(first)} to {formatting.moment(last)} ({formatting.duration(last - first)})",
+        )
+        if len(loads := names_of(findings.samples)) > 1:
+            yield "Loads", ", ".join(name or "the measurement's own" for name in loads)
+        yield "Concurrent clients", formatting.names(sorted({s.key.client for s in samples}))
+        yield "Repeats", str(len({s.key.repeat for s in samples}))
+        yield from _saved(findings.stopping)
+        yield "Measured time of one sample", _measured_time(samples)
+    yield "Seed of the order", str(run.seed)
+    caches = sorted({str(s.evidence["cache"]) for s in samples if "cache" in s.evidence})
+    if caches:
+        yield "Caches before each run", formatting.names(caches)
+    spread = summary_statistics.pooled_spread(b.iops for b in baselines.cells.values())
+    if spread is not None:
+        degrees = formatting.count(round(spread.degrees), "degree")
+        yield "Scatter of the repeats", f"{100 * spread.log_deviation:.1f} % ({degrees} of freedom)"
+    if findings.predictions is not None and math.isfinite(floor := findings.predictions.noise_floor):
+        yield (
+            "Noise floor",
+            f"{formatting.relative(floor)} points: smaller differences from the default cannot show",
+        )
+    yield from _cross_check(samples)
+    if findings.profile is not None:
+        yield (
+            "Workload profile",
+            f"{findings.profile.name}, {formatting.number(findings.profile.n_accesses)} accesses",
+        )
+    yield "Store", findings.store
+
+
+def _saved(stopping: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """What stopping early saved, and what the races decided."""
+    if stopping is None or "runs_saved" not in stopping:
+        return
+    saved, full = stopping["runs_saved"], stopping["runs_of_full_plan"]
+    yield "Runs saved", f"{saved} of {full} fio runs ({100 * stopping['part_saved']:.0f} %)"
+    races = stopping.get("races", ())
+    for race in races if len(races) == 1 else ():
+        ends = [f"{end} {race[end] or 'not decided'}" for end in ("best", "worst") if end in race]
+        yield f"Race for {race['for']}", ", ".join(ends)
+    whole: dict[str, list[str]] = {}
+    for row in stopping.get("stopped", ()) if len(races) < 2 else ():
+        whole.setdefault(f"after {row['after']} rounds: {row['reason']}", []).append(row["configuration"])
+    for reason, configurations in whole.items():
+        yield f"No longer measured: {formatting.names(configurations)}", reason
+
+
+def _control(controls: Controls | None) -> Iterator[tuple[str, str]]:
+    """How far the default was from itself."""
+    if controls is None or (worst := controls.worst_cell) is None:
+        return
+    middle = stdlib.median(controls.cell_points.values())
+    predicted = (
+        f"{formatting.points(controls.points).lstrip('+')} points for the workload, " if controls.points else ""
+    )
+    yield (
+        "The default measured twice",
+        f"{formatting.names(list(controls.names))} is the default under another name: {predicted}"
+        f"{middle:.1f} points in the median cell, {worst[1]:.1f} in the worst ({worst[0]})",
+    )
+
+
+def _measured_time(samples: Iterable[Sample]) -> str:
+    times = [s.metrics.runtime_ns for s in samples if s.metrics is not None]
+    return formatting.duration(int(stdlib.median(times))) if times else "–"
+
+
+def _cross_check(samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:
+    """fio's bytes against somebody else's count: window over fio minus 1."""
+    deviations = [d for sample in samples if (d := deviation_of(sample)) is not None]
+    if deviations:
+        middle, worst = stdlib.median(map(abs, deviations)), max(deviations, key=abs)
+        yield (
+            "Cross-check",
+            f"{formatting.count(len(deviations), 'ok sample')} against an independent count: median deviation "
+            f"{100 * middle:.2f} %, largest {100 * worst:+.2f} %",
+        )
+
+
+def deviation_of(sample: Sample) -> float | None:
+    """Relative difference of the independent count from fio's bytes; None where nobody else counted."""
+    if sample.state is not State.OK or sample.metrics is None:
+        return None
+    by_fio = sample.metrics.nbytes_per_s * sample.metrics.runtime_ns / 1e9
+    window = window_nbytes_of(sample.evidence)
+    return window / by_fio - 1 if window is not None and by_fio > 0 else None
+
+
+def _troubles(findings: Findings) -> Iterator[tuple[str, str, str]]:
+    for sample in findings.samples:
+        if sample.state is not State.OK:
+            k = sample.key
+            under = f" under {k.load}" if k.load else ""
+            name = f"{k.configuration} {k.cell}{under}, {k.client}, repeat {k.repeat + 1}, attempt {k.attempt + 1}"
+            yield name, sample.state.value, sample.reason
+    for workload, run in findings.workload_samples:
+        if run.state is not State.OK:
+            name = f"{workload} on {run.configuration}, repeat {run.repeat + 1}, attempt {run.attempt + 1}"
+            yield name, run.state.value, run.reason
+
+
+def _applied_rows(findings: Findings) -> Iterator[AppliedRow]:
+    latest = {applied.configuration: applied for _, applied in findings.applied}
+    for name in sorted(latest, key=lambda name: (name != DEFAULT_CONFIGURATION, list(latest).index(name))):
+        applied = latest[name]
+        yield AppliedRow(
+            name,
+            tuple((setting, _value(value)) for setting, value in applied.read_back.items()),
+            formatting.names(applied.restarted) if applied.restarted else "–",
+            f"{applied.seconds:.1f} s",
+            applied.mismatches,
+        )
+
+
+def _value(value: Any) -> str:
+    """One value where all daemons agree, else each one's."""
+    if isinstance(value, Mapping):
+        values = {str(v) for v in value.values()}
+        if len(values) == 1:
+            return f"{values.pop()} ({formatting.names(list(map(str, value)))})"
+        return ", ".join(f"{place}: {v}" for place, v in value.items())
+    return str(value)
+
+
+def _order(findings: Findings) -> Iterator[tuple[str, str]]:
+    rounds: dict[int, list[str]] = {}
+    for repeat, applied in findings.applied:
+        rounds.setdefault(repeat, []).append(applied.configuration)
+    for repeat, names in sorted(rounds.items()):
+        yield str(repeat + 1), ", ".join(names)
+
+
+def _workload_runs(findings: Findings) -> Iterator[tuple[str, str, str, str]]:
+    several = len({workload for workload, _ in findings.workload_samples}) > 1
+    for workload, run in findings.workload_samples:
+        value = f"{formatting.number(run.value)} {run.metric}" if run.value is not None else "–"
+        configuration = f"{workload} on {run.configuration}" if several else run.configuration
+        yield configuration, str(run.repeat + 1), run.state.value, value
+
+
+def _fio_options(fio: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    if not fio:
+        return
+    yield "version", str(fio.get("fio version", "unknown"))
+    options = dict(fio.get("global options") or {})
+    for job in (fio.get("jobs") or [])[:1]:
+        options.update(job.get("job options") or {})
+    yield from sorted((str(key), str(value)) for key, value in options.items())
+
+
+def _flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested facts as lines; nothing that smells of a secret, even if somebody put it there."""
+    for key, value in facts.items():
+        name = f"{prefix}{key}"
+        if any(word in str(key).lower() for word in _SECRETS):
+            continue
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{name}.")
+        elif isinstance(value, list):
+            yield from _flat_list(value, name)
+        else:
+            yield name, str(value)
+
+
+def _flat_list(values: list[Any], name: str) -> Iterator[tuple[str, str]]:
+    if all(isinstance(value, Mapping) for value in values):
+        for i, value in enumerate(values):
+            yield from _flat(value, f"{name}.{i}.")
+    else:
+        yield name, ", ".join(map(str, values))

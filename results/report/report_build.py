@@ -1,0 +1,214 @@
+"""From what the store holds to what the report says."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+
+from cephfit import __version__
+from cephfit.core.errors import InputError
+from cephfit.core.units import MIB
+from cephfit.core.values.assessment import Assessment
+from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.cells import CELLS
+from cephfit.core.values.prediction import PredictionSet
+from cephfit.core.values.profile import Profile
+from cephfit.core.values.run import (
+    PREDICTIONS_DOCUMENT,
+    PROFILE_DOCUMENT,
+    STOPPING_DOCUMENT,
+    VERIFICATION_DOCUMENT,
+)
+from cephfit.core.values.sample import OWN_LOAD, Sample, State
+from cephfit.results.report import formatting, report_figures
+from cephfit.results.report.heat_map import heat_map_of
+from cephfit.results.report.method_facts import method_of, n_troubles
+from cephfit.results.report.report_figures import histograms_of, scaling_of, workload_figure
+from cephfit.results.report.report_model import Findings, RateText, ReportModel
+from cephfit.results.report.summary import answer_of, caveats_of, settings_of
+from cephfit.results.statistics.cell_figures import baseline_rows_of, cell_figures_of
+from cephfit.results.statistics.loads import names_of, of_load, title_of
+from cephfit.results.statistics.run_caveats import bottlenecks_of, continuations_of, controls_of, same_rounds
+from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.statistics.scaling import curves_of
+from cephfit.results.statistics.workload_rate import WorkloadRate, rate_notes, workload_rates
+from cephfit.results.store.sample_store import Store, kind_of
+
+Predict = Callable[[Profile, Baselines, PredictionSet | None], PredictionSet]
+"""Predicts for a profile from baselines, as the given predictions were made, or with the defaults."""
+
+
+def read_findings(
+    store: Store,
+    run_id: str | None = None,
+    load: str = OWN_LOAD,
+    *,
+    predict: Predict | None = None,
+    profile: Profile | None = None,
+) -> Findings:
+    """Everything that the store holds of a run (the newest if None), to report on one of its loads.
+
+    Args:
+        predict: makes the prediction anew from the samples as they are now, with the model and the confidence of
+            the one that was kept. Without it the kept one is taken, whatever was measured since.
+        profile: predict for this workload, and not for the one that was kept; needs ``predict``.
+
+    Raises:
+        StoreError: no such run.
+        InputError: a document in the store cannot be read, nothing was measured under this load, or ``profile``
+            uses a cell that the default was not measured in.
+    """
+    run = store.run(run_id)
+    samples = tuple(store.samples(run.run_id))
+    of_load(samples, load)
+    kinds = (PROFILE_DOCUMENT, PREDICTIONS_DOCUMENT, VERIFICATION_DOCUMENT)
+    documents = {kind: store.document(run.run_id, kind_of(kind, load)) for kind in kinds}
+    kept_profile, kept, verification = documents.values()
+    last_ok = next((s.key for s in reversed(samples) if s.state is State.OK and s.key.load == load), None)
+    fio = store.fio_json(run.run_id, last_ok) if last_ok is not None else None
+    where = f"{store.name}, run {run.run_id}"
+    told = None
+    if profile is None:
+        profile = None if kept_profile is None else Profile.from_json(kept_profile, where=f"{where}: profile")
+        told = None if kept is None else PredictionSet.from_json(kept, where=f"{where}: predictions")
+        predictions, renewed = _renewed(predict, profile, told, samples, where, load)
+    else:
+        assert predict is not None, "a profile alone predicts nothing"
+        predictions, renewed = predict(profile, baselines_of(samples, source=where, load=load), None), ""
+    return Findings(
+        run=run,
+        samples=samples,
+        applied=tuple(store.applied(run.run_id)),
+        workload_samples=tuple(store.workload_samples(run.run_id)),
+        profile=profile,
+        predictions=predictions,
+        assessment=(
+            None if verification is None else Assessment.from_json(verification, where=f"{where}: verification")
+        ),
+        fio=json.loads(fio) if fio else None,
+        stopping=store.document(run.run_id, STOPPING_DOCUMENT),
+        store=store.name,
+        load=load,
+        renewed=renewed,
+        continuations=continuations_of(store, run.run_id),
+    )
+
+
+def _renewed(
+    predict: Predict | None,
+    profile: Profile | None,
+    told: PredictionSet | None,
+    samples: Sequence[Sample],
+    where: str,
+    load: str,
+) -> tuple[PredictionSet | None, str]:
+    """The prediction from the samples as they are now, and what became of the one that was kept."""
+    if told is None or predict is None:
+        return told, ""
+    if profile is None:
+        return None, (
+            f"A prediction for {told.profile} is kept without the workload's profile, so that it cannot be made "
+            "from the samples as they are now, and is not shown: `cephfit map` makes it again."
+        )
+    try:
+        now = predict(profile, baselines_of(samples, source=where, load=load), told)
+    except InputError as error:
+        return None, (
+            f"The prediction for {told.profile} that `cephfit map` kept cannot be made from the samples as they "
+            f"are now, and is not shown: {error.what}."
+        )
+    if _says_the_same(told, now):
+        return now, ""
+    then = f"{told.best} at {formatting.relative(told.of(told.best).relative)}"
+    return now, (
+        "The prediction is made anew from the samples as they are now. What `cephfit map` had said "
+        f"(best: {then}) was of fewer samples, or of another version of cephfit."
+    )
+
+
+def _says_the_same(told: PredictionSet, now: PredictionSet) -> bool:
+    """Apart from the last digits, which another build of NumPy may give otherwise."""
+    if [p.configuration for p in told.predictions] != [p.configuration for p in now.predictions]:
+        return False
+    return all(
+        math.isclose(a, b, rel_tol=1e-9)
+        for then, p in zip(told.predictions, now.predictions, strict=True)
+        for a, b in ((then.relative, p.relative), (then.low, p.low), (then.high, p.high))
+    )
+
+
+def report_of(findings: Findings, *, made_ns: int) -> ReportModel:
+    """The report. Pure: the same findings and time give the same report.
+
+    Args:
+        made_ns: wall clock, ns since the epoch.
+    """
+    run, predictions, profile = findings.run, findings.predictions, findings.profile
+    source = f"{findings.store}, run {run.run_id}"
+    baselines = baselines_of(findings.samples, source=source, load=findings.load)
+    ranked = [p.configuration for p in predictions.predictions] if predictions else []
+    controls = controls_of(findings.applied, baselines, predictions)
+    weights = report_figures.weights_of(predictions) if predictions else {}
+    subject = predictions.profile if predictions else profile.name if profile else ""
+    return ReportModel(
+        title=f"{run.sweep_name} for {subject}" if subject else f"Sweep {run.sweep_name}",
+        made_at=formatting.moment(made_ns),
+        version=__version__,
+        answer=answer_of(findings, is_held_back=_is_held_back(predictions, baselines)),
+        ranking=(
+            report_figures.ranking_of(
+                predictions, controls.points if controls else None, settings_of(findings.applied)
+            )
+            if predictions
+            else None
+        ),
+        verification=report_figures.verification_of(findings.assessment) if findings.assessment else None,
+        weights=report_figures.cell_weights_of(predictions) if predictions else (),
+        heat_map=heat_map_of(
+            baselines,
+            weights,
+            ranked,
+        ),
+        baselines=baseline_rows_of(baselines, cell_figures_of(findings.samples, load=findings.load)),
+        workload=workload_figure(profile) if profile else None,
+        histograms=histograms_of(profile) if profile else (),
+        caveats=caveats_of(findings, n_troubles(findings), controls, load_notes(findings, baselines)),
+        method=method_of(findings, baselines, controls),
+        bottlenecks=bottlenecks_of(findings.samples, load=findings.load),
+        scaling=scaling_of(curves_of(findings.samples), ranked, weights),
+        load=title_of(findings.load) if len(names_of(findings.samples)) > 1 else "",
+        rates={name: _rate_text(rate) for name, rate in rates_of(findings, baselines).items()},
+        same_rounds=same_rounds(baselines),
+    )
+
+
+def rates_of(findings: Findings, baselines: Baselines) -> dict[str, WorkloadRate]:
+    """What each configuration serves of the workload that was predicted for; nothing where none was."""
+    if findings.profile is None or findings.predictions is None:
+        return {}
+    return workload_rates(findings.profile, baselines)
+
+
+def _is_held_back(predictions: PredictionSet | None, baselines: Baselines) -> bool:
+    at_limit = baselines.measured_load.at_limit
+    rows = predictions.predictions if predictions else ()
+    return any((p.configuration, reason.cell) in at_limit for p in rows for reason in p.reasons)
+
+
+def load_notes(findings: Findings, baselines: Baselines) -> tuple[str, ...]:
+    """What the load does to the figures; a prediction's own notes tell where it reached its limit."""
+    if findings.profile is not None and findings.predictions is not None:
+        return rate_notes(findings.profile, baselines)
+    cells = [cell for cell in CELLS if any(place[1] == cell for place in baselines.cells)]
+    reached = baselines.measured_load.reached_in(baselines.configurations, cells)
+    return (f"{reached[0].upper()}{reached[1:]}.",) if reached else ()
+
+
+def _rate_text(rate: WorkloadRate) -> RateText:
+    found = rate.accesses_per_s.interval
+    ends = f"{formatting.number(found.low)} to {formatting.number(found.high)}" if found else ""
+    return RateText(
+        accesses_per_s=formatting.number(rate.accesses_per_s.mean),
+        interval=ends,
+        mib_per_s=formatting.number(rate.nbytes_per_s / MIB),
+        without=formatting.names(list(map(str, rate.left_out))) if rate.left_out else "",
+    )

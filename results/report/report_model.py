@@ -1,0 +1,440 @@
+"""What a report contains, as frozen values.
+
+Scales of the report's figures: values to positions, and ticks at round numbers.
+
+What a report says of scaling, as frozen values; see ``report_model``.
+
+What a report says, as frozen values: everything a template shows, nothing that it must work out.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from cephfit.core.protocols import Applied
+from cephfit.core.values.assessment import Assessment
+from cephfit.core.values.prediction import PredictionSet
+from cephfit.core.values.profile import Profile
+from cephfit.core.values.run import Run
+from cephfit.core.values.sample import OWN_LOAD, Sample, WorkloadSample
+from cephfit.results.statistics.run_caveats import Bottlenecks
+
+_LOG_FROM_FACTOR = 3.0
+"""From this ratio of highest to lowest on, ratios are drawn on a logarithmic scale: half and double look alike."""
+_LOG_STEPS = (
+    (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
+    (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
+    (1.0, 2.0, 5.0),
+    (1.0, 3.0),
+    (1.0,),
+)
+"""Round numbers within a decade; the first set with few enough ticks is taken."""
+_MOST_TICKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A scale from ``low`` to ``high``.
+
+    Attributes:
+        low: value at position 0.
+        high: value at position 100.
+        logarithmic: positions go with the logarithm.
+        ticks: round values between them.
+    """
+
+    low: float
+    high: float
+    logarithmic: bool
+    ticks: tuple[float, ...]
+
+    def at(self, value: float) -> float:
+        """Position in per cent of the width, 0 to 100; values outside the scale are drawn at its end."""
+        clipped = min(max(value, self.low), self.high)
+        if self.logarithmic:
+            share = math.log(clipped / self.low) / math.log(self.high / self.low)
+        else:
+            share = (clipped - self.low) / (self.high - self.low)
+        return round(100 * share, 3)
+
+    def cuts(self, value: float) -> bool:
+        """Whether the value lies outside the scale."""
+        return not self.low <= value <= self.high
+
+
+def relative_axis(centres: Iterable[float], ends: Iterable[float]) -> Axis:
+    """A scale for figures relative to the default = 100, which is always on it.
+
+    Args:
+        centres: the figures, > 0; all of them are on the scale.
+        ends: of their intervals. One that lies beyond three times the extreme figures is cut off: it says
+            "not known", and would press everything else together.
+    """
+    centres = [100.0, *centres]
+    bottom, top = min(centres) / 3, max(centres) * 3
+    inside = [*centres, *(min(max(end, bottom), top) for end in ends)]
+    low, high = min(inside), max(inside)
+    if high / low >= _LOG_FROM_FACTOR:
+        margin = (high / low) ** 0.04
+        return _logarithmic(low / margin, high * margin)
+    margin = max(0.06 * (high - low), 2.0)
+    return _linear(max(low - margin, 0.0), high + margin)
+
+
+def growth_axis(values: Iterable[float]) -> Axis:
+    """A logarithmic scale for what was chosen to grow, such as 1, 2, 4 and 8 clients; the values are its ticks."""
+    ticks = tuple(sorted(set(values)))
+    # On the left there is room for the words of the other scale.
+    ratio = ticks[-1] / ticks[0]
+    return Axis(ticks[0] / ratio**0.15, ticks[-1] * ratio**0.05, True, ticks)
+
+
+def zero_axis(values: Iterable[float]) -> Axis:
+    """A scale from zero to above all values, which are positive: heights are in proportion."""
+    return _linear(0.0, 1.08 * max(values))
+
+
+def _logarithmic(low: float, high: float) -> Axis:
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks: tuple[float, ...] = ()
+    for steps in _LOG_STEPS:
+        ticks = tuple(s * 10.0**d for d in decades for s in steps if low <= s * 10.0**d <= high)
+        if len(ticks) <= _MOST_TICKS:
+            break
+    return Axis(low, high, True, ticks)
+
+
+def _linear(low: float, high: float) -> Axis:
+    rough = (high - low) / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    first = math.ceil(low / step)
+    last = math.floor(high / step)
+    return Axis(low, high, False, tuple(i * step for i in range(first, last + 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingMark:
+    """One measured point: positions in per cent of the figure's width and height, counted from its lower left."""
+
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingLine:
+    """One configuration; ``style`` counts from 0 and says colour and mark."""
+
+    configuration: str
+    style: int
+    marks: tuple[ScalingMark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingFigure:
+    """One quantity of one cell over what grows."""
+
+    title: str
+    unit: str
+    x_title: str
+    x_ticks: tuple[tuple[float, str], ...]
+    y_ticks: tuple[tuple[float, str], ...]
+    lines: tuple[ScalingLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingRow:
+    """One point in figures."""
+
+    configuration: str
+    x: int
+    load: str
+    n: int
+    iops: str
+    iops_interval: str
+    per_client: str
+    gain: str
+    gain_interval: str
+    latency: str
+    latency_interval: str
+    p99: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """One cell over what grows.
+
+    Attributes:
+        cell: name.
+        along: what grows, as a heading: ``clients`` or ``iodepth``.
+        fixed: what does not grow.
+        figures: rate and latency.
+        rows: every configuration, also those that are not drawn.
+        undrawn: configurations that are in the rows alone.
+    """
+
+    cell: str
+    along: str
+    fixed: str
+    figures: tuple[ScalingFigure, ...]
+    rows: tuple[ScalingRow, ...]
+    undrawn: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a store holds of one run; all but the run and its samples may be missing.
+
+    Attributes:
+        fio: fio's own JSON of one of the runs, parsed: it names the options.
+        stopping: what was decided between the rounds, and the runs it saved; None where all repeats were taken.
+        load: that the report is about; the samples are those of all loads.
+        renewed: what became of the prediction that was kept, where the samples of now give another one, or none.
+        continuations: sentences on programs of other versions that the run was continued with.
+    """
+
+    run: Run
+    samples: tuple[Sample, ...]
+    applied: tuple[tuple[int, Applied], ...] = ()
+    workload_samples: tuple[tuple[str, WorkloadSample], ...] = ()
+    profile: Profile | None = None
+    predictions: PredictionSet | None = None
+    assessment: Assessment | None = None
+    fio: Mapping[str, Any] | None = None
+    stopping: Mapping[str, Any] | None = None
+    store: str = ""
+    load: str = OWN_LOAD
+    renewed: str = ""
+    continuations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The first lines.
+
+    Attributes:
+        headline: one sentence.
+        sentences: what else a person must know before acting.
+        warning: what makes the figures something else than they seem; empty mostly.
+    """
+
+    headline: str
+    sentences: tuple[str, ...]
+    warning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RankingRow:
+    """One configuration's place. Figures have the default = 100."""
+
+    configuration: str
+    relative: float
+    low: float
+    high: float
+    verdict: str
+    why: str
+    sets: str = ""
+    """Its settings in words; empty where it has none, or was never applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Every configuration, predicted best first."""
+
+    axis: Axis
+    rows: tuple[RankingRow, ...]
+    confidence: float
+    model: str
+    adds_time: bool
+    """Whether by that model the mix adds up as time, and a prediction is a ratio of rates."""
+    noise_floor: float
+    measured_floor: float | None = None
+    """Points by which the default differed from itself under another name; None without such a control."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateText:
+    """How much of the workload a configuration serves, in words; of all clients together."""
+
+    accesses_per_s: str
+    interval: str
+    mib_per_s: str
+    without: str = ""
+    """Cells of the workload that were not measured and that the rate leaves out; empty mostly."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellWeight:
+    """A cell's part of the workload and what it does to the best and the worst configuration."""
+
+    cell: str
+    weight: float
+    moved: tuple[tuple[str, float, float], ...]
+    """(configuration, rate relative to the default = 100, points)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeatCell:
+    """One configuration in one cell.
+
+    Attributes:
+        text: the figure relative to the default = 100, or a dash.
+        level: -4 (far worse) to 4 (far better), the colour; 0 is no colour.
+        distinguishable: the interval leaves out 100.
+        title: absolute rate, spread, interval, n; or why there is nothing.
+        width: of the interval, as ``words.plus_minus``; empty where there is none.
+    """
+
+    text: str
+    level: int
+    distinguishable: bool
+    title: str
+    width: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """Cells x configurations.
+
+    Attributes:
+        groups: (pattern, its sizes): the columns from left to right.
+        weights: per column the cell's part of the workload, 0 to 1; empty without a prediction.
+        default_iops: per column the default's rate.
+        rows: (configuration, one HeatCell per column), the default left out.
+        spread_pct: pooled scatter of the repeats in per cent; None where nothing was repeated.
+    """
+
+    groups: tuple[tuple[str, tuple[str, ...]], ...]
+    weights: tuple[float, ...]
+    default_iops: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[HeatCell, ...]], ...]
+    confidence: float
+    spread_pct: float | None
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The columns that begin a group."""
+        return tuple(accumulate((len(sizes) for _, sizes in self.groups[:-1]), initial=0))
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineRow:
+    """One baseline in figures: IOPS, relative to the default, MiB/s, latency in ms; of all clients together."""
+
+    configuration: str
+    cell: str
+    n: int
+    mean: str
+    median: str
+    variation: str
+    interval: str
+    relative: str
+    relative_interval: str
+    mib_per_s: str
+    latency_ms: str
+    latency_interval: str
+    p99_ms: str
+    p99_interval: str
+    warning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bucket of a histogram: shares of the series' total, 0 to 1."""
+
+    label: str
+    shares: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """One figure of the profile.
+
+    Attributes:
+        title: what is counted.
+        series: names, such as read and write.
+        bars: in the order of the limits.
+        top: the largest share, > 0: the height of the figure.
+    """
+
+    title: str
+    unit: str
+    series: tuple[str, ...]
+    bars: tuple[Bar, ...]
+    top: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Predicted beside measured."""
+
+    axis: Axis
+    assessment: Assessment
+    default_mean: float | None
+    """Geometric mean of the default's runs: what 100 is; None if it gave no value."""
+    scale: str
+    """The same in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedRow:
+    """A configuration as it was found on the cluster."""
+
+    configuration: str
+    settings: tuple[tuple[str, str], ...]
+    restarted: str
+    seconds: str
+    mismatches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How it was measured."""
+
+    summary: tuple[tuple[str, str], ...]
+    states: tuple[tuple[str, int], ...]
+    troubles: tuple[tuple[str, str, str], ...]
+    """(sample, state, reason) of all that is not ok, or of the first of them."""
+    applied: tuple[AppliedRow, ...]
+    order: tuple[tuple[str, str], ...]
+    """(round, configurations in the order of applying)."""
+    workload_runs: tuple[tuple[str, str, str, str], ...]
+    """(configuration, repeat, state, value) of every run of the real workload, in order."""
+    fio_options: tuple[tuple[str, str], ...]
+    facts: tuple[tuple[str, str], ...]
+    sweep_text: str
+    n_more_troubles: int = 0
+    """Of which ``troubles`` tells nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportModel:
+    """Everything a report says."""
+
+    title: str
+    made_at: str
+    version: str
+    answer: Answer
+    ranking: Ranking | None
+    verification: Verification | None
+    weights: tuple[CellWeight, ...]
+    heat_map: HeatMap | None
+    baselines: tuple[BaselineRow, ...]
+    workload: Histogram | None
+    histograms: tuple[Histogram, ...]
+    caveats: tuple[str, ...]
+    method: Method
+    scaling: tuple[Scaling, ...] = ()
+    bottlenecks: Bottlenecks | None = None
+    load: str = ""
+    """Under which load everything but ``scaling`` was measured, in words; empty where there is only one."""
+    rates: Mapping[str, RateText] = field(default_factory=dict)
+    """By configuration; none without a prediction."""
+    same_rounds: bool = True
+    """Whether, in each cell, all configurations that have figures have them from the same rounds."""

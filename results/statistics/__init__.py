@@ -1,0 +1,1 @@
+"""Statistics of samples: baselines, intervals, scaling, comparison."""

@@ -1,0 +1,175 @@
+"""The same configurations on several targets, compared with the first target. Pure.
+
+The same configurations in the same cells on several targets, held against the first of them. Pure.
+
+What several targets serve of a workload, held against the first of them. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cephfit.core.values.baseline import Baseline, Baselines
+from cephfit.core.values.cells import CELLS, Cell
+from cephfit.core.values.profile import Profile
+from cephfit.results.statistics import summary_statistics
+from cephfit.results.statistics.cell_intervals import own_spreads
+from cephfit.results.statistics.scaling import Level
+from cephfit.results.statistics.summary_statistics import CONFIDENCE, Spread
+from cephfit.results.statistics.workload_rate import WorkloadRate, why_no_rate, workload_rates
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """What one target gave in one cell.
+
+    Attributes:
+        rate: I/Os per second of all clients together, over all repeats; None where there is no baseline.
+        n_repeats: behind it.
+        ratio: rate against the first target's; None for the first itself, or where one of the two is missing.
+        missing: why there is no baseline.
+    """
+
+    rate: Level | None
+    n_repeats: int
+    ratio: Level | None
+    missing: str = ""
+
+    @property
+    def differs(self) -> bool | None:
+        """Whether the interval of the ratio leaves out 1; None where nobody can tell."""
+        if self.ratio is None or self.ratio.interval is None:
+            return None
+        return 1.0 not in self.ratio.interval
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One configuration in one cell on every target, in the targets' order."""
+
+    configuration: str
+    cell: Cell
+    there: tuple[There, ...]
+
+
+def rows_of(targets: Sequence[Baselines], *, confidence: float = CONFIDENCE) -> tuple[Row, ...]:
+    """Every configuration and cell that any target has been measured or tried in.
+
+    Args:
+        targets: of one load each; the others are held against the first.
+        confidence: of each interval by itself.
+    """
+    places = {place for target in targets for place in (*target.cells, *target.missing)}
+    # Once for each target: it draws on all of its configurations.
+    sides = [_Side(target, own_spreads(target)) for target in targets]
+    names = dict.fromkeys(name for target in targets for name in target.configurations)
+    names |= dict.fromkeys(name for name, _ in places)
+    return tuple(
+        Row(name, cell, tuple(_there(side, sides[0], name, cell, confidence) for side in sides))
+        for name in names
+        for cell in CELLS
+        if (name, cell) in places
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A target's baselines, and how the repeats of each scatter."""
+
+    baselines: Baselines
+    spreads: Mapping[tuple[str, Cell], Spread]
+
+
+def _there(side: _Side, first: _Side, name: str, cell: Cell, confidence: float) -> There:
+    baseline = side.baselines.cells.get((name, cell))
+    if baseline is None:
+        return There(None, 0, None, side.baselines.missing.get((name, cell), "not measured there"))
+    rate = Level(
+        summary_statistics.mean(baseline.iops),
+        summary_statistics.level_interval(baseline.iops, side.spreads.get((name, cell)), confidence=confidence),
+    )
+    reference = first.baselines.cells.get((name, cell))
+    if side is first or reference is None:
+        return There(rate, len(baseline.iops), None)
+    return There(rate, len(baseline.iops), _ratio(side, first, baseline, reference, confidence))
+
+
+def _ratio(side: _Side, first: _Side, baseline: Baseline, reference: Baseline, confidence: float) -> Level:
+    place = baseline.configuration, baseline.cell
+    return Level(
+        summary_statistics.ratio(baseline.iops, reference.iops),
+        summary_statistics.welch_ratio_interval(
+            baseline.iops,
+            reference.iops,
+            side.spreads.get(place),
+            first.spreads.get(place),
+            confidence=confidence,
+        ),
+    )
+
+
+Rates = Mapping[str, WorkloadRate]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A workload under one configuration on every target, in the targets' order.
+
+    Attributes:
+        workload: the profile's name.
+        configuration: name.
+        there: with rates in accesses of the mix per second, all clients together.
+        rates: what they are made of; None where the configuration was not measured in all cells of the workload.
+    """
+
+    workload: str
+    configuration: str
+    there: tuple[There, ...]
+    rates: tuple[WorkloadRate | None, ...]
+
+
+def served_of(
+    profile: Profile, targets: Sequence[Baselines], *, confidence: float = CONFIDENCE
+) -> tuple[Served, ...]:
+    """The workload under every configuration that any target has been measured or tried in.
+
+    Args:
+        profile: of the workload; its mix adds up as time (``workload_rates``).
+        targets: of one load each; the others are held against the first.
+        confidence: of each interval by itself.
+    """
+    of_targets = [workload_rates(profile, baselines, confidence=confidence) for baselines in targets]
+    names = dict.fromkeys(name for baselines in targets for name in baselines.configurations)
+    names |= dict.fromkeys(name for baselines in targets for name, _ in baselines.missing)
+    found = []
+    for name in names:
+        rates = tuple(of_target.get(name) for of_target in of_targets)
+        there = tuple(
+            _rate_there(rate, rates[0] if number else None, confidence)
+            if rate
+            else There(None, 0, None, _lacking(profile, baselines, name))
+            for number, (rate, baselines) in enumerate(zip(rates, targets, strict=True))
+        )
+        found.append(Served(profile.name, name, there, rates))
+    return tuple(found)
+
+
+def _rate_there(rate: WorkloadRate, first: WorkloadRate | None, confidence: float) -> There:
+    if first is None:
+        return There(rate.accesses_per_s, rate.n_rounds, None)
+    interval = None
+    if rate.n_rounds and first.n_rounds:
+        interval = summary_statistics.welch_ratio_interval(
+            rate.as_rounds, first.as_rounds, rate.spread, first.spread, confidence=confidence
+        )
+    ratio = rate.accesses_per_s.mean / first.accesses_per_s.mean
+    return There(rate.accesses_per_s, rate.n_rounds, Level(ratio, interval))
+
+
+def _lacking(profile: Profile, baselines: Baselines, name: str) -> str:
+    """Why there is no rate."""
+    lacking = [c for c, n in profile.cell_counts().items() if n > 0 and (name, c) not in baselines.cells]
+    if not lacking:
+        cells = [c for c, n in profile.cell_counts().items() if n > 0]
+        return why_no_rate(baselines.measured_load, name, cells) or "the workload has no accesses"
+    more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+    return f"lacks {lacking[0]}{more}"

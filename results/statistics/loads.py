@@ -1,0 +1,165 @@
+"""The loads of samples: their shapes, their mix, and where a limit was reached.
+
+The loads that samples were measured under: which there are, and what shape each has.
+
+From the samples of one load to what must be known of it: its mix, and where its own limit was reached.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cephfit.core.errors import InputError
+from cephfit.core.units import NS_PER_S, format_nbytes
+from cephfit.core.values.baseline import MeasuredLoad, parts_of_mix
+from cephfit.core.values.cells import Cell, Op
+from cephfit.core.values.sample import OWN_LOAD, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class LoadShape:
+    """What a load asks of the storage, as its samples say.
+
+    Attributes:
+        name: empty is the measurement's own.
+        iodepth: I/Os that each client keeps in flight.
+        n_clients: that ran together.
+        rest: mix and rate in words, empty where there are none.
+    """
+
+    name: str
+    iodepth: int
+    n_clients: int
+    rest: str
+
+
+def by_place(samples: Iterable[Sample]) -> dict[tuple[str, Cell], list[Sample]]:
+    """Samples by (configuration, cell), both in the order in which they come."""
+    found: dict[tuple[str, Cell], list[Sample]] = {}
+    for sample in samples:
+        found.setdefault((sample.key.configuration, sample.key.cell), []).append(sample)
+    return found
+
+
+def of_load(samples: Iterable[Sample], load: str, *, where: str = "") -> list[Sample]:
+    """The samples of one load.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    samples = list(samples)
+    found = [sample for sample in samples if sample.key.load == load]
+    if load and not found:
+        others = [name for name in names_of(samples) if name]
+        raise InputError(
+            f"nothing was measured under a load called {load!r}",
+            where=where,
+            remedy=f"there are {', '.join(others)}, and the measurement's own without a name"
+            if others
+            else "the sweep has no loads but the measurement's own: leave --load out",
+        )
+    return found
+
+
+def names_of(samples: Iterable[Sample]) -> tuple[str, ...]:
+    """The loads there are samples of, the measurement's own first, then as they first appear."""
+    names = dict.fromkeys(sample.key.load for sample in samples)
+    return (*([OWN_LOAD] if OWN_LOAD in names else []), *(name for name in names if name != OWN_LOAD))
+
+
+def shapes_of(samples: Iterable[Sample]) -> dict[str, LoadShape]:
+    """The shape of each load; a load none of whose samples tells its shape is left out."""
+    shapes: dict[str, LoadShape] = {}
+    for sample in samples:
+        said = sample.evidence.get("load")
+        if sample.key.load not in shapes and isinstance(said, Mapping):
+            shapes[sample.key.load] = LoadShape(
+                sample.key.load, int(said["iodepth"]), int(said["clients"]), _rest(said)
+            )
+    return shapes
+
+
+def title_of(load: str) -> str:
+    """What people call a load."""
+    return f"load {load}" if load else "the measurement's own load"
+
+
+def _rest(said: Mapping[str, Any]) -> str:
+    words = []
+    if said.get("read_pct") is not None:
+        words.append(f"{said['read_pct']} % reads mixed in")
+    if said.get("rate_iops") is not None:
+        words.append(f"at most {said['rate_iops']} IOPS per client")
+    if said.get("rate_nbytes_per_s") is not None:
+        words.append(f"at most {said['rate_nbytes_per_s']} bytes/s per client")
+    return ", ".join(words)
+
+
+_REACHED = 0.97
+"""Part of its limit from which on a client is held back by it: fio keeps to a limit within a few per cent."""
+
+
+def measured_load_of(repeats: Mapping[tuple[str, Cell], Sequence[Sequence[Sample]]]) -> MeasuredLoad:
+    """What the evidence says of the load.
+
+    A (configuration, cell) is at the limit where any client reached it in any repeat: there it might have done
+    more, and the sum and the mean are too low.
+
+    Args:
+        repeats: that count, each as the samples of its clients, by (configuration, cell); of one load.
+    """
+    said = next((s for place in repeats.values() for repeat in place for s in repeat if _shape(s)), None)
+    if said is None:
+        return MeasuredLoad()
+    shape = _shape(said)
+    return MeasuredLoad(
+        shape.get("read_pct"),
+        _limit_in_words(shape),
+        frozenset(place for place, found in repeats.items() if any(map(_reached, _all_of(found)))),
+    )
+
+
+def _all_of(repeats: Iterable[Sequence[Sample]]) -> Iterable[Sample]:
+    return (sample for repeat in repeats for sample in repeat)
+
+
+def _shape(sample: Sample) -> Mapping[str, Any]:
+    said = sample.evidence.get("load")
+    return said if isinstance(said, Mapping) else {}
+
+
+def _limit_in_words(shape: Mapping[str, Any]) -> str:
+    if shape.get("rate_iops") is not None:
+        return f"{shape['rate_iops']} IOPS"
+    nbytes = shape.get("rate_nbytes_per_s")
+    return f"{format_nbytes(nbytes)} bytes/s" if nbytes is not None else ""
+
+
+def _reached(sample: Sample) -> bool:
+    """Whether the client did what it was limited to, in the cell's own direction or in the other one of a mix.
+
+    One access more is granted: fio's last one before the end of a run waits for its turn and is not counted.
+    """
+    metrics, limits = sample.metrics, _limits(sample)
+    if metrics is None or not limits:
+        return False
+    own = sample.key.cell.pattern.op
+    rates = {own: metrics.iops}
+    other = sample.evidence.get("other_direction")
+    if isinstance(other, Mapping):
+        rates[Op(other["direction"])] = float(other["iops"])
+    one_more = NS_PER_S / metrics.runtime_ns
+    return any(rate + one_more >= _REACHED * limits[op] for op, rate in rates.items())
+
+
+def _limits(sample: Sample) -> Mapping[Op, float]:
+    """Of one client, I/Os per second by direction; empty where there is no limit."""
+    shape = _shape(sample)
+    iops, nbytes = shape.get("rate_iops"), shape.get("rate_nbytes_per_s")
+    limit = iops if iops is not None else nbytes
+    if limit is None:
+        return {}
+    per_access = 1 if iops is not None else sample.key.cell.size.benchmark_nbytes
+    read_pct = shape.get("read_pct")
+    parts = dict.fromkeys(Op, limit) if read_pct is None else parts_of_mix(limit, read_pct)
+    return {op: part / per_access for op, part in parts.items()}

@@ -1,0 +1,184 @@
+"""What limits the figures of a run: continuations, rounds, A/A controls, bottlenecks.
+
+Runs that were continued with other versions of programs than they were begun with.
+
+Which rounds a report's figures are of, where not all configurations were measured in the same ones. Pure.
+
+The noise floor as it was measured: configurations that are the default under another name (A/A runs).
+
+What the runs were bound by, as those who watched hosts and daemons during them say.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cephfit.core.protocols import Applied
+from cephfit.core.values.baseline import Baselines
+from cephfit.core.values.cells import Pattern
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
+from cephfit.core.values.prediction import PredictionSet
+from cephfit.core.values.run import CONTINUATIONS_DOCUMENT
+from cephfit.core.values.sample import Sample, State
+from cephfit.core.variance import Table
+from cephfit.results.report import formatting
+from cephfit.results.statistics.cell_intervals import AgainstDefault
+from cephfit.results.store.sample_store import Store
+
+
+def keep_continuation(store: Store, run_id: str, changes: Sequence[str], *, at_ns: int) -> None:
+    """Keep what has changed since a run began; what was kept before already is not kept again.
+
+    Args:
+        changes: in words, such as ``versions.ceph changed from 16.2.15 to 17.2.7``.
+        at_ns: wall clock, ns since the epoch.
+    """
+    kept = _kept(store, run_id)
+    known = {change for entry in kept for change in entry["changes"]}
+    if new := [change for change in changes if change not in known]:
+        document = {"continued": [*kept, {"at_ns": at_ns, "changes": new}]}
+        store.put_document(run_id, CONTINUATIONS_DOCUMENT, document)
+
+
+def continuations_of(store: Store, run_id: str) -> tuple[str, ...]:
+    """A sentence for each time that a run went on with other programs, in order."""
+    return tuple(
+        f"The run was continued at {formatting.moment(entry['at_ns'])} with other programs than it began with: "
+        f"{'; '.join(entry['changes'])}. Its figures are of both, and differences between them may be differences "
+        "between the programs."
+        for entry in _kept(store, run_id)
+    )
+
+
+def _kept(store: Store, run_id: str) -> list[Mapping[str, Any]]:
+    return list((store.document(run_id, CONTINUATIONS_DOCUMENT) or {}).get("continued", ()))
+
+
+OF_CELLS = (
+    "Not all configurations were measured in the same rounds. Rates and latencies are means over all rounds of "
+    "each; a ratio to the default is of the rounds that both have, or that a third one connects, and need not be "
+    "the quotient of the two rates. Where nothing connects them it is that quotient, and has no interval."
+)
+OF_WORKLOADS = (
+    "Not all configurations were measured in the same rounds: the default's rate is of all rounds of the default, "
+    "and that of another configuration is this rate times its ratio to the default in the rounds that both have, "
+    "or that a third one connects."
+)
+
+
+def same_rounds(baselines: Baselines) -> bool:
+    """Whether, in each cell, all configurations that have figures have them from the same rounds."""
+    return all(blocks.whole for blocks in Table.of(baselines, baselines.configurations).blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What the default differs from itself by.
+
+    Attributes:
+        names: of the controls.
+        points: largest distance of a control's prediction from 100; None without a prediction.
+        cell_points: per cell of the baselines the largest distance of a control's rate from the default's = 100,
+            as in the heat map: within the rounds that both have.
+    """
+
+    names: tuple[str, ...]
+    points: float | None
+    cell_points: Mapping[str, float]
+
+    @property
+    def worst_cell(self) -> tuple[str, float] | None:
+        """The cell in which the default differed most from itself."""
+        return max(self.cell_points.items(), key=lambda item: item[1], default=None)
+
+
+def names_of_controls(applied: Iterable[tuple[int, Applied]]) -> tuple[str, ...]:
+    """Configurations that were applied and have no setting at all, but another name than the default's."""
+    found = {a.configuration for _, a in applied if a.ok and not a.read_back}
+    return tuple(sorted(found - {DEFAULT_CONFIGURATION}))
+
+
+def controls_of(
+    applied: Iterable[tuple[int, Applied]], baselines: Baselines, predictions: PredictionSet | None
+) -> Controls | None:
+    """The controls of a run; None where it has none."""
+    names = names_of_controls(applied)
+    if not names:
+        return None
+    against, cells = AgainstDefault.of(baselines), dict[str, float]()
+    for configuration, cell in baselines.cells:
+        if configuration in names and (ratio := against.ratio(configuration, cell)) is not None:
+            cells[str(cell)] = max(cells.get(str(cell), 0.0), abs(100 * ratio - 100))
+    predicted = {p.configuration: p.relative for p in predictions.predictions} if predictions else {}
+    distances = [abs(predicted[name] - 100) for name in names if name in predicted]
+    return Controls(names, max(distances, default=None), cells)
+
+
+_CAUSES_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class BottleneckRow:
+    """One configuration.
+
+    Attributes:
+        configuration: name.
+        causes: per pattern of ``Bottlenecks.patterns`` the causes with their shares of the runs; empty: not seen.
+        example: what was said of the run with the most frequent cause.
+    """
+
+    configuration: str
+    causes: tuple[str, ...]
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bottlenecks:
+    """Configurations x patterns.
+
+    Attributes:
+        patterns: fio's names.
+        rows: in the order of first appearance.
+        n_runs: that were watched.
+        n_unsteady: of the samples whose rate was followed, those where it was not steady.
+        n_followed: samples whose rate was followed.
+    """
+
+    patterns: tuple[str, ...]
+    rows: tuple[BottleneckRow, ...]
+    n_runs: int
+    n_unsteady: int
+    n_followed: int
+
+
+def bottlenecks_of(samples: Iterable[Sample], *, load: str) -> Bottlenecks | None:
+    """What held the ok runs of a load back; None where nobody watched."""
+    told: dict[str, dict[Pattern, list[Mapping[str, Any]]]] = {}
+    followed = []
+    for sample in samples:
+        if sample.state is not State.OK or sample.key.load != load:
+            continue
+        if (steadiness := sample.evidence.get("steadiness")) is not None:
+            followed.append(bool(steadiness["steady"]))
+        if (used := sample.evidence.get("used")) and (said := used.get("bottleneck")):
+            patterns = told.setdefault(sample.key.configuration, {})
+            patterns.setdefault(sample.key.cell.pattern, []).append(said)
+    seen = [p for p in Pattern if any(p in patterns for patterns in told.values())]
+    if not seen:
+        return None
+    rows = [_row(name, [patterns.get(p, []) for p in seen]) for name, patterns in told.items()]
+    n_runs = sum(len(said) for patterns in told.values() for said in patterns.values())
+    return Bottlenecks(tuple(p.value for p in seen), tuple(rows), n_runs, followed.count(False), len(followed))
+
+
+def _row(name: str, by_pattern: list[list[Mapping[str, Any]]]) -> BottleneckRow:
+    every = [said for some in by_pattern for said in some]
+    most = Counter(said["what"] for said in every).most_common(1)[0][0]
+    example = next(said["sentence"] for said in every if said["what"] == most)
+    return BottleneckRow(name, tuple(map(_causes, by_pattern)), example)
+
+
+def _causes(said: list[Mapping[str, Any]]) -> str:
+    counts = Counter(one["what"] for one in said).most_common(_CAUSES_NAMED)
+    return ", ".join(f"{what} {100 * n / len(said):.0f} %" for what, n in counts)

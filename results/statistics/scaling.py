@@ -1,0 +1,243 @@
+"""How a configuration scales: rate and latency over the number of clients, and over the I/Os in flight. Pure.
+
+What the clients of one repeat make together. Pure.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cephfit.core.values.cells import CELLS, Cell
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION
+from cephfit.core.values.sample import Metrics, Sample
+from cephfit.core.variance import Blocks, Floats, Table
+from cephfit.results.statistics import summary_statistics
+from cephfit.results.statistics.cell_intervals import Absolute
+from cephfit.results.statistics.loads import LoadShape, shapes_of
+from cephfit.results.statistics.sample_baselines import whole_repeats
+from cephfit.results.statistics.summary_statistics import CONFIDENCE, Interval
+
+_P99 = 99.0
+
+
+def metrics_of(repeat: Iterable[Sample]) -> list[Metrics]:
+    """The metrics of each client of a repeat that counts."""
+    return [sample.metrics for sample in repeat if sample.metrics is not None]
+
+
+def mean_latency_ns(clients: Sequence[Metrics]) -> float:
+    """Over all I/Os: each client's mean weighs as much as it did I/Os."""
+    n_ios = sum(m.n_ios for m in clients)
+    return math.fsum(m.latency_mean_ns * m.n_ios for m in clients) / n_ios
+
+
+def slowest_p99_ns(clients: Sequence[Metrics]) -> float | None:
+    """Percentiles of clients cannot be merged into one of all of them; that of the slowest bounds it.
+
+    Returns:
+        None where a client has none.
+    """
+    found = [m.latency_percentiles_ns.get(_P99) for m in clients]
+    known = [p for p in found if p]
+    return max(known) if len(known) == len(clients) and known else None
+
+
+CLIENTS = "clients"
+IODEPTH = "iodepth"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A mean over repeats.
+
+    Attributes:
+        mean: of the repeats.
+        interval: of the mean; None where the scatter is not known.
+    """
+
+    mean: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One load on a curve.
+
+    Attributes:
+        load: its name; empty is the measurement's own.
+        x: number of clients, or I/Os in flight per client.
+        n_clients: that ran together.
+        n_repeats: that count.
+        iops: of all clients together.
+        latency_ns: mean completion latency over all I/Os of all clients.
+        p99_ns: 99th percentile of the client that was slowest; None where there are no percentiles.
+        gain: rate against the curve's first point, which itself is 1 and has no interval.
+    """
+
+    load: str
+    x: int
+    n_clients: int
+    n_repeats: int
+    iops: Level
+    latency_ns: Level
+    p99_ns: Level | None
+    gain: Level
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One configuration in one cell, from the smallest load to the largest.
+
+    Attributes:
+        configuration: name.
+        cell: which of the 20.
+        along: what grows, ``clients`` or ``iodepth``.
+        fixed: what does not, in words.
+        points: with rising ``x``, at least two.
+    """
+
+    configuration: str
+    cell: Cell
+    along: str
+    fixed: str
+    points: tuple[Point, ...]
+
+
+def curves_of(samples: Iterable[Sample], *, confidence: float = CONFIDENCE) -> tuple[Curve, ...]:
+    """Every curve that a run's loads make: loads that differ in nothing but clients, or nothing but depth.
+
+    Two or three repeats of one load alone would say too little: their scatter is moderated over the loads of the
+    same configuration and cell, as predictions moderate it over configurations, and what a round does to all of
+    its measurements is told over all curves together (``Absolute``).
+
+    Args:
+        samples: of one run, in any order.
+        confidence: of each interval by itself.
+    """
+    samples = list(samples)
+    by_place: dict[_Place, list[Sample]] = {}
+    for sample in samples:
+        by_place.setdefault((sample.key.configuration, sample.key.cell, sample.key.load), []).append(sample)
+    names = dict.fromkeys([DEFAULT_CONFIGURATION, *(configuration for configuration, _, _ in by_place)])
+    families = _families(shapes_of(samples).values())
+    on_curves = dict.fromkeys(shape.name for _, _, shapes in families for shape in shapes)
+    repeats = {
+        place: whole for place, own in by_place.items() if place[2] in on_curves and (whole := whole_repeats(own))
+    }
+    rates = _Quantity.of(repeats, lambda repeat: math.fsum(m.iops for m in metrics_of(repeat)), confidence)
+    means = _Quantity.of(repeats, lambda repeat: mean_latency_ns(metrics_of(repeat)), confidence)
+    tails = _Quantity.of(repeats, lambda repeat: slowest_p99_ns(metrics_of(repeat)), confidence)
+    curves = []
+    for along, fixed, shapes in families:
+        for cell in CELLS:
+            for name in names:
+                places = [(shape, (name, cell, shape.name)) for shape in shapes]
+                points = tuple(
+                    Point(
+                        load=shape.name,
+                        x=shape.n_clients if along == CLIENTS else shape.iodepth,
+                        n_clients=shape.n_clients,
+                        n_repeats=len(repeats[place]),
+                        iops=rates.level(place),
+                        latency_ns=means.level(place),
+                        p99_ns=tails.level(place) if place in tails.values else None,
+                        gain=rates.gain(place, next(p for _, p in places if p in repeats)),
+                    )
+                    for shape, place in places
+                    if place in repeats
+                )
+                if len(points) > 1:
+                    curves.append(Curve(name, cell, along, fixed, points))
+    return tuple(curves)
+
+
+_Place = tuple[str, Cell, str]
+"""Configuration, cell and load."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Quantity:
+    """One figure of every repeat on any curve, positive, and how sure its means are.
+
+    Attributes:
+        values: by place and round.
+        absolute: of a table of all loads in every configuration's cells; None where nothing was repeated.
+        rows: of the table, by load.
+        columns: of the table, by configuration and cell.
+        confidence: of each interval by itself.
+    """
+
+    values: Mapping[_Place, Mapping[int, float]]
+    absolute: Absolute | None
+    rows: Mapping[str, int]
+    columns: Mapping[tuple[str, Cell], int]
+    confidence: float
+
+    @classmethod
+    def of(
+        cls,
+        repeats: Mapping[_Place, list[list[Sample]]],
+        figure: Callable[[list[Sample]], float | None],
+        confidence: float,
+    ) -> "_Quantity":
+        values = {
+            place: found
+            for place, whole in repeats.items()
+            if (found := {one[0].key.repeat: value for one in whole if (value := figure(one)) is not None})
+        }
+        rows = {load: j for j, load in enumerate(dict.fromkeys(load for _, _, load in values))}
+        columns = {of: c for c, of in enumerate(dict.fromkeys((name, cell) for name, cell, _ in values))}
+        rounds = {r: i for i, r in enumerate(sorted({r for found in values.values() for r in found}))}
+        figures = np.ones((len(rows), len(columns), len(rounds)))
+        present = np.zeros(figures.shape, dtype=np.bool_)
+        for (name, cell, load), found in values.items():
+            for r, value in found.items():
+                at = rows[load], columns[name, cell], rounds[r]
+                figures[at], present[at] = value, True
+        blocks = tuple(Blocks.of(present[:, c]) for c in range(len(columns)))
+        table = Table(tuple(cell for _, cell in columns), np.log(figures), present, blocks)
+        return cls(values, Absolute.of_one_cell(table) if values else None, rows, columns, confidence)
+
+    def level(self, place: _Place) -> Level:
+        """Of a load by itself."""
+        own = tuple(self.values[place].values())
+        spread = None if self.absolute is None else self.absolute.spread_as_of(self._mean(place), len(own))
+        return Level(
+            summary_statistics.mean(own),
+            summary_statistics.level_interval(own, spread, confidence=self.confidence),
+        )
+
+    def gain(self, place: _Place, first: _Place) -> Level:
+        """Over the first load of its curve; what rounds do to both alike cancels."""
+        ratio = summary_statistics.ratio(tuple(self.values[place].values()), tuple(self.values[first].values()))
+        if self.absolute is None or place == first:
+            return Level(ratio, None)
+        spread = self.absolute.spread_as_of(self._mean(place) - self._mean(first), 1)
+        return Level(ratio, summary_statistics.level_interval((ratio,), spread, confidence=self.confidence))
+
+    def _mean(self, place: _Place) -> Floats:
+        """Weights of all log figures whose sum is the mean of a place's."""
+        assert self.absolute is not None
+        table = self.absolute.table
+        name, cell, load = place
+        weights = np.zeros(table.logs.shape)
+        weights[:, self.columns[name, cell]] = table.mean_of(self.rows[load], self.columns[name, cell])
+        return weights
+
+
+def _families(shapes: Iterable[LoadShape]) -> list[tuple[str, str, list[LoadShape]]]:
+    """(what grows, what does not, the loads): only where something grows."""
+    found: dict[tuple[str, str], dict[int, LoadShape]] = {}
+    for shape in shapes:
+        rest = f", {shape.rest}" if shape.rest else ""
+        depth = "1 I/O" if shape.iodepth == 1 else f"{shape.iodepth} I/Os"
+        together = "1 client" if shape.n_clients == 1 else f"{shape.n_clients} clients"
+        found.setdefault((CLIENTS, f"{depth} in flight per client{rest}"), {})[shape.n_clients] = shape
+        found.setdefault((IODEPTH, f"{together}{rest}"), {})[shape.iodepth] = shape
+    return [
+        (along, fixed, [shapes_at[x] for x in sorted(shapes_at)])
+        for (along, fixed), shapes_at in sorted(found.items())
+        if len(shapes_at) > 1
+    ]

@@ -1,0 +1,224 @@
+"""Statistics of few, positive, repeated measurements. Pure functions; the mathematics is in the docstrings."""
+
+import math
+import statistics as stdlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from scipy import stats
+
+from cephfit.core.values.prediction_model import DEFAULT_CONFIDENCE
+from cephfit.core.variance import LARGEST_LOG
+
+CONFIDENCE = DEFAULT_CONFIDENCE
+UNSTABLE_CV = 0.10
+"""Coefficient of variation above which measurements are called unstable (the limit that pyperf warns at)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An interval that is meant to hold the true value with probability ``confidence``.
+
+    Attributes:
+        low: lower end.
+        high: upper end, >= low.
+        confidence: 0 to 1.
+        method: ``t``, ``pooled`` or ``moderated``.
+    """
+
+    low: float
+    high: float
+    confidence: float
+    method: str
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.high:
+            raise ValueError(f"an interval is not {self.low} to {self.high}")
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+def mean(values: Sequence[float]) -> float:
+    """x̄ = (1/n) Σ xᵢ, without loss to rounding (n >= 1)."""
+    _must_have(values, 1)
+    return math.fsum(values) / len(values)
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value, or the mean of the two middle ones (n >= 1)."""
+    _must_have(values, 1)
+    return stdlib.median(values)
+
+
+def standard_deviation(values: Sequence[float]) -> float | None:
+    """s = √( Σ (xᵢ - x̄)² / (n - 1) ); None for n = 1, which says nothing about spread."""
+    _must_have(values, 1)
+    if len(values) == 1:
+        return None
+    centre = mean(values)
+    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+
+
+def coefficient_of_variation(values: Sequence[float]) -> float | None:
+    """s / x̄ of positive values; None for n = 1."""
+    deviation = standard_deviation(values)
+    return None if deviation is None else deviation / mean(values)
+
+
+def student_interval(values: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval | None:
+    """x̄ ∓ t(1/2 + confidence/2; n - 1) · s / √n; None for n = 1. Right for small n if values are near normal."""
+    deviation = standard_deviation(values)
+    if deviation is None:
+        return None
+    n = len(values)
+    half = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * deviation / math.sqrt(n)
+    return Interval(mean(values) - half, mean(values) + half, confidence, "t")
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The scatter of repeats, pooled over groups that are thought to scatter alike.
+
+    Attributes:
+        log_deviation: σ of the natural logarithm: about the coefficient of variation.
+        degrees: of freedom behind it, >= 1; no whole number where Satterthwaite's formula gave it.
+        round_deviation: σ of the logarithm of what a round does to all of its measurements alike, where that is
+            known by itself. It has few degrees of freedom, however much was measured in each round.
+        round_degrees: of freedom behind that.
+    """
+
+    log_deviation: float
+    degrees: float
+    round_deviation: float = 0.0
+    round_degrees: float = 1.0
+
+
+def pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:
+    """Pool the scatter within groups of positive values.
+
+    σ² = Σ_g Σ_i (ln x_gi - mean_i ln x_gi)² / Σ_g (n_g - 1), as in the analysis of variance. Two repeats of one
+    configuration say little about its scatter; two repeats of each of six say something about the instrument's.
+
+    Returns:
+        None where no group has two values.
+    """
+    squares, degrees = [], 0
+    for group in groups:
+        if len(group) < 2:
+            continue
+        logs = [math.log(value) for value in group]
+        centre = mean(logs)
+        squares += [(value - centre) ** 2 for value in logs]
+        degrees += len(logs) - 1
+    return Spread(math.sqrt(math.fsum(squares) / degrees), degrees) if degrees else None
+
+
+def ratio(values: Sequence[float], reference: Sequence[float]) -> float:
+    """x̄ / ȳ of positive values."""
+    return mean(values) / mean(reference)
+
+
+def ratio_interval(
+    values: Sequence[float], reference: Sequence[float], spread: Spread | None, *, confidence: float = CONFIDENCE
+) -> Interval | None:
+    """Interval of the ratio of two means of positive values, with a pooled scatter.
+
+    (x̄ / ȳ) · exp(∓ t(1/2 + confidence/2; degrees) · σ · √(1/n + 1/m)): the variance of ln(x̄ / ȳ) to first order.
+
+    Returns:
+        None where the scatter is not known.
+    """
+    if spread is None:
+        return None
+    _must_have(values, 1)
+    _must_have(reference, 1)
+    t = float(stats.t.ppf(0.5 + confidence / 2, spread.degrees))
+    factor = math.exp(min(t * spread.log_deviation * math.sqrt(1 / len(values) + 1 / len(reference)), LARGEST_LOG))
+    centre = ratio(values, reference)
+    return Interval(centre / factor, centre * factor, confidence, "pooled")
+
+
+def welch_ratio_interval(
+    values: Sequence[float],
+    reference: Sequence[float],
+    spread: Spread | None,
+    reference_spread: Spread | None,
+    *,
+    confidence: float = CONFIDENCE,
+) -> Interval | None:
+    """Interval of the ratio of two means of positive values that scatter differently.
+
+    (x̄ / ȳ) · exp(∓ h), h² = (t(1/2 + confidence/2; ν) · s)² + (the same of rounds)², with s² = σx²/n + σy²/m and ν
+    by Welch and Satterthwaite, s⁴ / ((σx²/n)²/νx + (σy²/m)²/νy): two clusters need not be equally noisy.
+
+    Returns:
+        None where a scatter is not known.
+    """
+    if spread is None or reference_spread is None:
+        return None
+    n, m = len(values), len(reference)
+    rest = _welch_half_width(
+        (spread.log_deviation**2 / n, spread.degrees),
+        (reference_spread.log_deviation**2 / m, reference_spread.degrees),
+        confidence,
+    )
+    rounds = _welch_half_width(
+        (spread.round_deviation**2 / n, spread.round_degrees),
+        (reference_spread.round_deviation**2 / m, reference_spread.round_degrees),
+        confidence,
+    )
+    centre = ratio(values, reference)
+    factor = math.exp(min(math.hypot(rest, rounds), LARGEST_LOG))
+    return Interval(centre / factor, centre * factor, confidence, "pooled")
+
+
+def _welch_half_width(own: tuple[float, float], other: tuple[float, float], confidence: float) -> float:
+    """Half the interval of a difference, by the variance of each of the two and its degrees of freedom."""
+    variance = own[0] + other[0]
+    if variance == 0:
+        return 0.0
+    degrees = variance**2 / (own[0] ** 2 / own[1] + other[0] ** 2 / other[1])
+    return float(stats.t.ppf(0.5 + confidence / 2, degrees)) * math.sqrt(variance)
+
+
+def level_interval(
+    values: Sequence[float], spread: Spread | None, *, confidence: float = CONFIDENCE
+) -> Interval | None:
+    """Interval of the mean of positive values, with a pooled scatter.
+
+    x̄ · exp(∓ h), h² = (t(1/2 + confidence/2; degrees) · σ / √n)² + (the same of rounds)². Quantiles are taken of
+    each part by itself, for Satterthwaite's formula trusts a part of one or two degrees of freedom too much where
+    it came out small by chance (Graybill and Wang 1980, Journal of the American Statistical Association 75:869).
+
+    Returns:
+        None where the scatter is not known.
+    """
+    if spread is None:
+        return None
+    _must_have(values, 1)
+    rest, rounds = (
+        float(stats.t.ppf(0.5 + confidence / 2, degrees)) * deviation / math.sqrt(len(values))
+        for deviation, degrees in (
+            (spread.log_deviation, spread.degrees),
+            (spread.round_deviation, spread.round_degrees),
+        )
+    )
+    factor = math.exp(min(math.hypot(rest, rounds), LARGEST_LOG))
+    centre = mean(values)
+    return Interval(centre / factor, centre * factor, confidence, "pooled")
+
+
+def stability_warning(values: Sequence[float], *, limit: float = UNSTABLE_CV) -> str | None:
+    """One sentence on why the mean of these values deserves little trust; None if it deserves some."""
+    variation = coefficient_of_variation(values)
+    if variation is None:
+        return "measured once: its spread is not known"
+    if variation > limit:
+        return f"the {len(values)} repeats scatter by {100 * variation:.0f} % (more than {100 * limit:.0f} %)"
+    return None
+
+
+def _must_have(values: Sequence[float], n: int) -> None:
+    if len(values) < n:
+        raise ValueError(f"needs at least {n} value, got {len(values)}")

@@ -1,0 +1,134 @@
+"""How many of a workload's accesses a configuration serves in a second: what 100 stands for. Pure."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cephfit.core.values.baseline import Baselines, MeasuredLoad
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.omitted_cells import left_out_of
+from cephfit.core.values.profile import Profile
+from cephfit.results.statistics import summary_statistics
+from cephfit.results.statistics.cell_intervals import Absolute, AgainstDefault
+from cephfit.results.statistics.scaling import Level
+from cephfit.results.statistics.summary_statistics import CONFIDENCE
+
+NO_RATE_OF_A_MIX = (
+    "No accesses per second are given: each cell's rate was measured while the other direction ran beside it, and "
+    "such rates do not add up as if reads and writes took turns."
+)
+NO_RATE_AT_A_LIMIT = (
+    "No accesses per second are given for configurations that reached the load's own limit in a cell of the "
+    "workload: that would be the limit's rate, not the storage's."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRate:
+    """The workload's mix, served as the sweep's load asks for it, by all clients together.
+
+    Attributes:
+        accesses_per_s: of the mix.
+        nbytes_per_access: mean over the mix, at the sizes that the cells were measured with.
+        n_rounds: in which all cells of the mix were measured.
+        spread: of the rate, as that of so many rounds; None where nothing was repeated, or there is no such round.
+        left_out: cells that were not measured and carry next to nothing of the mix: the rate is of the others.
+    """
+
+    accesses_per_s: Level
+    nbytes_per_access: float
+    n_rounds: int
+    spread: summary_statistics.Spread | None
+    left_out: tuple[Cell, ...] = ()
+
+    @property
+    def nbytes_per_s(self) -> float:
+        return self.accesses_per_s.mean * self.nbytes_per_access
+
+    @property
+    def as_rounds(self) -> tuple[float, ...]:
+        """The mean, once for each round: what ``statistics`` takes where the scatter is given."""
+        return (self.accesses_per_s.mean,) * self.n_rounds
+
+
+def workload_rates(
+    profile: Profile, baselines: Baselines, *, confidence: float = CONFIDENCE
+) -> dict[str, WorkloadRate]:
+    """The rate of every configuration that was measured in all cells that the workload uses.
+
+    The mix adds up as time: n accesses, n_c of them in cell c with the rate r_c, take Σ n_c / r_c seconds; r_c is
+    the mean over the repeats, and where configurations have different rounds, the default's mean times the ratio
+    within the rounds that both have. The interval is that of the mix's cells, as predictions have it, with what a
+    round does to all of its measurements added (``Absolute``). Cells that carry next to nothing of the mix and
+    that the default was not measured in are left out, as predictions by time leave them out.
+
+    There is no rate under a load that mixes reads and writes, where both directions ran at once and do not add up
+    so, and none of a configuration that reached the load's own limit (``why_no_rate``).
+
+    Args:
+        confidence: of each interval by itself.
+    """
+    used = {cell: n for cell, n in profile.cell_counts().items() if n > 0}
+    if not used or baselines.measured_load.read_pct is not None:
+        return {}
+    left_out = left_out_of(used, baselines, "time")
+    counts = left_out.counts
+    complete = {
+        name: {cell: baselines.cells[name, cell] for cell in counts}
+        for name in baselines.configurations
+        if all((name, cell) in baselines.cells for cell in counts)
+        and not why_no_rate(baselines.measured_load, name, counts)
+    }
+    total = math.fsum(counts.values())
+    nbytes = math.fsum(n * cell.size.benchmark_nbytes for cell, n in counts.items())
+    against = AgainstDefault.of(baselines)
+    absolute = Absolute.of(against.table)
+    rates = {}
+    for name, cells in complete.items():
+        iops = {cell: _iops(against, name, cell) for cell in cells}
+        mean = _rate(counts, iops)
+        n_rounds = len(set.intersection(*(set(b.rounds) for b in cells.values())))
+        spread = interval = None
+        if absolute is not None and n_rounds:
+            weights = np.zeros(against.table.logs.shape)
+            for cell, n in counts.items():
+                # To first order a cell weighs by its part of the time.
+                part = (n / iops[cell]) * mean / total
+                weights[:, against.table.cells.index(cell)] = part * against.weights(name, cell)
+            spread = absolute.spread_as_of(weights, n_rounds)
+            interval = summary_statistics.level_interval((mean,) * n_rounds, spread, confidence=confidence)
+        rates[name] = WorkloadRate(Level(mean, interval), nbytes / total, n_rounds, spread, left_out.cells)
+    return rates
+
+
+def why_no_rate(load: MeasuredLoad, configuration: str, cells: Iterable[Cell]) -> str:
+    """Why the load gives no rate of a workload in these cells, in few words; empty where it does."""
+    if load.read_pct is not None:
+        return "not known under a mix"
+    at_limit = any((configuration, cell) in load.at_limit for cell in cells)
+    return "reached the load's limit" if at_limit else ""
+
+
+def rate_notes(profile: Profile, baselines: Baselines) -> tuple[str, ...]:
+    """Sentences on the rates that are not there because of the load."""
+    used = [cell for cell, n in profile.cell_counts().items() if n > 0]
+    load = baselines.measured_load
+    if load.read_pct is not None:
+        return (NO_RATE_OF_A_MIX,)
+    if any(why_no_rate(load, name, used) for name in baselines.configurations):
+        return (NO_RATE_AT_A_LIMIT,)
+    return ()
+
+
+def _iops(against: AgainstDefault, name: str, cell: Cell) -> float:
+    baselines = against.baselines
+    default, ratio = baselines.cells.get((baselines.default, cell)), against.ratio(name, cell)
+    if default is None or ratio is None:
+        return summary_statistics.mean(baselines.cells[name, cell].iops)
+    return summary_statistics.mean(default.iops) * ratio
+
+
+def _rate(counts: Mapping[Cell, float], iops: Mapping[Cell, float]) -> float:
+    return math.fsum(counts.values()) / math.fsum(n / iops[cell] for cell, n in counts.items())

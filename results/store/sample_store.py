@@ -1,0 +1,393 @@
+"""The store of runs, samples and what was concluded from them."""
+
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, delete, func, insert, select, update
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import IntegrityError
+
+from cephfit.core.errors import StoreError
+from cephfit.core.protocols import Applied
+from cephfit.core.values.run import MEASURING_DOCUMENT, Run
+from cephfit.core.values.sample import Sample, SampleKey, State, WorkloadSample
+from cephfit.results.store import database, schema
+from cephfit.results.store.measuring_process import measuring_process
+from cephfit.results.store.read_only import ReadOnlySource, why_file_is_read_only
+
+LATEST = "latest"
+"""What a person may call the newest run."""
+
+_TABLES_OF_A_RUN = (schema.documents, schema.workload_samples, schema.samples, schema.fio_runs, schema.applied)
+"""In an order in which they can be emptied: samples refer to fio runs."""
+
+
+def kind_of(kind: str, load: str) -> str:
+    """The kind of a document that was concluded from one load: those of the measurement's own have none in it."""
+    return f"{kind}:{load}" if load else kind
+
+
+class Store:
+    """Runs and their samples in SQLite or PostgreSQL.
+
+    Every method is one transaction. What a method has written when it returns survives SIGKILL and power loss;
+    what it has not is not there at all. Several processes and threads may read and write at the same time; a
+    writer waits for another one. Every method raises StoreError when the database does not do its part.
+    """
+
+    def __init__(self, engine: Engine, url: URL, source: ReadOnlySource | None = None) -> None:
+        """Use ``Store.open``."""
+        self._engine = engine
+        self._source = source
+        self.name = database.name_of(url)
+        """Where the store is, for people: no password in it."""
+
+    @classmethod
+    def open(
+        cls,
+        location: str | Path,
+        *,
+        create: bool = False,
+        writing: bool = False,
+        patience_seconds: float = 30.0,
+    ) -> "Store":
+        """Open a store. One that this user may only read is opened read-only; see ``why_read_only``.
+
+        Args:
+            location: path of an SQLite file, or an SQLAlchemy URL.
+            create: make it if it is not there.
+            writing: refuse a store that is read-only at once, before any other work is done.
+            patience_seconds: how long to wait for another process's transaction (SQLite).
+
+        Raises:
+            StoreError: there is none, it is not a store, of another schema version, locked, or only to be read.
+        """
+        url = database.location_of(location)
+        reason = why_file_is_read_only(url)
+        if reason:
+            if create or writing:
+                raise database.refusal(reason, database.name_of(url))
+            return cls._open_read_only(url, reason, patience_seconds=patience_seconds)
+        engine = database.engine_for(url, patience_seconds=patience_seconds)
+        try:
+            try:
+                database.prepare(engine, url, create=create)
+            except (IntegrityError, StoreError) as refused:
+                if not create:
+                    raise
+                # Another process may have made the tables in this very moment; then they are there now.
+                try:
+                    database.prepare(engine, url, create=False)
+                except StoreError:
+                    if isinstance(refused, StoreError):
+                        raise refused from None
+                    raise
+        except BaseException:
+            engine.dispose()
+            raise
+        store = cls(engine, url)
+        if (create or writing) and (reason := store.why_read_only()):
+            store.close()
+            raise database.refusal(reason, store.name)
+        return store
+
+    @classmethod
+    def _open_read_only(cls, url: URL, reason: str, *, patience_seconds: float) -> "Store":
+        source = ReadOnlySource(url, reason)
+        try:
+            engine = database.engine_for(source.url, patience_seconds=patience_seconds)
+            store = cls(engine, url, source)
+            try:
+                database.prepare(engine, source.url, create=False, shown_as=store.name)
+            except BaseException:
+                engine.dispose()
+                raise
+        except BaseException:
+            source.close()
+            raise
+        return store
+
+    def why_read_only(self) -> str:
+        """Why this store can be read and not written; empty where it can be written.
+
+        Another user's file or database, a read-only folder, or an archive. Methods that write raise StoreError.
+        """
+        if self._source is not None:
+            return self._source.reason
+        return database.why_read_only(self._engine, self.name)
+
+    def close(self) -> None:
+        """Let go of the database. Safe to call twice."""
+        self._engine.dispose()
+        if self._source is not None:
+            self._source.close()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add_run(self, run: Run) -> None:
+        """Begin a run.
+
+        Raises:
+            StoreError: there is a run of this id.
+        """
+        try:
+            with self._writing() as connection:
+                connection.execute(insert(schema.runs).values(schema.run_row(run)))
+        except IntegrityError as error:
+            raise StoreError(f"there is a run {run.run_id} already", where=self.name) from error
+
+    def finish_run(self, run_id: str) -> None:
+        """Say that every sample of the run's plan is in a terminal state."""
+        with self._writing() as connection:
+            change = update(schema.runs).where(schema.runs.c.run_id == run_id).values(finished=True)
+            if connection.execute(change).rowcount == 0:
+                raise self._unknown(connection, run_id)
+
+    def runs(self) -> list[Run]:
+        """All runs, newest first."""
+        with self._reading() as connection:
+            query = select(schema.runs).order_by(schema.runs.c.created_ns.desc(), schema.runs.c.id.desc())
+            return [schema.run_of(row) for row in connection.execute(query).mappings()]
+
+    def run(self, run_id: str | None = None) -> Run:
+        """The run of this id, or the newest.
+
+        Raises:
+            StoreError: there is none; the error names those there are.
+        """
+        query = select(schema.runs).order_by(schema.runs.c.created_ns.desc(), schema.runs.c.id.desc()).limit(1)
+        if run_id is not None:
+            query = select(schema.runs).where(schema.runs.c.run_id == run_id)
+        with self._reading() as connection:
+            found = connection.execute(query).mappings().one_or_none()
+            if found is not None:
+                return schema.run_of(found)
+            if run_id is not None:
+                raise self._unknown(connection, run_id)
+        raise StoreError(
+            "the store has no runs yet", where=self.name, remedy="measure something: `cephfit sweep run`"
+        )
+
+    def find_run(self, name: str) -> Run:
+        """The run that a person means: its id, the only id that begins so, or ``latest``.
+
+        Raises:
+            StoreError: there is none, or there are several; the error names them.
+        """
+        known = [run.run_id for run in self.runs()]
+        if name in known:
+            return self.run(name)
+        if name == LATEST:
+            return self.run()
+        found = [run_id for run_id in known if run_id.startswith(name)] if name else []
+        if len(found) > 1:
+            raise StoreError(
+                f"{len(found)} runs have an id that begins with {name!r}",
+                where=self.name,
+                remedy=f"give more of it: {', '.join(found)}",
+            )
+        if not found:
+            raise self._not_among(name, known)
+        return self.run(found[0])
+
+    def counts(self, run_id: str) -> dict[tuple[str, State], int]:
+        """Stored samples of a run by configuration and state; every attempt counts."""
+        columns = (schema.samples.c.configuration, schema.samples.c.state)
+        query = select(*columns, func.count()).where(schema.samples.c.run_id == run_id).group_by(*columns)
+        with self._reading() as connection:
+            self._must_know(connection, run_id)
+            return {(name, State(state)): n for name, state, n in connection.execute(query)}
+
+    def n_tried(self, run_id: str) -> int:
+        """Samples of the plan that were tried at least once, whatever their state and number of attempts."""
+        key = (schema.samples.c[name] for name in ("configuration", "size", "pattern", "client", "repeat", "load"))
+        tried = select(*key).where(schema.samples.c.run_id == run_id).distinct().subquery()
+        with self._reading() as connection:
+            return int(connection.execute(select(func.count()).select_from(tried)).scalar_one())
+
+    def documents(self, run_id: str) -> list[tuple[str, int]]:
+        """(kind, time in ns since the epoch) of all that was concluded from a run, oldest first."""
+        return [(row["kind"], row["at_ns"]) for row in self._all(schema.documents, run_id)]
+
+    def delete_run(self, run_id: str, *, force: bool = False) -> None:
+        """Delete a run with all of its samples and conclusions, in one transaction.
+
+        Args:
+            force: also where a process of another machine may measure it, which cannot be seen from here.
+
+        Raises:
+            StoreError: there is no such run, a living process measures it, or the store is read-only.
+        """
+        kinds = schema.documents
+        query = select(kinds.c.document).where(kinds.c.run_id == run_id, kinds.c.kind == MEASURING_DOCUMENT)
+        with self._writing() as connection:
+            self._must_know(connection, run_id)
+            said = connection.execute(query.order_by(kinds.c.id.desc()).limit(1)).scalar_one_or_none()
+            process = measuring_process(said)
+            if process is not None and (process.is_seen or not force):
+                raise process.refusal(run_id, self.name)
+            for table in (*_TABLES_OF_A_RUN, schema.runs):
+                connection.execute(delete(table).where(table.c.run_id == run_id))
+
+    def copy_run(self, run_id: str, into: "Store") -> None:
+        """Copy a run with all of its samples and conclusions into another store, in one transaction.
+
+        Raises:
+            StoreError: there is no such run here, or there is one of this id there.
+        """
+        numbers: dict[int, int] = {}  # fio runs are numbered by each store
+        with self._reading() as source, into._writing() as wanted:
+            self._must_know(source, run_id)
+            if wanted.execute(select(schema.runs.c.id).where(schema.runs.c.run_id == run_id)).first() is not None:
+                raise StoreError(f"there is a run {run_id} already", where=into.name)
+            for table in (schema.runs, *reversed(_TABLES_OF_A_RUN)):
+                query = select(table).where(table.c.run_id == run_id).order_by(table.c.id)
+                for row in source.execute(query).mappings():
+                    values = dict(row)
+                    number = values.pop("id")
+                    if values.get("fio_run") is not None:
+                        values["fio_run"] = numbers[values["fio_run"]]
+                    if values.get("kind") == MEASURING_DOCUMENT:
+                        continue
+                    key = wanted.execute(insert(table).values(values)).inserted_primary_key
+                    if table is schema.fio_runs:
+                        assert key is not None, "one row has one key"
+                        numbers[number] = key[0]
+
+    def unfinished_run(self, *, sweep_digest: str, target: str) -> Run | None:
+        """The newest run of this sweep on this target that was not finished."""
+        for run in self.runs():
+            if not run.finished and run.sweep_digest == sweep_digest and run.target == target:
+                return run
+        return None
+
+    def add_applied(self, run_id: str, applied: Applied, *, repeat: int, at_ns: int) -> None:
+        """Keep what was read back when a configuration was applied."""
+        row = {**schema.applied_row(applied), "run_id": run_id, "repeat": repeat, "at_ns": at_ns}
+        with self._writing() as connection:
+            self._must_know(connection, run_id)
+            connection.execute(insert(schema.applied).values(row))
+
+    def applied(self, run_id: str) -> list[tuple[int, Applied]]:
+        """(repeat, what was read back) in the order of applying."""
+        return [(row["repeat"], schema.applied_of(row)) for row in self._all(schema.applied, run_id)]
+
+    def add_samples(self, run_id: str, samples: Sequence[Sample], *, fio_json: str | None) -> None:
+        """Keep the samples of one fio run (one per client) and fio's own output: all of it or nothing.
+
+        Raises:
+            StoreError: one of them is there already; nothing was written.
+        """
+        try:
+            with self._writing() as connection:
+                self._must_know(connection, run_id)
+                fio_run = None
+                if fio_json is not None:
+                    packed = {"run_id": run_id, "json_zlib": zlib.compress(fio_json.encode())}
+                    key = connection.execute(insert(schema.fio_runs).values(packed)).inserted_primary_key
+                    assert key is not None, "one row has one key"
+                    fio_run = key[0]
+                for sample in samples:
+                    row = {**schema.sample_row(sample), "run_id": run_id, "fio_run": fio_run}
+                    connection.execute(insert(schema.samples).values(row))
+        except IntegrityError as error:
+            keys = "; ".join(
+                f"{k.configuration} {k.cell}{f' under {k.load}' if k.load else ''} on {k.client}, "
+                f"repeat {k.repeat}, attempt {k.attempt}"
+                for k in (sample.key for sample in samples)
+            )
+            raise StoreError(
+                f"a sample is stored once, and one of these is there already: {keys}",
+                where=f"{self.name}, run {run_id}",
+                remedy="is another cephfit working on the same run?",
+            ) from error
+
+    def samples(self, run_id: str) -> list[Sample]:
+        """All samples of a run, in the order of measuring."""
+        return [schema.sample_of(row) for row in self._all(schema.samples, run_id)]
+
+    def fio_json(self, run_id: str, key: SampleKey) -> str | None:
+        """What fio itself wrote for the run that this sample is of; None if there is no such sample or output."""
+        query = select(schema.fio_runs.c.json_zlib).join(schema.samples)
+        query = query.where(schema.samples.c.run_id == run_id)
+        for column, value in schema.key_row(key).items():
+            query = query.where(schema.samples.c[column] == value)
+        with self._reading() as connection:
+            packed = connection.execute(query).scalar_one_or_none()
+        return None if packed is None else zlib.decompress(packed).decode()
+
+    def add_workload_sample(self, run_id: str, workload: str, sample: WorkloadSample) -> None:
+        """Keep one run of the real workload.
+
+        Raises:
+            StoreError: it is there already.
+        """
+        row = {**schema.workload_row(sample), "run_id": run_id, "workload": workload}
+        try:
+            with self._writing() as connection:
+                self._must_know(connection, run_id)
+                connection.execute(insert(schema.workload_samples).values(row))
+        except IntegrityError as error:
+            raise StoreError(
+                f"repeat {sample.repeat}, attempt {sample.attempt} of {workload} on {sample.configuration} "
+                "is stored already",
+                where=f"{self.name}, run {run_id}",
+            ) from error
+
+    def workload_samples(self, run_id: str) -> list[tuple[str, WorkloadSample]]:
+        """(workload, sample) in the order of measuring."""
+        return [(row["workload"], schema.workload_of(row)) for row in self._all(schema.workload_samples, run_id)]
+
+    def put_document(self, run_id: str, kind: str, document: Mapping[str, Any]) -> None:
+        """Keep a conclusion ("profile", "predictions", "verification"); earlier ones stay beneath it."""
+        row = {"run_id": run_id, "kind": kind, "at_ns": time.time_ns(), "document": dict(document)}
+        with self._writing() as connection:
+            self._must_know(connection, run_id)
+            connection.execute(insert(schema.documents).values(row))
+
+    def document(self, run_id: str, kind: str) -> dict[str, Any] | None:
+        """The latest conclusion of this kind; None if there is none."""
+        table = schema.documents
+        query = select(table.c.document).where(table.c.run_id == run_id, table.c.kind == kind)
+        with self._reading() as connection:
+            found = connection.execute(query.order_by(table.c.id.desc()).limit(1)).scalar_one_or_none()
+        return None if found is None else dict(found)
+
+    def _writing(self) -> Any:
+        if self._source is not None:
+            raise database.refusal(self._source.reason, self.name)
+        return database.transaction(self._engine, self.name, writing=True)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        with database.transaction(self._engine, self.name, writing=False) as connection:
+            yield connection
+        if self._source is not None:
+            self._source.require_unchanged()
+
+    def _all(self, table: Table, run_id: str) -> list[schema.Row]:
+        with self._reading() as connection:
+            self._must_know(connection, run_id)
+            query = select(table).where(table.c.run_id == run_id).order_by(table.c.id)
+            return list(connection.execute(query).mappings())
+
+    def _must_know(self, connection: Connection, run_id: str) -> None:
+        query = select(schema.runs.c.id).where(schema.runs.c.run_id == run_id)
+        if connection.execute(query).scalar_one_or_none() is None:
+            raise self._unknown(connection, run_id)
+
+    def _unknown(self, connection: Connection, run_id: str) -> StoreError:
+        query = select(schema.runs.c.run_id).order_by(schema.runs.c.created_ns.desc())
+        return self._not_among(run_id, list(connection.execute(query).scalars()))
+
+    def _not_among(self, run_id: str, known: Sequence[str]) -> StoreError:
+        remedy = f"there are: {', '.join(known)}" if known else "the store has no runs yet"
+        return StoreError(f"there is no run {run_id!r}", where=self.name, remedy=remedy)

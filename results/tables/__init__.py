@@ -1,0 +1,1 @@
+"""Baselines, samples and comparisons as CSV."""

@@ -1,0 +1,208 @@
+"""Samples, predictions and comparisons as CSV.
+
+Samples and predictions as CSV, for spreadsheets and other programs.
+
+Targets held against the first of them, cell by cell and for workloads, as CSV.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from cephfit.core.units import MIB, NS_PER_MS
+from cephfit.core.values.prediction import PredictionSet, Verdict
+from cephfit.core.values.prediction_model import model_called
+from cephfit.core.values.run import Run
+from cephfit.core.values.sample import OWN_LOAD, Sample
+from cephfit.results.report.method_facts import deviation_of
+from cephfit.results.report.report_model import Findings
+from cephfit.results.statistics import summary_statistics
+from cephfit.results.statistics.cell_figures import cell_figures_of
+from cephfit.results.statistics.comparison import Row, Served, There
+from cephfit.results.statistics.sample_baselines import baselines_of
+from cephfit.results.statistics.scaling import Level
+from cephfit.results.statistics.workload_rate import WorkloadRate
+from cephfit.results.tables.baseline_csv import ORIGIN_COLUMNS, origin_of
+
+_SAMPLE_COLUMNS = (
+    *("configuration", "size", "pattern", "client", "run", "attempt", "load", "state", "reason"),
+    *("iops", "nbytes_per_s", "n_ios", "runtime_ns", "latency_mean_ns"),
+)
+
+PREDICTION_COLUMNS = (
+    *("model", "profile", "configuration", "relative", "low", "high", "confidence", "verdict"),
+    *("accesses_per_s", "accesses_per_s_low", "accesses_per_s_high", "mib_per_s", "rate_without"),
+)
+
+CELL_COLUMNS = (
+    *(
+        "load",
+        "configuration",
+        "size",
+        "pattern",
+        "repeats",
+        "clients",
+        "iops",
+        "iops_low",
+        "iops_high",
+        "mib_per_s",
+    ),
+    *("latency_ms", "latency_ms_low", "latency_ms_high", "p99_ms", "p99_ms_low", "p99_ms_high"),
+)
+
+
+def samples_csv(samples: Sequence[Sample], run: Run | None = None) -> str:
+    """One row per sample with all its metrics; a column per latency percentile that any sample has.
+
+    Columns configuration, size, pattern, client, run, load, iops, target and simulated are those of the baselines'
+    CSV; the last two say what the figures were measured on and are empty where ``run`` is not given.
+    """
+    percentiles = sorted({p for s in samples if s.metrics is not None for p in s.metrics.latency_percentiles_ns})
+    tail = ("started_ns", "finished_ns", "cross_check_deviation", *ORIGIN_COLUMNS)
+    origin = origin_of(run)
+    return csv_text(
+        (*_SAMPLE_COLUMNS, *(f"latency_p{p:g}_ns" for p in percentiles), *tail),
+        ((*_sample_row(sample, percentiles), *origin) for sample in samples),
+    )
+
+
+def predictions_csv(
+    predictions: PredictionSet, run: Run | None = None, rates: Mapping[str, WorkloadRate] | None = None
+) -> str:
+    """One row per configuration, best first; relative figures have the default = 100.
+
+    An end of an interval that is not known is empty.
+
+    Args:
+        rates: what each configuration serves of the workload; empty cells where it does not say.
+    """
+    return csv_text(
+        (*PREDICTION_COLUMNS, *ORIGIN_COLUMNS),
+        ((*row, *origin_of(run)) for row in prediction_rows(predictions, rates or {})),
+    )
+
+
+def prediction_rows(predictions: PredictionSet, rates: Mapping[str, WorkloadRate]) -> Iterator[tuple[object, ...]]:
+    """The cells of ``PREDICTION_COLUMNS``; rates of others only where the model's factors are of rates.
+
+    ``rate_without`` names the cells of the workload that were not measured and that the rate leaves out.
+    """
+    in_time = model_called(predictions.model).adds_time
+    for p in predictions.predictions:
+        ends = (end if math.isfinite(end) else "" for end in (p.low, p.high))
+        yield (
+            *(predictions.model, predictions.profile, p.configuration),
+            *(p.relative, *ends, predictions.confidence, p.verdict.value),
+            *_rate_cells(rates.get(p.configuration) if in_time or p.verdict is Verdict.DEFAULT else None),
+        )
+
+
+def _rate_cells(rate: WorkloadRate | None) -> tuple[object, ...]:
+    if rate is None:
+        return ("",) * 5
+    without = " ".join(map(str, rate.left_out))
+    return (*level_cells(rate.accesses_per_s, 1), rate.nbytes_per_s / MIB, without)
+
+
+def cells_csv(findings: Findings) -> str:
+    """One row per configuration and cell that has figures: rate, throughput and latency of all clients together.
+
+    Intervals are of 95 %, of the mean over the repeats, each by itself: Student's, from the repeats of the row.
+    """
+    return csv_text(
+        (*CELL_COLUMNS, *ORIGIN_COLUMNS), ((*row, *origin_of(findings.run)) for row in cell_rows(findings))
+    )
+
+
+def cell_rows(findings: Findings) -> Iterator[tuple[object, ...]]:
+    """The cells of ``CELL_COLUMNS``."""
+    baselines = baselines_of(findings.samples, source=findings.store, load=findings.load)
+    for (name, cell), f in cell_figures_of(findings.samples, load=findings.load).items():
+        iops = baselines.cells[name, cell].iops
+        rate = Level(summary_statistics.mean(iops), summary_statistics.student_interval(iops))
+        yield (
+            *(findings.load, name, cell.size.name, cell.pattern.value, f.n_repeats, f.n_clients),
+            *level_cells(rate, 1),
+            f.nbytes_per_s.mean / MIB,
+            *level_cells(f.latency_ns, NS_PER_MS),
+            *level_cells(f.p99_ns, NS_PER_MS),
+        )
+
+
+def level_cells(level: Level | None, unit: float) -> tuple[object, ...]:
+    """Mean and both ends, in the unit."""
+    if level is None:
+        return ("",) * 3
+    ends = (max(level.interval.low, 0.0) / unit, level.interval.high / unit) if level.interval else ("", "")
+    return (level.mean / unit, *ends)
+
+
+def _sample_row(sample: Sample, percentiles: Sequence[float]) -> tuple[object, ...]:
+    k, m = sample.key, sample.metrics
+    metrics: tuple[object, ...] = ("",) * (5 + len(percentiles))
+    if m is not None:
+        metrics = (
+            *(m.iops, m.nbytes_per_s, m.n_ios, m.runtime_ns, m.latency_mean_ns),
+            *(m.latency_percentiles_ns.get(p, "") for p in percentiles),
+        )
+    deviation = deviation_of(sample)
+    return (
+        *(k.configuration, k.cell.size.name, k.cell.pattern.value, k.client, k.repeat, k.attempt, k.load),
+        *(sample.state.value, sample.reason),
+        *metrics,
+        *(sample.started_ns, sample.finished_ns, "" if deviation is None else deviation),
+    )
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table as CSV, with a line of headers."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+_COLUMNS = (
+    *("load", "configuration", "size", "pattern", "run", *ORIGIN_COLUMNS),
+    *("repeats", "iops", "iops_low", "iops_high", "mib_per_s"),
+    *("ratio", "ratio_low", "ratio_high", "differs", "missing", "workload", "rate_without"),
+)
+
+
+def rows_csv(
+    rows: Sequence[Row], runs: Sequence[Run], *, load: str = OWN_LOAD, served: Sequence[Served] = ()
+) -> str:
+    """One line for each configuration, cell and target; what is not known is empty.
+
+    Args:
+        runs: of the targets, in their order.
+        load: that the figures are of.
+        served: workloads, which follow the cells: without a size and a pattern, accesses of the mix as I/Os, and
+            ``rate_without`` names the cells that were not measured and that a rate leaves out.
+    """
+    lines = [line for row in rows for line in _of_cell(row, runs, load)]
+    lines += [line for one in served for line in _of_workload(one, runs, load)]
+    return csv_text(_COLUMNS, lines)
+
+
+def _of_cell(row: Row, runs: Sequence[Run], load: str) -> Iterator[tuple[object, ...]]:
+    size = row.cell.size
+    for run, there in zip(runs, row.there, strict=True):
+        place = (load, row.configuration, size.name, row.cell.pattern.value)
+        yield (*place, *_figures(run, there, size.benchmark_nbytes), "", "")
+
+
+def _of_workload(served: Served, runs: Sequence[Run], load: str) -> Iterator[tuple[object, ...]]:
+    for run, there, rate in zip(runs, served.there, served.rates, strict=True):
+        nbytes = rate.nbytes_per_access if rate else 0.0
+        without = " ".join(map(str, rate.left_out)) if rate else ""
+        yield (load, served.configuration, "", "", *_figures(run, there, nbytes), served.workload, without)
+
+
+def _figures(run: Run, there: There, nbytes_per_access: float) -> Iterator[object]:
+    yield from (run.run_id, *origin_of(run), there.n_repeats, *level_cells(there.rate, 1))
+    yield there.rate.mean * nbytes_per_access / MIB if there.rate else ""
+    yield from level_cells(there.ratio, 1)
+    yield from ("" if there.differs is None else str(there.differs).lower(), there.missing)

@@ -1,1 +1,0 @@
-"""Ways to administer a Ceph cluster; each implements ``cephfit.protocols.CephAdmin``."""

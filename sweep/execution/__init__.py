@@ -1,0 +1,1 @@
+"""A run of a sweep: preflight, schedule, runner, progress."""

@@ -1,0 +1,120 @@
+"""What a target says of a sweep before anything is changed."""
+
+import re
+from collections.abc import Mapping
+
+from cephfit.ceph.options.option_catalogue import Catalogue, WrongValueError, nearest_option, unknown_option
+from cephfit.ceph.options.option_history import history_of
+from cephfit.core.errors import ClusterError, InputError
+from cephfit.core.protocols import Target
+from cephfit.core.values.configuration import Partition
+from cephfit.core.values.measurement import CacheCondition
+from cephfit.core.waiting import still_amiss
+from cephfit.sweep.sweep_plan import Sweep
+from cephfit.targets.abilities import (
+    HasCatalogue,
+    JudgesConfigurations,
+    MayKeepCaches,
+    Previews,
+    TellsLimits,
+    WarnsOfSettings,
+)
+
+_SETTLING_SECONDS = 15.0
+"""The manager hears of PGs that changed every 5 s (mgr_stats_period), so what was done just now passes."""
+
+
+def unsupported_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
+    """Configurations that the target cannot be brought into, each with its reasons: they will be skipped.
+
+    Raises:
+        InputError: an option that no Ceph is known to have had. It is a typing error: a sweep that skipped it
+            would run for hours and answer another question than the one asked. So is a value that an option does
+            not take.
+    """
+    wants_cold = sweep.measurement.cache is CacheCondition.COLD
+    if wants_cold and isinstance(target, MayKeepCaches) and (why := target.why_caches_stay()):
+        raise InputError(
+            f"this sweep needs cold caches, and {why}",
+            where=f"sweep {sweep.name}, measurement",
+            remedy="measure with `cache: warm`, in a copy of the sweep file",
+        )
+    if not isinstance(target, JudgesConfigurations):
+        return {}
+    try:
+        found = target.unsupported(sweep.configurations)
+    except WrongValueError as error:
+        where = f"sweep {sweep.name}, line {_line_of(error.key, sweep.text)}"
+        raise WrongValueError(error.key, error.what, f"{where}, {error.where}") from None
+    if isinstance(target, HasCatalogue):
+        _refuse_unknown_options(target.catalogue(), sweep)
+    return found
+
+
+def _refuse_unknown_options(catalogue: Catalogue, sweep: Sweep) -> None:
+    """Raises:
+    InputError: an option that neither this cluster nor any known release has.
+    """
+    for configuration in sweep.configurations:
+        for setting in configuration.within(Partition.CEPH):
+            key = setting.key
+            if history_of(key) is None and catalogue.find(key) is None:
+                line = _line_of(key, sweep.text)
+                raise InputError(
+                    unknown_option(key),
+                    where=f"sweep {sweep.name}, line {line}, configuration {configuration.name}",
+                    remedy=nearest_option(key, catalogue.names()) or "`ceph config ls` lists the options",
+                )
+
+
+def require_healthy(target: Target) -> None:
+    """On a cluster of other people, nothing is begun while something is wrong with it.
+
+    What was begun already is gone on with: the runner waits until the cluster is healthy again.
+
+    Raises:
+        ClusterError: it is not healthy; says why.
+    """
+    if isinstance(target, Previews) and target.undoings():
+        return
+    health = target.health()
+    if not health.ok:
+        raise ClusterError(
+            f"the cluster is not healthy, so nothing is changed on it: {'; '.join(health.reasons)}",
+            where=target.name,
+            remedy="repair it first; mute what is known and does not affect performance: `ceph health mute CODE`",
+        )
+
+
+def await_healthy(target: Target, *, seconds: float | None = None) -> None:
+    """Before pools are changed that stay: nothing may be wrong, also not what was done before by ourselves.
+
+    Raises:
+        ClusterError: it does not become healthy; says why.
+    """
+    if why := still_amiss(
+        lambda: "; ".join(target.health().reasons),
+        seconds=_SETTLING_SECONDS if seconds is None else seconds,
+        poll_seconds=1.0,
+    ):
+        raise ClusterError(
+            f"the cluster is not healthy, so nothing is changed on it: {why}",
+            where=target.name,
+            remedy="repair it first, or add --although-unhealthy if this change is what repairs it",
+        )
+
+
+def without_effect_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
+    """Configurations with settings that the target takes but never reads, such as FileStore's on BlueStore."""
+    return target.without_effect(sweep.configurations) if isinstance(target, WarnsOfSettings) else {}
+
+
+def limits_by(target: Target, sweep: Sweep) -> Mapping[str, tuple[str, ...]]:
+    """Configurations whose clients are limited by something else than the storage, such as QoS of a cloud."""
+    return target.limits(sweep.configurations) if isinstance(target, TellsLimits) else {}
+
+
+def _line_of(key: str, text: str) -> int:
+    """Line on which an option stands, in any of the spellings that Ceph takes for it."""
+    word = re.compile(r"\b" + re.sub("_", "[ _-]", re.escape(key)) + r"\b")
+    return next((n for n, line in enumerate(text.splitlines(), start=1) if word.search(line)), 1)

@@ -1,0 +1,156 @@
+"""Before the first cell of a sweep is measured: who measures, what is known of the target, which run it is."""
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cephfit import __version__
+from cephfit.ceph.pools.osd_capacity import IN_MEMORY, MEMORY_TARGET, fits_note
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Progress, Target
+from cephfit.core.values.measurement import RADOS_BENCH, RBD_BENCH, Measurement
+from cephfit.core.values.run import CLUSTER, Run, is_another_cluster
+from cephfit.measure.engine import Engine
+from cephfit.measure.fio.fio_local import FioEngine
+from cephfit.results.statistics.run_caveats import keep_continuation
+from cephfit.results.store.sample_store import Store
+from cephfit.sweep.goal import GOAL
+from cephfit.sweep.sweep_plan import Sweep
+from cephfit.targets.abilities import BringsEngine, KeepsToImages
+
+
+def engine_of(target: Target, measurement: Measurement) -> Engine:
+    """What measures on this target: its own engine, or the one that the sweep file names.
+
+    Raises:
+        InputError: the target may touch images only, and the engine makes more than these.
+    """
+    if isinstance(target, BringsEngine):
+        return target.engine()
+    # These need librados, which a machine that measures a file or a simulation may not have.
+    if measurement.engine == RADOS_BENCH:
+        from cephfit.measure.ceph_bench.rados_bench import RadosBenchEngine, refuse_among_images
+
+        if isinstance(target, KeepsToImages) and target.only_pool:
+            refuse_among_images(target.only_pool)
+        return RadosBenchEngine()
+    if measurement.engine == RBD_BENCH:
+        from cephfit.measure.ceph_bench.rbd_bench import RbdBenchEngine
+
+        return RbdBenchEngine()
+    return FioEngine()
+
+
+def begun(
+    sweep: Sweep,
+    target: Target,
+    store: Store,
+    progress: Progress,
+    facts: Mapping[str, Any],
+    *,
+    resume: Run | None,
+) -> Run:
+    """The run to go on with, or a new one, which is in the store then.
+
+    Args:
+        sweep: what will be measured.
+        target: where.
+        store: where a new run goes.
+        progress: hears what has changed since a run began.
+        facts: of the target and the engine, now.
+        resume: an unfinished run; None begins a new one.
+
+    Raises:
+        InputError: ``resume`` is of another sweep, target, cluster or goal.
+    """
+    if resume is None:
+        run = _new_run(sweep, target, {**facts, **_about_caches(sweep, facts)})
+        store.add_run(run)
+        return run
+    run = resume
+    if (run.sweep_digest, run.target) != (sweep.digest, target.name):
+        raise InputError(
+            f"run {run.run_id} is of another sweep or target ({run.sweep_name} on {run.target})",
+            remedy="begin a new run: --new",
+        )
+    if is_another_cluster(run.facts, facts):
+        raise InputError(
+            f"run {run.run_id} was begun on another cluster that was called {run.target}",
+            where=f"fsid {run.facts[CLUSTER]}, now {facts[CLUSTER]}",
+            remedy="a run must not mix figures of two clusters; begin a new run with --new",
+        )
+    if run.facts.get(GOAL) != facts.get(GOAL):
+        raise InputError(
+            f"run {run.run_id} was begun for another workload or with another model",
+            remedy="give the profile and the model that it was begun with, or begin a new run: --new",
+        )
+    if changes := _changed(run.facts, facts):
+        keep_continuation(store, run.run_id, changes, at_ns=time.time_ns())
+    for change in changes:
+        progress.note(f"since run {run.run_id} began, {change}")
+    return run
+
+
+def facts_of(target: Target, engine: Engine) -> dict[str, Any]:
+    """What a run keeps of the target, of what measures, and of the clocks. JSON values only.
+
+    Raises:
+        HostError: what measures cannot work on this machine.
+    """
+    # The engine first: a missing fio is found before anything is touched.
+    measured_by = dict(engine.facts())
+    return {
+        **target.facts(),
+        "cephfit": __version__,
+        "engine": measured_by,
+        "clocks": {"wall_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()},
+    }
+
+
+def _about_caches(sweep: Sweep, facts: Mapping[str, Any]) -> dict[str, str]:
+    """A caveat for the report where all that is read lies in the OSDs' memory."""
+    targets = [int(osd[MEMORY_TARGET]) for osd in facts.get("osds", ()) if MEMORY_TARGET in osd]
+    note = fits_note(sweep.measurement, targets)
+    return {IN_MEMORY: note} if note else {}
+
+
+def _new_run(sweep: Sweep, target: Target, facts: Mapping[str, Any]) -> Run:
+    created_ns = time.time_ns()
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(created_ns // 1_000_000_000))
+    return Run(
+        run_id=f"{sweep.name}-{stamp}-{secrets.token_hex(2)}",
+        sweep_name=sweep.name,
+        sweep_text=sweep.text,
+        sweep_digest=sweep.digest,
+        target=target.name,
+        seed=sweep.measurement.seed,
+        created_ns=created_ns,
+        facts=facts,
+    )
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What a resumed run's samples do not share: programs of other versions than at its beginning."""
+    keys = [k for k in now if k in ("cephfit", "engine") or "version" in k]
+    return [change for k in keys for change in _differences(k, before.get(k), now[k])]
+
+
+def _differences(what: str, before: Any, now: Any) -> Iterator[str]:
+    before, now = _programs(before), _programs(now)
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys([*before, *now]):
+            yield from _differences(f"{what}.{key}", before.get(key), now.get(key))
+    elif before != now:
+        yield f"{what} changed from {_said(before)} to {_said(now)}"
+
+
+def _programs(said: Any) -> Any:
+    """``ceph versions`` counts daemons by version: how many there are is no version of a program."""
+    if isinstance(said, Mapping) and said and all(type(n) is int for n in said.values()):
+        return ", ".join(sorted(map(str, said)))
+    return said
+
+
+def _said(value: Any) -> Any:
+    return "unknown" if value is None else value

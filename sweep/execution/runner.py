@@ -1,0 +1,311 @@
+"""The loop of a sweep: apply, measure, judge, store; and go on after any end.
+
+What is done is what the store holds, and nothing else: a run of fio reaches it in one transaction, after it is
+over. Killed at any moment, the program started again finds what is there and does what is left.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cephfit.ceph.admin.answers import RefusedError
+from cephfit.core.errors import ClusterError
+from cephfit.core.protocols import Progress, Target
+from cephfit.core.units import format_seconds
+from cephfit.core.values.cells import Cell
+from cephfit.core.values.measurement import ASSUMED_TIMES, CacheCondition, Step, StepTimes
+from cephfit.core.values.run import Run
+from cephfit.core.values.sample import Sample, SampleKey, State
+from cephfit.measure.engine import CellRun, Engine, KnowsItsLimits, PreparesCells
+from cephfit.measure.telemetry.bottleneck import cpu_of_clients
+from cephfit.measure.telemetry.telemetry_collector import Witness
+from cephfit.measure.validity.judgement import Circumstances, judge
+from cephfit.measure.validity.surveillance import Surveillance, wait_until_healthy, witness_of
+from cephfit.results.store.measuring_process import measured_by_this_process
+from cephfit.results.store.sample_store import Store
+from cephfit.sweep.execution.preflight import limits_by, unsupported_by, without_effect_by
+from cephfit.sweep.execution.run_begin import begun, engine_of, facts_of
+from cephfit.sweep.execution.run_progress import TOOK_EFFECT, Standing
+from cephfit.sweep.execution.schedule import full_plan, rounds_of
+from cephfit.sweep.execution.unsupported_options import fitted_to
+from cephfit.sweep.goal import GOAL, Goal, check_goal, needs_goal
+from cephfit.sweep.sweep_plan import Sweep, io_seed, run_seconds
+from cephfit.targets.abilities import BelongsToRun, ScalesClients
+
+HEALTH_LIMIT_SECONDS = 300.0
+"""How long the runner waits for a target to be healthy: a lost OSD is down and out, or back, by then."""
+
+
+def run_sweep(
+    sweep: Sweep,
+    target: Target,
+    store: Store,
+    progress: Progress,
+    *,
+    resume: Run | None,
+    engine: Engine | None = None,
+    times: StepTimes = ASSUMED_TIMES,
+    health_limit_seconds: float = HEALTH_LIMIT_SECONDS,
+    goal: Goal | None = None,
+) -> Run:
+    """Measure a sweep to its end.
+
+    Args:
+        sweep: what to measure.
+        target: where; it is left in the last configuration, for the caller to ``reset``.
+        store: where samples go.
+        progress: what to show.
+        resume: an unfinished run of this sweep on this target to go on with; None begins a new one.
+        engine: what measures; None takes the target's own, or the one that the sweep file names.
+        times: for the progress display.
+        health_limit_seconds: how long an unhealthy target is waited for.
+        goal: whose performance configurations race for, where the sweep's file says that they do.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        ClusterError: the target is unhealthy for too long, or refuses. What was measured is in the store.
+        HostError: this machine lacks something, such as fio or room on a disk. Likewise.
+        StoreError: the store does not take samples. Likewise.
+        InputError: an option that no Ceph has, or ``resume`` is of another sweep, target or cluster.
+    """
+    check_goal(sweep, goal)
+    fitted = fitted_to(target, sweep)
+    sweep, left_out, unsupported = fitted.sweep, fitted.left_out, fitted.unsupported
+    engine = engine or engine_of(target, sweep.measurement)
+    facts = facts_of(target, engine)
+    if goal is not None and needs_goal(sweep):
+        facts[GOAL] = goal.to_json()
+    if left_out:
+        facts["left_out"] = {name: list(reasons) for name, reasons in left_out.items()}
+        for name, reasons in left_out.items():
+            progress.note(f"configuration {name} is measured without: {'; '.join(reasons)}")
+    if idle := without_effect_by(target, sweep):
+        facts["without_effect"] = {name: list(sentences) for name, sentences in idle.items()}
+        for name, sentences in idle.items():
+            progress.note(f"configuration {name}: {'; '.join(sentences)}")
+    if limited := limits_by(target, sweep):
+        facts["limits"] = {name: list(sentences) for name, sentences in limited.items()}
+        for sentence in dict.fromkeys(s for sentences in limited.values() for s in sentences):
+            progress.note(sentence)
+    run = begun(sweep, target, store, progress, facts, resume=resume)
+    with measured_by_this_process(store, run.run_id):
+        if isinstance(target, BelongsToRun):
+            target.begin(run.run_id)
+        if isinstance(target, ScalesClients):
+            m = sweep.measurement
+            supported = [c for c in sweep.configurations if c.name not in unsupported]
+            target.require_clients(supported, n_clients=m.most_clients, volume_nbytes=m.volume_nbytes)
+        witness = witness_of(target)
+        loop = _Loop(
+            sweep, target, store, progress, run, engine, times, health_limit_seconds, unsupported, witness
+        )
+        loop.run_plan(goal)
+        store.finish_run(run.run_id)
+    return store.run(run.run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """One continuation of one run."""
+
+    sweep: Sweep
+    target: Target
+    store: Store
+    progress: Progress
+    run: Run
+    engine: Engine
+    times: StepTimes
+    health_limit_seconds: float
+    unsupported: Mapping[str, tuple[str, ...]]
+    witness: Witness | None
+
+    def run_plan(self, goal: Goal | None) -> None:
+        """All that is left of the plan."""
+        plan = full_plan(self.sweep)
+        standing = Standing(self.sweep, self.store.samples(self.run.run_id))
+        per_run = run_seconds(self.sweep.measurement, self.times)
+        n_applied = len({(step.repeat, step.configuration) for step in plan.steps})
+        self.progress.start(
+            f"sweep {self.sweep.name}", plan.n_runs * per_run + n_applied * self.times.apply_seconds
+        )
+        try:
+            for round_ in rounds_of(self.sweep, self.store, self.run.run_id, goal):
+                for note in round_.notes:
+                    self.progress.note(note)
+                self.progress.advance(round_.n_stopped * per_run)
+                knowing = self._knowing(round_.sweep)
+                knowing._take(round_.steps, standing, per_run)
+        finally:
+            self.progress.done()
+
+    def _knowing(self, sweep: Sweep) -> "_Loop":
+        """The loop, with configurations that were found on the way."""
+        new = [c for c in sweep.configurations if c not in self.sweep.configurations]
+        if not new:
+            return self
+        judged = unsupported_by(self.target, replace(sweep, configurations=tuple(new)))
+        return replace(self, sweep=sweep, unsupported={**self.unsupported, **judged})
+
+    def _take(self, steps: Sequence[Step], standing: Standing, per_run: float) -> None:
+        """What is left of these steps, in order."""
+        to_apply = {(step.repeat, step.configuration) for step in steps}
+        in_place = None  # the (round, configuration) that the target is in: its loads share one application
+        for step in steps:
+            left = [
+                c for c in step.cells if not standing.is_settled(step.configuration, c, step.repeat, step.load)
+            ]
+            self.progress.advance((len(step.cells) - len(left)) * per_run)
+            place = (step.repeat, step.configuration)
+            if left:
+                took = self._take_step(step, left, standing, per_run, in_place=in_place == place)
+                in_place = place if took else None
+            if place in to_apply:
+                to_apply.remove(place)
+                self.progress.advance(self.times.apply_seconds)
+
+    def _take_step(
+        self, step: Step, left: list[Cell], standing: Standing, per_run: float, *, in_place: bool
+    ) -> bool:
+        """Apply a configuration, unless it is in place, and measure what is left; whether it is in place then."""
+        rounds = "" if self.sweep.search is not None else f"/{self.sweep.measurement.repeats}"
+        title = f"round {step.repeat + 1}{rounds}, {step.configuration}"
+        title += f" under {step.load}" if step.load else ""
+        if step.configuration in self.unsupported:
+            reason = "; ".join(self.unsupported[step.configuration])
+            if step.repeat == 0:
+                self.progress.note(f"{step.configuration} is skipped: {reason}")
+            self._without_result(step, left, State.SKIPPED, reason, standing)
+            self.progress.advance(len(left) * per_run)
+            return False
+        left = self._skip_what_the_engine_cannot(step, left, standing, per_run)
+        if left and not (in_place and len(self.target.clients()) >= self._n_clients(step)):
+            self.progress.advance(0, f"{title}: applying")
+            if not self._apply(step, left, standing):
+                self.progress.advance(len(left) * per_run)
+                return False
+        for number, cell in enumerate(left, start=len(step.cells) - len(left) + 1):
+            self.progress.advance(0, f"{title}: {cell} ({number}/{len(step.cells)})")
+            self._measure(step, cell, standing)
+            self.progress.advance(per_run)
+        return in_place or bool(left)
+
+    def _skip_what_the_engine_cannot(
+        self, step: Step, left: list[Cell], standing: Standing, per_run: float
+    ) -> list[Cell]:
+        """The cells that the engine can measure; the samples of the others are stored with the reason."""
+        if not isinstance(self.engine, KnowsItsLimits):
+            return left
+        reasons = {cell: self.engine.cannot(cell, self.sweep.measurement.under(step.load)) for cell in left}
+        for cell, reason in reasons.items():
+            if reason:
+                self._without_result(step, [cell], State.SKIPPED, reason, standing)
+                self.progress.advance(per_run)
+        return [cell for cell in left if not reasons[cell]]
+
+    def _apply(self, step: Step, left: list[Cell], standing: Standing) -> bool:
+        """Bring the target into a configuration; when a setting did not take effect its cells are failed."""
+        self._wait()
+        applied = self.target.apply(
+            self.sweep.configuration(step.configuration),
+            n_clients=self._n_clients(step),
+            volume_nbytes=self.sweep.measurement.volume_nbytes,
+        )
+        self.store.add_applied(self.run.run_id, applied, repeat=step.repeat, at_ns=time.time_ns())
+        if not applied.ok:
+            reason = f"the configuration did not take effect: {'; '.join(applied.mismatches)}"
+            self.progress.note(f"{step.configuration}, round {step.repeat + 1}: {reason}")
+            self._without_result(step, left, State.FAILED, reason, standing)
+        return applied.ok
+
+    def _n_clients(self, step: Step) -> int:
+        """Clients that the target is to have for a step: those of all loads at once, unless it grows with them."""
+        if isinstance(self.target, ScalesClients):
+            return self.sweep.measurement.under(step.load).n_clients
+        return self.sweep.measurement.most_clients
+
+    def _measure(self, step: Step, cell: Cell, standing: Standing) -> None:
+        """Measure one cell, again while it is not ok and attempts are left."""
+        measurement = self.sweep.measurement.under(step.load)
+        clients = self.target.clients()[: measurement.n_clients]
+        while not standing.is_settled(step.configuration, cell, step.repeat, step.load):
+            run = CellRun(
+                configuration=step.configuration,
+                cell=cell,
+                repeat=step.repeat,
+                attempt=standing.next_attempt(step.configuration, cell, step.repeat, step.load),
+                measurement=measurement,
+                clients=clients,
+                seeds={c.name: io_seed(measurement.seed, cell, step.repeat, c.name) for c in clients},
+                load=step.load,
+            )
+            self._make_ready(run)
+            wall, monotonic = time.time_ns(), time.monotonic_ns()
+            with Surveillance(self.target, self.witness) as watch:
+                outcome = self.engine.run(run)
+            ends = time.time_ns(), time.monotonic_ns()
+            io_seconds = measurement.ramp_seconds + measurement.run_seconds
+            # A limited client may spin while it waits: that is no limit of its own.
+            cpu = {} if measurement.is_limited else cpu_of_clients(outcome.clients)
+            used = watch.used(io_seconds=io_seconds, clients=clients, cpu=cpu)
+            around = Circumstances(wall, ends[0], (monotonic, ends[1]), watch.reasons, watch.n_looks, used)
+            samples = judge(run, outcome, around)
+            self.store.add_samples(self.run.run_id, samples, fio_json=outcome.fio_json)
+            standing.add(samples)
+            for sample in samples:
+                if sample.state is not State.OK:
+                    self.progress.note(
+                        f"{step.configuration} {cell}, round {step.repeat + 1}, attempt {run.attempt + 1} of "
+                        f"{measurement.max_attempts}: {sample.state} on {sample.key.client}: {sample.reason}"
+                    )
+                    break
+
+    def _make_ready(self, run: CellRun) -> None:
+        """Healthy, and caches in the stated condition."""
+        deadline = time.monotonic() + self.health_limit_seconds
+        noted = False
+        while True:
+            self._wait()
+            try:
+                if isinstance(self.engine, PreparesCells):
+                    self.engine.prepare(run)
+                if self.sweep.measurement.cache is CacheCondition.COLD:
+                    self.target.drop_caches()
+                else:
+                    self.engine.warm(run)
+                return
+            except ClusterError as error:
+                # A daemon that has just died is noticed by whoever talks to it before the cluster says so.
+                if (isinstance(error, RefusedError) and error.is_lasting) or time.monotonic() >= deadline:
+                    raise
+                if not noted:
+                    what, limit = str(error).partition("\n")[0], format_seconds(self.health_limit_seconds)
+                    self.progress.note(f"{what}; trying again for up to {limit}")
+                    noted = True
+                time.sleep(1.0)
+
+    def _wait(self) -> None:
+        wait_until_healthy(self.target, limit_seconds=self.health_limit_seconds, note=self.progress.note)
+
+    def _without_result(
+        self, step: Step, cells: list[Cell], state: State, reason: str, standing: Standing
+    ) -> None:
+        """Samples of cells that were not measured, one transaction for each cell."""
+        now = time.time_ns()
+        for cell in cells:
+            attempt = standing.next_attempt(step.configuration, cell, step.repeat, step.load)
+            samples = [
+                Sample(
+                    key=SampleKey(step.configuration, cell, f"c{i}", step.repeat, attempt, step.load),
+                    state=state,
+                    metrics=None,
+                    started_ns=now,
+                    finished_ns=now,
+                    reason=reason,
+                    evidence={TOOK_EFFECT: False},
+                )
+                for i in range(self.sweep.measurement.under(step.load).n_clients)
+            ]
+            self.store.add_samples(self.run.run_id, samples, fio_json=None)
+            standing.add(samples)

@@ -1,1 +1,0 @@
-"""The greater Ceph environment: hosts, disks, network and object stores of OSDs."""

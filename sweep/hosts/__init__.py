@@ -1,1 +1,0 @@
-"""The machines around Ceph: this one, and others over SSH."""

@@ -1,1 +1,0 @@
-"""Configurations proposed one after the other from what the earlier ones gave, and what they gave."""

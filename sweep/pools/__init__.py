@@ -1,1 +1,0 @@
-"""Pools: what a declaration comes to, made, read back, changed and deleted."""

@@ -1,1 +1,0 @@
-"""How options reach the daemons and clients of a cluster, how they are read back, and what must restart."""

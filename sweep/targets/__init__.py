@@ -1,1 +1,0 @@
-"""Targets that need no Ceph: a simulated cluster, and a local file or device."""

@@ -1,1 +1,0 @@
-"""Whether a sample can be trusted: what is watched while it is taken, and the judgement."""

@@ -1,0 +1,1 @@
+"""What can be measured, behind the protocol Target."""

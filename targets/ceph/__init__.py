@@ -1,0 +1,1 @@
+"""Ceph clusters as targets: a whole cluster, or one pool of it."""

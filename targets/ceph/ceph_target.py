@@ -1,0 +1,380 @@
+"""A Ceph cluster as a target: apply, read back and undo configurations.
+
+What a report says about the Ceph cluster that a sweep ran on, and about the machine of the clients.
+
+A Ceph cluster as a target: configurations are applied to it, read back from it and undone.
+"""
+
+import os
+import platform
+import re
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cephfit import __version__
+from cephfit.ceph.admin.daemons import running_daemons
+from cephfit.ceph.admin.rados_admin import RadosAdmin
+from cephfit.ceph.ceph_health import CephHealth
+from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.ceph.delivery.client_conf import ClientAccess
+from cephfit.ceph.hosts.host import HostRefusedError
+from cephfit.ceph.options import option_catalogue as options
+from cephfit.ceph.pools.declared_pools import DeclaredPools
+from cephfit.ceph.pools.osd_capacity import MEMORY_TARGET, memory_targets
+from cephfit.ceph.pools.pool_plan import POOL_PREFIX
+from cephfit.ceph.pools.pool_readback import PoolPortrait, survey
+from cephfit.ceph.volumes import Volume, Volumes, image_name
+from cephfit.core.cleanup import Attempts
+from cephfit.core.errors import ClusterError
+from cephfit.core.journal import Journal
+from cephfit.core.protocols import Applied, CephAdmin, Client, Health, Progress, Silence, Target
+from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.measurement import PlannedSweep
+from cephfit.core.values.preview import Preview, Undoing
+from cephfit.core.values.run import CLUSTER
+from cephfit.core.waiting import still_amiss
+from cephfit.measure.telemetry.telemetry_collector import ClusterWitness
+from cephfit.measure.validity.disturbances import MapWatch, Mark
+from cephfit.measure.validity.foreign_io import StrangersInPool
+from cephfit.targets import abilities
+from cephfit.targets.ceph.cluster_changes import ClusterChanges, Forecast, Room
+from cephfit.targets.ceph.only_pool import OnlyPool
+from cephfit.targets.ceph.volume_clients import VolumeClients
+from cephfit.targets.ceph.volume_clients import fill as fill_volumes
+from cephfit.targets.ceph.whole_cluster import WholeCluster
+
+_CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+_OSD_FACTS = (
+    "osd_objectstore",
+    "rotational",
+    "bluestore_bdev_type",
+    "bluestore_min_alloc_size",
+    "bluestore_bdev_size",
+)
+
+
+def facts_of(admin: CephAdmin) -> dict[str, Any]:
+    """Versions, machine, layout and clocks. JSON values only; no keys."""
+    classes = {d.id: d.device_class for d in running_daemons(admin) if d.kind == "osd"}
+    memory = memory_targets(admin, [int(osd) for osd in classes])
+    return {
+        "versions": {
+            "cephfit": __version__,
+            "ceph": admin.command("versions")["overall"],
+            "fio": _version("fio", "--version"),
+            "qemu": _version("qemu-storage-daemon", "--version"),
+            "kernel": platform.release(),
+            "python": platform.python_version(),
+        },
+        "machine": {
+            "cpu_model": _cpu_model(),
+            "n_cpus": os.cpu_count(),
+            "memory_nbytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "clock_source": _CLOCK_SOURCE.read_text().strip() if _CLOCK_SOURCE.exists() else "unknown",
+        },
+        "osds": [
+            {"id": osd["id"], "device_class": classes.get(str(osd["id"]), "")}
+            | {key: osd[key] for key in _OSD_FACTS if key in osd}
+            | ({MEMORY_TARGET: memory[osd["id"]]} if osd["id"] in memory else {})
+            for osd in admin.command("osd metadata")
+        ],
+        "crush_rules": admin.command("osd crush rule ls"),
+        CLUSTER: admin.command("status")["fsid"],
+    }
+
+
+def _version(*argv: str) -> str:
+    try:
+        said = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return "not installed"
+    return said.splitlines()[0].strip() if said else "unknown"
+
+
+def _cpu_model() -> str:
+    found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return found[1] if found else platform.machine()
+
+
+class CephTarget(
+    Target,
+    abilities.MayKeepCaches,
+    abilities.JudgesConfigurations,
+    abilities.HasCatalogue,
+    abilities.Previews,
+    abilities.KeepsToImages,
+    abilities.WarnsOfSettings,
+    abilities.HasWitness,
+    abilities.VouchesForClients,
+    abilities.TellsDisturbances,
+    abilities.KeepsNotes,
+):
+    """A Ceph cluster.
+
+    What it creates: pools named ``cephfit-*`` with its images, block devices on them, and a folder with journal
+    and the clients' ceph.conf. Any method may be cut off by a kill at any instant; the next process finishes the
+    work (``apply``) or takes it back (``reset``).
+
+    Args:
+        name: as reports show it.
+        admin: sends commands.
+        images: a librados connection for the images; may be the same object as ``admin``.
+        access: how clients reach the cluster.
+        folder: where what must outlive the process is kept; exists.
+        journal: of this target; opened for reading only where nothing is to be changed.
+        surroundings: what is around this cluster.
+        for_change: whoever opens the target holds its lock; needed by all but ``facts``, ``health`` and
+            ``unsupported``.
+        progress: hears what takes long.
+        only_pool: name of the one pool that may be touched; empty for pools of its own and the whole cluster.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        admin: CephAdmin,
+        images: RadosAdmin,
+        access: ClientAccess,
+        folder: Path,
+        journal: Journal,
+        surroundings: Surroundings,
+        for_change: bool,
+        progress: Progress | None = None,
+        only_pool: str = "",
+    ) -> None:
+        self.name = name
+        self._admin = admin
+        self._images = images
+        self._around = surroundings
+        self._for_change = for_change
+        self._progress = progress or Silence()
+        self._folder = folder
+        self.only_pool = only_pool
+        self._journal = journal
+        self._catalogue = options.Catalogue(admin)
+        self._volumes = Volumes(images)
+        self._clients = VolumeClients(
+            name, access=access, folder=folder, volumes=self._volumes, surroundings=surroundings
+        )
+        self._health = CephHealth(admin)
+        self._changes: ClusterChanges
+        strangers: StrangersInPool | None = None
+        if only_pool:
+            self._changes = within = OnlyPool(only_pool, admin, journal, self._volumes)
+            strangers = StrangersInPool(images, only_pool, within.has_made, note=self._progress.note)
+        else:
+            self._changes = WholeCluster(
+                admin,
+                self._catalogue,
+                journal,
+                health=self._health,
+                surroundings=surroundings,
+                progress=self._progress,
+            )
+        self.room = Room(name, health=self._health, changes=self._changes, below=surroundings.require_room)
+        self._map_watch = MapWatch(
+            admin, lambda pool: pool == only_pool or pool.startswith(POOL_PREFIX), strangers=strangers
+        )
+        self._forecast = Forecast(
+            admin,
+            self._catalogue,
+            health=self._health,
+            changes=self._changes,
+            surroundings=surroundings,
+            journal=journal,
+        )
+
+    def facts(self) -> Mapping[str, Any]:
+        way = self._around.reach.way
+        return {**facts_of(self._admin), **({"options_by": way.value} if way is not None else {})}
+
+    def declared_pools(self) -> DeclaredPools:
+        """The pools that people declare for this cluster; they have their own journal and outlive ``reset``.
+
+        Raises:
+            InputError: only one pool may be touched here.
+        """
+        return self._changes.declared_pools(Journal(self._folder / "pools.jsonl", read_only=not self._for_change))
+
+    def pool_portraits(self) -> tuple[PoolPortrait, ...]:
+        """All pools of the cluster, with where their data lies."""
+        return survey(self._admin)
+
+    def catalogue(self) -> options.Catalogue:
+        """The options of this cluster."""
+        return self._catalogue
+
+    def witness(self) -> ClusterWitness:
+        """Who sees what the hosts within reach and the OSDs do."""
+        classes = {int(d.id): d.device_class for d in running_daemons(self._admin) if d.kind == "osd"}
+        return ClusterWitness(self._admin, self._around.hosts, classes)
+
+    def require_served(self) -> None:
+        self._clients.require_served()
+
+    def mark(self) -> Mark:
+        for sentence in self._changes.keep(self._map_watch.osd_map):
+            self._progress.note(sentence)
+        return self._map_watch.mark()
+
+    def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
+        return (*self._map_watch.disturbances_since(mark), *self._changes.keep(self._map_watch.osd_map))
+
+    def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        return self._forecast.unsupported(configurations)
+
+    def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """Warnings by configuration: settings that exist here but that these OSDs never read."""
+        return self._forecast.without_effect(configurations)
+
+    def preview(self, sweep: PlannedSweep) -> Preview:
+        """What a sweep would do here, before anything is done."""
+        return self._forecast.preview(sweep)
+
+    def undoings(self) -> Sequence[Undoing]:
+        """What ``reset`` would put back now."""
+        return self._forecast.undoings()
+
+    def apply(
+        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
+    ) -> Applied:
+        started = time.monotonic()
+        self._must_be_for_change()
+
+        def outcome(
+            mismatches: Sequence[str], values: Mapping[str, Any], restarted: Sequence[int] = ()
+        ) -> Applied:
+            names = tuple(f"osd.{osd}" for osd in restarted)
+            seconds = time.monotonic() - started
+            return Applied(configuration.name, not mismatches, tuple(mismatches), values, names, seconds)
+
+        if against := self.unsupported([configuration]).get(configuration.name):
+            return outcome(against, {})
+        self._clear_up()
+        self._await_health(f"before configuration {configuration.name} is applied")
+        self._clients.detach()
+        self._remake_osds(configuration)
+        made = self._changes.bring_about(configuration)
+        if made.refused:
+            return outcome([made.refused], {}, made.restarted)
+        clients = [f"c{number}" for number in range(n_clients)]
+        volumes = tuple(
+            Volume(made.pool, image_name(configuration, client, volume_nbytes, filled=fill), volume_nbytes)
+            for client in clients
+        )
+        for volume in volumes:
+            self._changes.about_to_make(volume)
+            self._volumes.ensure(configuration, volume)
+        for_clients = self._changes.for_clients(configuration)
+        self._clients.write_conf(for_clients, self._admin)
+        if fill:
+            self._fill(volumes)
+        self._clients.attach(dict(zip(clients, volumes, strict=True)))
+        try:
+            self._around.greater.apply(configuration, self._clients.attached)
+        except HostRefusedError as refused:
+            return outcome([f"{refused.where}: {refused.what}"], {}, made.restarted)
+        self._await_health(f"after configuration {configuration.name} was applied")
+        parts = [
+            *self._changes.read_back(configuration),
+            self._clients.read_back(for_clients, self._catalogue),
+            self._volumes.read_back(configuration, volumes),
+            self._around.greater.read_back(configuration, self._clients.attached),
+        ]
+        values: dict[str, Any] = {}
+        for found, _ in parts:
+            values.update(found)
+        return outcome([sentence for _, sentences in parts for sentence in sentences], values, made.restarted)
+
+    def _clear_up(self) -> None:
+        if self._around.stores is not None:
+            self._around.stores.clear_up()
+        self._changes.clear_up()
+
+    def _remake_osds(self, configuration: Configuration) -> None:
+        """Make OSDs anew that are to have another store; what lay on them is gone, and made again when needed."""
+        stores = self._around.stores
+        if stores is not None and (due := stores.due(configuration)):
+            self._progress.note(f"recreating {', '.join(f'osd.{osd}' for osd in due)}")
+            self._changes.give_up_pools()
+            stores.remake(configuration)
+            self._health.expect_new_pools()
+
+    def clients(self) -> Sequence[Client]:
+        return self._clients.attached
+
+    def drop_caches(self) -> None:
+        # From the client down: what one cache writes out goes into the next one.
+        self._clients.drop_caches()
+        for osd in self._admin.command("osd ls"):
+            self._admin.tell(f"osd.{osd}", "cache drop")
+        self._around.drop_page_caches()
+
+    def why_caches_stay(self) -> str:
+        if not self.only_pool:
+            return self._around.why_page_caches_stay()
+        return f"only pool {self.only_pool} may be touched, while the caches of OSDs are everybody's"
+
+    def health(self) -> Health:
+        self._map_watch.keep_looking()  # this is what is asked all the while a sample is taken
+        return self._health.check()
+
+    def note_on(self, client: Client, key: str) -> str | None:
+        """A note kept with the client's volume for as long as the volume lives."""
+        return self._clients.note_on(client, key)
+
+    def set_note(self, client: Client, key: str, text: str | None) -> None:
+        self._clients.set_note(client, key, text)
+
+    def reset(self) -> None:
+        self._must_be_for_change()
+        tried = Attempts()
+        is_free = tried.make(self._clients.detach)
+        tried.make(self._around.greater.restore)
+        tried.make(self._clear_up)
+        are_back = tried.make(partial(self._changes.take_back, pools=is_free))
+        if is_free and are_back and self._around.stores is not None:  # pools that stay need their OSDs
+            tried.make(self._around.stores.restore)
+            self._health.expect_new_pools()
+        tried.end()
+        self._clients.remove_conf()
+        self._journal.finish()
+
+    def close(self) -> None:
+        self._admin.close()
+        if self._images is not self._admin:
+            self._images.close()
+
+    def full_speed(self) -> AbstractContextManager[None]:
+        """Without limits on the cluster's disks inside the block, for what is not measured."""
+        return self._around.full_speed()
+
+    def _fill(self, volumes: Sequence[Volume]) -> None:
+        empty = [v for v in volumes if not self._volumes.is_filled(v)]
+        if not empty:
+            return
+        self.room.require(empty[0].pool, sum(v.nbytes for v in empty))  # all of them are in one pool
+        self._progress.note(f"filling {', '.join(v.image for v in empty)}")
+        with self._around.full_speed():
+            fill_volumes(empty, conf=self._clients.conf, client_id=self._clients.client_id)
+        for volume in empty:
+            self._volumes.mark_filled(volume)
+        self._await_health("after the volumes were filled")
+
+    def _await_health(self, when: str) -> None:
+        seconds = self._around.patience_seconds
+        why = still_amiss(lambda: "; ".join(self._health.check().reasons), seconds=seconds, poll_seconds=0.1)
+        if why:
+            raise ClusterError(
+                f"not healthy {when}, for {seconds:.0f} s: {why}", where=self.name, remedy=self._around.remedy
+            )
+
+    def _must_be_for_change(self) -> None:
+        if not self._for_change:
+            raise ClusterError("this target was opened for reading only", where=self.name)

@@ -1,0 +1,266 @@
+"""What a sweep would do to a whole cluster, asked of the monitors and the manager only."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+from cephfit.ceph.admin.daemons import Daemon, concerned, running_daemons, strongest
+from cephfit.ceph.delivery.central_config import stored_settings
+from cephfit.ceph.delivery.daemon_options import DaemonOptions
+from cephfit.ceph.delivery.option_delivery import has_store
+from cephfit.ceph.options.option import as_ceph_writes
+from cephfit.ceph.options.option_catalogue import Catalogue
+from cephfit.ceph.pools.osd_capacity import (
+    Beneath,
+    PoolDefaults,
+    drops_note,
+    few_pgs_note,
+    fits_note,
+    holds_data,
+    memory_targets,
+    pool_defaults,
+)
+from cephfit.ceph.pools.own_pools import Pools
+from cephfit.ceph.pools.pool_plan import PoolPlan
+from cephfit.ceph.volumes import image_settings
+from cephfit.core.protocols import CephAdmin
+from cephfit.core.values.configuration import Configuration, Partition
+from cephfit.core.values.measurement import CacheCondition, PlannedSweep
+from cephfit.core.values.preview import HEALTHY, Difference, PoolToMake, Preview
+
+RESTART_SECONDS = 30.0
+"""Assumed for one OSD to restart and all its PGs to be active+clean again; a lab's takes 7 to 11 s."""
+
+_NAMED = 6
+"""OSDs that a note names; of more it says how many."""
+
+
+class Present:
+    """The values that daemons run with, as the manager knows them: one command per daemon, asked once."""
+
+    def __init__(self, admin: CephAdmin, catalogue: Catalogue, settings: DaemonOptions) -> None:
+        self._admin = admin
+        self._catalogue = catalogue
+        self._settings = settings
+        self._has_store = has_store(catalogue.version())
+        self.daemons = running_daemons(admin)
+        self._stored = stored_settings(admin) if self._has_store else {}
+        self._shown: dict[str, Mapping[str, str]] = {}
+
+    def of_daemon(self, daemon: Daemon, key: str) -> str:
+        if not self._has_store:
+            return self._settings.value_of(daemon, key)
+        if daemon.name not in self._shown:
+            shown = self._admin.command("config show", who=daemon.name)
+            self._shown[daemon.name] = {entry["name"]: str(entry["value"]) for entry in shown}
+        return self._shown[daemon.name].get(key, str(self._catalogue.option(key).default))
+
+    def of_clients(self, key: str) -> str:
+        for section in ("client", "global"):
+            if (section, key) in self._stored:
+                return self._stored[section, key]
+        return str(self._catalogue.option(key).default)
+
+
+def option_differences(configuration: Configuration, present: Present) -> list[Difference]:
+    """Every option of a configuration: what runs now, for each class of daemon, and what would."""
+    found = []
+    settings = tuple(configuration.within(Partition.CEPH))
+    for setting in settings:
+        then = as_ceph_writes(setting.value)
+        if setting.scope.partition("/")[0].partition(".")[0] in ("client", "global"):
+            found.append(
+                Difference(configuration.name, "clients", setting.key, present.of_clients(setting.key), then)
+            )
+        rivals = [s.scope for s in settings if s.key == setting.key]
+        groups: dict[str, list[Daemon]] = {}
+        for daemon in concerned(setting.scope, present.daemons):
+            if strongest(rivals, daemon) == setting.scope:
+                groups.setdefault(_class_of(daemon), []).append(daemon)
+        for place, daemons in groups.items():
+            values = {daemon.name: present.of_daemon(daemon, setting.key) for daemon in daemons}
+            found.append(Difference(configuration.name, place, setting.key, _together(values), then))
+    for setting in image_settings(configuration):
+        found.append(Difference(configuration.name, "images", setting.key, "", str(setting.value)))
+    return found
+
+
+def pools_to_make(
+    plans: Mapping[str, Sequence[PoolPlan]],
+    sweep: PlannedSweep,
+    existing: Iterable[str],
+    defaults: PoolDefaults,
+    beneath: Beneath,
+) -> tuple[PoolToMake, ...]:
+    """The pools of all configurations, each once.
+
+    Args:
+        plans: of each configuration that will be applied.
+        sweep: whose volumes they hold.
+        existing: names of pools that are there already.
+        defaults: of a pool that says nothing of its copies or PGs.
+        beneath: knows the OSDs below a pool.
+    """
+    there = set(existing)
+    volumes_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
+    users: dict[str, list[str]] = {}
+    by_name: dict[str, PoolPlan] = {}
+    for configuration, pools in plans.items():
+        for plan in pools:
+            users.setdefault(plan.name, []).append(configuration)
+            by_name[plan.name] = plan
+    found = []
+    for name, plan in by_name.items():
+        if name in there:
+            continue
+        # A cache tier is written through or back: what passes it lies in the pool below in the end.
+        of_data = holds_data(plan, plans[users[name][0]])
+        holds = len(users[name]) * volumes_nbytes if of_data else 0
+        found.append(
+            PoolToMake(
+                name=name,
+                values={**plan.values, **({"crush_rule": plan.rule} if plan.rule else {})},
+                configurations=tuple(users[name]),
+                n_pgs=defaults.n_pgs(plan),
+                nbytes=holds,
+                raw_nbytes=round(holds * _copies(plan, defaults.size)),
+                pgs_per_osd=beneath.pgs_per_osd(plan, defaults) if of_data or plan.mode else 0.0,
+            )
+        )
+    return tuple(found)
+
+
+def count_restarts(order: Sequence[str], startup: Mapping[str, Mapping[int, Mapping[str, str]]]) -> Counter[int]:
+    """OSD to its restarts over a sweep that applies configurations in this order and is undone at its end.
+
+    Args:
+        order: names of configurations as they are applied.
+        startup: configuration to OSD to the options that it must have read at its start, where they differ from
+            what is so before the sweep.
+    """
+    count: Counter[int] = Counter()
+    before: Mapping[int, Mapping[str, str]] = {}
+    for name in [*order, ""]:
+        after = startup.get(name, {})
+        count.update(osd for osd in before.keys() | after.keys() if before.get(osd, {}) != after.get(osd, {}))
+        before = after
+    return count
+
+
+def restarts_note(count: Mapping[int, int]) -> str:
+    """How often each OSD is restarted, in a sentence; empty if none is."""
+    by_times: dict[int, list[int]] = {}
+    for osd, times in sorted(count.items()):
+        by_times.setdefault(times, []).append(osd)
+    parts = []
+    for times, osds in sorted(by_times.items(), reverse=True):
+        names = ", ".join(f"osd.{osd}" for osd in osds[:_NAMED])
+        more = f" and {len(osds) - _NAMED} more" if len(osds) > _NAMED else ""
+        parts.append(f"{names}{more} {times} times{' each' if len(osds) > 1 else ''}")
+    return f"restarted over the whole sweep and its undoing: {'; '.join(parts)}" if parts else ""
+
+
+def preview_of(
+    sweep: PlannedSweep,
+    configurations: Sequence[Configuration],
+    *,
+    admin: CephAdmin,
+    catalogue: Catalogue,
+    settings: DaemonOptions,
+    pools: Pools,
+) -> Preview:
+    """What configurations of a sweep would change, but for settings around Ceph; changes nothing."""
+    present = Present(admin, catalogue, settings)
+    startup = {c.name: settings.needs_restart(c) for c in configurations}
+    plans = {c.name: pools.plans(c) for c in configurations}
+    order = [name for (_, name), _ in groupby((s.repeat, s.configuration) for s in sweep.steps)]
+    count = count_restarts([name for name in order if name in plans], startup)
+    n_restarts = count.total()
+    # A rule that several pools share is one wish.
+    wishes = {w.rule: w for p in plans.values() for w in pools.wishes(p, where=f"sweep {sweep.name}")}
+    proposal = pools.places.propose(tuple(wishes.values())) if wishes else None
+    moved = proposal.moved if proposal else None
+    notes = list(proposal.warnings) if proposal else []
+    if proposal and proposal.added:
+        notes.append(f"{len(proposal.added)} lines are added to the CRUSH map; by them, {proposal.moved}")
+    for configuration in configurations:
+        notes += _ways(configuration, settings)
+    notes += filter(None, [restarts_note(count)])
+    if any(plans.values()):
+        notes.append("mon_allow_pool_delete is set to true while pools of cephfit are deleted")
+    beneath = Beneath(admin)
+    made = pools_to_make(plans, sweep, pools.existing(), pool_defaults(admin, present.daemons), beneath)
+    notes += filter(None, (few_pgs_note(pool.name, pool.n_pgs, pool.pgs_per_osd) for pool in made))
+    notes += _about_caches(sweep, plans, admin=admin, daemons=present.daemons, beneath=beneath)
+    return Preview(
+        health=HEALTHY,
+        differences=tuple(d for c in configurations for d in option_differences(c, present)),
+        restarts={name: tuple(sorted(osds)) for name, osds in startup.items() if osds},
+        n_restarts=n_restarts,
+        restart_seconds=n_restarts * RESTART_SECONDS,
+        pools=made,
+        moved_nbytes=(moved.nbytes or 0) if moved else 0,
+        notes=tuple(notes),
+    )
+
+
+def _about_caches(
+    sweep: PlannedSweep,
+    plans: Mapping[str, Sequence[PoolPlan]],
+    *,
+    admin: CephAdmin,
+    daemons: Sequence[Daemon],
+    beneath: Beneath,
+) -> list[str]:
+    """What is done to the caches of OSDs, or what they do to the sweep."""
+    osds = [int(daemon.id) for daemon in daemons if daemon.kind == "osd"]
+    if sweep.measurement.cache is CacheCondition.COLD:
+        n_drops = sum(len(step.cells) for step in sweep.steps if step.configuration in plans)
+        return list(filter(None, [drops_note(n_drops, len(osds))]))
+    targets = memory_targets(admin, osds)
+    holding = {p.name: p for group in plans.values() for p in group if holds_data(p, group)}
+    below = {name: beneath.plan(plan) for name, plan in holding.items()}
+    notes = (
+        fits_note(sweep.measurement, [n for osd, n in targets.items() if osd in below[name]], pool=name)
+        for name in holding
+    )
+    return list(filter(None, notes))
+
+
+def _ways(configuration: Configuration, settings: DaemonOptions) -> list[str]:
+    """What reaches daemons otherwise than through the config store."""
+    found = []
+    for change in settings.file_changes(configuration):
+        lines = [
+            f"[{section}] {', '.join(f'{key} = {value}' for key, value in options.items())}"
+            for section, options in change.sections.items()
+        ]
+        if lines:
+            found.append(f"{configuration.name} adds to {change.file.place}: {'; '.join(lines)}")
+    if n_injected := settings.n_injected(configuration):
+        found.append(
+            f"{configuration.name} injects {n_injected} values into running daemons; one that restarts loses "
+            "them, which makes the sample invalid, and gets them again"
+        )
+    return found
+
+
+def _class_of(daemon: Daemon) -> str:
+    return f"{daemon.kind} (class {daemon.device_class})" if daemon.device_class else daemon.kind
+
+
+def _together(values: Mapping[str, str]) -> str:
+    """One value if all agree; else each with who has it."""
+    by_value: dict[str, list[str]] = {}
+    for name, value in values.items():
+        by_value.setdefault(value, []).append(name)
+    if len(by_value) == 1:
+        return next(iter(by_value))
+    return ", ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items())
+
+
+def _copies(plan: PoolPlan, default_size: int) -> float:
+    if plan.erasure:
+        k = int(plan.erasure["k"])
+        return (k + int(plan.erasure["m"])) / k
+    return int(plan.values.get("size", default_size))

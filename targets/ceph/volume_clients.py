@@ -1,0 +1,219 @@
+"""The clients of a Ceph target: their ceph.conf, their volumes, filled, and caches.
+
+Filling RBD images with incompressible data, so that reads find objects and compression finds nothing.
+
+The clients of a Ceph target: their ceph.conf, the volumes they work on, their caches.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.ceph.delivery.client_conf import (
+    ClientAccess,
+    drop_client_caches,
+    make_socket_folder,
+    read_back_clients,
+    read_back_new_client,
+    remove_dead_sockets,
+    remove_socket_folder,
+    render_client_conf,
+    socket_folder,
+    write_client_conf,
+)
+from cephfit.ceph.options.option_catalogue import Catalogue
+from cephfit.ceph.volumes import Volume, Volumes
+from cephfit.core.child_process import end, find_program, start
+from cephfit.core.errors import ClusterError, HostError
+from cephfit.core.protocols import CephAdmin, Client
+from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.measurement import RBD_OBJECT_NBYTES
+from cephfit.measure.counters.block_device import flush_buffers
+from cephfit.measure.engine import SLOWEST_NBYTES_PER_S
+
+
+def fill(volumes: Sequence[Volume], *, conf: Path, client_id: str = "admin") -> None:
+    """Write every byte of the images once, through librbd, all images side by side.
+
+    Args:
+        volumes: their sizes are multiples of 4 MiB.
+        conf: ceph.conf of the client.
+        client_id: such as ``admin``.
+
+    Raises:
+        HostError: there is no fio.
+        ClusterError: fio could not write everything.
+    """
+    argv = [
+        find_program("fio", package="fio"), "--output-format=json", "--ioengine=rbd",
+        f"--clientname={client_id}", "--rw=write", f"--bs={RBD_OBJECT_NBYTES}", "--iodepth=4", "--direct=1",
+        "--refill_buffers", "--buffer_compress_percentage=0", "--randrepeat=0", "--end_fsync=1",
+        "--thread", "--group_reporting",
+    ]  # fmt: skip
+    for volume in volumes:
+        argv += [f"--name={volume.image}", f"--pool={volume.pool}", f"--rbdname={volume.image}"]
+        argv += [f"--size={volume.nbytes}"]
+    wanted = sum(v.nbytes for v in volumes)
+    seconds = 60 + wanted / SLOWEST_NBYTES_PER_S
+    # fio's rbd engine takes no path of a configuration file; librados reads this variable.
+    process = start(argv, environment={"CEPH_CONF": str(conf.absolute())})
+    try:
+        output, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise ClusterError(
+            f"filling {len(volumes)} volumes did not end within {seconds:.0f} s", remedy="see the cluster's health"
+        ) from None
+    finally:
+        end(process, "fio")
+    written = _written(output)
+    if process.returncode == 0 and written >= wanted:
+        return
+    said = [line for line in (errors.strip() or output.strip()).splitlines() if line.strip("{} ")]
+    raise ClusterError(
+        f"fio could not fill the volumes: it wrote {written} of {wanted} bytes"
+        + (f" and said: {said[-1].strip()}" if said and (errors.strip() or process.returncode) else ""),
+        where=", ".join(map(str, volumes)),
+        remedy="see the cluster's health and the pool's room and quota; the same command fills them again. If fio "
+        "says that it has no engine rbd, install one that was built with it (Debian's is)",
+    )
+
+
+def _written(text: str) -> int:
+    begin = text.find("{")
+    try:
+        jobs = json.loads(text[begin:])["jobs"]
+    except (ValueError, KeyError):
+        return 0
+    return sum(int(job["write"]["io_bytes"]) for job in jobs)
+
+
+class VolumeClients:
+    """Clients that work on RBD images: on block devices of this machine, or each image opened by fio itself.
+
+    Args:
+        target: its name, for messages.
+        access: how clients reach the cluster.
+        folder: of the target; gets the clients' ceph.conf and the folder of their admin sockets.
+        volumes: keeps notes on images.
+        surroundings: makes block devices, and takes back what was set on them.
+    """
+
+    def __init__(
+        self, target: str, *, access: ClientAccess, folder: Path, volumes: Volumes, surroundings: Surroundings
+    ) -> None:
+        self.conf = folder / "client.conf"
+        self._target = target
+        self._access = access
+        self._folder = folder
+        self._volumes = volumes
+        self._around = surroundings
+        self._sockets = socket_folder(folder)
+        self.attached: tuple[Client, ...] = ()
+        self._volume_of: dict[str, Volume] = {}
+
+    @property
+    def client_id(self) -> str:
+        """Whom they are to the cluster."""
+        return self._access.client_id
+
+    def write_conf(self, configuration: Configuration, admin: CephAdmin) -> None:
+        """Write the ceph.conf with a configuration's options for clients; their sockets get a folder."""
+        make_socket_folder(self._folder)
+        text = render_client_conf(configuration, admin, access=self._access, socket_folder=self._sockets)
+        write_client_conf(self.conf, text)
+
+    def remove_conf(self) -> None:
+        self.conf.unlink(missing_ok=True)
+        remove_dead_sockets(self._sockets)
+        remove_socket_folder(self._folder, self._sockets)
+
+    def attach(self, volumes: Mapping[str, Volume]) -> None:
+        """Give each client its volume.
+
+        Args:
+            volumes: by the client's name.
+
+        Raises:
+            HostError: this machine lacks something.
+            ClusterError: an image cannot be opened.
+        """
+        clients = []
+        for name, volume in volumes.items():
+            if self._around.devices is None:
+                clients.append(Client(name, self._librbd_options(volume), volume.nbytes))
+                continue
+            device = self._around.devices.attach(
+                volume, conf=self.conf, client_id=self.client_id, folder=self._folder
+            )
+            clients.append(Client(name, {"filename": str(device)}, volume.nbytes, device))
+        self.attached = tuple(clients)
+        self._volume_of = dict(volumes)
+
+    def detach(self) -> None:
+        """Take all volumes away, also those that a process that was killed attached."""
+        self._around.greater.release(self.attached)
+        self.attached, self._volume_of = (), {}
+        if self._around.devices is not None:
+            self._around.devices.detach_all(self._folder)
+
+    def read_back(
+        self, configuration: Configuration, catalogue: Catalogue
+    ) -> tuple[dict[str, dict[str, Any]], list[str]]:
+        """Setting as text to client to value, and one sentence per setting that did not take effect."""
+        if self._around.devices is None:  # nobody has the images open between the runs of fio
+            return read_back_new_client(configuration, catalogue, self.conf, self.client_id)
+        return read_back_clients(configuration, catalogue, self._sockets)
+
+    def drop_caches(self) -> None:
+        """Write out and drop what the kernel and librbd hold of the volumes, from the client down.
+
+        Raises:
+            HostError: as ``require_served``.
+        """
+        self.require_served()
+        for client in self.attached:
+            if client.device is not None:
+                _drop_page_cache(client.device)
+        drop_client_caches(self._sockets)
+
+    def require_served(self) -> None:
+        """Every client's device is its volume still; a device that lost its program may become another image.
+
+        Raises:
+            HostError: a program behind a device has died, or the volume is on another device now.
+        """
+        for client in self.attached:
+            if client.device is None or self._around.devices is None:
+                continue
+            now = self._around.devices.device_of(self._volume_of[client.name], folder=self._folder)
+            if now != client.device:
+                raise HostError(
+                    f"the program behind {client.device} of client {client.name} has died"
+                    if now is None
+                    else f"the volume of client {client.name} is {now} now, no longer {client.device}",
+                    where=self._target,
+                    remedy="run the same command again: it attaches the volume again and continues",
+                )
+
+    def note_on(self, client: Client, key: str) -> str | None:
+        """A note kept with the client's volume for as long as the volume lives."""
+        return self._volumes.note_on(self._volume_of[client.name], f"cephfit.{key}")
+
+    def set_note(self, client: Client, key: str, text: str | None) -> None:
+        self._volumes.set_note(self._volume_of[client.name], f"cephfit.{key}", text)
+
+    def _librbd_options(self, volume: Volume) -> dict[str, str]:
+        image = {"pool": volume.pool, "rbdname": volume.image, "clientname": self.client_id}
+        return {"ioengine": "rbd", **image, "conf": str(self.conf)}
+
+
+def _drop_page_cache(device: Path) -> None:
+    descriptor = os.open(device, os.O_RDONLY)
+    try:
+        flush_buffers(descriptor)
+    finally:
+        os.close(descriptor)

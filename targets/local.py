@@ -1,0 +1,408 @@
+"""A file or block device of this machine as a target, without Ceph.
+
+Settings around Ceph: the kernel's queue of a block device (``/sys/block/DISK/queue``).
+
+Which disk a device is, whatever the kernel calls it today: names move from one disk to another at a reboot.
+
+A file or block device of this machine, without any Ceph: for trying fio and the sweep on it.
+"""
+
+import fcntl
+import hashlib
+import os
+import platform
+import stat
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_state_path
+
+from cephfit import __version__
+from cephfit.ceph.hosts.host import HostRefusedError
+from cephfit.ceph.options.option import as_ceph_writes
+from cephfit.core.errors import ClusterError, HostError, InputError
+from cephfit.core.journal import Entry, Journal
+from cephfit.core.protocols import Applied, Client, Health, Target
+from cephfit.core.target_lock import TargetLock
+from cephfit.core.units import MIB, format_nbytes
+from cephfit.core.values.configuration import Configuration, Partition, Setting, Value
+from cephfit.measure.counters.block_device import flush_buffers
+from cephfit.measure.fio.fio_job import escaped_filename
+from cephfit.targets.abilities import JudgesConfigurations
+
+_SYSFS = "sysfs"
+_SYS_BLOCK = Path("/sys/block")
+
+
+class DiskQueues:
+    """Sets queue values of disks, journalled first, and reads them back."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def apply(self, wanted: Iterable[tuple[Setting, Path]]) -> None:
+        """Set each setting on its device; every value changed before and not wanted now gets its original.
+
+        Raises:
+            HostError: the kernel has no such queue value, or refuses the new one.
+        """
+        values = {
+            str(self._file(device, setting.key)): as_ceph_writes(setting.value) for setting, device in wanted
+        }
+        for entry in self._journal.entries(_SYSFS):
+            if entry.place not in values:
+                self._restore(entry)
+        for place, value in values.items():
+            path = Path(place)
+            if not path.is_file():
+                raise HostError("this kernel has no such queue value", where=place)
+            was = read_queue_value(path)
+            if was != value:
+                self._journal.note(_SYSFS, place, was)
+                _write(path, value)
+
+    def restore(self, device: Path | None = None) -> None:
+        """Give all queue values, or those of one device, their originals."""
+        for entry in reversed(self._journal.entries(_SYSFS)):
+            if device is None or _SYS_BLOCK / device.name in Path(entry.place).parents:
+                self._restore(entry)
+
+    def read_back(self, wanted: Iterable[tuple[Setting, Path]]) -> tuple[dict[str, dict[str, Value]], list[str]]:
+        """Setting as text to device to value, and one sentence per value that did not take effect."""
+        values: dict[str, dict[str, Value]] = {}
+        mismatches = []
+        for setting, device in wanted:
+            got = read_queue_value(self._file(device, setting.key))
+            values.setdefault(str(setting), {})[device.name] = got
+            if got != as_ceph_writes(setting.value):
+                mismatches.append(f"{device.name} has {setting.key} = {got}, not {setting.value}")
+        return values, mismatches
+
+    def has(self, device: Path, key: str) -> bool:
+        """Whether the kernel knows this queue value."""
+        return self._file(device, key).is_file()
+
+    def _file(self, device: Path, key: str) -> Path:
+        if "/" in key or key.startswith("."):
+            raise ClusterError(f"{key!r} is not the name of a queue value", where=str(_SYS_BLOCK / device.name))
+        return _SYS_BLOCK / device.name / "queue" / key
+
+    def _restore(self, entry: Entry) -> None:
+        path = Path(entry.place)
+        # A loop device that is gone took its queue with it.
+        if path.is_file() and read_queue_value(path) != entry.was:
+            _write(path, str(entry.was))
+        self._journal.forget(_SYSFS, entry.place)
+
+
+def read_queue_value(path: Path) -> str:
+    """A value; of a choice such as ``none [mq-deadline] kyber`` the one in brackets."""
+    text = path.read_text().strip()
+    _, bracket, rest = text.partition("[")
+    return rest.partition("]")[0] if bracket else text
+
+
+def _write(path: Path, value: str) -> None:
+    try:
+        path.write_text(value)
+    except OSError as error:
+        raise HostRefusedError(f"the kernel refuses {value!r}: {error.strerror}", where=str(path)) from None
+
+
+_SYS_DEV_BLOCK = Path("/sys/dev/block")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+_OF_DISK = ("wwid", "device/wwid", "serial", "device/serial", "dm/uuid", "md/uuid")
+"""What a disk says of itself below /sys/block/DISK: NVMe, SCSI and SATA, virtio, MMC, device mapper, MD."""
+
+
+def identity_of(device: Path, *, sys_dev_block: Path = _SYS_DEV_BLOCK, boot_id: Path = _BOOT_ID) -> str:
+    """Everything that tells this disk, or partition, from others: World Wide Name, serial number, place and size.
+
+    A disk without a name of its own (a loop device, a virtual disk without serial number) is known until the next
+    boot only, by the number that the kernel counts disks with (``diskseq``, since Linux 5.15).
+
+    Args:
+        device: a block device that is there.
+
+    Returns:
+        Words to compare; empty where nothing tells the disk from others.
+
+    Raises:
+        OSError: there is no such device.
+    """
+    number = device.stat().st_rdev
+    place = (sys_dev_block / f"{os.major(number)}:{os.minor(number)}").resolve()
+    is_partition = (place / "partition").exists()
+    disk = place.parent if is_partition else place
+    names = [f"{key.rpartition('/')[2]}={text}" for key in _OF_DISK if (text := _text(disk / key))]
+    if not names and (sequence := _text(disk / "diskseq")) and (boot := _text(boot_id)):
+        names = [f"boot={boot}", f"diskseq={sequence}"]
+    if not names:
+        return ""
+    where = [f"{key}={_text(place / key)}" for key in ("partition", "start") if is_partition]
+    return "; ".join([*names, *where, f"sectors={_text(place / 'size')}"])
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+_CREATED = "created"
+_FILLED = "filled"
+_BLKGETSIZE64 = 0x80081272
+
+
+def local_target(text: str, *, for_change: bool = True) -> "LocalTarget":
+    """Open ``local:/path/of/file``.
+
+    Raises:
+        InputError: no absolute path, or that of a folder.
+    """
+    _, _, path = text.partition(":")
+    if not path.startswith("/"):
+        raise InputError(
+            f"{path!r} is not an absolute path" if path else "the path of a file or block device is missing",
+            where=f"--target {text.removesuffix(':')}",
+            remedy="write the target like local:/var/tmp/try.img",
+        )
+    if Path(path).is_dir():
+        raise InputError(
+            "this is a folder, not a file", where=f"--target {text}", remedy="name a file in it, or a block device"
+        )
+    return LocalTarget(Path(path), for_change=for_change)
+
+
+def state_folder(path: Path) -> Path:
+    """Where journal and lock of a local target are kept: not beside the file, whose folder may be anybody's."""
+    return user_state_path("cephfit") / "local" / hashlib.sha256(str(path).encode()).hexdigest()[:16]
+
+
+class LocalTarget(Target, JudgesConfigurations):
+    """One file or block device.
+
+    The clients share it side by side: client i has the bytes from i times the volume's size. A file that is not
+    there is made, and deleted by ``reset``; one that is there already and was not made by this target is refused,
+    and so is a device that is mounted or holds anything that blkid knows. A device that was filled is known again
+    by what its disk says of itself, not by its path: after a reboot the path may be another disk's.
+
+    Args:
+        path: absolute.
+        for_change: take the lock; needed by all but ``facts``, ``health`` and ``unsupported``.
+
+    Raises:
+        ClusterError: another process uses this target.
+    """
+
+    def __init__(self, path: Path, *, for_change: bool = True) -> None:
+        self.name = f"local:{path}"
+        self._path = path
+        self._folder = state_folder(path)
+        self._lock: TargetLock | None = None
+        if for_change:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock = TargetLock(self._folder / "lock", self.name)
+        self._journal = Journal(self._folder / "journal.jsonl", read_only=not for_change)
+        self._queues = DiskQueues(self._journal)
+        self._clients: tuple[Client, ...] = ()
+
+    def facts(self) -> Mapping[str, Any]:
+        return {
+            "local": str(self._path),
+            "block_device": self._is_device(),
+            "versions": {"cephfit": __version__, "kernel": platform.release()},
+            "machine": {"cpus": os.cpu_count(), "architecture": platform.machine()},
+        }
+
+    def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """Queue values that this kernel lacks.
+
+        Raises:
+            InputError: a setting of Ceph: there is none here.
+        """
+        reasons: dict[str, tuple[str, ...]] = {}
+        for configuration in configurations:
+            for setting in configuration.settings:
+                self._refuse_ceph(configuration, setting)
+            missing = [s.key for s in configuration.settings if not self._queues.has(self._device(), s.key)]
+            if missing:
+                reasons[configuration.name] = tuple(f"{self._path} has no queue value {key}" for key in missing)
+        return reasons
+
+    def apply(
+        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
+    ) -> Applied:
+        started = time.monotonic()
+        if self._lock is None:
+            raise ClusterError("this target was opened for reading only", where=self.name)
+        for setting in configuration.settings:
+            self._refuse_ceph(configuration, setting)
+        self._ensure(n_clients * volume_nbytes, fill=fill)
+        self._clients = tuple(
+            Client(
+                name=f"c{i}",
+                fio_options={"filename": escaped_filename(self._path), "offset": str(i * volume_nbytes)},
+                nbytes=volume_nbytes,
+                # One counter cannot tell two clients apart.
+                device=self._path if n_clients == 1 and self._is_device() else None,
+            )
+            for i in range(n_clients)
+        )
+        wanted = [(setting, self._device()) for setting in configuration.settings]
+        self._queues.apply(wanted)
+        read_back, mismatches = self._queues.read_back(wanted)
+        return Applied(
+            configuration=configuration.name,
+            ok=not mismatches,
+            mismatches=tuple(mismatches),
+            read_back=read_back,
+            seconds=time.monotonic() - started,
+        )
+
+    def clients(self) -> Sequence[Client]:
+        return self._clients
+
+    def drop_caches(self) -> None:
+        descriptor = os.open(self._path, os.O_RDWR)
+        try:
+            os.fsync(descriptor)
+            if self._is_device():
+                flush_buffers(descriptor)
+            else:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+    def health(self) -> Health:
+        if self._clients and not self._path.exists():
+            return Health(ok=False, reasons=(f"{self._path} is gone",))
+        return Health(ok=True)
+
+    def reset(self) -> None:
+        self._clients = ()
+        self._queues.restore()
+        self._journal.forget(_FILLED, str(self._path))
+        if self._journal.get(_CREATED, str(self._path)) is not None:
+            self._path.unlink(missing_ok=True)
+            self._journal.forget(_CREATED, str(self._path))
+        self._journal.finish()
+
+    def is_changed(self) -> bool:
+        """Whether the journal on this machine knows of anything that ``reset`` would undo."""
+        return bool(self._journal.entries())
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _ensure(self, nbytes: int, *, fill: bool) -> None:
+        """The file or device is there, large enough, ours to write, and filled."""
+        if self._is_device():
+            self._require_free_device(nbytes)
+        elif self._path.exists():
+            if self._journal.get(_CREATED, str(self._path)) is None:
+                raise InputError(
+                    f"{self._path} already exists, and cephfit did not create it",
+                    where=self.name,
+                    remedy="a sweep overwrites it: name a path that is free, or delete it yourself",
+                )
+        else:
+            if not self._path.parent.is_dir():
+                raise InputError(
+                    f"the folder {self._path.parent} does not exist", where=self.name, remedy="create it first"
+                )
+            self._journal.forget(_FILLED, str(self._path))
+            self._journal.note(_CREATED, str(self._path), None)
+        if not fill and not self._path.exists():
+            self._fill(0)
+            os.truncate(self._path, nbytes)
+        elif fill and self._filled_nbytes() < nbytes:
+            self._journal.forget(_FILLED, str(self._path))
+            self._fill(nbytes)
+            self._journal.note(_FILLED, str(self._path), {"nbytes": nbytes, "disk": self._identity()})
+
+    def _filled_nbytes(self) -> int:
+        """How much of the file, or of this very disk, is filled."""
+        entry = self._journal.get(_FILLED, str(self._path))
+        if entry is None or not isinstance(entry.was, dict):
+            return 0
+        identity = self._identity()
+        known = entry.was["disk"] == identity and (identity or not self._is_device())
+        return int(entry.was["nbytes"]) if known else 0
+
+    def _identity(self) -> str:
+        return identity_of(self._path) if self._is_device() else ""
+
+    def _fill(self, nbytes: int) -> None:
+        """Write random bytes, which nothing can compress, and have them on the disk."""
+        try:
+            descriptor = os.open(self._path, os.O_WRONLY | (0 if self._is_device() else os.O_CREAT), 0o600)
+            with os.fdopen(descriptor, "wb", buffering=0) as file:
+                for start in range(0, nbytes, MIB):
+                    block = memoryview(os.urandom(min(MIB, nbytes - start)))
+                    while block:
+                        block = block[file.write(block) :]
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise HostError(
+                f"cannot fill {format_nbytes(nbytes)}: {error.strerror}",
+                where=str(self._path),
+                remedy="make room or use smaller volumes, then run the same command again",
+            ) from None
+
+    def _require_free_device(self, nbytes: int) -> None:
+        try:
+            # For block devices O_EXCL means: nobody has it mounted or otherwise in use.
+            descriptor = os.open(self._path, os.O_RDWR | os.O_EXCL)
+        except OSError as error:
+            raise HostError(
+                f"cannot open the device exclusively: {error.strerror}",
+                where=str(self._path),
+                remedy="a sweep overwrites it: it must be unmounted, unused, and writable by you",
+            ) from None
+        try:
+            size = int.from_bytes(fcntl.ioctl(descriptor, _BLKGETSIZE64, bytes(8)), "little")
+        finally:
+            os.close(descriptor)
+        if size < nbytes:
+            raise InputError(
+                f"the device has {format_nbytes(size)}, but {format_nbytes(nbytes)} are needed",
+                where=self.name,
+                remedy="use a larger device, smaller volumes or fewer clients",
+            )
+        if not self._filled_nbytes():
+            probe = subprocess.run(
+                ("blkid", "--probe", str(self._path)), capture_output=True, text=True, check=False, timeout=60
+            )
+            # 2 says that nothing was found; anything else is no leave to overwrite.
+            if probe.returncode != 2:
+                raise InputError(
+                    f"the device is not empty: {probe.stdout.strip() or probe.stderr.strip()}",
+                    where=self.name,
+                    remedy="a sweep overwrites it: if nobody needs its content, run wipefs --all on it first",
+                )
+
+    def _refuse_ceph(self, configuration: Configuration, setting: Setting) -> None:
+        if setting.partition is not Partition.GREATER or setting.scope != "client_disk" or not self._is_device():
+            kind = "a block device" if self._is_device() else "a file"
+            raise InputError(
+                f"configuration {configuration.name} sets {setting}, and {self._path} is only {kind}",
+                where=self.name,
+                remedy="a local target takes greater/client_disk settings of a block device; use --target lab",
+            )
+
+    def _is_device(self) -> bool:
+        try:
+            return stat.S_ISBLK(self._path.stat().st_mode)
+        except OSError:
+            return False
+
+    def _device(self) -> Path:
+        return self._path.resolve()

@@ -1,0 +1,1 @@
+"""OpenStack as a target, alone or with the Ceph below it."""

@@ -1,0 +1,351 @@
+"""OpenStack as a target: many virtual machines, each with a Cinder volume of its own.
+
+What the stacks of guests are told, by the names of their templates' parameters.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from cephfit.cloud.capacity import cloud_preflight
+from cephfit.cloud.capacity.cloud_forecast import CloudForecast, facts_of, wanted_of
+from cephfit.cloud.capacity.pool_capacity import CinderPool, cinder_pools
+from cephfit.cloud.cleanup.ownership import stack_name
+from cephfit.cloud.cleanup.resource_journal import MadeThings
+from cephfit.cloud.cloud_choice import CloudChoice, state_folder
+from cephfit.cloud.cloud_connection import connect
+from cephfit.cloud.guests import guests
+from cephfit.cloud.guests.guest_jobs import Answers
+from cephfit.cloud.guests.guest_placement import KnowsPlaces, Place, PlacedEngine, ServerDiagnostics, places_of
+from cephfit.cloud.guests.guest_transport import Reach
+from cephfit.cloud.guests.own_address import reached_from
+from cephfit.cloud.stacks import Node, Stacks
+from cephfit.cloud.volumes import cinder_volumes, created_types
+from cephfit.cloud.volumes.volume_types import VolumeKind, volumes_found
+from cephfit.core.errors import ClusterError, InputError
+from cephfit.core.journal import Journal
+from cephfit.core.protocols import Applied, Client, Health, Progress, Silence, Target
+from cephfit.core.target_lock import TargetLock
+from cephfit.core.values.configuration import Configuration
+from cephfit.core.values.measurement import PlannedSweep
+from cephfit.core.values.preview import HEALTHY, Preview, Undoing
+from cephfit.measure.engine import CountsIo, Engine, MovedBytes
+from cephfit.targets import abilities
+
+BENCHMARK, VERIFICATION = "benchmark", "verification"
+"""The templates."""
+
+
+def stack_parameters(
+    choice: CloudChoice, template: str, *, volume_type: str, gib: int, count: int, reached_from: str
+) -> dict[str, Any]:
+    """The parameters of a stack, without the run's id.
+
+    Args:
+        choice: what the guests are made of.
+        template: of the stack.
+        volume_type: of their volumes.
+        gib: size of each volume.
+        count: guests.
+        reached_from: addresses (CIDR) from which their ports are open; empty without a network.
+    """
+    # Which steps a verification takes, `errand` of the target says.
+    by_template: dict[str, dict[str, Any]] = {
+        VERIFICATION: {"steps": ""},
+        BENCHMARK: {"fio_port": choice.port, "user_data": guests.user_data(port=choice.port)},
+    }
+    return {
+        "count": count,
+        "image": choice.image,
+        "flavor": choice.flavor,
+        "network": choice.network,
+        "availability_zone": choice.zone,
+        "affinity": choice.affinity,
+        "key_name": choice.key_name,
+        "volume_type": volume_type,
+        "volume_size": gib,
+        **({"reached_from": reached_from} if reached_from else {}),
+        **by_template[template],
+    }
+
+
+_HEALTH_SECONDS = 5.0
+"""Nova is asked no more often than this."""
+
+
+class OpenStackTarget(
+    Target,
+    abilities.MayKeepCaches,
+    abilities.JudgesConfigurations,
+    abilities.Previews,
+    abilities.BringsEngine,
+    abilities.TellsLimits,
+    abilities.BelongsToRun,
+    abilities.ScalesClients,
+    abilities.KeepsNotes,
+    abilities.DoesErrands,
+    CountsIo,
+    KnowsPlaces,
+):
+    """An OpenStack cloud.
+
+    A configuration chooses the volume type, and may declare QoS. What it creates: a stack for each type (and QoS)
+    and size, of servers with a volume each, and for QoS a volume type of the run's own; their names are in the
+    journal before they are made, and everything in them carries the run's id. Any method may be cut off by a kill
+    at any instant.
+
+    Args:
+        choice: cloud, image, flavor, network, volume type of the default.
+        for_change: take the lock; needed by all but ``facts``, ``health`` and ``unsupported``.
+        progress: hears what takes long.
+
+    Raises:
+        InputError: clouds.yaml does not know the cloud.
+        ClusterError: the cloud does not answer, another process uses this target, or what it must delete again is
+            in another project than the cloud's name means now.
+    """
+
+    count_source = ServerDiagnostics.count_source
+    count_seconds = ServerDiagnostics.count_seconds
+
+    def __init__(self, choice: CloudChoice, *, for_change: bool = True, progress: Progress | None = None) -> None:
+        self._choice = choice
+        self._progress = progress or Silence()
+        with ExitStack() as opened:
+            self._cloud = connect(choice.cloud)
+            opened.callback(self._cloud.close)
+            self.name = f"openstack:{self._cloud.name}"
+            folder = state_folder(choice)
+            self._lock: TargetLock | None = None
+            if for_change:
+                folder.mkdir(parents=True, exist_ok=True)
+                self._lock = TargetLock(folder / "lock", self.name)
+                opened.callback(self._lock.release)
+            journal = Journal(folder / "journal.jsonl", read_only=not for_change)
+            self._made = MadeThings(self._cloud, journal, self._progress, name=self.name)
+            if for_change:
+                self._made.require_here()
+            opened.pop_all()
+        self._forecast = CloudForecast(self._cloud, choice)
+        self._run_id = ""
+        self._nodes: tuple[Node, ...] = ()
+        self._n_guests = 0
+        self._written_under = ""
+        self._clients: tuple[Client, ...] = ()
+        self._last_health: tuple[float, Health] | None = None
+        self._diagnostics: ServerDiagnostics | None = None
+        self._reach = Reach(self._cloud, choice, self, self._progress)
+        self._template = BENCHMARK
+        self._open_to = choice.reached_from
+        self._said: set[str] = set()
+
+    def begin(self, run_id: str) -> None:
+        """What is made from now on belongs to this run."""
+        self._run_id = run_id
+
+    def engine(self) -> Engine:
+        """fio's servers in the guests, driven from here; where they cannot be reached, jobs by Nova."""
+        return PlacedEngine(self._reach.engine(), self)
+
+    def places(self) -> Mapping[str, Place]:
+        """See ``placement.KnowsPlaces``."""
+        return places_of(self._cloud, self._nodes)
+
+    def n_guests(self) -> int:
+        """See ``placement.KnowsPlaces``."""
+        return self._n_guests
+
+    def moved(self, client: Client) -> MovedBytes:
+        """See ``engine.CountsIo``."""
+        if self._diagnostics is None:
+            raise ClusterError("no configuration was applied", where=self.name)
+        return self._diagnostics.moved(client)
+
+    def facts(self) -> Mapping[str, Any]:
+        return facts_of(self._cloud, self._choice)
+
+    def why_caches_stay(self) -> str:
+        return "the caches of a cloud's storage cannot be made cold from its guests"
+
+    def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """See ``CloudForecast``."""
+        return self._forecast.unsupported(configurations)
+
+    def limits(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """See ``TellsLimits``."""
+        return self._forecast.limits(configurations)
+
+    def preview(self, sweep: PlannedSweep) -> Preview:
+        """See ``Previews``: volume types and QoS, and the room for what is written."""
+        against = self.unsupported(sweep.configurations)
+        configurations = [c for c in sweep.configurations if c.name not in against]
+        notes = self._forecast.notes(sweep, configurations, self._pools())
+        return Preview(HEALTHY, self._forecast.differences(configurations), {}, 0, 0.0, (), notes=notes)
+
+    def undoings(self) -> Sequence[Undoing]:
+        """What ``reset`` deletes."""
+        return [Undoing(what, "there", "deleted") for what in self._made.words()]
+
+    def require_clients(
+        self, configurations: Iterable[Configuration], *, n_clients: int, volume_nbytes: int
+    ) -> None:
+        """See ``ScalesClients``."""
+        self._require(self._forecast.kinds_of(configurations), n_clients=n_clients, nbytes=volume_nbytes)
+
+    def _require(self, kinds: Sequence[VolumeKind], *, n_clients: int, nbytes: int) -> None:
+        stacks, gib = self._stacks(self._run_id), cinder_volumes.size_gib(nbytes)
+        wanted = wanted_of(kinds, n_clients, [stacks.count(self._stack_of(kind, gib)) for kind in kinds])
+        pools = self._pools() if any(one.n_more for one in wanted) else None
+        found = cloud_preflight.require(self._cloud, self._choice, wanted, nbytes=nbytes, pools=pools)
+        self._say_once(*found.unseen)
+
+    def _pools(self) -> Sequence[CinderPool] | None:
+        """The pools of volumes with the room in them; None where nobody tells this user."""
+        return cinder_pools(self._cloud)
+
+    def _say_once(self, *sentences: str) -> None:
+        for sentence in sentences:
+            if sentence not in self._said:
+                self._progress.note(sentence)
+        self._said.update(sentences)
+
+    def _stack_of(self, kind: VolumeKind, gib: int) -> str:
+        name = f"{kind.label}-{gib}"
+        return stack_name(self._run_id, name if self._template == BENCHMARK else f"{name}-{self._template}")
+
+    def apply(
+        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
+    ) -> Applied:
+        started = time.monotonic()
+        self._must_be_for_change()
+        if not self._run_id:
+            raise ClusterError("no run was begun on this target", where=self.name)
+        kind, gib = self._forecast.kind_of(configuration), cinder_volumes.size_gib(volume_nbytes)
+        against = self.unsupported([configuration]).get(configuration.name, ())
+        if against := against or tuple(filter(None, [kind.why_not(gib)])):
+            return Applied(configuration.name, False, against, {})
+        self._template = BENCHMARK if fill else VERIFICATION
+        volume_type = self._have_guests(kind, n_clients=n_clients, nbytes=volume_nbytes)
+        if fill:
+            self._fill(volume_type, volume_nbytes)
+        values, mismatches = volumes_found(self._cloud, configuration, volume_type, self._nodes)
+        seconds = time.monotonic() - started
+        return Applied(configuration.name, not mismatches, tuple(mismatches), values, (), seconds)
+
+    def _have_guests(self, kind: VolumeKind, *, n_clients: int, nbytes: int) -> str:
+        """Guests with volumes of a kind become the clients; the name of the volume type."""
+        gib = cinder_volumes.size_gib(nbytes)
+        name, stacks = self._stack_of(kind, gib), self._stacks(self._run_id)
+        n_there = stacks.count(name)
+        self._require([kind], n_clients=n_clients, nbytes=nbytes)
+        volume_type = self._type_of(kind)
+        self._made.note_stack(name, self._run_id)
+        # Guests that a smaller load leaves idle stay: their volumes are filled already.
+        parameters = self._parameters(volume_type, gib, max(n_clients, n_there))
+        self._take_up(stacks, name, parameters, n_clients=n_clients, nbytes=nbytes)
+        return volume_type
+
+    def _fill(self, volume_type: str, nbytes: int) -> None:
+        """Write those of the clients' volumes that do not hold so much data yet."""
+        under = self._written_under
+        if not (empty := cinder_volumes.unfilled(self._cloud, self._nodes, nbytes, under=under)):
+            return
+        self._before_filling(empty, nbytes)
+        self._progress.note(f"filling {len(empty)} volumes of type {volume_type}")
+        names = {node.name for node in empty}
+        clients = [client for client in self._clients if client.name in names]
+        moved = self._reach.moved if self._is_for_errands else None
+        cinder_volumes.fill(self._cloud, empty, clients, nbytes, moved=moved, under=under)
+
+    def _type_of(self, kind: VolumeKind) -> str:
+        """The volume type; one of the run's own is made where the sweep declares QoS."""
+        name = kind.type_name(self._run_id)
+        if kind.qos:
+            self._made.note_type(name, self._run_id)
+            created_types.ensure(self._cloud, self._run_id, name, kind.base, kind.spec(name))
+        return name
+
+    def _before_filling(self, nodes: Sequence[Node], nbytes: int) -> None:
+        """The volumes are there, and so many bytes are about to be written to each: a place for one more look."""
+
+    def _take_up(
+        self, stacks: Stacks, name: str, parameters: Mapping[str, Any], *, n_clients: int, nbytes: int
+    ) -> None:
+        """The guests of a stack, made or scaled, become the clients."""
+        clients = None
+        while clients is None:
+            signalling = self._reach.wants_handles(for_errands=self._is_for_errands)
+            there = stacks.ensure(name, self._template, {**parameters, "signal_handle": signalling})
+            self._n_guests, self._nodes = len(there), there[:n_clients]
+            clients = self._reach.take_up(self._nodes, nbytes, stack=name, for_errands=self._is_for_errands)
+        self._clients = clients
+        if not self._is_for_errands:
+            self._diagnostics = ServerDiagnostics(self._cloud, self._nodes)
+
+    def clients(self) -> Sequence[Client]:
+        return self._clients
+
+    def drop_caches(self) -> None:
+        raise InputError(
+            "caches of a cloud's storage cannot be made cold from its guests",
+            where=self.name,
+            remedy="write `cache: warm` in the sweep file: every volume is then read once before each run",
+        )
+
+    def health(self) -> Health:
+        """Whether the servers run, as Nova says; asked every few seconds at most."""
+        now = time.monotonic()
+        if self._last_health is None or now - self._last_health[0] >= _HEALTH_SECONDS:
+            found = guests.health_of(self._cloud, self._nodes, are_rebuilt=self._is_for_errands)
+            self._last_health = (now, found)
+        return self._last_health[1]
+
+    def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
+        """Have a client's guest run a shell script after a boot, with its volume at ``guests.VOLUME``.
+
+        Raises:
+            ClusterError: nothing came back within ``seconds`` and some more.
+        """
+        return self._reach.errands.send([client], {client.name: script}, seconds=seconds)
+
+    def note_on(self, client: Client, key: str) -> str | None:
+        """See ``KeepsNotes``: in the volume's metadata, which goes with it."""
+        return cinder_volumes.note_on(self._cloud, self._node_of(client).volume, key)
+
+    def set_note(self, client: Client, key: str, text: str | None) -> None:
+        """See ``KeepsNotes``."""
+        cinder_volumes.set_note(self._cloud, self._node_of(client).volume, key, text)
+
+    def _node_of(self, client: Client) -> Node:
+        return next(node for node in self._nodes if node.name == client.name)
+
+    @property
+    def _is_for_errands(self) -> bool:
+        return self._template == VERIFICATION or self._reach.is_by_errands
+
+    def reset(self) -> None:
+        self._must_be_for_change()
+        self._nodes, self._clients, self._last_health, self._diagnostics = (), (), None, None
+        self._made.delete(self._stacks)
+
+    def close(self) -> None:
+        self._cloud.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def _parameters(self, volume_type: str, gib: int, count: int) -> dict[str, Any]:
+        if self._choice.network and not self._open_to:
+            found = reached_from(self._cloud, self._choice.network)
+            self._open_to = found.cidr
+            self._say_once(found.note)
+        return stack_parameters(
+            self._choice, self._template, volume_type=volume_type, gib=gib, count=count, reached_from=self._open_to
+        )
+
+    def _stacks(self, run_id: str) -> Stacks:
+        return Stacks(self._cloud, run_id, self._progress)
+
+    def _must_be_for_change(self) -> None:
+        if self._lock is None:
+            raise ClusterError("this target was opened for reading only", where=self.name)

@@ -1,0 +1,435 @@
+"""A simulated cluster with a known truth: to learn the tool without root, and to test it.
+
+The truth behind the simulated target: a service-time model of one I/O, per cell and configuration.
+
+Nothing of it was measured on the user's cluster. It is shaped after a one-machine lab of hard disks limited to 300
+I/Os and 100 MiB per second, so that sweeps of it look like sweeps, and known exactly, so that what comes
+out at the end can be held against what went in.
+
+A simulated cluster with a known truth: for learning the tool without root, and for testing it.
+
+It goes through the very same runner, files and reports as a real one; only fio and Ceph are replaced. Its samples
+say that they are simulated, and so does its name.
+"""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from cephfit import __version__
+from cephfit.ceph.options.option_catalogue import nearest_option
+from cephfit.ceph.options.option_history import histories, history_of, is_gone
+from cephfit.core.errors import InputError
+from cephfit.core.protocols import Applied, Client, Health, Target
+from cephfit.core.units import KIB, MIB, NS_PER_S, parse_nbytes
+from cephfit.core.values.cells import Cell, Op
+from cephfit.core.values.configuration import DEFAULT_CONFIGURATION, Configuration, Partition, Setting, Value
+from cephfit.core.values.measurement import PlannedSweep, StepTimes
+from cephfit.core.values.run import SIMULATED
+from cephfit.core.values.sample import Metrics
+from cephfit.core.yaml_lines import nearest
+from cephfit.measure.engine import CellOutcome, CellRun, ClientOutcome, Engine, IndependentCount
+from cephfit.targets.abilities import (
+    BringsEngine,
+    JudgesConfigurations,
+    KnowsItsTimes,
+    KnowsTheSweep,
+    WarnsOfSettings,
+)
+
+_POSITIONING_SECONDS = 1 / 300
+_NBYTES_PER_S = 100 * MIB
+_SEQUENTIAL_POSITIONING = 0.35
+"""Share of the positioning time that an I/O right after the last one still costs."""
+_COPIES = 2
+_SSD_SPEEDUP = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What one setting does to the time of an I/O.
+
+    Attributes:
+        key: the setting's.
+        factor: time is multiplied by ``factor(value, cell)``; 1 changes nothing.
+        why: one sentence for people.
+    """
+
+    key: str
+    factor: Callable[[Value, Cell], float]
+    why: str
+
+
+def _number(value: Value) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        return float(parse_nbytes(str(value)))
+
+
+def _large_blobs(value: Value, cell: Cell) -> float:
+    """Blobs of 64K cut large I/Os into pieces; those of 512K nearly do not."""
+    if cell.size.benchmark_nbytes < MIB:
+        return 1.0
+    return (0.25 if cell.pattern.op is Op.WRITE else 0.45) if _number(value) >= 512 * KIB else 1.0
+
+
+def _deferred(value: Value, cell: Cell) -> float:
+    small = cell.size.benchmark_nbytes <= 32 * KIB
+    return 0.72 if _number(value) == 0 and small and cell.pattern.op is Op.WRITE else 1.0
+
+
+def _cache(value: Value, cell: Cell) -> float:
+    hits = cell.pattern.op is Op.READ and cell.size.benchmark_nbytes <= 32 * KIB
+    return 1.8 if _number(value) < 64 * MIB and hits else 1.0
+
+
+def _copies(value: Value, cell: Cell) -> float:
+    return (0.4 + 0.6 * _number(value) / _COPIES) if cell.pattern.op is Op.WRITE else 1.0
+
+
+def _rule(value: Value, cell: Cell) -> float:
+    """``hybrid`` reads from its primary on an SSD; a write waits for the hard disk too."""
+    if value == "ssd":
+        return 1 / _SSD_SPEEDUP
+    return 1 / _SSD_SPEEDUP if value == "hybrid" and cell.pattern.op is Op.READ else 1.0
+
+
+def _object_size(value: Value, cell: Cell) -> float:
+    """Small objects spread one large I/O over many disks."""
+    large = cell.size.benchmark_nbytes >= MIB
+    return 0.4 if large and _number(value) <= 256 * KIB else 1.0
+
+
+def _stripes(value: Value, cell: Cell) -> float:
+    """One large I/O is spread over several objects, and so over several disks."""
+    return 0.6 if cell.size.benchmark_nbytes >= MIB and _number(value) < MIB else 1.0
+
+
+def _features(value: Value, cell: Cell) -> float:
+    """A journalled image writes everything twice."""
+    return 2.1 if "journaling" in str(value) and cell.pattern.op is Op.WRITE else 1.0
+
+
+EFFECTS: dict[str, Effect] = {
+    effect.key: effect
+    for effect in (
+        Effect("bluestore_max_blob_size_hdd", _large_blobs, "large I/Os are cut into fewer pieces"),
+        Effect("bluestore_prefer_deferred_size_hdd", _deferred, "small writes go straight to the disk"),
+        Effect("bluestore_cache_size", _cache, "small reads miss the cache"),
+        Effect("size", _copies, "every copy is written"),
+        Effect("crush_rule", _rule, "copies on faster disks"),
+        Effect("stripe_unit", _stripes, "more disks work on one I/O"),
+        Effect("features", _features, "journalled images write twice"),
+        Effect("object_size", _object_size, "more disks work on one I/O"),
+    )
+}
+"""Settings that do something here. All others do nothing, whatever they would do on a real cluster."""
+
+
+def effect_of(setting: Setting) -> Effect | None:
+    """What a setting does here; None if nothing."""
+    return None if setting.partition is Partition.GREATER else EFFECTS.get(setting.key)
+
+
+def service_seconds(configuration: Configuration, cell: Cell) -> float:
+    """Mean time of one I/O of one client at depth 1, in seconds.
+
+    Raises:
+        InputError: a setting's value is no number or size where one is needed.
+    """
+    positioning = _POSITIONING_SECONDS * (1.0 if cell.pattern.is_random else _SEQUENTIAL_POSITIONING)
+    transfer = cell.size.benchmark_nbytes / _NBYTES_PER_S
+    seconds = positioning + transfer * (1.3 if cell.pattern.op is Op.WRITE else 1.0)
+    for setting in configuration.settings:
+        if effect := effect_of(setting):
+            seconds *= _factor(effect, setting, cell)
+    return seconds
+
+
+def true_iops(configuration: Configuration, cell: Cell, *, n_clients: int, iodepth: int) -> float:
+    """I/Os per second of one client among ``n_clients``: four disks serve what is in flight, evenly shared."""
+    in_flight = n_clients * iodepth
+    busy = min(4.0, math.pow(in_flight, 0.6))
+    return busy / service_seconds(configuration, cell) / n_clients
+
+
+def run_ns(seconds: float) -> int:
+    """Seconds as whole ns."""
+    return round(seconds * NS_PER_S)
+
+
+def _factor(effect: Effect, setting: Setting, cell: Cell) -> float:
+    try:
+        return effect.factor(setting.value, cell)
+    except InputError as error:
+        raise InputError(f"{setting}: {error.what}", remedy=error.remedy) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """How the simulated cluster behaves. The defaults are a calm one.
+
+    Attributes:
+        seed: of noise and faults.
+        noise: coefficient of variation of one client's rate from run to run.
+        pace: seconds that really pass per second of a run; 0 gives results at once, 1 takes as long as fio.
+        unhealthy: share of runs during which the cluster is not healthy for a moment.
+        miscount: share of runs in which the independent counter and "fio" disagree.
+        failing: share of runs in which a client gives no result.
+        refuse: name of a configuration of which one setting never takes effect.
+    """
+
+    seed: int = 1
+    noise: float = 0.02
+    pace: float = 0.0
+    unhealthy: float = 0.0
+    miscount: float = 0.0
+    failing: float = 0.0
+    refuse: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("unhealthy", "miscount", "failing", "noise"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"sim:{name}={getattr(self, name)} is not between 0 and 1")
+        if not 0 <= self.pace <= 100:
+            raise InputError(f"sim:pace={self.pace} is not between 0 and 100")
+
+    def dice(self, *words: object) -> np.random.Generator:
+        """Random numbers that depend on the seed and ``words`` alone, not on what was asked before."""
+        text = "/".join(map(str, (self.seed, *words)))
+        return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big"))
+
+
+_CALM = Simulation()
+
+
+def simulated_target(text: str) -> "SimulatedTarget":
+    """Open ``sim``, or ``sim:noise=0.05,pace=0.1,unhealthy=0.1``.
+
+    Raises:
+        InputError: an unknown word or a value that cannot be.
+    """
+    _, _, options = text.partition(":")
+    known = {field.name: type(getattr(_CALM, field.name)) for field in fields(Simulation)}
+    values: dict[str, Any] = {}
+    for part in filter(None, options.split(",")):
+        key, _, value = part.partition("=")
+        if key not in known:
+            raise InputError(f"a simulation has no {key!r}", where=text, remedy=nearest(key, known))
+        try:
+            values[key] = known[key](value)
+        except ValueError:
+            raise InputError(
+                f"{value!r} is not a value for {key}",
+                where=text,
+                remedy=f"write it like {key}={getattr(_CALM, key) or 1}",
+            ) from None
+    return SimulatedTarget(Simulation(**values), name=text)
+
+
+class SimulatedTarget(Target, KnowsTheSweep, JudgesConfigurations, BringsEngine, KnowsItsTimes, WarnsOfSettings):
+    """A Target that touches nothing."""
+
+    def __init__(self, simulation: Simulation | None = None, *, name: str = "sim") -> None:
+        self.name = name
+        self.simulation = simulation or Simulation()
+        self._clients: tuple[Client, ...] = ()
+        self._configurations: dict[str, Configuration] = {}
+        self._applied: Configuration | None = None
+        self._unhealthy_unseen = False
+
+    def facts(self) -> Mapping[str, Any]:
+        settings = {field.name: getattr(self.simulation, field.name) for field in fields(Simulation)}
+        return {
+            "simulated": True,
+            "warning": SIMULATED,
+            "simulation": settings,
+            "versions": {"cephfit": __version__},
+        }
+
+    def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """Options that Ceph has dropped, by the list that cephfit knows; the simulation has all others."""
+        reasons = {
+            c.name: tuple(f"Ceph has no option {s.key} any more" for s in c.settings if is_gone(s.key))
+            for c in configurations
+        }
+        return {name: why for name, why in reasons.items() if why}
+
+    def without_effect(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:
+        """Settings that the model does not know; of options, also whether any known release of Ceph has them."""
+        found = {c.name: tuple(_idle(s for s in c.settings if effect_of(s) is None)) for c in configurations}
+        return {name: sentences for name, sentences in found.items() if sentences}
+
+    def check(self, sweep: PlannedSweep) -> None:
+        """Raises:
+        InputError: the configuration to be refused is none of the sweep's. Names of a search come later.
+        """
+        refuse, names = self.simulation.refuse, [c.name for c in sweep.configurations]
+        if refuse and not sweep.is_search and refuse not in names:
+            raise InputError(
+                f"the sweep {sweep.name} has no configuration {refuse!r} that could be refused",
+                where=f"--target {self.name}",
+                remedy=nearest(refuse, names),
+            )
+
+    def apply(
+        self, configuration: Configuration, *, n_clients: int, volume_nbytes: int, fill: bool = True
+    ) -> Applied:
+        started = time.monotonic()
+        self._applied = configuration
+        self._configurations[configuration.name] = configuration
+        self._clients = tuple(Client(f"c{i}", {}, volume_nbytes) for i in range(n_clients))
+        refused = configuration.settings[:1] if configuration.name == self.simulation.refuse else ()
+        return Applied(
+            configuration=configuration.name,
+            ok=not refused,
+            mismatches=tuple(f"{setting} did not take effect (simulated fault)" for setting in refused),
+            read_back={
+                str(s): {"simulated": s.value, "effect": effect.why if (effect := effect_of(s)) else "none here"}
+                for s in configuration.settings
+            },
+            seconds=time.monotonic() - started,
+        )
+
+    def clients(self) -> Sequence[Client]:
+        return self._clients
+
+    def drop_caches(self) -> None:
+        pass
+
+    def health(self) -> Health:
+        if self._unhealthy_unseen:
+            self._unhealthy_unseen = False
+            return Health(ok=False, reasons=("OSD_DOWN (simulated fault)",), observed={"simulated": True})
+        return Health(ok=True, observed={"simulated": True})
+
+    def reset(self) -> None:
+        self._clients, self._applied = (), None
+
+    def close(self) -> None:
+        pass
+
+    def engine(self) -> Engine:
+        return SimulatedEngine(self)
+
+    def step_times(self) -> StepTimes:
+        """Measured: 280 runs take 3 s, nearly all of it in the store."""
+        pace = self.simulation.pace
+        takes = f", at {pace:g} s for each second of a run" if pace else ""
+        return StepTimes(
+            apply_seconds=0.01,
+            cell_seconds=0.012,
+            fill_nbytes_per_s=math.inf,
+            source=f"simulated: no volumes, no I/O{takes}",
+            warm_nbytes_per_s=math.inf,
+            pace=pace,
+        )
+
+    def configuration(self, name: str) -> Configuration:
+        """The configuration of this name that was applied last."""
+        return self._configurations.get(name, Configuration(DEFAULT_CONFIGURATION))
+
+    def fall_ill(self) -> None:
+        """Be unhealthy until somebody has seen it."""
+        self._unhealthy_unseen = True
+
+
+def _idle(settings: Iterable[Setting]) -> Iterator[str]:
+    """One sentence for all that real clusters have, one for each option that none is known to have."""
+    idle = [s for s in settings if not is_gone(s.key)]
+    unknown = [s.key for s in idle if s.partition is Partition.CEPH and history_of(s.key) is None]
+    if known := list(dict.fromkeys(s.key for s in idle if s.key not in unknown)):
+        yield f"{', '.join(known)}: no effect in the simulation"
+    for key in dict.fromkeys(unknown):
+        hint = nearest_option(key, histories())
+        yield f"{key}{hint and f' ({hint})'}: no effect in the simulation, and no known release of Ceph has it"
+
+
+class SimulatedEngine(Engine):
+    """Measures by the truth of a simulated target and seeded noise.
+
+    A run's outcome depends on the seed, the configuration, cell, repeat and attempt alone, so that a sweep that
+    was interrupted gives the same samples as one that was not.
+    """
+
+    def __init__(self, target: SimulatedTarget) -> None:
+        self._target = target
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"name": "simulation", "version": __version__, "warning": SIMULATED}
+
+    def warm(self, run: CellRun) -> None:
+        pass
+
+    def run(self, run: CellRun) -> CellOutcome:
+        simulation = self._target.simulation
+        words = (run.configuration, run.cell, run.repeat, run.attempt)
+        dice = simulation.dice(*words, *([run.load] if run.load else []))
+        ill, miscounts, fails = (
+            dice.random() < share for share in (simulation.unhealthy, simulation.miscount, simulation.failing)
+        )
+        if ill:
+            self._target.fall_ill()
+        time.sleep(simulation.pace * (run.measurement.ramp_seconds + run.measurement.run_seconds))
+        outcomes = {}
+        for number, client in enumerate(run.clients):
+            if fails and number == 0:
+                outcomes[client.name] = ClientOutcome(None, "no result (simulated fault)")
+            else:
+                outcomes[client.name] = self._measure(run, dice, miscounts=bool(miscounts))
+        return CellOutcome(outcomes, fio_json=None)
+
+    def _truth(self, run: CellRun) -> float:
+        """I/Os per second of one client in the cell's own direction: a mix adds up as time, a rate is kept."""
+        measurement = run.measurement
+
+        def alone(cell: Cell) -> float:
+            return true_iops(
+                self._target.configuration(run.configuration),
+                cell,
+                n_clients=measurement.n_clients,
+                iodepth=measurement.iodepth,
+            )
+
+        limit = measurement.rate_iops or math.inf
+        if measurement.rate_nbytes_per_s is not None:
+            limit = measurement.rate_nbytes_per_s / run.cell.size.benchmark_nbytes
+        if measurement.read_pct is None:
+            return min(limit, alone(run.cell))
+        reads = measurement.read_pct / 100
+        kinds = ("randread", "randwrite") if run.cell.pattern.is_random else ("read", "write")
+        read, write = (alone(Cell.parse(f"{run.cell.size.name}-{kind}")) for kind in kinds)
+        both = min(limit, 1 / (reads / read + (1 - reads) / write))
+        return both * (reads if run.cell.pattern.op is Op.READ else 1 - reads)
+
+    def _measure(self, run: CellRun, dice: np.random.Generator, *, miscounts: bool) -> ClientOutcome:
+        measurement = run.measurement
+        truth = self._truth(run)
+        iops = truth * float(dice.lognormal(0.0, self._target.simulation.noise))
+        block = run.cell.size.benchmark_nbytes
+        # A slow cell is measured until its first I/O is back, as fio does.
+        seconds = max(measurement.run_seconds, 1 / iops)
+        latency_ns = measurement.iodepth / iops * 1e9
+        metrics = Metrics(
+            iops=iops,
+            nbytes_per_s=iops * block,
+            n_ios=max(1, round(iops * seconds)),
+            runtime_ns=run_ns(seconds),
+            latency_mean_ns=latency_ns,
+            latency_percentiles_ns={50.0: 0.9 * latency_ns, 99.0: 2.2 * latency_ns},
+        )
+        moved = iops * block * seconds
+        total = round(moved * (1 + measurement.ramp_seconds / measurement.run_seconds)) + block
+        count = IndependentCount(
+            source="the simulated counter",
+            window_nbytes=moved * (1.5 if miscounts else 1.0),
+            total_nbytes=total,
+            allowed_nbytes=0.02 * moved,
+        )
+        return ClientOutcome(metrics, count=count, evidence={"simulated": True, "true_iops": truth})

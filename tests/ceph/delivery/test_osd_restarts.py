@@ -1,0 +1,243 @@
+"""OSDs restarted one by one where one is down, or does not come back: what is done first, and what is kept."""
+
+import re
+from pathlib import Path
+
+import pytest
+from small_cluster import Daemons, SmallCluster
+
+from cephfit.ceph.ceph_health import CephHealth
+from cephfit.ceph.cluster_adapters import OsdsDownError, Surroundings
+from cephfit.ceph.delivery import osd_restarts
+from cephfit.ceph.delivery.osd_restarts import NooutFlags, OneByOne
+from cephfit.ceph.options.option_catalogue import Catalogue
+from cephfit.core.errors import ClusterError, HostError
+from cephfit.core.journal import Journal
+from cephfit.core.protocols import Silence
+from cephfit.core.values.configuration import Configuration, Partition, Setting
+from cephfit.targets.ceph.cluster_preview import count_restarts, restarts_note
+from cephfit.targets.ceph.whole_cluster import WholeCluster
+
+PATIENCE_SECONDS = 0.05
+SHARDS = Configuration("shards", (Setting(Partition.CEPH, "osd", "osd_op_num_shards", 99),))
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(osd_restarts, "_POLL_SECONDS", 0.001)
+
+
+@pytest.fixture
+def cluster() -> SmallCluster:
+    return SmallCluster()
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "journal.jsonl")
+
+
+def one_by_one(cluster: SmallCluster, journal: Journal, daemons: Daemons) -> OneByOne:
+    return OneByOne(cluster, journal, daemons, progress=Silence(), patience_seconds=PATIENCE_SECONDS)
+
+
+def whole(cluster: SmallCluster, journal: Journal, daemons: Daemons) -> WholeCluster:
+    return WholeCluster(
+        cluster,
+        Catalogue(cluster),
+        journal,
+        health=CephHealth(cluster),
+        surroundings=Surroundings(greater=None, restarts=one_by_one(cluster, journal, daemons)),  # type: ignore[arg-type]
+        progress=Silence(),
+    )
+
+
+def test_those_that_are_down_come_first_and_nobody_is_asked_for_them(
+    cluster: SmallCluster, journal: Journal
+) -> None:
+    cluster.stop(2)
+    done: list[int] = []
+    one_by_one(cluster, journal, Daemons(cluster)).restart([0, 1, 2], done.append)
+    assert cluster.told == [
+        "restart osd.2",
+        "may osd.0 stop?",
+        "restart osd.0",
+        "may osd.1 stop?",
+        "restart osd.1",
+    ]
+    assert done == [2, 0, 1]
+    assert cluster.flagged() == []
+
+
+def test_each_is_done_when_it_is_up_not_when_all_are(cluster: SmallCluster, journal: Journal) -> None:
+    done: list[int] = []
+    with pytest.raises(OsdsDownError, match=r"osd\.1 did not come up") as error:
+        one_by_one(cluster, journal, Daemons(cluster, lambda osd: osd != 1)).restart([0, 1, 2], done.append)
+    assert done == [0]
+    assert error.value.osds == (1,)
+    assert "restart osd.2" not in cluster.told, "no second one while one is down"
+
+
+def test_one_whose_disk_is_dead_keeps_nobody_back_and_is_named(cluster: SmallCluster, journal: Journal) -> None:
+    """osd.2 is down and out, its data lie elsewhere: the others may be restarted."""
+    cluster.stop(2)
+    cluster.osds[2]["in"] = 0
+    done: list[int] = []
+    with pytest.raises(OsdsDownError, match=r"osd\.2 did not come up"):
+        one_by_one(cluster, journal, Daemons(cluster, lambda osd: osd != 2)).restart([0, 1, 2], done.append)
+    assert done == [0, 1]
+
+
+def test_one_that_is_no_more_keeps_nobody_back(cluster: SmallCluster, journal: Journal) -> None:
+    done: list[int] = []
+    one_by_one(cluster, journal, Daemons(cluster)).restart([0, 7], done.append)
+    assert sorted(done) == [0, 7]
+
+
+@pytest.mark.parametrize("when", ["before its turn", "while it is restarted", "instead of its restart"])
+def test_one_that_is_purged_in_the_middle_keeps_nobody_back(
+    when: str, cluster: SmallCluster, journal: Journal
+) -> None:
+    class Purging(Daemons):
+        def restart(self, osd: int) -> None:
+            if (when, osd) in (("before its turn", 0), ("instead of its restart", 1)):
+                cluster.purge(1)
+            super().restart(osd)  # refused where there is no such OSD
+            if (when, osd) == ("while it is restarted", 1):
+                cluster.purge(1)
+
+    done: list[int] = []
+    one_by_one(cluster, journal, Purging(cluster)).restart([0, 1, 2], done.append)
+    assert sorted(done) == [0, 1, 2]
+    assert cluster.told[-1] == "restart osd.2"
+    assert not journal.entries()
+
+
+class Unreachable(Daemons):
+    """The way to the host of one of them is closed."""
+
+    def restart(self, osd: int) -> None:
+        if osd == 1:
+            raise HostError("cannot be reached by SSH: no answer", remedy="see what `ssh -v h1 true` says")
+        super().restart(osd)
+
+
+def test_one_that_nobody_restarted_runs_on_and_is_not_looked_for_in_its_log(
+    cluster: SmallCluster, journal: Journal
+) -> None:
+    words = r"osd\.1 was not restarted and runs on as it was: cannot be reached by SSH: no answer$"
+    with pytest.raises(OsdsDownError) as error:
+        one_by_one(cluster, journal, Unreachable(cluster)).restart([0, 1, 2], lambda osd: None)
+    assert re.match(words, error.value.what)
+    assert error.value.remedy == "see what `ssh -v h1 true` says"
+    assert (error.value.osds, error.value.down) == ((1,), ())
+    cluster.stop(1)
+    with pytest.raises(
+        OsdsDownError, match=r"osd\.1 was not restarted and is down: .*\n.*look at its log"
+    ) as error:
+        one_by_one(cluster, journal, Unreachable(cluster)).restart([1], lambda osd: None)
+    assert error.value.down == (1,)
+
+
+def test_options_are_taken_back_and_one_that_nobody_restarted_is_left_in_peace(
+    cluster: SmallCluster, journal: Journal
+) -> None:
+    changes = whole(cluster, journal, Unreachable(cluster))
+    with pytest.raises(ClusterError, match="runs on as it was") as error:
+        changes.bring_about(SHARDS)
+    assert error.value.what.endswith("no answer. The options were taken back")
+    assert "log" not in error.value.remedy
+    assert cluster.store == {}
+    assert changes.settings.restarts_due() == (0, 1, 2), "whatever comes next may need them"
+
+
+def test_the_flag_stays_as_long_as_the_osd_is_down(cluster: SmallCluster, journal: Journal) -> None:
+    with pytest.raises(OsdsDownError):
+        one_by_one(cluster, journal, Daemons(cluster, lambda osd: False)).restart([2], lambda osd: None)
+    NooutFlags(cluster, journal).take_back()
+    assert cluster.flagged() == [2]
+    cluster.start(2)
+    NooutFlags(cluster, journal).take_back()
+    assert cluster.flagged() == []
+    assert not journal.entries()
+
+
+def test_a_flag_of_somebody_else_stays(cluster: SmallCluster, journal: Journal) -> None:
+    cluster.osds[2]["state"].append("noout")
+    one_by_one(cluster, journal, Daemons(cluster)).restart([2], lambda osd: None)
+    assert cluster.flagged() == [2]
+
+
+def test_options_with_which_an_osd_does_not_start_are_taken_back_and_it_is_started(
+    cluster: SmallCluster, journal: Journal
+) -> None:
+    """osd.1 cannot start with the option; osd.0 can, and keeps it until somebody restores."""
+    daemons = Daemons(cluster, lambda osd: osd != 1 or not cluster.store)
+    changes = whole(cluster, journal, daemons)
+    with pytest.raises(ClusterError, match=r"osd\.1 did not come up.*taken back, and it runs again"):
+        changes.bring_about(SHARDS)
+    assert cluster.store == {}
+    assert all(osd["up"] for osd in cluster.osds)
+    assert cluster.flagged() == []
+    assert changes.settings.restarts_due() == (0, 2), "osd.0 ran with it; osd.2 was to be restarted"
+    cluster.told.clear()
+    changes.take_back(pools=False)
+    assert [word for word in cluster.told if word.startswith("restart")] == ["restart osd.0", "restart osd.2"]
+    assert not journal.entries()
+
+
+def test_restore_heals_what_could_not_be_started_again(
+    cluster: SmallCluster, journal: Journal, tmp_path: Path
+) -> None:
+    """osd.1 stays down whatever is tried; later, somebody has repaired what it lacked."""
+    with pytest.raises(
+        OsdsDownError, match=r"Then its options were to be taken back, and: osd\.1 did not"
+    ) as error:
+        whole(cluster, journal, Daemons(cluster, lambda osd: osd != 1)).bring_about(SHARDS)
+    assert error.value.where == "osd.1"
+    assert cluster.store == {}, "the options are taken back all the same"
+    assert cluster.flagged() == [1]
+    again = Journal(tmp_path / "journal.jsonl")  # another process
+    whole(cluster, again, Daemons(cluster)).take_back(pools=False)
+    assert all(osd["up"] for osd in cluster.osds)
+    whole(cluster, again, Daemons(cluster)).clear_up()
+    assert cluster.flagged() == []
+    again.finish()
+
+
+def test_a_kill_between_is_gone_on_from(cluster: SmallCluster, journal: Journal, tmp_path: Path) -> None:
+    """The process ends while osd.1 is down for its restart, the option in the store, osd.0 restarted already."""
+
+    class Killed(BaseException):
+        pass
+
+    def starts(osd: int) -> bool:
+        if osd == 1:
+            raise Killed
+        return True
+
+    with pytest.raises(Killed):
+        whole(cluster, journal, Daemons(cluster, starts)).bring_about(SHARDS)
+    assert cluster.flagged() == [1]
+    again = Journal(tmp_path / "journal.jsonl")
+    cluster.told.clear()
+    changes = whole(cluster, again, Daemons(cluster))
+    changes.clear_up()
+    assert cluster.flagged() == [1], "it is down still"
+    changes.take_back(pools=False)
+    assert cluster.told[:2] == ["osd osd_op_num_shards gone", "restart osd.1"]
+    assert cluster.flagged() == []
+    again.finish()
+
+
+def test_how_often_each_osd_is_restarted_is_said_beforehand() -> None:
+    """Two rounds of A, few, all: into few's options, into all's, and back to none at the end."""
+    shards = {"osd_op_num_shards": "3"}
+    startup = {"few": {0: shards}, "all": {0: {"osd_op_num_shards": "9"}, **dict.fromkeys(range(1, 9), shards)}}
+    count = count_restarts(["A", "few", "all", "A", "few", "all"], startup)
+    assert count.total() == 3 + 3 + 8 * 4
+    assert restarts_note(count) == (
+        "restarted over the whole sweep and its undoing: osd.0 6 times; "
+        "osd.1, osd.2, osd.3, osd.4, osd.5, osd.6 and 2 more 4 times each"
+    )
+    assert restarts_note({}) == ""

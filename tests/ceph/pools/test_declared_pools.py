@@ -1,0 +1,218 @@
+"""Declared pools against pools that are there: what differs is found, refused or mended, and read back."""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cephfit.ceph.admin.answers import RefusedError
+from cephfit.ceph.delivery.daemon_options import DaemonOptions
+from cephfit.ceph.delivery.option_delivery import Reach
+from cephfit.ceph.hosts.host_access import Hosts
+from cephfit.ceph.options.option_catalogue import Catalogue
+from cephfit.ceph.pools.declared_pools import DeclaredPools
+from cephfit.ceph.pools.own_pools import PoolDeletion
+from cephfit.core.errors import ClusterError
+from cephfit.core.journal import Journal
+from cephfit.core.protocols import Silence
+
+CODED = {"crush_rule": "hdds", "metadata.crush_rule": "hdds", "metadata.size": "3", "pg_num": "8"}
+"""An erasure-coded pool on rules that are there, so that the CRUSH map stays out of it."""
+
+
+class Monitors:
+    """A cluster's monitors and manager, as far as pools and erasure code profiles go."""
+
+    def __init__(self) -> None:
+        self.pools: dict[str, dict[str, Any]] = {}
+        self.profiles: dict[str, dict[str, str]] = {"default": {"k": "2", "m": "2"}}
+        self.told: list[str] = []
+        self.deaf_to: str = ""
+        """A pool's value that is accepted and has no effect."""
+
+    def command(self, prefix: str, /, **said: Any) -> Any:
+        self.told.append(prefix)
+        return getattr(self, "_" + prefix.replace(" ", "_").replace("-", "_"))(**said)
+
+    def tell(self, daemon: str, prefix: str, /, **_: Any) -> Any:
+        raise AssertionError("no daemon is asked")
+
+    def exchange(self, prefix: str, payload: bytes = b"", /, **_: Any) -> bytes:
+        raise AssertionError("the CRUSH map stays as it is")
+
+    def close(self) -> None:
+        pass
+
+    def _osd_dump(self) -> Any:
+        return {"epoch": 5, "pool_max": len(self.pools), "osds": [], "pools": list(self.pools.values())}
+
+    def _osd_tree(self) -> Any:
+        root = {"id": -1, "name": "default", "type": "root", "type_id": 11, "children": list(range(10))}
+        osds = [{"id": n, "name": f"osd.{n}", "type": "osd", "type_id": 0, "status": "up"} for n in range(10)]
+        return {"nodes": [root, *osds]}
+
+    def _status(self) -> Any:
+        return {"quorum_names": ["a"]}
+
+    def _mgr_dump(self) -> Any:
+        return {}
+
+    def _config_show(self, who: str) -> Any:
+        assert who == "mon.a"
+        return [{"name": "osd_pool_default_pg_num", "value": "16"}]
+
+    def _osd_crush_rule_dump(self) -> Any:
+        return [
+            {"rule_id": n, "rule_name": name, "type": 1, "steps": [{"op": "take", "item_name": "default"}]}
+            for n, name in enumerate(("hdds", "ssds"))
+        ]
+
+    def _osd_lspools(self) -> Any:
+        return [{"poolname": name, "poolnum": pool["pool"]} for name, pool in self.pools.items()]
+
+    def _osd_pool_create(self, pool: str, pool_type: str, autoscale_mode: str, **said: Any) -> None:
+        n_pgs = int(said.get("pg_num", 32))
+        profile = said.get("erasure_code_profile", "")
+        code = self.profiles.get(profile, {})
+        values = {"crush_rule": said.get("rule", "replicated_rule"), "pg_num": n_pgs, "pgp_num": n_pgs}
+        values["size"] = int(code["k"]) + int(code["m"]) if code else 3
+        self.pools[pool] = {
+            "pool": len(self.pools) + 1, "pool_name": pool, "crush_rule": 0, "tier_of": -1, "size": values["size"],
+            "pg_num": n_pgs, "pg_placement_num": n_pgs, "erasure_code_profile": profile, "values": values,
+            "flags_names": "hashpspool",
+        }  # fmt: skip
+
+    def _osd_pool_get(self, pool: str, var: str) -> Any:
+        values = self.pools[pool]["values"]
+        if var not in values:
+            raise RefusedError(f"option '{var}' is not set on pool '{pool}'", code=errno.ENOENT)
+        return {var: values[var]}
+
+    def _osd_pool_set(self, pool: str, var: str, val: str) -> None:
+        if var != self.deaf_to:
+            self.pools[pool]["values"][var] = val
+        if var == "allow_ec_overwrites":
+            self.pools[pool]["flags_names"] = "hashpspool,ec_overwrites"
+
+    def _osd_pool_application_enable(self, pool: str, app: str) -> None:
+        assert pool in self.pools
+
+    def _pg_ls_by_pool(self, poolstr: str) -> Any:
+        n = self.pools[poolstr]["pg_num"]
+        return {"pg_stats": [{"pgid": f"1.{x:x}", "state": "active+clean", "reported_epoch": 9} for x in range(n)]}
+
+    def _osd_erasure_code_profile_ls(self) -> Any:
+        return list(self.profiles)
+
+    def _osd_erasure_code_profile_get(self, name: str) -> Any:
+        if name not in self.profiles:
+            raise RefusedError(f"unknown erasure code profile '{name}'", code=errno.ENOENT)
+        return self.profiles[name]
+
+    def _osd_erasure_code_profile_set(self, name: str, profile: list[str]) -> None:
+        assert name not in self.profiles, "Ceph asks for --force"
+        self.profiles[name] = dict(word.split("=") for word in profile) | {"plugin": "jerasure"}
+
+    def _osd_erasure_code_profile_rm(self, name: str) -> None:
+        self.profiles.pop(name, None)
+
+
+@pytest.fixture
+def monitors() -> Monitors:
+    return Monitors()
+
+
+def declared_pools(monitors: Monitors, folder: Path, journal: Journal) -> DeclaredPools:
+    """Those of a cluster whose target keeps its own journal in the folder."""
+    kept = Journal(folder / "journal.jsonl")
+    options = DaemonOptions(monitors, Catalogue(monitors), kept, hosts=Hosts(), reach=Reach(), progress=Silence())
+    return DeclaredPools(monitors, journal, PoolDeletion(options, kept))
+
+
+@pytest.fixture
+def pools(monitors: Monitors, tmp_path: Path) -> DeclaredPools:
+    return declared_pools(monitors, tmp_path, Journal(tmp_path / "pools.jsonl"))
+
+
+def coded(k: int, m: int) -> dict[str, dict[str, str]]:
+    return {"archive": {**CODED, "erasure.k": str(k), "erasure.m": str(m)}}
+
+
+def test_what_was_made_is_as_declared_and_stays_so(monitors: Monitors, pools: DeclaredPools) -> None:
+    pools.apply(coded(4, 2))
+    assert monitors.pools["archive-data"]["size"] == 6
+    again = pools.plan(coded(4, 2))
+    assert not again.faults
+    assert [(c.state, dict(c.values)) for c in again.changes] == [("ours", {}), ("ours", {})]
+
+
+def test_another_code_for_a_pool_that_is_there_is_a_difference_that_no_command_mends(
+    monitors: Monitors, pools: DeclaredPools
+) -> None:
+    pools.apply(coded(4, 2))
+    plan = pools.plan(coded(8, 3))
+    assert dict(plan.changes[1].values) == {"erasure.k": ("4", "8"), "erasure.m": ("2", "3")}
+    assert plan.faults[0].startswith("the erasure code of pool archive-data has k = 4, m = 2, not k = 8, m = 3")
+    with pytest.raises(ClusterError, match=r"nothing was changed: .*k = 4, m = 2, not k = 8, m = 3"):
+        pools.apply(coded(8, 3))
+
+
+def test_a_profile_of_somebody_else_is_not_taken_for_ours(monitors: Monitors, pools: DeclaredPools) -> None:
+    monitors.profiles["archive-data"] = {"k": "2", "m": "1"}
+    with pytest.raises(ClusterError, match="not in the journal, so it is not this tool's to use"):
+        pools.apply(coded(8, 3))
+    assert "archive-data" not in monitors.pools
+    assert monitors.profiles["archive-data"] == {"k": "2", "m": "1"}
+
+
+def test_a_profile_that_was_begun_for_another_code_is_made_anew(monitors: Monitors, tmp_path: Path) -> None:
+    monitors.profiles["archive-data"] = {"k": "4", "m": "2"}
+    journal = Journal(tmp_path / "pools.jsonl")
+    journal.note("erasure profile", "archive-data", None)
+    declared_pools(monitors, tmp_path, journal).apply(coded(8, 3))
+    assert monitors.profiles["archive-data"]["k"] == "8"
+
+
+def test_a_value_that_has_no_effect_is_told_and_not_called_made(monitors: Monitors, pools: DeclaredPools) -> None:
+    monitors.deaf_to = "compression_mode"
+    declared = {"squeezed": {"crush_rule": "hdds", "compression_mode": "aggressive"}}
+    with pytest.raises(ClusterError, match="has compression_mode = None, not aggressive"):
+        pools.apply(declared)
+
+
+def test_a_pool_that_somebody_made_alike_is_left_as_it_is(monitors: Monitors, pools: DeclaredPools) -> None:
+    monitors.command("osd pool create", pool="gold", pool_type="replicated", autoscale_mode="on", rule="ssds")
+    (change,) = pools.apply({"gold": {"size": "3", "crush_rule": "ssds"}}).changes
+    assert (change.state, dict(change.values)) == ("theirs", {})
+    assert "osd pool set" not in monitors.told
+
+
+@pytest.mark.parametrize("adopt", [frozenset(), frozenset({"archive"})])
+def test_a_pool_of_somebody_else_does_not_become_the_metadata_of_an_erasure_code(
+    monitors: Monitors, pools: DeclaredPools, adopt: frozenset[str]
+) -> None:
+    monitors.command("osd pool create", pool="archive", pool_type="replicated", autoscale_mode="on", rule="hdds")
+    with pytest.raises(ClusterError, match="not a code or a tier"):
+        pools.apply(coded(4, 2), adopt=adopt)
+    assert "archive-data" not in monitors.pools
+
+
+def test_pgs_that_are_still_being_split_count_as_what_they_are_split_to(
+    monitors: Monitors, pools: DeclaredPools
+) -> None:
+    monitors.command("osd pool create", pool="gold", pool_type="replicated", autoscale_mode="on", pg_num=32)
+    monitors.pools["gold"] |= {"pg_num_target": 64, "pg_placement_num_target": 64}
+    (change,) = pools.plan({"gold": {"pg_num": "64"}}, adopt=frozenset({"gold"})).changes
+    assert dict(change.values) == {}
+
+
+def test_a_pool_that_would_stay_on_few_pgs_is_told_before_it_is_made(
+    monitors: Monitors, pools: DeclaredPools
+) -> None:
+    declared = {"gold": {"crush_rule": "ssds", "size": "3"}, "large": {"crush_rule": "hdds", "pg_num": "128"}}
+    (said,) = pools.plan(declared).warnings
+    assert said.startswith("pool gold has 16 PGs, 4.8 on each OSD in all copies")
+    assert "`pg_num: 128` is enough" in said
+    pools.apply(declared)
+    assert pools.plan(declared).warnings == ()

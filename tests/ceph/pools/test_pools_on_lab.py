@@ -1,0 +1,295 @@
+"""Pools on devices of their own, erasure-coded and tiered, on the real lab: as declared, gone without a trace."""
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import rbd
+from cluster_state import state_of
+from kill_at_work import kill_at_work
+
+from cephfit.ceph.admin.rados_admin import RadosAdmin
+from cephfit.ceph.crush.live_map import LiveMap
+from cephfit.core.errors import ClusterError
+from cephfit.core.protocols import Applied
+from cephfit.core.units import MIB
+from cephfit.core.values.configuration import Configuration, Partition, Setting
+from cephfit.lab.cluster import Lab
+from cephfit.lab.lab_target import LabTarget
+
+pytestmark = [pytest.mark.ceph, pytest.mark.root, pytest.mark.fio]
+
+SSD = {"devices.class": "ssd", "size": 2, "pg_num": 16}
+CODED = {"erasure.k": 2, "erasure.m": 1, "failure_domain": "osd", "pg_num": 16}
+TIERED = {
+    "devices.class": "hdd", "size": 2, "pg_num": 16, "cache.devices.class": "ssd", "cache.size": 2,
+    "cache.pg_num": 8, "cache.mode": "writeback", "cache.target_max_bytes": "256M", "cache.hit_set_count": 8,
+    "cache.hit_set_period": 600, "cache.cache_target_dirty_ratio": 0.3, "cache.cache_target_full_ratio": 0.7,
+    "cache.cache_min_flush_age": 5, "cache.cache_min_evict_age": 6, "cache.min_read_recency_for_promote": 1,
+    "cache.min_write_recency_for_promote": 1, "cache.target_max_objects": 1000,
+}  # fmt: skip
+
+
+def pool(name: str, settings: dict[str, Any]) -> Configuration:
+    return Configuration(name, tuple(sorted(Setting(Partition.POOL, "pool", k, v) for k, v in settings.items())))
+
+
+def apply(target: LabTarget, name: str, settings: dict[str, Any], *, fill: bool = False) -> Applied:
+    applied = target.apply(pool(name, settings), n_clients=1, volume_nbytes=32 * MIB, fill=fill)
+    assert applied.ok, applied.mismatches
+    return applied
+
+
+@pytest.fixture
+def admin(lab_cluster: Lab) -> Iterator[RadosAdmin]:
+    admin = RadosAdmin(lab_cluster.conf)
+    yield admin
+    admin.close()
+
+
+@pytest.fixture
+def crush_map(admin: RadosAdmin) -> Iterator[bytes]:
+    """The map before; it must be the same, byte for byte, when the test and the target's reset are over."""
+    before = admin.exchange("osd getcrushmap")
+    yield before
+    assert admin.exchange("osd getcrushmap") == before
+
+
+def test_a_pool_on_a_class_lies_on_that_class_and_leaves_the_map_as_it_was(
+    crush_map: bytes, target: LabTarget, lab_cluster: Lab
+) -> None:
+    before = state_of(lab_cluster)
+    applied = apply(target, "ssd", SSD)
+    ssds = " ".join(f"osd.{o}" for o in lab_cluster.osd_ids() if lab_cluster.device_class(o) == "ssd")
+    (found,) = applied.read_back["pool/pool/devices.class = ssd"].values()
+    assert found == ssds
+    target.reset()
+    assert state_of(lab_cluster) == before
+
+
+def test_an_image_on_an_erasure_code_has_its_data_there_and_its_metadata_in_copies(
+    crush_map: bytes, target: LabTarget, admin: RadosAdmin
+) -> None:
+    applied = apply(target, "coded", CODED, fill=True)
+    (data_pool,) = applied.read_back["pool/pool/erasure.k = 2"]
+    assert set(applied.read_back["pool/pool/erasure.k = 2"].values()) == {"2"}
+    stored = {p["name"]: p["stats"] for p in admin.command("df")["pools"]}
+    until = time.monotonic() + 30
+    while stored[data_pool]["stored"] < 32 * MIB and time.monotonic() < until:
+        time.sleep(1)
+        stored = {p["name"]: p["stats"] for p in admin.command("df")["pools"]}
+    assert 32 * MIB <= stored[data_pool]["stored"] < 33 * MIB
+    assert stored[data_pool.removesuffix("-data")]["stored"] < MIB
+    raw = stored[data_pool].get("bytes_used") or 0
+    assert 1.4 * 32 * MIB < raw < 1.7 * 32 * MIB, "three chunks for two, not copies"
+    target.reset()
+    assert admin.command("osd erasure-code-profile ls") == ["default"]
+
+
+def objects_in(admin: RadosAdmin, pool: str) -> int:
+    """As Ceph reckons."""
+    return int({p["name"]: p["stats"]["objects"] for p in admin.command("df")["pools"]}[pool])
+
+
+def test_a_cache_tier_has_every_parameter_and_takes_the_writes(
+    crush_map: bytes, target: LabTarget, admin: RadosAdmin
+) -> None:
+    applied = apply(target, "tiered", TIERED, fill=True)
+    declared = {key: value for key, value in TIERED.items() if key.startswith("cache.")}
+    assert {f"pool/pool/{key} = {value}" for key, value in declared.items()} <= set(applied.read_back)
+    pools = {p["pool_name"]: p for p in admin.command("osd dump")["pools"]}
+    (cache,) = [p for name, p in pools.items() if name.endswith("-cache")]
+    base = pools[cache["pool_name"].removesuffix("-cache")]
+    assert (cache["cache_mode"], base["read_tier"], base["write_tier"]) == (
+        "writeback", cache["pool"], cache["pool"],
+    )  # fmt: skip
+    until = time.monotonic() + 30
+    while not objects_in(admin, cache["pool_name"]) and time.monotonic() < until:
+        time.sleep(0.5)  # the OSDs report every few seconds what their pools hold
+    assert objects_in(admin, cache["pool_name"]) > 0
+    apply(target, "ssd", SSD)  # another configuration while the tier is there
+
+
+@pytest.mark.parametrize("mode", ["readproxy", "readonly"])
+def test_the_other_modes_of_a_cache_tier(crush_map: bytes, target: LabTarget, mode: str) -> None:
+    settings = {
+        key: TIERED[key] for key in ("size", "pg_num", "cache.devices.class", "cache.size", "cache.pg_num")
+    }
+    applied = apply(target, mode, {**settings, "cache.mode": mode, "cache.target_max_bytes": "256M"})
+    assert set(applied.read_back[f"pool/pool/cache.mode = {mode}"].values()) == {mode}
+
+
+def test_compression_takes_effect_on_what_is_written(
+    target: LabTarget, admin: RadosAdmin, crush_map: bytes
+) -> None:
+    wanted = {
+        "compression_mode": "force", "compression_algorithm": "zlib", "compression_required_ratio": 0.8,
+        "compression_min_blob_size": "16K", "size": 2, "pg_num": 16,
+    }  # fmt: skip
+    applied = apply(target, "compressed", wanted)
+    assert len(applied.read_back) == len(wanted)
+    name = next(iter(applied.read_back["pool/pool/compression_mode = force"]))
+    with admin.cluster.open_ioctx(name) as ioctx:
+        rbd.RBD().create(ioctx, "text", 16 * MIB)
+        with rbd.Image(ioctx, "text") as image:
+            for at in range(0, 16 * MIB, MIB):
+                image.write(b"compressible " * (MIB // 13), at)
+    until = time.monotonic() + 30
+    stats: dict[str, Any] = {}
+    while time.monotonic() < until and not stats.get("compress_bytes_used"):
+        time.sleep(1)
+        stats = next(p["stats"] for p in admin.command("df", detail="detail")["pools"] if p["name"] == name)
+    assert 0 < stats["compress_bytes_used"] <= 0.5 * stats["compress_under_bytes"], stats
+
+
+def test_what_the_rule_cannot_place_is_told_beforehand_and_nothing_is_injected(
+    crush_map: bytes, target: LabTarget, admin: RadosAdmin
+) -> None:
+    impossible = [
+        pool("many", {"devices.class": "ssd", "size": 3}),
+        pool("coded", {"devices.class": "hdd", "erasure.k": 2, "erasure.m": 1, "failure_domain": "osd"}),
+        pool("mixed", {"devices.class": "hdd", "primary.class": "ssd", "size": 2}),
+        pool("nvme", {"devices.class": "nvme"}),
+    ]
+    why = target.unsupported(impossible)
+    assert "finds fewer than 3 OSDs for 4096 of 4096" in why["many"][0]
+    assert "finds fewer than 3 OSDs" in why["coded"][0]
+    assert "two copies into one host" in why["mixed"][0]
+    assert "no OSD is of class 'nvme'" in why["nvme"][0]
+    assert not target.apply(impossible[0], n_clients=1, volume_nbytes=MIB).ok
+    assert admin.exchange("osd getcrushmap") == crush_map
+
+
+def test_a_map_that_somebody_else_changed_meanwhile_keeps_their_change(
+    lab_cluster: Lab, target: LabTarget, admin: RadosAdmin
+) -> None:
+    original = admin.exchange("osd getcrushmap")
+    before = LiveMap(original)
+    apply(target, "ssd", {**SSD, "devices.osds": "2,3"})
+    admin.command("osd crush add-bucket", name="theirs", type="host")
+    try:
+        target.reset()
+        after = LiveMap(admin.exchange("osd getcrushmap"))
+        assert "theirs" in after.buckets
+        assert after.rules == before.rules
+        assert set(after.buckets) == {*before.buckets, "theirs"}
+    finally:
+        admin.exchange("osd setcrushmap", original)  # Ceph gives a map weight sets when it adds a bucket
+
+
+def test_a_rule_that_somebody_elses_pool_uses_is_not_taken_away(
+    crush_map: bytes, target: LabTarget, admin: RadosAdmin
+) -> None:
+    apply(target, "ssd", SSD)
+    rule = next(r for r in admin.command("osd crush rule ls") if r.startswith("cephfit-"))
+    admin.command("osd pool set", pool="rbd", var="crush_rule", val=rule)
+    with pytest.raises(ClusterError, match="pool rbd uses a CRUSH rule that cephfit made"):
+        target.reset()
+    admin.command("osd pool set", pool="rbd", var="crush_rule", val="hdd")
+
+
+def test_declared_pools_stay_through_a_restore_and_go_whole_when_removed(
+    crush_map: bytes, lab_cluster: Lab, admin: RadosAdmin, target: LabTarget
+) -> None:
+    before = state_of(lab_cluster)
+    declared = {
+        "kept-ssd": {"devices.class": "ssd", "size": "2", "pg_num": "8"},
+        "kept-coded": {"erasure.k": "2", "erasure.m": "1", "failure_domain": "osd", "pg_num": "8"},
+    }
+    pools = target.declared_pools()
+    plan = pools.plan(declared)
+    assert not plan.faults
+    assert plan.proposal is not None
+    assert plan.proposal.moved.n_pgs == 0
+    assert state_of(lab_cluster) == before, "a plan changes nothing"
+    pools.apply(declared)
+    predicted = {t.rule: t.pgs for t in plan.proposal.trials}["kept-ssd"]
+    listed = admin.command("pg ls-by-pool", poolstr="kept-ssd")["pg_stats"]
+    assert {int(pg["pgid"].partition(".")[2], 16): tuple(pg["up"]) for pg in listed} == predicted
+
+    apply(target, "ssd", SSD)
+    target.reset()
+    assert {"kept-ssd", "kept-coded", "kept-coded-data"} <= {p["poolname"] for p in admin.command("osd lspools")}
+    assert all(not change.values for change in pools.plan(declared).changes), "applied again, nothing would change"
+    pools.remove(declared)
+    assert state_of(lab_cluster) == before
+
+
+def test_a_pool_that_was_there_moves_as_planned_and_comes_back(
+    crush_map: bytes, admin: RadosAdmin, target: LabTarget
+) -> None:
+    with admin.cluster.open_ioctx("rbd") as ioctx:
+        for n in range(8):
+            ioctx.write_full(f"object-{n}", os.urandom(MIB))
+    declared = {"rbd": {"devices.class": "ssd", "size": "2", "compression_mode": "aggressive"}}
+    pools = target.declared_pools()
+    try:
+        assert "not ours to change" in pools.plan(declared).faults[0]
+        stats = admin.command("pg ls-by-pool", poolstr="rbd")["pg_stats"]
+        until = time.monotonic() + 30
+        while sum(pg["stat_sum"]["num_bytes"] for pg in stats) < 8 * MIB and time.monotonic() < until:
+            time.sleep(1)
+            stats = admin.command("pg ls-by-pool", poolstr="rbd")["pg_stats"]
+        (change,) = pools.plan(declared, adopt=frozenset({"rbd"})).changes
+        assert change.moved.n_pgs == 32, "no hdd is an ssd"
+        # Beside the image's data lie its few bytes of metadata, and what other tests left of theirs.
+        assert change.moved.nbytes == pytest.approx(2 * 8 * MIB, abs=4096)
+        pools.apply(declared, adopt=frozenset({"rbd"}))
+        assert admin.command("osd pool get", pool="rbd", var="crush_rule")["crush_rule"] == "rbd"
+    finally:
+        pools.remove(declared)
+        with admin.cluster.open_ioctx("rbd") as ioctx:
+            for n in range(8):
+                ioctx.remove_object(f"object-{n}")
+        _await_clean(admin)
+    assert admin.command("osd pool get", pool="rbd", var="crush_rule")["crush_rule"] == "hdd"
+
+
+def _await_clean(admin: RadosAdmin) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        states = admin.command("status")["pgmap"]["pgs_by_state"]
+        if [s["state_name"] for s in states] == ["active+clean"]:
+            return
+        time.sleep(0.5)
+
+
+FOR_EVER = """
+import itertools, sys
+from pathlib import Path
+from test_pools_on_lab import CODED, SSD, TIERED, pool
+from cephfit.lab.cluster import Lab
+from cephfit.lab.target import LabTarget
+
+target = LabTarget(Lab.open(folder=Path(sys.argv[1])))
+tried = [pool("ssd", SSD), pool("coded", CODED), pool("tiered", TIERED), pool("picked", {"devices.osds": "0,3"})]
+print("ready", flush=True)
+for configuration in itertools.cycle(tried):
+    applied = target.apply(configuration, n_clients=1, volume_nbytes=16 << 20, fill=False)
+    assert applied.ok, applied
+    if configuration.name == "picked":
+        target.reset()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_killed_anywhere_while_pools_are_made_and_deleted_restore_leaves_nothing(lab_cluster: Lab) -> None:
+    admin = RadosAdmin(lab_cluster.conf)
+    before, map_before = state_of(lab_cluster), admin.exchange("osd getcrushmap")
+    dice = random.Random(4)
+    try:
+        for _ in range(6):
+            kill_at_work(FOR_EVER, lab_cluster.folder, after_seconds=dice.uniform(0.5, 25.0))
+            target = LabTarget(lab_cluster)
+            target.reset()
+            assert target.health().ok
+            target.close()
+            assert state_of(lab_cluster) == before
+            assert admin.exchange("osd getcrushmap") == map_before
+            assert admin.command("osd erasure-code-profile ls") == ["default"]
+    finally:
+        admin.close()

@@ -1,0 +1,164 @@
+"""Which abilities each target, engine and workload has: one that is lost, or got, by accident shows here."""
+
+import importlib
+import inspect
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol
+from unittest.mock import Mock
+
+import pytest
+
+from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.core.journal import Journal
+from cephfit.core.protocols import Target, WarmsCaches, Workload
+from cephfit.measure.engine import Engine, KnowsItsLimits, PreparesCells
+from cephfit.targets import abilities
+from cephfit.targets.local import LocalTarget
+from cephfit.targets.simulated import SimulatedTarget
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("measure", "cloud", "targets", "sweep", "lab")
+
+CEPH = {
+    *("HasCatalogue", "HasWitness", "JudgesConfigurations", "KeepsNotes", "KeepsToImages", "MayKeepCaches"),
+    *("Previews", "TellsDisturbances", "VouchesForClients", "WarnsOfSettings"),
+}
+CLOUD = {
+    *("BelongsToRun", "BringsEngine", "DoesErrands", "JudgesConfigurations", "KeepsNotes", "MayKeepCaches"),
+    *("Previews", "ScalesClients", "TellsLimits"),
+}
+SIMULATION = {"BringsEngine", "JudgesConfigurations", "KnowsItsTimes", "KnowsTheSweep", "WarnsOfSettings"}
+LOCAL = {"JudgesConfigurations"}
+
+TARGETS = {
+    "lab.lab_target.LabTarget": CEPH,
+    "targets.ceph.ceph_target.CephTarget": CEPH,
+    "targets.ceph.existing_cluster.ForeignTarget": CEPH,
+    "targets.local.LocalTarget": LOCAL,
+    "targets.openstack.openstack_target.OpenStackTarget": CLOUD,
+    "targets.openstack.openstack_ceph.OpenStackWithCeph": {
+        *CLOUD,
+        *("HasCatalogue", "HasWitness", "TellsDisturbances", "WarnsOfSettings"),
+    },
+    "targets.simulated.SimulatedTarget": SIMULATION,
+}
+ENGINES: dict[str, set[str]] = {
+    "cloud.guests.guest_transport.ErrandEngine": set(),
+    "cloud.guests.guest_placement.PlacedEngine": set(),
+    "cloud.guests.guest_transport._ChosenEngine": set(),
+    "measure.fio.fio_local.FioEngine": set(),
+    "measure.fio.fio_remote.RemoteFioEngine": set(),
+    "measure.ceph_bench.rados_bench.RadosBenchEngine": {"KnowsItsLimits", "PreparesCells"},
+    "measure.ceph_bench.rbd_bench.RbdBenchEngine": {"KnowsItsLimits", "PreparesCells"},
+    "targets.simulated.SimulatedEngine": set(),
+}
+WORKLOADS = {
+    "lab.workloads.guest_pgbench.GuestPgBench": {"WarmsCaches"},
+    "lab.workloads.pgbench.PgBench": set(),
+    "lab.workloads.program_workload.ProgramWorkload": set(),
+}
+
+OF_TARGETS = [
+    one for one in vars(abilities).values() if getattr(one, "_is_protocol", False) and one is not Protocol
+]
+OF_ENGINES = [PreparesCells, KnowsItsLimits]
+OF_WORKLOADS = [WarmsCaches]
+KINDS = [(Target, OF_TARGETS, TARGETS), (Engine, OF_ENGINES, ENGINES), (Workload, OF_WORKLOADS, WORKLOADS)]
+
+
+def module_of(name: str) -> ModuleType:
+    if name.startswith(
+        ("sweep.cloud", "targets.openstack.openstack_target", "lab.openstack", "cloud.image.image_upload")
+    ):
+        pytest.importorskip("openstack", reason="needs the extra openstack")
+    return importlib.import_module(f"cephfit.{name}")
+
+
+def is_written(cls: type, method: str) -> bool:
+    """Whether a class has a method, and it is not the stub of a protocol."""
+    owner = next((one for one in cls.__mro__ if method in vars(one)), None)
+    return owner is not None and not getattr(owner, "_is_protocol", False)
+
+
+def has_all(cls: type, protocol: type) -> bool:
+    """Whether all methods of a protocol are written; not for one that has no methods."""
+    methods = inspect.isabstract(protocol) and protocol.__abstractmethods__  # type: ignore[attr-defined]
+    return bool(methods) and all(is_written(cls, method) for method in methods)
+
+
+def names_of(protocols: list[type], cls: type) -> set[str]:
+    """Those that a class names among its bases, or theirs."""
+    return {protocol.__name__ for protocol in protocols if protocol in cls.__mro__}
+
+
+@pytest.mark.parametrize(
+    ("kind", "offered", "name", "expected"),
+    [
+        pytest.param(kind, offered, name, expected, id=name.rpartition(".")[2])
+        for kind, offered, table in KINDS
+        for name, expected in table.items()
+    ],
+)
+def test_a_class_names_the_abilities_that_it_has_and_no_others(
+    kind: type, offered: list[type], name: str, expected: set[str]
+) -> None:
+    module, _, word = name.rpartition(".")
+    cls = getattr(module_of(module), word)
+    assert kind in cls.__mro__
+    assert not inspect.isabstract(cls), f"{word} lacks {sorted(cls.__abstractmethods__)}"
+    assert names_of(offered, cls) == expected
+    without_methods = {one.__name__ for one in offered if not inspect.isabstract(one)}
+    assert {one.__name__ for one in offered if has_all(cls, one)} == expected - without_methods
+
+
+@pytest.mark.parametrize("offered", [*OF_TARGETS, *OF_ENGINES, *OF_WORKLOADS], ids=lambda one: one.__name__)
+def test_no_method_of_an_ability_is_inherited_as_a_stub(offered: type) -> None:
+    methods = [name for name, value in vars(offered).items() if inspect.isfunction(value) and name[0] != "_"]
+    for left_out in methods:
+        written = {name: (lambda *_: None) for name in methods if name != left_out}
+        with pytest.raises(TypeError, match=rf"abstract method.* '?{left_out}\b"):
+            type("Forgetful", (offered,), written)()
+    assert methods or offered is abilities.KeepsToImages, "it would be everybody's"
+
+
+@pytest.mark.parametrize(("kind", "table"), [(kind, table) for kind, _, table in KINDS])
+def test_every_implementation_is_in_the_tables_above(kind: type, table: dict[str, set[str]]) -> None:
+    found = set()
+    for file in [
+        f
+        for room in ROOMS
+        for f in (ROOT / room).rglob("[!_]*.py")
+        if (ROOT / "lab" / "openstack") not in f.parents
+    ]:
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        for word, value in vars(module_of(name)).items():
+            if inspect.isclass(value) and value.__module__ == f"cephfit.{name}" and has_all(value, kind):
+                found.add(f"{name}.{word}")
+    assert found == set(table)
+
+
+@pytest.mark.parametrize("only_pool", ["", "vms"])
+def test_a_cluster_and_one_pool_of_it_offer_the_same(only_pool: str, tmp_path: Path) -> None:
+    from cephfit.targets.ceph.ceph_target import CephTarget
+
+    target = CephTarget(
+        "ceph:nobody",
+        admin=Mock(),
+        images=Mock(),
+        access=Mock(),
+        folder=tmp_path,
+        journal=Journal(tmp_path / "journal.jsonl", read_only=True),
+        surroundings=Surroundings(greater=Mock()),
+        for_change=False,
+        only_pool=only_pool,
+    )
+    assert {one.__name__ for one in OF_TARGETS if isinstance(target, one)} == CEPH
+    assert target.only_pool == only_pool
+
+
+def test_who_asks_a_target_gets_the_answer_of_its_class(tmp_path: Path) -> None:
+    local = LocalTarget(tmp_path / "volume", for_change=False)
+    for target, expected in ((SimulatedTarget(), SIMULATION), (local, LOCAL)):
+        assert {one.__name__ for one in OF_TARGETS if isinstance(target, one)} == expected
+    local.close()

@@ -1,0 +1,452 @@
+"""The full description of the accesses of each disk, in bounded memory, and how two stretches join.
+
+For how long a disk had accesses in flight: how storage-bound a workload is.
+
+A bounded sample of accesses, for pictures of single accesses such as LBN over time.
+
+The full description of one disk's accesses, in bounded memory, and how two stretches of it join exactly.
+
+It holds what ``tally`` leaves out for speed: windowed distances, randomness over thresholds, counts over time
+and place, exact sizes, footprint, hot regions, busy time and a sample of accesses. A distance needs up to 16
+accesses before it, so a portrait keeps the first 16 of each kind uncounted until what came before is known.
+
+The portraits of all disks of a trace, as far as memory lets them be kept.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.core.errors import InputError
+from cephfit.core.units import NS_PER_MS
+from cephfit.core.values.access import AccessBatch
+from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES
+from cephfit.traces.counting import buckets
+from cephfit.traces.counting.tally import KINDS
+from cephfit.traces.description import disk_loops
+from cephfit.traces.description.disk_loops import LAST, N_COLUMNS, NBYTES, TIME, WINDOW, Grid, moved
+from cephfit.traces.description.footprint import Footprint, Regions, hashed
+
+_NEVER = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class BusyTime:
+    """Time with at least one access in flight on one disk, over consecutive accesses.
+
+    An access that finds none in flight (``outstanding`` 0) begins a busy period; the period ends when the latest
+    of its accesses completes. Accesses before the first such one go on with the period of the stretch before, so
+    that stretches join exactly.
+
+    Attributes:
+        is_known: every access told how many were in flight; else the rest means nothing.
+        head_end_ns: latest completion of the accesses before the first period that begins here.
+        closed_ns: sum of the periods that begin and end here.
+        start_ns, end_ns: of the last period that begins here; ``start_ns`` is None where none does.
+        first_ns: time of the first access.
+    """
+
+    is_known: bool = True
+    head_end_ns: int = _NEVER
+    closed_ns: int = 0
+    start_ns: int | None = None
+    end_ns: int = _NEVER
+    first_ns: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        time_ns: NDArray[np.int64],
+        latency_ns: NDArray[np.int64] | None,
+        outstanding: NDArray[np.int32] | None,
+    ) -> "BusyTime":
+        """Consecutive accesses of one disk, columns as in AccessBatch."""
+        if latency_ns is None or outstanding is None:
+            return cls(is_known=not len(time_ns))
+        if not len(time_ns):
+            return cls()
+        ends = time_ns + np.maximum(latency_ns, 0)
+        starts = np.flatnonzero(outstanding == 0)
+        first_ns = int(time_ns[0])
+        if not len(starts):
+            return cls(head_end_ns=int(ends.max()), first_ns=first_ns)
+        head_end = int(ends[: starts[0]].max()) if starts[0] else _NEVER
+        period_ends = np.maximum.reduceat(ends, starts)
+        lengths = np.maximum(period_ends - time_ns[starts], 0)
+        return cls(
+            True, head_end, int(lengths[:-1].sum()), int(time_ns[starts[-1]]), int(period_ends[-1]), first_ns
+        )
+
+    def followed_by(self, later: "BusyTime") -> "BusyTime":
+        """This stretch and the one right after it."""
+        if not (self.is_known and later.is_known):
+            return BusyTime(is_known=False)
+        first_ns = later.first_ns if self.first_ns is None else self.first_ns
+        if self.start_ns is None:
+            head_end = max(self.head_end_ns, later.head_end_ns)
+            return BusyTime(True, head_end, later.closed_ns, later.start_ns, later.end_ns, first_ns)
+        end = max(self.end_ns, later.head_end_ns)
+        if later.start_ns is None:
+            return BusyTime(True, self.head_end_ns, self.closed_ns, self.start_ns, end, first_ns)
+        closed = self.closed_ns + max(end - self.start_ns, 0) + later.closed_ns
+        return BusyTime(True, self.head_end_ns, closed, later.start_ns, later.end_ns, first_ns)
+
+    @property
+    def wall_ns(self) -> int | None:
+        """From the first issue to the last completion; None where it cannot be told."""
+        if not self.is_known or self.first_ns is None:
+            return None
+        return max(self.head_end_ns, self.end_ns) - self.first_ns
+
+    def share(self) -> float | None:
+        """Share of that time; None where it cannot be told."""
+        wall = self.wall_ns
+        if wall is None or self.first_ns is None:
+            return None
+        head = max(self.head_end_ns - self.first_ns, 0) if self.head_end_ns != _NEVER else 0
+        last = max(self.end_ns - self.start_ns, 0) if self.start_ns is not None else 0
+        return min((head + self.closed_ns + last) / wall, 1.0) if wall > 0 else None
+
+
+SAMPLE = 2000
+"""Accesses that are kept: as many dots as a picture shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """The accesses with the smallest hash of time, LBN, op and size.
+
+    Every access has the same chance, and which ones are kept follows from the set of accesses alone (bottom-k
+    sampling, Cohen and Kaplan 2007): parts join exactly, in any order.
+
+    Attributes:
+        rows: int64 (k, 5): hash order key, time in ns, LBN, op, bytes; sorted by all of them.
+    """
+
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        time_ns: NDArray[np.int64],
+        op: NDArray[np.uint8],
+        lbn: NDArray[np.int64],
+        nbytes: NDArray[np.int64],
+    ) -> "Scatter":
+        key = (hashed(time_ns, lbn, op.astype(np.int64), nbytes) >> np.uint64(1)).astype(np.int64)
+        if len(key) > SAMPLE:
+            kept = np.flatnonzero(key <= np.partition(key, SAMPLE - 1)[SAMPLE - 1])
+        else:
+            kept = np.arange(len(key))
+        return cls._smallest(np.stack([c[kept].astype(np.int64) for c in (key, time_ns, lbn, op, nbytes)], axis=1))
+
+    @classmethod
+    def _smallest(cls, rows: NDArray[np.int64]) -> "Scatter":
+        return cls(rows[np.lexsort(rows.T[::-1])][:SAMPLE])
+
+    def joined(self, other: "Scatter") -> "Scatter":
+        return self._smallest(np.concatenate([self.rows, other.rows]))
+
+    @classmethod
+    def none(cls) -> "Scatter":
+        return cls(np.empty((0, 5), np.int64))
+
+
+THRESHOLDS = (16, 32, 64, 128, 256, 512, 1024, 2048)
+"""LBN, of the sensitivity table."""
+
+TIME_UNIT_NS = NS_PER_MS
+"""Narrowest bin over time, unless the clock is coarser."""
+
+PLACE_UNIT_SHIFT = 3
+"""Smallest region of the map: 8 LBN, 4 KiB."""
+
+TIME_BINS, FINE_TIME_BINS, MAP_TIME_BINS, MAP_REGIONS = 512, 4096, 128, 64
+
+EXACT_SIZES = 8192
+"""Multiples of 512 bytes that are counted one by one: below 4 MiB."""
+
+_EDGES = np.array(SIZE_BIN_EDGES, np.int64)
+_DISTANCE_TABLE = buckets.bucket_table(buckets.DISTANCE_LBN)
+_NO_TIMES = np.empty(0, np.int64)
+_NO_BLOCKS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is kept of the ends of a stretch, of one kind of accesses.
+
+    Attributes:
+        n: accesses.
+        first: int64 (up to 16, 4), the first ones, their distances not counted yet.
+        last: int64 (up to 16,), last blocks of the last ones, oldest first.
+    """
+
+    n: int
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Portrait:
+    """Counts over consecutive accesses of one disk; never changed once made.
+
+    Attributes:
+        threshold: LBN beyond which an access is random, in ``series``; portraits of one trace share it.
+        unit_ns: of the grids over time; they share that, too.
+        time, fine_time, map_time: grids in that unit.
+        place: grid in 4 KiB.
+        heads: one for each of KINDS.
+        windowed: int64 (3, limits + 1), by KINDS.
+        magnitudes: int64 (2, 2, 5, thresholds + 1), by op, measure (previous access, closest of 16), size bin
+            and the thresholds that a distance exceeds.
+        series: int64 (TIME_BINS, N_COLUMNS), see ``portrait_loop``.
+        fine: int64 (FINE_TIME_BINS,), accesses.
+        heat: int64 (MAP_TIME_BINS, MAP_REGIONS), accesses by where they begin.
+        sizes: int64 (2, EXACT_SIZES + 1), by op and number of 512-byte blocks; place 0: any other size.
+        busy, footprint, regions, scatter: see there.
+    """
+
+    threshold: int
+    unit_ns: int
+    time: Grid
+    fine_time: Grid
+    map_time: Grid
+    place: Grid
+    heads: tuple[Head, ...]
+    windowed: NDArray[np.int64]
+    magnitudes: NDArray[np.int64]
+    series: NDArray[np.int64]
+    fine: NDArray[np.int64]
+    heat: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    busy: BusyTime
+    footprint: Footprint
+    regions: Regions
+    scatter: Scatter
+
+    @property
+    def n(self) -> int:
+        return self.heads[0].n
+
+    @property
+    def edges(self) -> NDArray[np.int64]:
+        """Thresholds that ``magnitudes`` tells apart."""
+        return edges_of(self.threshold)
+
+    @classmethod
+    def of(
+        cls,
+        time_ns: NDArray[np.int64],
+        op: NDArray[np.uint8],
+        lbn: NDArray[np.int64],
+        nbytes: NDArray[np.int64],
+        latency_ns: NDArray[np.int64] | None = None,
+        outstanding: NDArray[np.int32] | None = None,
+        *,
+        threshold: int = RANDOM_THRESHOLD_LBN,
+        clock_ns: int = 1,
+    ) -> "Portrait":
+        """Describe consecutive accesses of one disk (one at least), columns as in AccessBatch; ``clock_ns`` is the
+        smallest difference that the times tell."""
+        unit_ns = max(TIME_UNIT_NS, clock_ns)
+        unit, region = time_ns // unit_ns, lbn >> PLACE_UNIT_SHIFT
+        extent = int(unit.min()), int(unit.max())
+        time, fine_time, map_time = (Grid(n, *extent) for n in (TIME_BINS, FINE_TIME_BINS, MAP_TIME_BINS))
+        place = Grid(MAP_REGIONS, int(region.min()), int(region.max()))
+        size_bins = np.searchsorted(_EDGES, nbytes)
+        found = cls(
+            threshold,
+            unit_ns,
+            time,
+            fine_time,
+            map_time,
+            place,
+            (),
+            np.zeros((3, len(buckets.DISTANCE_LBN) + 1), np.int64),
+            np.zeros((2, 2, len(_EDGES) + 1, len(edges_of(threshold)) + 1), np.int64),
+            np.zeros((TIME_BINS, N_COLUMNS), np.int64),
+            np.zeros(FINE_TIME_BINS, np.int64),
+            np.zeros((MAP_TIME_BINS, MAP_REGIONS), np.int64),
+            np.zeros((2, EXACT_SIZES + 1), np.int64),
+            BusyTime.of(time_ns, latency_ns, outstanding),
+            Footprint.of(lbn, nbytes),
+            Regions.of(lbn, nbytes),
+            Scatter.of(time_ns, op, lbn, nbytes),
+        )
+        disk_loops.count_over_time(
+            unit,
+            np.ascontiguousarray(op),
+            region,
+            np.ascontiguousarray(nbytes),
+            size_bins,
+            _NO_TIMES if latency_ns is None else np.ascontiguousarray(latency_ns),
+            (time.shift, fine_time.shift, map_time.shift, place.shift),
+            (time.origin, fine_time.origin, map_time.origin, place.origin),
+            found.series,
+            found.fine,
+            found.heat,
+            found.sizes,
+        )
+        rows = np.stack([lbn, lbn + ((nbytes + 511) >> 9) - 1, time_ns, nbytes], axis=1)
+        heads = []
+        for kind in range(len(KINDS)):
+            mine = rows if kind == 0 else rows[op == kind - 1]
+            found._count(kind, mine, _NO_BLOCKS, WINDOW)
+            heads.append(Head(len(mine), mine[:WINDOW].copy(), mine[-WINDOW:, LAST].copy()))
+        return replace(found, heads=tuple(heads))
+
+    def followed_by(self, later: "Portrait") -> "Portrait":
+        """This stretch and the one right after it on the same disk."""
+        joined = self._summed(later)
+        heads = []
+        for kind, (a, b) in enumerate(zip(self.heads, later.heads, strict=True)):
+            missing = max(WINDOW - a.n, 0)
+            joined._count(kind, b.first, a.last, missing)
+            first = np.concatenate([a.first, b.first[:missing]]) if missing else a.first
+            last = np.concatenate([a.last, b.last])[-WINDOW:] if b.n < WINDOW else b.last
+            heads.append(Head(a.n + b.n, first, last))
+        return replace(joined, heads=tuple(heads), busy=self.busy.followed_by(later.busy))
+
+    def whole(self) -> "Portrait":
+        """The portrait of a whole trace: its first accesses are counted against those that there are. The very
+        first one of a kind has none before it and is left out."""
+        finished = replace(
+            self, windowed=self.windowed.copy(), magnitudes=self.magnitudes.copy(), series=self.series.copy()
+        )
+        for kind, head in enumerate(self.heads):
+            finished._count(kind, head.first, _NO_BLOCKS, 1)
+        return finished
+
+    def beside(self, other: "Portrait") -> "Portrait":
+        """The sum of the whole portraits of two disks. Places on them are not the same places: the map, the
+        regions, the footprint, busy time and sample of the sum mean nothing."""
+        return self._summed(other)
+
+    def _count(self, kind: int, rows: NDArray[np.int64], before: NDArray[np.int64], start: int) -> None:
+        op = kind - 1
+        disk_loops.count_distances(
+            np.ascontiguousarray(rows),
+            before,
+            start,
+            np.searchsorted(_EDGES, rows[:, NBYTES]),
+            (rows[:, TIME] // self.unit_ns >> self.time.shift) - self.time.origin,
+            self.edges,
+            self.threshold,
+            _DISTANCE_TABLE,
+            int(buckets.DISTANCE_LBN[0]),
+            op,
+            self.windowed[kind],
+            self.magnitudes[max(op, 0)],
+            self.series,
+        )
+
+    def _summed(self, other: "Portrait") -> "Portrait":
+        time, fine_time, map_time, place = (
+            a.joined(b)
+            for a, b in (
+                (self.time, other.time),
+                (self.fine_time, other.fine_time),
+                (self.map_time, other.map_time),
+                (self.place, other.place),
+            )
+        )
+
+        def heat(part: Portrait) -> NDArray[np.int64]:
+            return moved(moved(part.heat, part.map_time, map_time), part.place, place, axis=1)
+
+        return replace(
+            self,
+            time=time,
+            fine_time=fine_time,
+            map_time=map_time,
+            place=place,
+            windowed=self.windowed + other.windowed,
+            magnitudes=self.magnitudes + other.magnitudes,
+            series=moved(self.series, self.time, time) + moved(other.series, other.time, time),
+            fine=moved(self.fine, self.fine_time, fine_time) + moved(other.fine, other.fine_time, fine_time),
+            heat=heat(self) + heat(other),
+            sizes=self.sizes + other.sizes,
+            footprint=self.footprint.joined(other.footprint),
+            regions=self.regions.joined(other.regions),
+            scatter=self.scatter.joined(other.scatter),
+        )
+
+
+def edges_of(threshold: int) -> NDArray[np.int64]:
+    """The sensitivity table's thresholds and the one that was asked for."""
+    return np.array(sorted({*THRESHOLDS, threshold}), np.int64)
+
+
+MAX_DISKS = 32
+"""A portrait takes up to 3 MiB. With more disks than this none is kept: which ones were would depend on the parts
+in which the trace was read."""
+
+
+def too_many_disks(disk: str) -> InputError:
+    """The error for a full description of more disks; ``disk`` is one of them."""
+    return InputError(
+        f"the full description, and any random threshold but {RANDOM_THRESHOLD_LBN}, is kept for at most "
+        f"{MAX_DISKS} disks; the trace has more",
+        where="--describe full",
+        remedy=f"take some of the disks: --disk {disk}, or leave the behaviour out: --describe fast without "
+        "--threshold",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Portraits:
+    """Portraits over a stretch of a trace, by disk name; joined like the partial profiles beside them.
+
+    Attributes:
+        disks: empty where there were too many.
+        too_many: more than MAX_DISKS disks were seen.
+    """
+
+    disks: dict[str, Portrait] = field(default_factory=dict)
+    too_many: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        batch: AccessBatch,
+        *,
+        threshold: int = RANDOM_THRESHOLD_LBN,
+        only: Sequence[str] = (),
+        clock_ns: int = 1,
+    ) -> "Portraits":
+        """Describe one batch, of the disks ``only`` if any are named; ``clock_ns`` as of the trace's reader."""
+        numbers = [int(d) for d in np.unique(batch.disk) if not only or batch.disks[d] in only]
+        if len(numbers) > MAX_DISKS:
+            return cls(too_many=True)
+        alone = len(numbers) == 1 and bool((batch.disk == numbers[0]).all())
+        disks = {}
+        for number in numbers:
+            rows = slice(None) if alone else np.flatnonzero(batch.disk == number)
+            disks[batch.disks[number]] = Portrait.of(
+                batch.time_ns[rows],
+                batch.op[rows],
+                batch.lbn[rows],
+                batch.nbytes[rows],
+                None if batch.latency_ns is None else batch.latency_ns[rows],
+                None if batch.outstanding is None else batch.outstanding[rows],
+                threshold=threshold,
+                clock_ns=clock_ns,
+            )
+        return cls(disks)
+
+    def followed_by(self, later: "Portraits") -> "Portraits":
+        """This stretch and the one right after it."""
+        disks = dict(self.disks)
+        for name, portrait in later.disks.items():
+            disks[name] = disks[name].followed_by(portrait) if name in disks else portrait
+        if self.too_many or later.too_many or len(disks) > MAX_DISKS:
+            return Portraits(too_many=True)
+        return Portraits(disks)
+
+    def renamed(self, *, prefix: str = "", only_disk: str | None = None) -> "Portraits":
+        """The same with a prefix before the disks' names, or with its only disk called ``only_disk``."""
+        names = {name: only_disk or f"{prefix}{name}" for name in self.disks}
+        return Portraits({names[name]: p for name, p in self.disks.items()}, self.too_many)

@@ -1,0 +1,173 @@
+"""How two workloads differ: per size bin, op and randomness, and histogram by histogram, as defined distances.
+
+Cells have no order that means anything between reads and writes or random and sequential, so their distance is the
+total variation: half the sum of the absolute differences of the shares. It is the share of accesses that would
+have to be of another cell for the workloads to be the same: 0 equal, 1 nothing in common. Histograms do have an
+order, so they also get the Kolmogorov-Smirnov distance, the largest difference of the cumulated shares.
+
+Where one of the workloads has accesses of an op of which none could be judged random or not, both are compared by
+the op and size alone: what is not known is no difference. So they are where random means another distance in each.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
+from cephfit.core.values.profile import Profile
+
+_VSCSI_HISTOGRAMS = "vscsi-histogram"
+"""Format of profiles that count outstanding reads at a read and outstanding writes at a write; profiles of traces
+count all accesses that are in flight."""
+_OTHER_DEPTHS = (
+    "outstanding at reads and at writes is not compared: vscsiStats' histograms count only accesses of the same "
+    "op, a profile of a trace all of them"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramDistance:
+    """Distances of one histogram of one kind (all, read, write), 0 to 1."""
+
+    name: str
+    kind: str
+    total_variation: float
+    kolmogorov_smirnov: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two workloads beside each other.
+
+    Attributes:
+        shares: of each cell in A and in B, 0 to 1, in the order of ``cells.CELLS``; of a size bin's accesses of an
+            op instead where the op is ``unjudged``, or the thresholds differ.
+        total_variation: over these.
+        unjudged: ops of which one workload has accesses, but none that was judged random or not.
+        thresholds_lbn: distance beyond which an access is random, in A and in B.
+        random: share of random accesses by op in A and in B; None where none was judged.
+        rates: IOPS and bytes per second in A and in B where both are known.
+        histograms: of those that both have in the same limits and of the same definition.
+        notes: sentences on what is not compared, and why.
+    """
+
+    shares: Mapping[str, tuple[float, float]]
+    total_variation: float
+    unjudged: tuple[Op, ...]
+    thresholds_lbn: tuple[int, int]
+    random: Mapping[str, tuple[float | None, float | None]]
+    rates: Mapping[str, tuple[float, float]]
+    histograms: tuple[HistogramDistance, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "total_variation": self.total_variation,
+            "cells": {cell: {"a": a, "b": b, "difference": b - a} for cell, (a, b) in self.shares.items()},
+            "unjudged": [op.value for op in self.unjudged],
+            "random_threshold_lbn": dict(zip("ab", self.thresholds_lbn, strict=True)),
+            "random": {op: {"a": a, "b": b} for op, (a, b) in self.random.items()},
+            "rates": {name: {"a": a, "b": b} for name, (a, b) in self.rates.items()},
+            "histograms": [
+                {
+                    "name": h.name,
+                    "kind": h.kind,
+                    "total_variation": h.total_variation,
+                    "kolmogorov_smirnov": h.kolmogorov_smirnov,
+                }
+                for h in self.histograms
+            ],
+            "notes": list(self.notes),
+        }
+
+
+def compared(a: Profile, b: Profile) -> Comparison:
+    """Compare two profiles with at least one access each."""
+    unjudged = tuple(
+        op for op in Op if any(p.random_share(op) is None and any(p.accesses[op].values()) for p in (a, b))
+    )
+    thresholds = _threshold(a), _threshold(b)
+    by_size = tuple(Op) if thresholds[0] != thresholds[1] else unjudged
+    of_a, of_b = _shares(a, by_size), _shares(b, by_size)
+    shares = {name: (of_a[name], of_b[name]) for name in of_a}
+    rates = {
+        name: (float(a.description[name]), float(b.description[name]))
+        for name in ("iops", "bytes_per_second")
+        if a.description.get(name) and b.description.get(name)
+    }
+    histograms, notes = _histogram_distances(a, b)
+    if by_size != unjudged:
+        notes.append(
+            f"random means more than {thresholds[0]} LBN away in A and more than {thresholds[1]} in B: they "
+            "are compared by op and size only"
+        )
+    notes += [
+        f"{op.value}s are compared by size only: one of the two does not tell which of them are random"
+        for op in unjudged
+    ]
+    return Comparison(
+        shares,
+        total_variation(list(of_a.values()), list(of_b.values())),
+        unjudged,
+        thresholds,
+        {op.value: (a.random_share(op), b.random_share(op)) for op in Op},
+        rates,
+        tuple(histograms),
+        tuple(notes),
+    )
+
+
+def _threshold(profile: Profile) -> int:
+    return int(profile.description.get("random_threshold_lbn", RANDOM_THRESHOLD_LBN))
+
+
+def _shares(profile: Profile, by_size: Sequence[Op]) -> dict[str, float]:
+    """Of each cell, or of each size bin of the ops whose randomness is not known."""
+    counts = {str(cell): n for cell, n in profile.cell_counts().items() if cell.pattern.op not in by_size}
+    for op in by_size:
+        counts |= {
+            f"{size.name}-{op.value}-or-rand{op.value}": profile.accesses[op][size.name] for size in SIZE_BINS
+        }
+    return {name: n / profile.n_accesses for name, n in counts.items()}
+
+
+def total_variation(a: Sequence[float], b: Sequence[float]) -> float:
+    """Half the sum of absolute differences of two distributions that sum up to 1 each."""
+    return float(np.abs(np.asarray(a) - np.asarray(b)).sum() / 2)
+
+
+def kolmogorov_smirnov(a: Sequence[float], b: Sequence[float]) -> float:
+    """The largest difference of the cumulated shares of two distributions over the same ordered bins."""
+    return float(np.abs(np.cumsum(a) - np.cumsum(b)).max())
+
+
+def _histogram_distances(a: Profile, b: Profile) -> tuple[list[HistogramDistance], list[str]]:
+    """Of those that can be compared; and sentences on those that both have and that cannot."""
+    ours, others = (p.description.get("histograms", {}) for p in (a, b))
+    same_depths = _counts_depths_by_op(a) == _counts_depths_by_op(b)
+    found: list[HistogramDistance] = []
+    notes: dict[str, None] = {}
+    for name in ours:
+        for kind, mine in ours[name].items():
+            other = others.get(name, {}).get(kind)
+            if other is None or not sum(mine["counts"]) or not sum(other["counts"]):
+                continue
+            if name == "outstanding" and kind != "all" and not same_depths:
+                notes[_OTHER_DEPTHS] = None
+                continue
+            if other["limits"] != mine["limits"]:
+                notes[f"{name} is not compared: the two histograms have different limits"] = None
+                continue
+            x, y = (np.array(h["counts"], float) / sum(h["counts"]) for h in (mine, other))
+            found.append(
+                HistogramDistance(
+                    name, kind, total_variation(x.tolist(), y.tolist()), kolmogorov_smirnov(x.tolist(), y.tolist())
+                )
+            )
+    return found, list(notes)
+
+
+def _counts_depths_by_op(profile: Profile) -> bool:
+    return any(source.get("format") == _VSCSI_HISTOGRAMS for source in profile.description.get("sources", []))

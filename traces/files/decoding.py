@@ -1,0 +1,204 @@
+"""Compressed and encoded traces: recognised by content, decoded with bounded memory.
+
+Compressed traces: told by their first bytes, decompressed on the way with bounded memory.
+
+Text as Windows' programs write it: UTF-16, or UTF-8 behind a byte order mark. It is read as plain UTF-8.
+"""
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import unicodedata
+import zlib
+from typing import Any, BinaryIO, cast
+
+import zstandard
+
+from cephfit.core.errors import InputError
+
+MAGIC_NBYTES = 6
+"""First bytes that tell every compression."""
+
+DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstandard.ZstdError)
+"""What decompressors raise for a file that is damaged or cut off (bz2 raises OSError without an errno)."""
+
+_ZSTD_CHUNK_NBYTES = 1024
+"""Compressed bytes fed at once. A zstd block of 4 bytes may hold 128 KiB, so that 1 KiB never becomes more than
+32 MiB: a file made to exhaust the memory cannot."""
+
+_ZSTD_WINDOW_NBYTES = 1 << 27
+"""What ``zstd --long`` uses at most without being asked for more."""
+
+
+_SKIPPABLE = b"\x2a\x4d\x18"
+"""After one byte from 0x50 to 0x5f: a frame of zstd that holds nothing of the file; pzstd begins each one so (RFC
+8878, 3.1.2)."""
+
+_TOO_LARGE = "too much memory"
+"""What libzstd says of a frame beyond ``_ZSTD_WINDOW_NBYTES``."""
+
+
+class LargeWindow(Exception):  # noqa: N818 - no damage: the file asks for more memory than is given
+    """A zstd file needs more memory than ``_ZSTD_WINDOW_NBYTES``."""
+
+
+def decompressed(start: bytes, rest: BinaryIO) -> BinaryIO | None:
+    """What the file that begins with ``start`` and goes on with ``rest`` holds, if it is compressed."""
+    whole = io.BufferedReader(Rejoined(start, rest))
+    if start.startswith(b"\x1f\x8b"):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=whole))
+    if start == b"\xfd7zXZ\0":
+        return cast(BinaryIO, lzma.open(whole))
+    if start.startswith(b"BZh") and start[3:4].isdigit():
+        return cast(BinaryIO, bz2.open(whole))
+    if start.startswith(b"\x28\xb5\x2f\xfd") or _is_skippable(start):
+        return io.BufferedReader(_Zstd(whole), 1 << 20)
+    return None
+
+
+def _is_skippable(start: bytes) -> bool:
+    return start[1:4] == _SKIPPABLE and 0x50 <= start[0] <= 0x5F
+
+
+class Rejoined(io.RawIOBase):
+    """A file whose first bytes were read already."""
+
+    def __init__(self, start: bytes, rest: BinaryIO) -> None:
+        self._start = start
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = self._start[: len(buffer)] or self._rest.read(len(buffer))
+        self._start = self._start[len(buffer) :]
+        buffer[: len(block)] = block
+        return len(block)
+
+
+class _Zstd(io.RawIOBase):
+    """All frames of a zstd file, one after the other.
+
+    Raises:
+        EOFError: the last one is cut off.
+        LargeWindow: one needs more memory than it gets.
+    """
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+        self._frame: Any = None
+        self._pending = b""
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            chunk = self._pending or self._source.read(_ZSTD_CHUNK_NBYTES)
+            self._pending = b""
+            if not chunk:
+                if self._frame is not None:
+                    raise EOFError("the last zstd frame has no end")
+                return 0
+            if self._frame is None:
+                self._frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_NBYTES).decompressobj()
+            try:
+                self._ready = memoryview(self._frame.decompress(chunk))
+            except zstandard.ZstdError as error:
+                if _TOO_LARGE in str(error):
+                    raise LargeWindow from None
+                raise
+            if self._frame.eof:
+                self._pending = self._frame.unused_data
+                self._frame = None
+        part = self._ready[: len(buffer)]
+        buffer[: len(part)] = part
+        self._ready = self._ready[len(part) :]
+        return len(part)
+
+
+SAMPLE_NBYTES = 512
+"""What tells text from records that begin with the same bytes."""
+
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_CHUNK_NBYTES = 1 << 18
+_NONE_IN_TEXT = frozenset({"Cc", "Cn", "Co", "Cs"})
+_GOOD_PER_DAMAGED = 16
+"""Of random bytes as UTF-16 every tenth character or more is none; a damaged text is to be refused as a text."""
+
+
+def may_be_marked(start: bytes) -> bool:
+    """Whether the first bytes of a file are a byte order mark, so that ``as_utf8`` is worth a sample."""
+    return any(start.startswith(mark) for mark, _ in _MARKS)
+
+
+def as_utf8(start: bytes, rest: BinaryIO, name: str) -> BinaryIO | None:
+    """The text of a file without its byte order mark. Reading it raises InputError where it is no UTF-16.
+
+    None where it has no byte order mark, or no text follows: records of a trace may begin with any bytes.
+
+    Args:
+        start: the first ``SAMPLE_NBYTES`` of the file.
+        rest: what follows them.
+        name: the file's, for errors.
+    """
+    for mark, encoding in _MARKS:
+        if start.startswith(mark) and _is_text(start[len(mark) :], encoding):
+            whole = io.BufferedReader(Rejoined(start[len(mark) :], rest))
+            return whole if encoding == "utf-8" else io.BufferedReader(_Utf16(whole, encoding, name, len(mark)))
+    return None
+
+
+def _is_text(sample: bytes, encoding: str) -> bool:
+    """Whether it decodes, but for a little damage; its last character may be cut off."""
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(sample)
+    n_bad = sum(c == "\ufffd" or (c not in "\t\r\n" and unicodedata.category(c) in _NONE_IN_TEXT) for c in text)
+    return n_bad * _GOOD_PER_DAMAGED <= len(text)
+
+
+class _Utf16(io.RawIOBase):
+    """Its characters in UTF-8."""
+
+    def __init__(self, source: BinaryIO, encoding: str, name: str, n_before: int) -> None:
+        self._source = source
+        self._encoding = encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)("strict")
+        self._ready = memoryview(b"")
+        self._name = name
+        self._n_read = n_before
+        self._n_lines = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Raises: InputError: the bytes are no characters."""
+        is_over = False
+        while not self._ready and not is_over:
+            chunk = self._source.read(_CHUNK_NBYTES)
+            is_over = not chunk
+            try:
+                text = self._decoder.decode(chunk, is_over)
+            except UnicodeDecodeError as error:
+                raise self._damaged(error, len(chunk)) from None
+            self._n_read += len(chunk)
+            self._n_lines += text.count("\n")
+            self._ready = memoryview(text.encode())
+        part = self._ready[: len(buffer)]
+        buffer[: len(part)] = part
+        self._ready = self._ready[len(part) :]
+        return len(part)
+
+    def _damaged(self, error: UnicodeDecodeError, n_fresh: int) -> InputError:
+        """``error`` is about the bytes kept from before and ``n_fresh`` new ones."""
+        begin = self._n_read + n_fresh - len(error.object)
+        line = self._n_lines + error.object[: error.start].decode(self._encoding, "replace").count("\n") + 1
+        return InputError(
+            f"the text is not UTF-16, although its byte order mark says so: {error.reason}",
+            where=f"{self._name}, line {line} (byte {begin + error.start})",
+            remedy="the line is damaged or cut off: copy the file again, or correct or delete the line",
+        )

@@ -1,0 +1,202 @@
+"""Bytes of text and numbers at any address, read in one step inside compiled loops.
+
+Many bytes of text looked at in one step, inside compiled loops.
+
+64 bytes are compared at once and give a mask of 64 bits, the first byte's bit lowest; the compiler turns that into
+the widest vector instructions that the processor has. Eight bytes are loaded as one number. Places are addresses
+(``text.ctypes.data`` and an offset): arrays that are handed over within a loop are counted as used and unused
+every time, which costs more than the work itself. Nothing checks that the bytes lie within the text:
+``text_buffers`` keeps room around it.
+
+Decimal numbers in text, eight digits in one step, inside compiled loops.
+
+Numbers read from any byte of a block in one step, inside compiled loops.
+
+NumPy's views need aligned numbers, and payloads of any length stand between the records of some formats; putting a
+number together from its bytes costs three times as long. Where ``big_endian`` is None the bytes are little-endian,
+and that is known when the loop is compiled, so that nothing is asked for each number.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+from numpy import uint8
+from numpy.typing import NDArray
+
+from cephfit.traces.compiled import inlined
+
+N_BYTES = 64
+"""Bytes that one mask tells about."""
+
+_BYTE, _MASK = ir.IntType(8), ir.IntType(N_BYTES)
+_BYTES = ir.VectorType(_BYTE, N_BYTES)
+
+
+def _intrinsic(function: Any) -> Any:
+    """What type checkers need not look into."""
+    return intrinsic(function)
+
+
+def _every(builder: Any, byte: Any) -> Any:
+    """A vector of the same byte."""
+    one = builder.insert_element(ir.Constant(_BYTES, ir.Undefined), byte, ir.IntType(32)(0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), N_BYTES), [0] * N_BYTES)
+    return builder.shuffle_vector(one, ir.Constant(_BYTES, ir.Undefined), zeros)
+
+
+def _comparison(predicate: str) -> Any:
+    """A function (at, byte) of the 64 bytes from address ``at`` on: uint64 with the bits of those that compare."""
+
+    def compare(_context: Any, at: Any, byte: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            found = builder.load(builder.inttoptr(args[0], _BYTES.as_pointer()), align=1)
+            every = _every(builder, builder.trunc(args[1], _BYTE))
+            return builder.bitcast(builder.icmp_unsigned(predicate, found, every), _MASK)
+
+        return types.uint64(types.int64, types.int64), generate
+
+    return intrinsic(compare)
+
+
+equal, at_most = _comparison("=="), _comparison("<=")
+
+
+@_intrinsic
+def eight_bytes(_context: Any, at: Any) -> Any:
+    """The 8 bytes from address ``at`` on as a uint64, the first one lowest."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.load(builder.inttoptr(args[0], _MASK.as_pointer()), align=1)
+
+    return types.uint64(types.int64), generate
+
+
+@_intrinsic
+def byte_at(_context: Any, at: Any) -> Any:
+    """The byte at address ``at`` as an int64."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.zext(builder.load(builder.inttoptr(args[0], _BYTE.as_pointer())), ir.IntType(64))
+
+    return types.int64(types.int64), generate
+
+
+@_intrinsic
+def first_bit(_context: Any, mask: Any) -> Any:
+    """Number of the lowest bit that is set, as int64; 64 where none is."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.IntType(1)(0))
+
+    return types.int64(types.uint64), generate
+
+
+@_intrinsic
+def bits_below(_context: Any, n: Any) -> Any:
+    """uint64 with the lowest ``n`` bits set, 0 to 64."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        full = builder.icmp_signed(">=", args[0], _MASK(N_BYTES))
+        ones = builder.sub(builder.shl(_MASK(1), builder.select(full, _MASK(0), args[0])), _MASK(1))
+        return builder.select(full, _MASK((1 << N_BYTES) - 1), ones)
+
+    return types.uint64(types.int64), generate
+
+
+@_intrinsic
+def n_bits(_context: Any, mask: Any) -> Any:
+    """How many bits are set, as int64."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), generate
+
+
+BEFORE_NBYTES = 24
+"""Bytes before the end of a number that may be loaded with it."""
+
+MOST_DIGITS = 18
+
+_ZEROS = np.uint64(0x3030303030303030)
+_ABOVE_NINE = np.uint64(0x7676767676767676)
+_TOP_BITS = np.uint64(0x8080808080808080)
+_PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
+_TENS, _HUNDREDS, _THOUSANDS = np.uint64(10 << 8 | 1), np.uint64(100 << 16 | 1), np.uint64(10000 << 32 | 1)
+_8, _16, _32 = np.uint64(8), np.uint64(16), np.uint64(32)
+
+
+@inlined
+def of_word(word: np.uint64, n: int) -> tuple[int, np.uint64]:
+    """The value of the ``n`` digits at a word's end, 0 to 8, and 0 if all of them are digits.
+
+    What stands before them is shifted out, so that zeros stand there; then neighbours are added up, ten times the
+    first one and once the second: digits to pairs, pairs to fours, fours to eight.
+    """
+    others = np.uint64(64 - 8 * n)
+    word = ((word ^ _ZEROS) >> others) << others if n > 0 else np.uint64(0)
+    wrong = (word | (word + _ABOVE_NINE)) & _TOP_BITS
+    word = ((word * _TENS) >> _8) & _PAIRS
+    word = ((word * _HUNDREDS) >> _16) & _FOURS
+    return np.int64((word * _THOUSANDS) >> _32), wrong  # type: ignore[return-value]
+
+
+@inlined
+def number(begin: int, end: int) -> tuple[int, bool]:
+    """The number that stands there, and whether it is one: 1 to 18 digits."""
+    n = end - begin
+    good = n >= 1 and n <= MOST_DIGITS
+    value, wrong = of_word(eight_bytes(end - 8), max(min(n, 8), 0))
+    if n > 8:
+        more, wrong_too = of_word(eight_bytes(end - 16), min(n - 8, 8))
+        value += more * 100_000_000
+        wrong |= wrong_too
+        if n > 16:
+            more, wrong_too = of_word(eight_bytes(end - 24), min(n - 16, 8))
+            value += more * 10_000_000_000_000_000
+            wrong |= wrong_too
+    return value, good and wrong == np.uint64(0)
+
+
+def _loader(n_bits: int) -> Any:
+    """A function (block, at, swapped) that loads ``n_bits`` bits as int64."""
+
+    def load(_context: Any, block: Any, at: Any, swapped: Any) -> Any:
+        may_swap = not isinstance(swapped, types.NoneType)
+        signature = types.int64(block, types.int64, types.boolean if may_swap else types.none)
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            data = context.make_array(signature.args[0])(context, builder, args[0]).data
+            pointer = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(n_bits).as_pointer())
+            number = builder.load(pointer, align=1)
+            if may_swap:
+                number = builder.select(args[2], builder.bswap(number), number)
+            return number if n_bits == 64 else builder.zext(number, ir.IntType(64))
+
+        return signature, generate
+
+    return intrinsic(load)
+
+
+_load_16, _load_32, _load_64 = _loader(16), _loader(32), _loader(64)
+
+
+@inlined
+def half(block: NDArray[uint8], at: int, big_endian: bool | None) -> int:
+    """16 bits, unsigned. Nothing checks that they lie within the block."""
+    return _load_16(block, at, big_endian)  # type: ignore[no-any-return]
+
+
+@inlined
+def word(block: NDArray[uint8], at: int, big_endian: bool | None) -> int:
+    """32 bits, unsigned."""
+    return _load_32(block, at, big_endian)  # type: ignore[no-any-return]
+
+
+@inlined
+def long(block: NDArray[uint8], at: int, big_endian: bool | None) -> int:
+    """64 bits as a signed number: what does not fit becomes negative."""
+    return _load_64(block, at, big_endian)  # type: ignore[no-any-return]

@@ -1,0 +1,146 @@
+"""Accesses collected one by one from lines that need code of their own, as batches; in order of issue."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cephfit.core.values.access import AccessBatch
+from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
+from cephfit.traces.files.stream import TraceStream, bad_line, text_blocks
+from cephfit.traces.matching.latency import InFlight
+from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
+
+NO_LBN = (1 << 64) - 1
+"""What kernels write where an event has no place."""
+
+_NAMES_MAX = 1 << 16
+_REASONS_MAX = 256
+_HELD = 1 << 16
+"""Accesses held back to be put in order of issue: one that outlasts this many others stays out of order."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """Accesses of a stretch of a trace, and what else it held; ``disks`` goes on over all stretches.
+
+    Attributes:
+        disks: name to number.
+        lost: events that the tracer lost, as the text says.
+    """
+
+    disks: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
+    events: dict[str, int] = field(default_factory=dict)
+    stacked: set[tuple[str, str]] = field(default_factory=set)
+    lost: int = 0
+    _rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+
+    def add(
+        self, time_ns: int, op: int, lbn: int, nbytes: int, disk: str, latency_ns: int = UNKNOWN_LATENCY
+    ) -> None:
+        """Raises: ValueError: a number that no access can have."""
+        if not (0 <= lbn < LBN_MAX and 0 < nbytes < NBYTES_MAX and abs(time_ns) < TIME_NS_MAX):
+            raise ValueError("a number is impossible")
+        if disk not in self.disks and len(self.disks) >= _NAMES_MAX:
+            disk = "others"
+        number = self.disks.setdefault(disk, len(self.disks))
+        self._rows.append((time_ns, op, lbn, nbytes, number, min(latency_ns, TIME_NS_MAX)))
+
+    def skip(self, reason: str) -> None:
+        """Count a record that is no access."""
+        _count(self.skipped, reason)
+
+    def see(self, event: str) -> None:
+        """Count an event of another kind."""
+        _count(self.events, event)
+
+    def take(self) -> "Rows":
+        """What was collected since the last time; the disks keep their numbers."""
+        taken = Rows(self.disks, self.skipped, self.events, self.stacked, self.lost, self._rows)
+        self.skipped, self.events, self.stacked, self.lost, self._rows = {}, {}, set(), 0, []
+        return taken
+
+    def accesses(self) -> Accesses:
+        return Accesses.of_rows(self._rows)
+
+
+def _count(counts: dict[str, int], name: str) -> None:
+    if name not in counts and len(counts) >= _REASONS_MAX:
+        name = "others"
+    counts[name] = counts.get(name, 0) + 1
+
+
+def stretches_of(stream: TraceStream, take: Callable[[Rows, bytes], str]) -> Iterator[Rows]:
+    """The rows of a text of which every line says all about itself, as ``batches_of`` takes them.
+
+    Args:
+        stream: of the text.
+        take: adds what a line says to the rows, and returns what the line should have been, or nothing if it is
+            that; raises ValueError for impossible numbers.
+
+    Raises:
+        InputError: naming the file and the line.
+    """
+    rows = Rows()
+    for block in text_blocks(stream):
+        for number, line in enumerate(block.lines, block.first):
+            try:
+                expected = take(rows, line)
+            except ValueError:
+                raise bad_line(stream, number, line, "possible numbers") from None
+            if expected:
+                cut_off = block.cut_off and line is block.lines[-1]
+                raise bad_line(stream, number, line, expected, cut_off=cut_off)
+        yield rows.take()
+
+
+def batches_of(stretches: Iterable[Rows], *, timed: bool = False, in_order: bool = True) -> Iterator[AccessBatch]:
+    """Stretches as batches.
+
+    Args:
+        stretches: each as ``Rows.take`` gives it.
+        timed: the rows have latencies, so that what is in flight can be counted.
+        in_order: the rows come in order of issue; else, as where a trace lists completions, they are put in order.
+    """
+    in_flight = InFlight()
+    held = Accesses.none()
+    last: Rows | None = None
+    for stretch in stretches:
+        rows = stretch.accesses()
+        if not in_order:
+            rows, held = _first_issued(Accesses.joined([held, rows]), _HELD)
+        yield _batch(rows, stretch, in_flight, timed)
+        last = stretch
+    if len(held) and last is not None:
+        yield _batch(held, Rows(last.disks), in_flight, timed)
+
+
+def _first_issued(rows: Accesses, n_held: int) -> tuple[Accesses, Accesses]:
+    """All rows in order of issue, cut before the last ``n_held``."""
+    order = np.argsort(rows.time_ns, kind="stable")
+    rows = rows.chosen(order)
+    n = max(len(rows) - n_held, 0)
+    return rows.cut(0, n), rows.cut(n, len(rows))
+
+
+def _batch(rows: Accesses, stretch: Rows, in_flight: InFlight, timed: bool) -> AccessBatch:
+    return rows.batch(
+        tuple(stretch.disks),
+        outstanding=in_flight.count(rows) if timed else None,
+        skipped=stretch.skipped,
+        events=stretch.events,
+        stacked=tuple(sorted(stretch.stacked)),
+        lost=stretch.lost,
+    )
+
+
+def decimal_ns(text: bytes, unit_ns: int) -> int:
+    """A decimal number of units as whole ns, exact. Raises ValueError."""
+    whole, _, fraction = text.partition(b".")
+    sign = -1 if whole.startswith(b"-") else 1
+    if len(whole) > 20 or len(fraction) > 20:
+        raise ValueError("too many digits")
+    return int(whole or b"0") * unit_ns + sign * (
+        int(fraction) * unit_ns // 10 ** len(fraction) if fraction else 0
+    )

@@ -1,0 +1,1 @@
+"""blkparse's text."""

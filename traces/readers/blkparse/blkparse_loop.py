@@ -1,0 +1,246 @@
+"""The loop over lines of blkparse's default output: reads those that are surely as they should be.
+
+It stops before the first line that is anything else, which is then looked at by ``blkparse_text``.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
+from cephfit.traces.readers.blkparse import blkparse_usual
+from cephfit.traces.readers.block_events.block_layer import Rows
+from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_S_MAX
+
+PASSTHROUGH, DISCARD, FLUSH, ZERO_LENGTH = range(4)
+REASONS = ("passthrough", "discard", "flush", "zero length")
+
+MAX_PAIRS = 256
+N_NAMES = 1 << 14
+"""Actions have one or two ASCII letters; a name's place is the first one plus 128 times the second one."""
+
+_SPACE, _TAB, _NEWLINE = 32, 9, 10
+_COMMA, _POINT, _PLUS, _LESS, _MINUS, _OPEN, _CLOSE = 44, 46, 43, 60, 45, 40, 41
+_A, _C, _D, _F, _R, _W, _Z = 65, 67, 68, 70, 82, 87, 90
+_ISSUE = _D
+_NONE = -1
+_MOST_UNUSUAL = 2
+"""Lines that are read before the next one may be a usual one again."""
+
+
+@inlined
+def _blank(byte: int) -> bool:
+    return byte in (_SPACE, _TAB)
+
+
+@inlined
+def _next_word(text: NDArray[np.uint8], at: int) -> int:
+    while text[np.uintp(at)] == _SPACE or text[np.uintp(at)] == _TAB:
+        at += 1
+    return at
+
+
+@inlined
+def _number(text: NDArray[np.uint8], at: int) -> tuple[int, int]:
+    """The digits from ``at`` on and where they end; 0 digits or more than 18 give a negative number."""
+    value, begin = np.int64(0), at
+    byte = np.int64(text[np.uintp(at)]) - 48
+    while byte >= 0 and byte <= 9:
+        value = value * 10 + byte
+        at += 1
+        byte = np.int64(text[np.uintp(at)]) - 48
+    if at == begin or at - begin > 18:
+        value = np.int64(_NONE)
+    return value, at  # type: ignore[return-value]
+
+
+@inlined
+def _end_of_word(text: NDArray[np.uint8], at: int) -> int:
+    while text[np.uintp(at)] > _SPACE:
+        at += 1
+    return at
+
+
+@compiled
+def parse(
+    text: NDArray[np.uint8],
+    at: int,
+    stop: int,
+    wanted: int,
+    rows: Rows,
+    names: NDArray[np.int64],
+    skipped: NDArray[np.int64],
+    pairs: NDArray[np.int64],
+) -> tuple[int, int, int, int]:
+    """Read lines from byte ``at`` to byte ``stop``.
+
+    Args:
+        text: uint8 (n,), with room around the lines.
+        at, stop: where lines begin.
+        wanted: the letter of the action that counts.
+        rows: written from row 0 on.
+        names: int64 (N_NAMES,), lines by action, added to.
+        skipped: int64 (4,), by ``REASONS``, added to.
+        pairs: int64 (MAX_PAIRS, 2), devices that remaps came from and went to, written.
+
+    Returns:
+        rows written, lines read, the first byte of the first line that was not read, and pairs.
+    """
+    n = n_lines = n_pairs = 0
+    requeue = _R if wanted == _ISSUE else 0
+    while at < stop:
+        n, n_read, at = blkparse_usual.parse(text, at, stop, wanted, requeue, n, rows, names)
+        n_lines += n_read
+        n, n_read, at, n_pairs = _any_known(
+            text, at, stop, wanted, requeue, n, rows, names, skipped, pairs, n_pairs, _MOST_UNUSUAL
+        )
+        n_lines += n_read
+        if not n_read:
+            break
+    return n, n_lines, at, n_pairs
+
+
+@compiled
+def _any_known(
+    text: NDArray[np.uint8],
+    at: int,
+    stop: int,
+    wanted: int,
+    requeue: int,
+    n: int,
+    rows: Rows,
+    names: NDArray[np.int64],
+    skipped: NDArray[np.int64],
+    pairs: NDArray[np.int64],
+    n_pairs: int,
+    most_lines: int,
+) -> tuple[int, int, int, int]:
+    """As ``parse``, up to ``most_lines`` lines of every known kind; ``n`` rows and ``n_pairs`` are there."""
+    kind_of, time_ns, op, lbn, nbytes, devices = rows
+    n_lines = 0
+    while at < stop and n < len(time_ns) and n_lines < most_lines:
+        p = _next_word(text, at)
+        major, p = _number(text, p)
+        if text[p] != _COMMA or major < 0 or major >= 1 << 31:
+            break
+        minor, p = _number(text, p + 1)
+        if minor < 0 or minor >= 1 << 31 or not _blank(text[p]):
+            break
+        cpu, p = _number(text, _next_word(text, p))
+        if cpu < 0 or not _blank(text[p]):
+            break
+        sequence, p = _number(text, _next_word(text, p))
+        if sequence < 0 or not _blank(text[p]):
+            break
+        seconds, p = _number(text, _next_word(text, p))
+        if seconds < 0 or seconds >= TIME_S_MAX or text[p] != _POINT:
+            break
+        fraction, after = _number(text, p + 1)
+        if after - p != 10 or not _blank(text[after]):
+            break
+        pid, p = _number(text, _next_word(text, after))
+        if pid < 0 or not _blank(text[p]):
+            break
+        p = _next_word(text, p)
+        action, second = np.int64(text[p]), np.int64(text[p + 1])
+        name, n_letters = action, 1
+        if second > _SPACE:
+            name, n_letters = action + 128 * second, 2
+        after = p + n_letters
+        # Beyond these letters may be other white space; such a line is left alone, as is any other alphabet.
+        if (
+            action <= _SPACE
+            or action >= 128
+            or second >= 128
+            or not (_blank(text[after]) or text[after] == _NEWLINE)
+        ):
+            break
+        device = major << 20 | minor
+        counts = n_letters == 1 and action in (wanted, _C, requeue)
+        reason, sector, n_sectors, is_write = _NONE, np.int64(0), np.int64(0), False
+        if n_letters == 1 and action == _A:
+            end = after
+            while text[np.uintp(end)] != _NEWLINE and not (
+                text[np.uintp(end)] == _LESS
+                and text[np.uintp(end + 1)] == _MINUS
+                and text[np.uintp(end + 2)] == _SPACE
+                and text[np.uintp(end + 3)] == _OPEN
+            ):
+                end += 1
+            if text[end] == _LESS:
+                origin_major, end = _number(text, end + 4)
+                if origin_major < 0 or origin_major >= 1 << 31 or text[end] != _COMMA:
+                    break
+                origin_minor, end = _number(text, end + 1)
+                if origin_minor < 0 or origin_minor >= 1 << 31 or text[end] != _CLOSE:
+                    break
+                origin, i = origin_major << 20 | origin_minor, 0
+                while i < n_pairs and (pairs[i, 0] != origin or pairs[i, 1] != device):
+                    i += 1
+                if i == len(pairs):
+                    break
+                if i == n_pairs:
+                    pairs[i, 0], pairs[i, 1] = origin, device
+                    n_pairs += 1
+            p = after
+        elif counts:
+            kind = _next_word(text, after)
+            after = _end_of_word(text, kind)
+            is_read = is_discard = is_zoned = False
+            for q in range(kind, after):
+                is_read |= text[np.uintp(q)] == _R
+                is_write |= text[np.uintp(q)] == _W
+                is_discard |= text[np.uintp(q)] == _D
+                is_zoned |= text[np.uintp(q)] == _Z
+            if is_zoned:
+                break
+            is_flush = text[kind] == _F
+            first = _next_word(text, after)
+            sector, after = _number(text, first)  # type: ignore[assignment]
+            whole_sector = sector >= 0 and text[after] <= _SPACE
+            if not whole_sector and after - first > 18:
+                break
+            after = _end_of_word(text, after)
+            plus = _next_word(text, after)
+            after = _end_of_word(text, plus)
+            has_length = text[plus] == _PLUS and after == plus + 1
+            third = _next_word(text, after)
+            if not (whole_sector and has_length and text[third] > _SPACE):
+                if text[first] == _OPEN or (text[first] > _SPACE and text[plus] == _OPEN):
+                    reason = PASSTHROUGH
+                elif is_discard:
+                    reason = DISCARD
+                else:
+                    reason = FLUSH if is_flush else ZERO_LENGTH
+            else:
+                n_sectors, after = _number(text, third)  # type: ignore[assignment]
+                if n_sectors < 0 or text[after] > _SPACE or (n_sectors == 0 and after != third + 1):
+                    break
+                if is_discard:
+                    reason = DISCARD
+                elif n_sectors == 0:
+                    reason = FLUSH if is_flush else ZERO_LENGTH
+                elif not (is_read or is_write):
+                    break
+            p = after
+        else:
+            p = after
+        while text[np.uintp(p)] >= _SPACE or text[np.uintp(p)] == _TAB:
+            p += 1
+        if text[p] != _NEWLINE:
+            break  # a control character; no word was read beyond one
+        if counts:
+            if reason == _NONE:
+                if sector >= LBN_MAX or n_sectors >= NBYTES_MAX // 512:
+                    break
+                row = np.uintp(n)
+                kind_of[row] = COMPLETED if action == _C else REQUEUED if action == requeue else ISSUED
+                time_ns[row] = seconds * 1_000_000_000 + fraction
+                op[row], lbn[row], nbytes[row], devices[row] = is_write, sector, n_sectors * 512, device
+                n += 1
+            elif action == wanted:
+                skipped[reason] += 1
+        names[name] += 1
+        at = p + 1
+        n_lines += 1
+    return n, n_lines, at, n_pairs

@@ -1,0 +1,158 @@
+"""Text of blkparse in its default format.
+
+Lines are ``%3d,%-3d %2d %8d %5d.%09lu %5u %2s %3s`` (blktrace's blkparse_fmt.c), and then what the action has.
+Widths are minimums, so the columns are told by white space; the process name at the end may hold anything.
+"""
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.core.units import LBN_NBYTES, NS_PER_S
+from cephfit.core.values.access import OP_READ, OP_WRITE
+from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line, impossible_numbers
+from cephfit.traces.matching.completion_loop import ISSUED
+from cephfit.traces.readers.blkparse import blkparse_loop
+from cephfit.traces.readers.block_events.block_layer import (
+    Action,
+    BlockEvents,
+    EventLines,
+    EventTextReader,
+    device_number,
+    events_of,
+    is_write,
+    no_data_of,
+    room_for,
+    unfit_of,
+)
+from cephfit.traces.readers.reader import LOSSES_TOLD
+from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
+
+_EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
+SUMMARY = re.compile(
+    rb"^\s*$|^(CPU\s*\d+ \(|Total \(|Throughput|Events \(|Skips:|Input file |"
+    rb"\s*(Reads|Read|Writes|Write|PC|IO|Timer|Allocation) [A-Za-z. ]*:)"
+)
+"""Lines of the summary that blkparse prints at the end, and of its messages between."""
+
+_SKIPS = re.compile(rb"^Skips: \S+ forward \((.{1,40}?) +-")
+"""blkparse's count of the records that were missing; digits in groups as the person's language has them."""
+_LINE_NBYTES = 40
+"""Room is made for lines of this length; where they are shorter, they are read in two goes."""
+_EXPECTED = "a line of blkparse's default format"
+
+
+class _Lines(EventLines):
+    def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, BlockEvents]:
+        return _plain_events(text, at, stop, ord(self._action.value))
+
+    def any_line(self, block: TextBlock) -> BlockEvents:
+        return _events(self._stream, block, self._action)
+
+
+class BlkparseTextReader(EventTextReader):
+    """Everything that the default output holds: several devices, remaps, messages, the summary at the end."""
+
+    name = "blkparse"
+    title = "text of blkparse (default format)"
+    lines = _Lines
+
+    def sniff(self, head: bytes) -> bool:
+        told = [line for line in head.splitlines()[:40] if not SUMMARY.match(line)]
+        return bool(told) and _EVENT.match(told[0]) is not None
+
+
+def _plain_events(text: NDArray[np.uint8], at: int, stop: int, action: int) -> tuple[int, int, BlockEvents]:
+    """Read plain lines from byte ``at`` to ``stop``: how many, the first byte after them, and what they held."""
+    rows = room_for((stop - at) // _LINE_NBYTES + 1)
+    names = np.zeros(blkparse_loop.N_NAMES, np.int64)
+    skipped = np.zeros(len(blkparse_loop.REASONS), np.int64)
+    pairs = np.zeros((blkparse_loop.MAX_PAIRS, 2), np.int64)
+    n, n_lines, end, n_pairs = blkparse_loop.parse(text, at, stop, action, rows, names, skipped, pairs)
+    seen = {
+        bytes(x for x in (int(i) % 128, int(i) // 128) if x).decode(): int(names[i]) for i in names.nonzero()[0]
+    }
+    reasons = zip(blkparse_loop.REASONS, skipped.tolist(), strict=True)
+    stacked = frozenset((int(a), int(b)) for a, b in pairs[:n_pairs])
+    return n_lines, end, events_of(rows, n, skipped={r: k for r, k in reasons if k}, events=seen, stacked=stacked)
+
+
+def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvents:
+    rows: list[tuple[int, int, int, int, int, int]] = []
+    numbers: dict[bytes, int] = {}
+    skipped: dict[str, int] = {}
+    events: dict[str, int] = {}
+    stacked: set[tuple[int, int]] = set()
+    kinds, lost = action.kinds, 0
+    for number, line in enumerate(block.lines, block.first):
+        words = line.split(None, 11)
+        if len(words) < 6 or b"," not in words[0] or not _EVENT.match(line):
+            if SUMMARY.match(line):
+                lost += lost_of(line, events)
+                continue
+            raise bad_line(stream, number, line, _EXPECTED, cut_off=block.cut_off and line is block.lines[-1])
+        what = words[5]
+        name = what.decode("ascii", "replace")
+        events[name] = events.get(name, 0) + 1
+        if what == b"A":
+            _remember_remap(line, words[0], stacked)
+        if name not in kinds:
+            continue
+        if block.cut_off and line is block.lines[-1] and not line.rstrip().endswith(b"]"):
+            raise bad_line(stream, number, line, _EXPECTED, cut_off=True)
+        try:
+            reason = _unfit(words)
+            if reason:
+                if kinds[name] == ISSUED:
+                    skipped[reason] = skipped.get(reason, 0) + 1
+                continue
+            seconds, _, fraction = words[3].partition(b".")
+            begun, sector, n_sectors = (
+                int(seconds) * NS_PER_S + int(fraction), int(words[7]), int(words[9]),
+            )  # fmt: skip
+            if words[0] not in numbers:
+                numbers[words[0]] = device_number(words[0])
+        except ValueError:
+            raise bad_line(stream, number, line, _EXPECTED) from None
+        if sector >= LBN_MAX or not 0 < n_sectors * LBN_NBYTES < NBYTES_MAX or begun >= TIME_NS_MAX:
+            raise impossible_numbers(stream, number, line)
+        op = OP_WRITE if is_write(words[6]) else OP_READ
+        rows.append((kinds[name], begun, op, sector, n_sectors * LBN_NBYTES, numbers[words[0]]))
+    return BlockEvents.of_rows(rows, skipped=skipped, events=events, stacked=frozenset(stacked), lost=lost)
+
+
+def lost_of(line: bytes, events: dict[str, int]) -> int:
+    """The records that blkparse missed, where the line of its summary says so, which counts among the events."""
+    skips = _SKIPS.match(line)
+    if skips is None:
+        return 0
+    events[LOSSES_TOLD] = events.get(LOSSES_TOLD, 0) + 1
+    return int(re.sub(rb"\D", b"", skips[1])[:18] or b"0")
+
+
+def _unfit(words: list[bytes]) -> str:
+    """Why a line is no read or write of some blocks; empty if it is one.
+
+    Without ``+`` there is a passthrough command (its bytes in parentheses) or no length at all: only the
+    process, after a sector for completions.
+
+    Raises:
+        ValueError: the length is no number, or a number has thousands of digits.
+    """
+    kind = words[6] if len(words) > 6 else b""
+    if len(words) < 10 or words[8] != b"+" or not words[7].isdigit():
+        if any(w.startswith(b"(") for w in words[7:9]):
+            return "passthrough"
+        return unfit_of(kind, 0)
+    return no_data_of(kind) or unfit_of(kind, int(words[9]), int(words[7]))
+
+
+def _remember_remap(line: bytes, target: bytes, stacked: set[tuple[int, int]]) -> None:
+    """``sector + n <- (major,minor) sector``: the device of the line is where the access went."""
+    _, found, origin = line.partition(b"<- (")
+    if found:
+        try:
+            stacked.add((device_number(origin.partition(b")")[0]), device_number(target)))
+        except ValueError:
+            return

@@ -1,0 +1,286 @@
+"""The loop over blktrace's records: finds each one, in the order of all files, and follows what counts.
+
+One pass, from the bytes to accesses with their latencies: between columns of events and columns of accesses it was
+twice as slow.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.columns import PENDING
+from cephfit.traces.compiled import compiled_in_place, inlined
+from cephfit.traces.lines.text_bytes import half, long, word
+from cephfit.traces.matching.completion_loop import (
+    N_KEYS,
+    N_RELEASED,
+    N_ROWS,
+    NONE,
+    SEEN_AT,
+    Rows,
+    Table,
+    complete,
+    complete_within,
+    end_of,
+    enter,
+    latest_at,
+    leave,
+    place_of,
+    take_back,
+)
+from cephfit.traces.readers.blktrace.blktrace_notes import (
+    MAX_CPUS,
+    N_ACTIONS,
+    N_LOST,
+    NO_DATA,
+    UNFOLLOWED,
+    Found,
+    note_remap,
+    note_skipped,
+    row_of,
+)
+from cephfit.traces.record_limits import LBN_MAX, TIME_NS_MAX
+
+SHORT, BROKEN, NEW_DISK, FULL, NO_ROOM = range(5)
+"""Why the loop stopped: the bytes of a file end, with a record or within one; something in a file is no record; an
+access is on a disk that has no number yet; the table is half full, or must be made because the trace's first
+completion is next; there is no row left."""
+
+OVER = np.iinfo(np.int64).max
+"""Time of the next record of a file that is over."""
+
+_CATEGORY_SHIFT = 16
+_WRITE, _NOTIFY = 1 << 1, 1 << 10
+_CGROUP_TAG = 1 << 8
+_REQUEUE, _ISSUE, _COMPLETE, _REMAP = 6, 7, 8, 15
+
+
+class Layout(NamedTuple):
+    """Where the fields of a record are, in bytes from its beginning (``blktrace_record``).
+
+    ``big_endian`` is None for little-endian records: see ``unaligned``.
+    """
+
+    big_endian: bool | None
+    magic: int
+    nbytes: int
+    action: int
+    action_nbytes: int
+    device: int
+    cpu: int
+    pdu_len: int
+
+
+class Files(NamedTuple):
+    """What is unread of the files that one recorder wrote.
+
+    Attributes:
+        block: bytes of all of them.
+        at, end: int64 (files,), where in the block those of each file begin and end.
+        latest_ns: int64 (files,), latest time of the records read. They are merged by it: a file's records keep
+            their order where its clock steps back.
+        is_over: bool (files,), nothing of the file is left.
+    """
+
+    block: NDArray[np.uint8]
+    at: NDArray[np.int64]
+    end: NDArray[np.int64]
+    latest_ns: NDArray[np.int64]
+    is_over: NDArray[np.bool_]
+
+
+@inlined
+def _time_of(block: NDArray[np.uint8], at: int, big_endian: bool | None) -> int:
+    when = long(block, at + 8, big_endian)
+    return TIME_NS_MAX if when < 0 or when > TIME_NS_MAX else when
+
+
+@compiled_in_place
+def _earliest(files: Files, layout: Layout) -> tuple[int, int]:
+    """The file whose next record is the earliest (the first one of those), and until when it stays that; NONE and
+    the file where a file's next record is not there."""
+    first, first_ns, until_ns = 0, OVER, OVER
+    for i in range(len(files.at)):
+        if files.is_over[i]:
+            continue
+        if files.at[i] + layout.nbytes > files.end[i]:
+            return NONE, i
+        next_ns = max(files.latest_ns[i], _time_of(files.block, files.at[i], layout.big_endian))
+        if next_ns < first_ns:
+            # Of two at one time the earlier file's comes first, so this one must stay ahead of it.
+            first, first_ns, until_ns = i, next_ns, first_ns - 1 if first_ns < OVER else OVER
+        elif next_ns < until_ns:
+            until_ns = next_ns
+    return first, until_ns
+
+
+@compiled_in_place
+def _number_of(device: int, devices: NDArray[np.int64]) -> int:
+    for number in range(len(devices)):
+        if devices[number] == device:
+            return number
+    return NONE
+
+
+@compiled_in_place
+def _take_back(
+    block: NDArray[np.uint8], at: int, layout: Layout, devices: NDArray[np.int64], numbers: NDArray[np.int64],
+    rows: Rows, table: Table,
+) -> None:  # fmt: skip
+    """The access of a record went back into the queue."""
+    action = at + layout.action
+    is_long = layout.action_nbytes == 8
+    category = (
+        long(block, action, layout.big_endian) if is_long else word(block, action, layout.big_endian)
+    ) >> _CATEGORY_SHIFT
+    lbn, length = long(block, at + 16, layout.big_endian), word(block, at + 24, layout.big_endian)
+    disk = _number_of(word(block, at + layout.device, layout.big_endian), devices)
+    if disk != NONE and length and 0 <= lbn < LBN_MAX and not category & NO_DATA:
+        take_back(lbn, end_of(lbn, length), disk, numbers, rows, table)
+
+
+@compiled_in_place
+def follow_records(
+    files: Files,
+    layout: Layout,
+    wanted: int,
+    devices: NDArray[np.int64],
+    found: Found,
+    numbers: NDArray[np.int64],
+    rows: Rows,
+    table: Table,
+    ended_on: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Read records until those of one file end.
+
+    Args:
+        files: read on from where they are.
+        layout: of their records.
+        wanted: the action that counts as an access.
+        devices: int64 (disks,), the devices that have a number.
+        found: added to.
+        numbers, rows, table, ended_on: as in ``completion_loop.follow_events``.
+
+    Returns:
+        why it stopped, and which file that is about.
+    """
+    block, big, size = files.block, layout.big_endian, layout.nbytes
+    magic, action_at, action_is_long = layout.magic, layout.action, layout.action_nbytes == 8
+    device_at, cpu_at, pdu_len_at = layout.device, layout.cpu, layout.pdu_len
+    actions, skipped = found.actions, found.skipped
+    first_sequence, last_sequence = found.first_sequence, found.last_sequence
+    time_of, op_of, lbn_of, nbytes_of = rows.time_ns, rows.op, rows.lbn, rows.nbytes
+    disk_of, latency_of, ended_of, before_of = rows.disk, rows.latency_ns, rows.ended, rows.before
+    keys, waiting = table
+    n_places, n_rows = len(waiting), len(time_of)
+    n, n_keys = numbers[N_ROWS], numbers[N_KEYS]
+    seen = numbers[SEEN_AT] != NONE
+    looked_into = 1 << _REMAP | (1 << _REQUEUE if wanted == _ISSUE else 0)
+    n_lost = 0
+    device = disk = NONE
+    first_number = 0
+    file, why = 0, SHORT
+    while why == SHORT:
+        file, until_ns = _earliest(files, layout)
+        if file == NONE:
+            file = until_ns
+            break
+        at, end, latest = files.at[file], files.end[file], files.latest_ns[file]
+        is_next, requeued = True, NONE
+        while at + size <= end and is_next and 2 * n_keys <= n_places:
+            if word(block, at, big) != magic:
+                why = BROKEN
+                break
+            when = _time_of(block, at, big)
+            is_next = max(latest, when) <= until_ns
+            pdu_nbytes = half(block, at + pdu_len_at, big)
+            if not is_next or at + size + pdu_nbytes > end:
+                break
+            action = long(block, at + action_at, big) if action_is_long else word(block, at + action_at, big)
+            category, what = action >> _CATEGORY_SHIFT, action & 0xFFFF & ~_CGROUP_TAG
+            if category & _NOTIFY:
+                latest = max(latest, when)
+                at += size + pdu_nbytes
+                continue
+            is_completion = what == _COMPLETE
+            if word(block, at + device_at, big) != device:
+                device = word(block, at + device_at, big)
+                disk, first_number = _number_of(device, devices), row_of(device, found.numbered) * MAX_CPUS
+            if what == wanted or is_completion:
+                lbn, length = long(block, at + 16, big), word(block, at + 24, big)
+                if category & NO_DATA or length == 0 or lbn < 0 or lbn >= LBN_MAX:
+                    if what == wanted:
+                        note_skipped(category, length, skipped)
+                else:
+                    if is_completion and not seen:
+                        numbers[SEEN_AT] = numbers[N_RELEASED] + n
+                        why = FULL
+                        break
+                    if disk == NONE:
+                        if what == wanted:
+                            why = NEW_DISK
+                            break
+                    elif n == n_rows:
+                        why = NO_ROOM
+                        break
+                    else:
+                        last = end_of(lbn, length)
+                        place = place_of(last, disk, keys, waiting, disk_of) if seen else 0
+                        if what == wanted:
+                            row = np.uintp(n)
+                            time_of[row], lbn_of[row], nbytes_of[row], disk_of[row] = when, lbn, length, disk
+                            op_of[row] = (category & _WRITE) >> 1
+                            latency_of[row], ended_of[row] = PENDING, ended_on[np.uintp(disk)]
+                            if seen:
+                                n_keys += enter(n, place, last, disk, keys, waiting, before_of)
+                            n += 1
+                        else:
+                            held = latest_at(place, n, waiting)
+                            if held != NONE:
+                                complete(held, when, n, time_of, disk_of, latency_of, ended_of, ended_on)
+                                n_keys -= leave(place, keys, waiting, before_of, latency_of)
+                                last = lbn_of[np.uintp(held)]
+                            if lbn < last:
+                                numbers[N_ROWS], numbers[N_KEYS] = n, n_keys
+                                complete_within(lbn, last, disk, when, numbers, rows, table, ended_on)
+                                n_keys = numbers[N_KEYS]
+            if what < N_ACTIONS:
+                actions[np.uintp(what)] += 1
+                if looked_into >> what & 1:
+                    if what == _REQUEUE:
+                        requeued = at
+                    else:
+                        tag_nbytes = 8 if action & _CGROUP_TAG else 0
+                        if pdu_nbytes >= tag_nbytes + 8:
+                            note_remap(block, at + size + tag_nbytes, word(block, at + device_at, big), found)
+            sequence = word(block, at + 4, big)
+            if sequence:
+                cpu = np.uintp(word(block, at + cpu_at, big) % MAX_CPUS)
+                number = np.uintp(first_number) + cpu
+                before = last_sequence[number]
+                # A step back is another recording or a numbering of its own, not a loss.
+                if before == 0:
+                    first_sequence[number] = sequence
+                    found.n_cpus[0] = max(found.n_cpus[0], np.int64(cpu) + 1)
+                elif sequence > before + 1 and first_number < UNFOLLOWED:
+                    n_lost += sequence - before - 1
+                last_sequence[number] = sequence
+            latest = max(latest, when)
+            at += size + pdu_nbytes
+            if requeued != NONE:
+                break
+        files.at[file], files.latest_ns[file] = at, latest
+        if requeued != NONE:  # out here, where it costs the loop above nothing
+            numbers[N_ROWS], numbers[N_KEYS] = n, n_keys
+            _take_back(block, requeued, layout, devices, numbers, rows, table)
+            n_keys = numbers[N_KEYS]
+        elif is_next:
+            break
+    if 2 * n_keys > n_places:
+        why = FULL
+    if why == SHORT and files.at[file] + 4 <= files.end[file] and word(block, files.at[file], big) != magic:
+        why = BROKEN
+    numbers[N_ROWS], numbers[N_KEYS] = n, n_keys
+    found.numbers[N_LOST] += n_lost
+    return why, file

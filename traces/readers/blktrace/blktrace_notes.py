@@ -1,0 +1,131 @@
+"""What blktrace's records tell beside accesses: why one is none, what was lost, which device has another below."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.compiled import compiled_in_place
+from cephfit.traces.lines.text_bytes import word
+
+PASSTHROUGH, DISCARD, WRITE_ZEROES, ZONE_RESET, ZONE_RESET_ALL, ZONE_FINISH, ZONE_OPEN, ZONE_CLOSE = range(8)
+FLUSH, ZERO_LENGTH, NO_SECTOR = range(8, 11)
+REASONS = (
+    "passthrough", "discard", "write zeroes", "zone reset", "zone reset all", "zone finish", "zone open",
+    "zone close", "flush", "zero length", "no valid sector",
+)  # fmt: skip
+"""Why a record of the wanted action is no access."""
+
+_FLUSH_BIT, _PASSTHROUGH_BIT, _DISCARD_BIT = 1 << 2, 1 << 9, 1 << 13
+_FIRST_ZONE_BIT, _LAST_ZONE_BIT, _WRITE_ZEROES_BIT = 17, 21, 22
+"""Categories (enum blktrace_cat); those from 16 on, which is a zone append and so a write, have records of version
+8 only."""
+NO_DATA = _PASSTHROUGH_BIT | _DISCARD_BIT | (1 << _WRITE_ZEROES_BIT + 1) - (1 << _FIRST_ZONE_BIT)
+"""Categories that carry no data, whatever length they name."""
+
+N_ACTIONS = 32
+MAX_CPUS = 1 << 13
+"""The most that Linux runs on; a damaged number falls on one of them."""
+MAX_NUMBERED = 64
+"""Devices whose records' numbers are followed; of more, the first ones are."""
+UNFOLLOWED = MAX_NUMBERED * MAX_CPUS
+"""Where the numbers of all others stand, which tell nothing."""
+NOBODY = -1
+"""A row of ``Found.numbered`` that no device has yet."""
+MAX_PAIRS = 256
+
+
+class Found(NamedTuple):
+    """What else is counted, added to.
+
+    Attributes:
+        skipped: int64 (reasons,), by ``REASONS``.
+        actions: int64 (N_ACTIONS,), records by action.
+        numbered: int64 (MAX_NUMBERED,), the device of each row below, or NOBODY.
+        first_sequence, last_sequence: int64 (UNFOLLOWED + MAX_CPUS,), of each device on each CPU, as the kernel
+            numbers; 0 where it had none. Notes take no part: the kernel leaves their numbers as they are.
+        n_cpus: int64 (1,): no CPU from this on had any.
+        pairs: int64 (MAX_PAIRS, 2), devices that remaps came from and went to.
+        numbers: int64 (2,): pairs found, events lost.
+    """
+
+    skipped: NDArray[np.int64]
+    actions: NDArray[np.int64]
+    numbered: NDArray[np.int64]
+    first_sequence: NDArray[np.int64]
+    last_sequence: NDArray[np.int64]
+    n_cpus: NDArray[np.int64]
+    pairs: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+
+
+N_PAIRS, N_LOST = range(2)
+
+
+def nothing_found() -> Found:
+    """Before the first record."""
+    # Pages of the numbers that nobody writes take no memory.
+    return Found(
+        skipped=np.zeros(len(REASONS), np.int64),
+        actions=np.zeros(N_ACTIONS, np.int64),
+        numbered=np.full(MAX_NUMBERED, NOBODY, np.int64),
+        first_sequence=np.zeros(UNFOLLOWED + MAX_CPUS, np.int64),
+        last_sequence=np.zeros(UNFOLLOWED + MAX_CPUS, np.int64),
+        n_cpus=np.zeros(1, np.int64),
+        pairs=np.zeros((MAX_PAIRS, 2), np.int64),
+        numbers=np.zeros(2, np.int64),
+    )
+
+
+def numbers_by_device(found: Found) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+    """Each device with its first and last sequence numbers on each CPU, views of int64 (n_cpus,)."""
+    n = int(found.n_cpus[0])
+    for row, device in enumerate(found.numbered.tolist()):
+        if device == NOBODY:
+            return
+        begin = row * MAX_CPUS
+        yield device, found.first_sequence[begin : begin + n], found.last_sequence[begin : begin + n]
+
+
+@compiled_in_place
+def row_of(device: int, numbered: NDArray[np.int64]) -> int:
+    """The row of a device, which may be a new one; the one behind the last if there is none left."""
+    for row in range(len(numbered)):
+        if numbered[row] == NOBODY:
+            numbered[row] = device
+        if numbered[row] == device:
+            return row
+    return len(numbered)
+
+
+@compiled_in_place
+def note_remap(block: NDArray[np.uint8], payload: int, target: int, found: Found) -> None:
+    """Remember which device passed an access on to which other one."""
+    # always big-endian: struct blk_io_trace_remap holds __be32
+    origin = word(block, payload, True)
+    pairs, n = found.pairs, found.numbers[N_PAIRS]
+    for i in range(n):
+        if pairs[i, 0] == origin and pairs[i, 1] == target:
+            return
+    if n < MAX_PAIRS:
+        pairs[n, 0], pairs[n, 1] = origin, target
+        found.numbers[N_PAIRS] = n + 1
+
+
+@compiled_in_place
+def note_skipped(category: int, length: int, skipped: NDArray[np.int64]) -> None:
+    """Count why a record of the wanted action is no access."""
+    if category & _PASSTHROUGH_BIT:
+        skipped[PASSTHROUGH] += 1
+    elif category & _DISCARD_BIT:
+        skipped[DISCARD] += 1
+    elif category >> _WRITE_ZEROES_BIT & 1:
+        skipped[WRITE_ZEROES] += 1
+    elif category & NO_DATA:
+        for bit in range(_FIRST_ZONE_BIT, _LAST_ZONE_BIT + 1):
+            skipped[ZONE_RESET + bit - _FIRST_ZONE_BIT] += category >> bit & 1
+    elif length == 0:
+        skipped[FLUSH if category & _FLUSH_BIT else ZERO_LENGTH] += 1
+    else:
+        skipped[NO_SECTOR] += 1

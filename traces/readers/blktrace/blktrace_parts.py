@@ -1,0 +1,284 @@
+"""A part of a blktrace recording, read alone, and where recordings may be cut.
+
+Where blktrace's files may be cut into parts to be followed side by side: at a record, in all files at a time.
+
+Records have no fixed stride, and a payload may hold anything, even records: a place found here is likely right,
+and whoever follows the part before it sees whether it was, because then the part ends with a record.
+
+A part of a blktrace recording, followed alone: as if nothing was before it.
+
+It does not know what waits at its beginning for its completion. So it tells at some places what it knew there: who
+comes from the part before finds out from which place on that is right (``blktrace_joining``).
+"""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.core.errors import InputError
+from cephfit.traces.description.recording import Counting, PartialProfile
+from cephfit.traces.files.part_stream import PartStream
+from cephfit.traces.matching.latency import WaitingRows
+from cephfit.traces.readers.blktrace.blktrace_bytes import MAX_PAYLOAD, Reading
+from cephfit.traces.readers.blktrace.blktrace_loop import OVER, Layout
+from cephfit.traces.readers.blktrace.blktrace_notes import numbers_by_device
+from cephfit.traces.readers.blktrace.blktrace_reader import TO_THE_END, Following
+
+PART_NBYTES = 24 << 20
+"""Files are cut into parts of about this length: what is done for each part is little beside it, and so is what is
+lost at the end, where one core waits for the other."""
+NBYTES_OF_FILE = 4 << 20
+"""Of many files, a part has so much of each: what is done for a cut is done in every file."""
+
+_LOOKS = (4 << 10, 3 * MAX_PAYLOAD)
+"""Bytes that are searched for a record; more only where large payloads stand."""
+_RECORDS_IN_A_ROW = 4
+"""So many tell a record from bytes that look like one."""
+_NEAR_NBYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a part begins.
+
+    Attributes:
+        at: byte of each file.
+        time_ns: no record behind the cut is before this, all before it must be; of one file, whose order stands
+            whatever its times are, later than all times.
+    """
+
+    at: tuple[int, ...]
+    time_ns: int
+
+
+def cuts_of(files: Sequence[Path], layout: Layout) -> Iterator[Cut]:
+    """The cuts of files that one recorder wrote, in order; none where they are short."""
+    nbytes = [file.stat().st_size for file in files]
+    n_parts = sum(nbytes) // max(PART_NBYTES, NBYTES_OF_FILE * len(files) if len(files) > 1 else 0)
+    longest = nbytes.index(max(nbytes))
+    opened = [file.open("rb") for file in files]
+    before = (0,) * len(files)
+    try:
+        for k in range(1, n_parts):
+            found = _record_from(opened[longest], nbytes[longest] * k // n_parts, layout)
+            if found is None or found[0] <= before[longest]:
+                continue
+            if len(files) == 1:
+                before = (found[0],)
+                yield Cut(before, OVER)
+            else:
+                places = [
+                    _first_at(f, layout, found[1], a, n) for f, a, n in zip(opened, before, nbytes, strict=True)
+                ]
+                at = tuple(place for place in places if place is not None)
+                if len(at) == len(files) and at != before:
+                    before = at
+                    yield Cut(at, found[1])
+    finally:
+        for file in opened:
+            file.close()
+
+
+def _record_from(file: BinaryIO, at: int, layout: Layout) -> tuple[int, int] | None:
+    """Where the first record from a byte on begins, and its time."""
+    for nbytes in _LOOKS:
+        file.seek(at)
+        block = file.read(nbytes)
+        magic = layout.magic.to_bytes(4, _order(layout))
+        found = block.find(magic)
+        while found >= 0:
+            if _begins_records(block, found, magic, layout, at_end=len(block) < nbytes):
+                return at + found, _number(block, found + 8, 8, layout)
+            found = block.find(magic, found + 1)
+    return None
+
+
+def _begins_records(block: bytes, at: int, magic: bytes, layout: Layout, *, at_end: bool) -> bool:
+    n = 0
+    while at + layout.nbytes <= len(block):
+        if block[at : at + 4] != magic:
+            return False
+        at += layout.nbytes + _number(block, at + layout.pdu_len, 2, layout)
+        n += 1
+    return n >= _RECORDS_IN_A_ROW or (at_end and n > 0 and at == len(block))
+
+
+def _first_at(file: BinaryIO, layout: Layout, time_ns: int, low: int, nbytes: int) -> int | None:
+    """Where the first record of this time or after begins, or the file's end; times nearly ascend.
+
+    ``low``: a record before it, or itself.
+    """
+    high = nbytes
+    while high - low > _NEAR_NBYTES:
+        middle = (low + high) // 2
+        found = _record_from(file, middle, layout)
+        if found is None or found[0] >= high or found[1] >= time_ns:
+            high = middle
+        else:
+            low = found[0]
+    file.seek(low)
+    block = file.read(high - low + _LOOKS[-1])
+    at, magic = 0, layout.magic.to_bytes(4, _order(layout))
+    while at + layout.nbytes <= len(block):
+        if block[at : at + 4] != magic:
+            return None
+        if _number(block, at + 8, 8, layout) >= time_ns:
+            return low + at
+        at += layout.nbytes + _number(block, at + layout.pdu_len, 2, layout)
+    return nbytes if low + at == nbytes else None
+
+
+def _order(layout: Layout) -> Literal["big", "little"]:
+    return "big" if layout.big_endian else "little"
+
+
+def _number(block: bytes, at: int, nbytes: int, layout: Layout) -> int:
+    return int.from_bytes(block[at : at + nbytes], _order(layout))
+
+
+FIRST_BLOCKS = (256 << 10,)
+"""Bytes of a part's first blocks; after each one is such a place. One is enough for some thousand accesses in
+flight; each further one costs every part the time that joining counts takes."""
+MAX_DISKS = 32
+"""Counts take about 80 KB for each disk, of some stretches of several parts: with more disks files stay whole."""
+
+
+_of_thread = threading.local()
+
+
+def _memory_of_thread(nbytes: int) -> NDArray[np.uint8]:
+    """Memory that every reading in this thread uses: were it new for each part, the kernel would clear it anew."""
+    memory: NDArray[np.uint8] | None = getattr(_of_thread, "memory", None)
+    if memory is None or len(memory) < nbytes:
+        memory = _of_thread.memory = np.empty(nbytes, np.uint8)
+    return memory
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a recording.
+
+    Attributes:
+        files: all of the recording.
+        layout, wanted: as ``Following`` takes them.
+        begins, ends: bytes of each file; an end of None is that of the file.
+        until_ns: all records must be before this.
+    """
+
+    files: tuple[Path, ...]
+    layout: Layout
+    wanted: int
+    begins: tuple[int, ...]
+    ends: tuple[int | None, ...]
+    until_ns: int
+
+    @property
+    def is_last(self) -> bool:
+        return self.ends[0] is None
+
+    @property
+    def nbytes(self) -> int:
+        """Of all files together."""
+        ends = [f.stat().st_size if b is None else b for f, b in zip(self.files, self.ends, strict=True)]
+        return sum(ends) - sum(self.begins)
+
+    def opened(self, stack: ExitStack, pool: Executor | None = None) -> Reading:
+        """The same blocks whenever it is opened, one at a time in each thread; files are closed with ``stack``."""
+        streams = [PartStream(f, a, b) for f, a, b in zip(self.files, self.begins, self.ends, strict=True)]
+        for stream in streams:
+            stack.callback(stream.close)
+        return Reading(streams, pool, begins=self.begins, first_blocks=FIRST_BLOCKS, memory=_memory_of_thread)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a part, and what was known there.
+
+    Attributes:
+        at: byte of each file.
+        waiting: the accesses.
+        cpus: those that records before were from, ascending, of each device.
+    """
+
+    at: tuple[int, ...]
+    waiting: WaitingRows
+    cpus: Mapping[int, NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, following: Following, reading: Reading) -> "Place":
+        """Where ``following`` is, which was just settled."""
+        return cls(
+            tuple(reading.offset(file) for file in range(len(reading.files.at))),
+            WaitingRows.of(following.matcher, following.devices),
+            {d: np.flatnonzero(last) for d, _, last in numbers_by_device(following.found)},
+        )
+
+    def same_as(self, other: "Place") -> bool:
+        """Whether what comes is the same; the CPUs may be others where another part came before."""
+        return self.at == other.at and self.waiting.same_as(other.waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A part that was followed as if nothing was before it.
+
+    Attributes:
+        following: as it was at the end.
+        places: after each of the first blocks.
+        counted: up to the first place, between each and the next one, and up to the end.
+    """
+
+    following: Following
+    places: tuple[Place, ...]
+    counted: tuple[PartialProfile, ...]
+
+
+def parts_of(files: Sequence[Path], layout: Layout, wanted: int) -> Iterator[Part]:
+    """The parts of files that one recorder wrote, in order."""
+    begins: tuple[int, ...] = (0,) * len(files)
+    for cut in cuts_of(files, layout):
+        yield Part(tuple(files), layout, wanted, begins, cut.at, cut.time_ns)
+        begins = cut.at
+    yield Part(tuple(files), layout, wanted, begins, (None,) * len(files), OVER)
+
+
+def follow_alone(part: Part) -> Followed | None:
+    """None: it cannot be followed alone, because it begins or ends within a record, is damaged, has too many
+    disks, its end is no end in time, or no completion comes for so long that none is likely to."""
+    following, counting = Following(part.layout, part.wanted), Counting(None)
+    places: list[Place] = []
+    counted: list[PartialProfile] = []
+    with ExitStack() as stack:
+        try:
+            reading = part.opened(stack)
+            for n_blocks in range(1, len(FIRST_BLOCKS) + 1):
+                count_on(following, reading, counting, n_blocks)
+                if reading.files.is_over.all():
+                    break
+                counting.add(following.settled())
+                counted.append(counting.partial())
+                places.append(Place.of(following, reading))
+                if len(following.devices) > MAX_DISKS:
+                    return None
+                counting = Counting(None)
+            if not following.matcher.completions_seen:
+                return None
+            count_on(following, reading, counting)
+        except (InputError, OSError):
+            return None  # whoever reads on from the part before finds out what it is, and where
+    if int(reading.files.latest_ns.max()) >= part.until_ns:
+        return None
+    return Followed(following, tuple(places), (*counted, counting.partial()))
+
+
+def count_on(following: Following, reading: Reading, counting: Counting, n_blocks: int = TO_THE_END) -> None:
+    """Count what is complete or given up, as far as ``Following.follow`` says."""
+    for batch in following.follow(reading, n_blocks):
+        counting.add(batch)

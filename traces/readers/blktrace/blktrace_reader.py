@@ -1,0 +1,138 @@
+"""Raw blktrace files (one for each CPU), ``blkparse -d`` dumps and streams of the kernel's blk tracer.
+
+What is known of a recording while its records are followed: disks, what waits, and what was seen beside.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+
+import numpy as np
+
+from cephfit.core.values.access import AccessBatch
+from cephfit.traces.files.read_ahead import has_second_core
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.matching.latency import CompletionMatcher, Ready
+from cephfit.traces.readers.blktrace import blktrace_loop, blktrace_notes
+from cephfit.traces.readers.blktrace import blktrace_record as record
+from cephfit.traces.readers.blktrace.blktrace_bytes import Reading, layout_of
+from cephfit.traces.readers.blktrace.blktrace_loop import Layout
+from cephfit.traces.readers.block_events.block_layer import Action, Noted
+from cephfit.traces.readers.reader import StreamReader
+
+TO_THE_END = 1 << 60
+"""More blocks than any file has."""
+
+
+class Following:
+    """Follows records from where a reading is; several readings one after the other, if they are of one recording.
+
+    Attributes:
+        matcher: what waits.
+        devices: number of each disk.
+        found: what the loop counts; the losses and events in it belong to the next batch.
+    """
+
+    def __init__(self, layout: Layout, wanted: int) -> None:
+        """``wanted``: the action that counts as an access."""
+        self._layout, self._wanted = layout, wanted
+        self._noted = Noted()
+        self._numbers = np.empty(0, np.int64)
+        self.matcher = CompletionMatcher()
+        self.devices: list[int] = []
+        self.found = blktrace_notes.nothing_found()
+
+    def follow(self, reading: Reading, n_blocks: int = TO_THE_END) -> Iterator[AccessBatch]:
+        """The accesses that are complete or given up, in order of issue, until all files are over or ``n_blocks``
+        of one of them are used up.
+
+        Raises:
+            InputError: a record is cut off, or what stands there is no record.
+        """
+        files, matcher = reading.files, self.matcher
+        while not files.is_over.all():
+            matcher.make_room(1, len(self.devices))
+            why, file = blktrace_loop.follow_records(
+                files, self._layout, self._wanted, self._numbers, self.found, matcher.numbers, matcher.rows,
+                matcher.table, matcher.ended_on,
+            )  # fmt: skip
+            if why == blktrace_loop.NEW_DISK:
+                self.devices.append(reading.device_at(file, self._layout))
+                self._numbers = np.array(self.devices, np.int64)
+            elif why == blktrace_loop.BROKEN:
+                self._noted.add({}, {}, (), reading.skip_loss_note(file))
+            elif why == blktrace_loop.FULL:
+                matcher.remake_table()
+            elif why == blktrace_loop.NO_ROOM:
+                continue
+            elif reading.n_used(file) == n_blocks:
+                break
+            else:
+                reading.read_on(file)
+            if ready := matcher.ready():
+                yield self._batch(ready)
+
+    def settled(self) -> AccessBatch:
+        """All accesses that need not wait any more, however few, and what was noted so far."""
+        return self._batch(self.matcher.settled())
+
+    def finished(self) -> AccessBatch:
+        """What is left; there is nothing to follow any more."""
+        return self._batch(self.matcher.finish())
+
+    def _batch(self, ready: Ready) -> AccessBatch:
+        self._note()
+        return self._noted.batch(ready, self.devices, self.matcher.completions_seen)
+
+    def _note(self) -> None:
+        """Move what was counted beside the accesses."""
+        found = self.found
+        n_pairs, n_lost = found.numbers.tolist()
+        seen = {name: int(found.actions[i]) for i, name in record.ACTION_NAMES.items() if found.actions[i]}
+        skipped = {r: int(k) for r, k in zip(blktrace_notes.REASONS, found.skipped, strict=True) if k}
+        self._noted.add(skipped, seen, ((int(a), int(b)) for a, b in found.pairs[:n_pairs]), n_lost)
+        found.skipped[:] = 0
+        found.actions[:] = 0
+        found.numbers[:] = 0
+
+
+_WHAT = {Action.QUEUE: record.QUEUE, Action.ISSUE: record.ISSUE}
+
+
+class BlktraceReader(StreamReader):
+    """Records of version 7 and 8, either byte order, with payloads, from one file or one for each CPU."""
+
+    name = "blktrace"
+    title = "blktrace's binary records (per-CPU files, `blkparse -d` dumps, the kernel's blk tracer)"
+    names_disks = True
+
+    def __init__(self, action: Action = Action.QUEUE) -> None:
+        self.action = action
+
+    @property
+    def wanted(self) -> int:
+        """The action that counts as an access, as records say it."""
+        return _WHAT[self.action]
+
+    def sniff(self, head: bytes) -> bool:
+        return record.layout_of(head) is not None
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        return self.read_together([stream])
+
+    def read_together(self, streams: Sequence[TraceStream]) -> Iterator[AccessBatch]:
+        """All CPUs merged by time.
+
+        The files may have any numbers, gaps between them, and be empty: what CPU a record is from stands in
+        the record. Within a file the order of the records stands, even where the clock steps back a little.
+
+        Raises:
+            InputError: a record is cut off, or what stands there is no record.
+        """
+        layout = layout_of(streams)
+        if layout is None:
+            return
+        following = Following(layout, self.wanted)
+        with ThreadPoolExecutor(1) if has_second_core() else nullcontext() as pool:
+            yield from following.follow(Reading(streams, pool))
+        yield following.finished()

@@ -1,0 +1,1 @@
+"""Events of Linux's block layer as text."""

@@ -1,0 +1,236 @@
+"""The loop over block tracepoints as text: reads the usual lines of perf script, trace-cmd and ftrace.
+
+A line is looked at through masks of 64 bytes, from its beginning, from its processor and from the event's own
+fields on. The loop stops before the first line that is anything else, which ``block_events_text`` then looks at.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.traces.compiled import compiled, inlined
+from cephfit.traces.lines.text_bytes import (
+    N_BYTES,
+    at_most,
+    bits_below,
+    byte_at,
+    eight_bytes,
+    equal,
+    first_bit,
+    number,
+)
+from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
+from cephfit.traces.readers.block_events.block_layer import Rows
+from cephfit.traces.record_limits import LBN_MAX, MAJOR_MAX, MINOR_MAX, NBYTES_MAX, TIME_S_MAX
+
+NAMES = (
+    b"block_bio_queue", b"block_rq_issue", b"block_rq_complete", b"block_rq_insert", b"block_getrq", b"block_plug",
+    b"block_unplug", b"block_bio_backmerge", b"block_bio_frontmerge", b"block_split", b"block_bio_complete",
+    b"block_rq_merge", b"block_rq_requeue", b"block_touch_buffer", b"block_dirty_buffer", b"block_io_start",
+    b"block_io_done",
+)  # fmt: skip
+"""Events that the loop knows; the first three are the accesses and completions of requests."""
+
+QUEUE, ISSUE, COMPLETE = range(3)
+REQUEUE, BIO_COMPLETE = NAMES.index(b"block_rq_requeue"), NAMES.index(b"block_bio_complete")
+_PREFIX, _MODULE = len(b"block_"), len(b"block:")
+_SPACE, _TAB, _NEWLINE, _COMMA, _POINT, _PLUS, _COLON = 32, 9, 10, 44, 46, 43, 58
+_OPEN, _CLOSE, _OPEN_ROUND, _CLOSE_ROUND = 91, 93, 40, 41
+_LETTER_D, _LETTER_R, _LETTER_W, _BEFORE_A, _LETTER_Y, _ZERO, _NINE = 68, 82, 87, 64, 89, 48, 57
+_ONE, _NONE = np.uint64(1), np.uint64(0)
+_BLOCK_PREFIX, _BLOCK_COLON = (np.uint64(int.from_bytes(b"\0\0" + w, "little")) for w in (b"block_", b"block:"))
+_TEN_TO = 10 ** np.arange(10, dtype=np.int64)
+
+
+def words_of(name: bytes) -> tuple[int, int]:
+    """The 16 bytes behind ``block_`` as two words."""
+    text = name[_PREFIX:].ljust(16, b"\0")
+    return int.from_bytes(text[:8], "little"), int.from_bytes(text[8:16], "little")
+
+
+KNOWN = np.array([(*words_of(name), len(name)) for name in NAMES], np.uint64)
+"""uint64 (names, 3): two words, and how long it is."""
+
+
+@inlined
+def _words(at: int) -> tuple[np.uint64, np.uint64]:
+    """Where the words within 64 bytes begin, and the bytes after their ends; the byte before counts as a blank."""
+    content = ~(equal(at, _NEWLINE) | equal(at, _SPACE) | equal(at, _TAB))
+    return content & ~(content << _ONE), ~content & (content << _ONE)
+
+
+@inlined
+def _without_first(mask: np.uint64) -> np.uint64:
+    return mask & (mask - _ONE)
+
+
+@inlined
+def _all_digits(begin: int, end: int, at: int) -> bool:
+    """Whether bytes ``begin`` to ``end`` from address ``at`` on are digits."""
+    others = at_most(at, _ZERO - 1) | ~at_most(at, _NINE)
+    return others & bits_below(end) & ~bits_below(begin) == _NONE and end > begin
+
+
+@inlined
+def _other_white_space(begin: int, end: int) -> bool:
+    """Whether anything below a blank but tabs is there: Python splits words there, too."""
+    found = _NONE
+    for at in range(begin, end, N_BYTES):
+        found |= at_most(at, _SPACE - 1) & ~equal(at, _TAB) & bits_below(end - at)
+    return found != _NONE  # type: ignore[no-any-return]
+
+
+@compiled
+def parse(
+    text: NDArray[np.uint8],
+    at: int,
+    stop: int,
+    wanted: int,
+    rows: Rows,
+    counts: NDArray[np.int64],
+    known: NDArray[np.uint64],
+) -> tuple[int, int, int]:
+    """Read lines from byte ``at`` to byte ``stop``.
+
+    Args:
+        text: uint8, with room around the lines.
+        at, stop: where lines begin.
+        wanted: QUEUE or ISSUE, whichever counts.
+        rows: written from row 0 on.
+        counts: int64 (names,), lines by event, added to.
+        known: ``KNOWN``.
+
+    Returns:
+        rows there are, lines read, and the first byte of the first line that was not read.
+    """
+    kind_of, time_ns, op, lbn, nbytes, devices = rows
+    requeue = REQUEUE if wanted == ISSUE else -1
+    start = text.ctypes.data
+    n = n_lines = 0
+    device, device_word, device_nbytes = np.int64(-1), _NONE, np.int64(-1)
+    while at < stop and n < len(time_ns):
+        line = start + at
+        # The processor's number in brackets.
+        cpu = first_bit(equal(line, _OPEN))
+        if cpu == N_BYTES or equal(line, _NEWLINE) & bits_below(cpu) != _NONE:
+            break
+        here = line + cpu
+        begins, ends = _words(here)
+        first_end = first_bit(ends)
+        if first_end > 8 or byte_at(here + first_end - 1) != _CLOSE or not _all_digits(1, first_end - 1, here):
+            break
+        # Its flags, if there are any, and the time.
+        begins, ends = _without_first(begins), _without_first(ends)
+        if first_bit(ends) < N_BYTES and byte_at(here + first_bit(ends) - 1) != _COLON:
+            begins, ends = _without_first(begins), _without_first(ends)
+        time, time_end = first_bit(begins), first_bit(ends) - 1
+        if time_end >= N_BYTES - 1 or byte_at(here + time_end) != _COLON:
+            break
+        point = first_bit(equal(here, _POINT) & ~bits_below(time))
+        n_after = time_end - 1 - point
+        if point <= time or n_after < 1 or n_after > 9:
+            break
+        seconds, good = number(here + time, here + point)
+        fraction, good_too = number(here + point + 1, here + time_end)
+        if not (good and good_too and seconds < TIME_S_MAX):
+            break
+        # perf may print a period, and the module's name before the event's.
+        begins, ends = _without_first(begins), _without_first(ends)
+        name = first_bit(begins)
+        if equal(here, _NEWLINE) & bits_below(name) != _NONE or name == N_BYTES:
+            break
+        here += name
+        begins, ends = _words(here)
+        if byte_at(here) <= _NINE:
+            if not _all_digits(0, first_bit(ends), here):
+                break
+            here += first_bit(_without_first(begins))
+            begins, ends = _words(here)
+        name_end = first_bit(ends) - 1
+        if byte_at(here + _MODULE - 1) == _COLON and eight_bytes(here) << np.uint64(16) == _BLOCK_COLON:
+            here += _MODULE
+            name_end -= _MODULE
+        if name_end >= 32 or name_end < _PREFIX or byte_at(here + name_end) != _COLON:
+            break
+        if eight_bytes(here) << np.uint64(16) != _BLOCK_PREFIX:
+            break
+        length = name_end - _PREFIX
+        first, second = eight_bytes(here + _PREFIX), eight_bytes(here + _PREFIX + 8)
+        if length < 8:
+            first &= bits_below(8 * length)
+        second &= bits_below(8 * min(max(length - 8, 0), 8))
+        what = 0
+        while what < len(known) and (
+            known[what, 0] != first or known[what, 1] != second or known[what, 2] != np.uint64(name_end)
+        ):
+            what += 1
+        if what == len(known):
+            break
+        rest = here + name_end + 1
+        end = first_bit(equal(rest, _NEWLINE))
+        if end == N_BYTES:
+            while rest + end < start + stop and byte_at(rest + end) != _NEWLINE:
+                end += 1
+        if _other_white_space(line, rest + end):
+            break
+        if what in (wanted, COMPLETE, BIO_COMPLETE, requeue):
+            rest_of_line = rest + end
+            while byte_at(rest) == _SPACE:
+                rest += 1
+            # DEVICE KIND [BYTES] [()] SECTOR + COUNT, one blank between them.
+            begins, ends = _words(rest)
+            blanks = equal(rest, _SPACE)
+            plus = first_bit(equal(rest, _PLUS) & blanks << _ONE & blanks >> _ONE)
+            count_end = first_bit(ends & ~bits_below(plus + 2)) if plus < N_BYTES - 3 else N_BYTES
+            if count_end >= N_BYTES or rest + count_end > rest_of_line:
+                break
+            within = bits_below(count_end)
+            if (blanks & blanks << _ONE | equal(rest, _TAB) | equal(rest, _NEWLINE)) & within != _NONE:
+                break
+            device_end = first_bit(ends)
+            if device_end > 8:
+                break
+            word = eight_bytes(rest) & bits_below(8 * device_end)
+            if word != device_word or device_end != device_nbytes:
+                comma = first_bit(equal(rest, _COMMA))
+                major, good = number(rest, rest + comma)
+                minor, good_too = number(rest + comma + 1, rest + device_end)
+                if comma >= device_end or not (good and good_too and major < MAJOR_MAX and minor < MINOR_MAX):
+                    break
+                device, device_word, device_nbytes = np.int64(major << 20 | minor), word, device_end
+            begins, ends = _without_first(begins), _without_first(ends)
+            kind, kind_end = first_bit(begins), first_bit(ends)
+            letters = bits_below(kind_end) & ~bits_below(kind)
+            # Letters up to Y: a Z is of a zone, or of zeroes that are no data.
+            if (at_most(rest, _BEFORE_A) | ~at_most(rest, _LETTER_Y)) & letters != _NONE:
+                break
+            is_write = equal(rest, _LETTER_W) & letters != _NONE
+            is_read = equal(rest, _LETTER_R) & letters != _NONE
+            if equal(rest, _LETTER_D) & letters != _NONE or not (is_read or is_write):
+                break
+            begins, ends = _without_first(begins), _without_first(ends)
+            if first_bit(ends) < plus - 1 and _all_digits(first_bit(begins), first_bit(ends), rest):
+                begins, ends = _without_first(begins), _without_first(ends)
+            if first_bit(ends) < plus - 1:
+                command = first_bit(begins)
+                if byte_at(rest + command) != _OPEN_ROUND or byte_at(rest + command + 1) != _CLOSE_ROUND:
+                    break
+                if first_bit(ends) != command + 2:
+                    break
+                begins, ends = _without_first(begins), _without_first(ends)
+            sector, good = number(rest + first_bit(begins), rest + plus - 1)
+            n_sectors, good_too = number(rest + plus + 2, rest + count_end)
+            if not (good and good_too) or sector >= LBN_MAX:
+                break
+            if n_sectors < 1 or n_sectors >= NBYTES_MAX // 512:
+                break
+            row = np.uintp(n)
+            kind_of[row] = ISSUED if what == wanted else REQUEUED if what == requeue else COMPLETED
+            time_ns[row] = seconds * 1_000_000_000 + fraction * _TEN_TO[np.uintp(9 - n_after)]
+            op[row], lbn[row], nbytes[row], devices[row] = is_write, sector, n_sectors * 512, device
+            n += 1
+            at = rest_of_line + 1 - start
+        else:
+            at = rest + end + 1 - start
+        counts[what] += 1
+        n_lines += 1
+    return n, n_lines, at

@@ -1,0 +1,320 @@
+"""Rows of block events that compiled loops write, and what becomes of them.
+
+Events of Linux's block layer, of whatever notation, to accesses: one action on each device.
+
+Readers of blktrace's binary records and of blkparse's text share this, so that both give the same profile.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.core.values.access import AccessBatch
+from cephfit.traces.columns import Accesses
+from cephfit.traces.files.part_stream import NotOnItsOwn
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
+from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
+from cephfit.traces.matching.latency import CompletionMatcher, InFlight, Ready
+from cephfit.traces.readers.access_rows import NO_LBN
+from cephfit.traces.readers.reader import PartReader
+from cephfit.traces.record_limits import DEVICE_MAX
+
+_NO_LATENCIES, _NO_DEPTHS = np.empty(0, np.int64), np.empty(0, np.int32)
+
+
+class Action(StrEnum):
+    """Which event counts as the access."""
+
+    QUEUE = "Q"
+    """The application's view: as it reached the block layer, before merging."""
+    ISSUE = "D"
+    """The device's view: as it was sent to the driver, after merging."""
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """What events count, by blkparse's letters; only what was sent to the driver can come back from it."""
+        return {self.value: ISSUED, "C": COMPLETED} | ({"R": REQUEUED} if self is Action.ISSUE else {})
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEvents:
+    """The accesses and completions of a stretch of a trace, in order; arrays of shape (n,).
+
+    Attributes:
+        kind: uint8: an access of the action that counts, a completion, or an access that goes back into the queue
+            (``completion_loop.ISSUED`` and so on).
+        time_ns, op, lbn, nbytes: as in AccessBatch.
+        device: int64, major << 20 | minor.
+        skipped, events, stacked, lost: as in AccessBatch, devices in ``stacked`` by number.
+    """
+
+    kind: NDArray[np.uint8]
+    time_ns: NDArray[np.int64]
+    op: NDArray[np.uint8]
+    lbn: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
+    device: NDArray[np.int64]
+    skipped: dict[str, int] = field(default_factory=dict)
+    events: dict[str, int] = field(default_factory=dict)
+    stacked: frozenset[tuple[int, int]] = frozenset()
+    lost: int = 0
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: Sequence[tuple[int, int, int, int, int, int]],
+        *,
+        skipped: dict[str, int],
+        events: dict[str, int],
+        stacked: frozenset[tuple[int, int]] = frozenset(),
+        lost: int = 0,
+    ) -> "BlockEvents":
+        """Rows read one by one, each (kind, time_ns, op, lbn, nbytes, device), and what was counted."""
+        kind, time_ns, op, lbn, nbytes, device = np.array(rows, np.int64).reshape(-1, 6).T.copy()
+        return cls(
+            kind.astype(np.uint8),
+            time_ns,
+            op.astype(np.uint8),
+            lbn,
+            nbytes,
+            device,
+            skipped=skipped,
+            events=events,
+            stacked=stacked,
+            lost=lost,
+        )
+
+
+def device_name(device: int) -> str:
+    """``major,minor`` as blkparse writes it."""
+    return f"{device >> 20},{device & 0xFFFFF}"
+
+
+def device_number(text: bytes) -> int:
+    """The reverse of ``device_name``. Raises ValueError."""
+    major, _, minor = text.partition(b",")
+    number = int(major) << 20 | int(minor)
+    if not 0 <= number < DEVICE_MAX:
+        raise ValueError("no device has this number")
+    return number
+
+
+_ZONE_OPS = {
+    b"ZRA": "zone reset all",
+    b"ZR": "zone reset",
+    b"ZF": "zone finish",
+    b"ZO": "zone open",
+    b"ZC": "zone close",
+}
+
+
+def no_data_of(kind: bytes) -> str:
+    """What the letters of an op (``blk_fill_rwbs`` in Linux) say that carries no data, whatever length stands
+    there; empty for all else, an append to a zone (``ZA``) among it."""
+    if b"D" in kind:
+        return "discard"
+    if b"WZ" in kind:
+        return "write zeroes"
+    return next((reason for letters, reason in _ZONE_OPS.items() if letters in kind), "")
+
+
+def is_write(kind: bytes) -> bool:
+    """Whether the letters of an op that carries data are those of a write."""
+    return b"W" in kind or b"ZA" in kind
+
+
+def unfit_of(kind: bytes, nbytes: int, sector: int = 0) -> str:
+    """Why an event with a place is no read or write; empty if it is one."""
+    if reason := no_data_of(kind):
+        return reason
+    if not nbytes:
+        return "flush" if kind.startswith(b"F") else "zero length"
+    if sector == NO_LBN:
+        return "no valid sector"
+    return "" if b"R" in kind or is_write(kind) else f"op {kind.decode('ascii', 'replace')}"
+
+
+def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
+    """Number the disks, match completions and count what is in flight."""
+    disks: dict[int, int] = {}
+    matcher, noted = CompletionMatcher(), Noted()
+    for events in stretches:
+        disk = _disk_numbers(events, disks)
+        noted.add(events.skipped, events.events, events.stacked, events.lost)
+        matcher.push(events.kind, events.time_ns, events.op, events.lbn, events.nbytes, disk)
+        if ready := matcher.ready():
+            yield noted.batch(ready, list(disks), matcher.completions_seen)
+    yield noted.batch(matcher.finish(), list(disks), matcher.completions_seen)
+
+
+def accesses_of_part(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
+    """The same for a part of a trace in which accesses neither complete nor go back into the queue.
+
+    Raises:
+        NotOnItsOwn: one does; it may be an access before the part.
+    """
+    disks: dict[int, int] = {}
+    for events in stretches:
+        if events.kind.any():
+            raise NotOnItsOwn
+        accesses = Accesses(
+            events.time_ns, events.op, events.lbn, events.nbytes, _disk_numbers(events, disks), _NO_LATENCIES
+        )
+        noted = Noted()
+        noted.add(events.skipped, events.events, events.stacked, events.lost)
+        yield noted.batch(Ready(accesses, _NO_DEPTHS), list(disks), timed=False)
+
+
+class Noted:
+    """What is told beside the accesses, between one batch of them and the next."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._skipped: Counter[str] = Counter()
+        self._events: Counter[str] = Counter()
+        self._stacked: frozenset[tuple[int, int]] = frozenset()
+        self._lost = 0
+
+    def add(
+        self,
+        skipped: Mapping[str, int],
+        events: Mapping[str, int],
+        stacked: Iterable[tuple[int, int]],
+        lost: int,
+    ) -> None:
+        """Each as in BlockEvents."""
+        self._skipped.update(skipped)
+        self._events.update(events)
+        self._stacked = self._stacked.union(stacked)
+        self._lost += lost
+
+    def batch(self, ready: Ready, devices: Sequence[int], timed: bool) -> AccessBatch:
+        """Accesses with what was noted since the last batch.
+
+        Args:
+            ready: the accesses.
+            devices: number of each disk.
+            timed: the trace has shown completions so far.
+        """
+        batch = ready.accesses.batch(
+            tuple(device_name(d) for d in devices),
+            outstanding=ready.outstanding if timed else None,
+            skipped=self._skipped,
+            events=self._events,
+            stacked=tuple((device_name(a), device_name(b)) for a, b in sorted(self._stacked)),
+            lost=self._lost,
+        )
+        self._forget()
+        return batch
+
+
+def _disk_numbers(events: BlockEvents, disks: dict[int, int]) -> NDArray[np.int32]:
+    """int32, shape (n,): number of each event's disk, -1 for another event on one without accesses; disks that are
+    new get the next numbers."""
+    if len(disks) == 1 and (events.device == next(iter(disks))).all():
+        return np.zeros(len(events.device), np.int32)
+    for number in np.unique(events.device[events.kind == ISSUED]).tolist():
+        disks.setdefault(number, len(disks))
+    if not disks:
+        return np.full(len(events.device), -1, np.int32)
+    known = np.array(sorted(disks), np.int64)
+    index = np.array([disks[int(d)] for d in known], np.int32)
+    place = np.minimum(np.searchsorted(known, events.device), len(known) - 1)
+    return np.where(known[place] == events.device, index[place], -1).astype(np.int32)
+
+
+class Rows(NamedTuple):
+    """Accesses and what becomes of them in order, columns as in ``BlockEvents``: more room than needed."""
+
+    kind: NDArray[np.uint8]
+    time_ns: NDArray[np.int64]
+    op: NDArray[np.uint8]
+    lbn: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
+    device: NDArray[np.int64]
+
+
+def room_for(n: int) -> Rows:
+    """Rows that hold anything."""
+    numbers = np.empty((4, n), np.int64)
+    return Rows(np.empty(n, np.uint8), numbers[0], np.empty(n, np.uint8), numbers[1], numbers[2], numbers[3])
+
+
+def events_of(
+    rows: Rows,
+    n: int,
+    *,
+    skipped: dict[str, int] | None = None,
+    events: dict[str, int],
+    stacked: frozenset[tuple[int, int]] = frozenset(),
+) -> BlockEvents:
+    """The first ``n`` rows, and what was counted beside them."""
+    return BlockEvents(
+        rows.kind[:n],
+        rows.time_ns[:n],
+        rows.op[:n],
+        rows.lbn[:n],
+        rows.nbytes[:n],
+        rows.device[:n],
+        skipped=skipped or {},
+        events=events,
+        stacked=stacked,
+    )
+
+
+class EventLines(LineParser[BlockEvents]):
+    """The lines of one stream; ``action`` is the one that counts."""
+
+    def __init__(self, stream: TraceStream, action: Action) -> None:
+        self._stream = stream
+        self._action = action
+
+
+class EventTextReader(PartReader):
+    """A text with one event of the block layer on each line; ``lines`` reads these."""
+
+    names_disks = True
+    lines: ClassVar[type[EventLines]]
+
+    def __init__(self, action: Action = Action.QUEUE) -> None:
+        self.action = action
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        return accesses_of(self._events(stream))
+
+    def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
+        return accesses_of_part(self._events(stream))
+
+    def _events(self, stream: TraceStream) -> Iterator[BlockEvents]:
+        return map(_one_after_the_other, read_by_turns(stream, self.lines(stream, self.action)))
+
+
+def _one_after_the_other(parts: Sequence[BlockEvents]) -> BlockEvents:
+    """Consecutive stretches as one."""
+    if len(parts) == 1:
+        return parts[0]
+    skipped: Counter[str] = Counter()
+    events: Counter[str] = Counter()
+    for part in parts:
+        skipped.update(part.skipped)
+        events.update(part.events)
+    return BlockEvents(
+        np.concatenate([p.kind for p in parts]),
+        np.concatenate([p.time_ns for p in parts]),
+        np.concatenate([p.op for p in parts]),
+        np.concatenate([p.lbn for p in parts]),
+        np.concatenate([p.nbytes for p in parts]),
+        np.concatenate([p.device for p in parts]),
+        skipped=dict(skipped),
+        events=dict(events),
+        stacked=frozenset().union(*(p.stacked for p in parts)),
+        lost=sum(p.lost for p in parts),
+    )

@@ -1,0 +1,1 @@
+"""Separated text with one access per line."""

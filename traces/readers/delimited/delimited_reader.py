@@ -1,0 +1,319 @@
+"""Traces of one access per line with separated fields: one reader for all formats declared as data.
+
+Rows as spreadsheets and Windows Performance Analyzer export them: fields in quotation marks, numbers with
+separated thousands or hexadecimal.
+
+Traces of one access a line with separated fields: one reader, the formats declared as data.
+"""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.core.units import LBN_NBYTES
+from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.traces.columns import UNKNOWN_LATENCY, Accesses
+from cephfit.traces.files.part_stream import PartStream
+from cephfit.traces.files.stream import HEAD_NBYTES, TextBlock, TraceStream, bad_line, impossible_numbers
+from cephfit.traces.lines import plain_lines
+from cephfit.traces.lines.delimited_loop import Fields
+from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
+from cephfit.traces.lines.plain_lines import Constants, DiskTable, PlainLine
+from cephfit.traces.matching.latency import InFlight
+from cephfit.traces.readers.reader import PartReader, clock_ns_of
+from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
+
+_WORD = re.compile(rb'"((?:[^"]|"")*)"(?!\S)|(\S+)')
+"""Between white space: a field in quotation marks, which may hold white space, or anything else."""
+_HEXADECIMAL = re.compile(rb"0[xX][0-9a-fA-F]{1,16}")
+_GROUPED = re.compile(rb"[1-9]\d{0,2}(?:,\d{3})+(?P<fraction>\.\d+)?")
+
+
+def plain_fields(
+    line: bytes, separator: bytes | None, counts: Sequence[int], others: Sequence[int]
+) -> list[bytes]:
+    """The row's fields without all that; what is not understood stays, so that the row is refused.
+
+    ``1,500`` may be one and a half where a comma is the decimal point, and then the separator is another one. So
+    in a number that may have a fraction, a comma separates thousands only where commas separate fields, too, where
+    there are several, or where a point follows.
+
+    Args:
+        line: the row.
+        separator: between its fields; None: white space.
+        counts: columns of whole numbers.
+        others: columns of numbers that may have a fraction.
+    """
+    fields = _words(line) if separator is None else _separated(line, separator)
+    for column in (*counts, *others):
+        if -len(fields) <= column < len(fields):
+            fields[column] = _number(fields[column], surely=column in counts or separator == b",")
+    return fields
+
+
+def _words(line: bytes) -> list[bytes]:
+    return [word[2] if word[1] is None else word[1].replace(b'""', b'"').strip() for word in _WORD.finditer(line)]
+
+
+def _separated(line: bytes, separator: bytes) -> list[bytes]:
+    try:
+        (words,) = csv.reader([line.decode("latin-1")], delimiter=separator.decode(), skipinitialspace=True)
+    except (csv.Error, ValueError):
+        return line.split(separator)
+    return [word.strip().encode("latin-1") for word in words]
+
+
+def _number(text: bytes, *, surely: bool) -> bytes:
+    if _HEXADECIMAL.fullmatch(text):
+        return b"%d" % int(text, 16)
+    grouped = _GROUPED.fullmatch(text)
+    if grouped and (surely or grouped["fraction"] or text.count(b",") > 1):
+        return text.replace(b",", b"")
+    return text
+
+
+_HEADERS_MAX = 100
+_CLOCK_LINES = 1000
+_OTHER_OPS = {b"d": "discard", b"discard": "discard", b"trim": "discard", b"f": "flush", b"flush": "flush"}
+
+_Stretch = tuple[Accesses, dict[str, int]]
+"""Rows, and counts of what is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelimitedFormat:
+    """Where the columns of a format are and in which units; negative columns count from the right.
+
+    Attributes:
+        name, title: as a reader's.
+        row: matches a whole line of it, and tells the format by it.
+        separator: between fields; None: white space.
+        time, op, offset, length: columns.
+        time_unit_ns: ns of one unit of time; a time may have a fraction.
+        time_origin: whole units taken off, so that ns since then fit into 63 bits.
+        offset_unit, length_unit: bytes of one unit.
+        reads, writes: what the op's column says, in lower case; an empty op is counted as skipped.
+        disk: columns that name the disk together; none: a file is one disk.
+        latency: column, or None.
+        header: matches lines that may stand before the rows (and stand there again where files were put together).
+        note: what a reader of the profile must know.
+        lacks: what a profile would need and the format does not say.
+        plain: the lines that a compiled loop may read; None: all go through ``row``, at a fiftieth of the speed.
+        further: lines may have more fields than ``plain`` has, which are left out.
+        loose: rows may be written as ``spreadsheet_rows`` says; they are read slowly.
+        added: fields that are added to every line because it does not say them itself; ``constants`` are the same
+            for the loop.
+    """
+
+    name: str
+    title: str
+    row: re.Pattern[bytes]
+    separator: bytes | None
+    time: int
+    op: int
+    offset: int
+    length: int
+    time_unit_ns: int
+    offset_unit: int
+    length_unit: int
+    reads: frozenset[bytes]
+    writes: frozenset[bytes]
+    time_origin: int = 0
+    disk: tuple[int, ...] = ()
+    latency: int | None = None
+    header: re.Pattern[bytes] = re.compile(rb"^\s*(#.*)?$")
+    note: str = ""
+    lacks: tuple[str, ...] = ()
+    plain: PlainLine | None = None
+    further: bool = False
+    loose: bool = False
+    added: tuple[bytes, ...] = ()
+    constants: Constants = Constants()  # noqa: RUF009 - it is frozen
+
+    def fields(self, n_fields: int) -> Fields | None:
+        """For the loop, of lines with ``n_fields`` fields; None: it reads no such lines."""
+        if self.plain is None or n_fields < len(self.plain.fields):
+            return None
+        return plain_lines.fields_of(
+            self.plain.of_length(n_fields) if self.further else self.plain,
+            separator=self.separator,
+            columns=(self.time, self.op, self.offset, self.length, self.latency),
+            disk=self.disk,
+            time_unit_ns=self.time_unit_ns,
+            time_origin=self.time_origin,
+            offset_unit=self.offset_unit,
+            length_unit=self.length_unit,
+        )
+
+
+class DelimitedReader(PartReader):
+    """Reads every format that a ``DelimitedFormat`` declares."""
+
+    clock_is_guessed = True
+
+    def __init__(self, layout: DelimitedFormat) -> None:
+        self.layout = layout
+        self.name = layout.name
+        self.title = layout.title
+        self.note = layout.note
+        self.lacks = layout.lacks
+        self.names_disks = bool(layout.disk)
+        self.timed = layout.latency is not None
+
+    def sniff(self, head: bytes) -> bool:
+        lines = head.splitlines()
+        if len(lines) > 1 and not head.endswith(b"\n"):
+            del lines[-1]  # cut off by the end of the head
+        first = next((line for line in lines if not self.layout.header.match(line)), b"")
+        return self.layout.row.match(first) is not None
+
+    def clock_ns(self, stream: TraceStream) -> int:
+        if self.layout.constants.time_ns is not None:
+            return 1
+        lines = map(_Lines(self.layout, stream).whole, stream.head().splitlines()[:_CLOCK_LINES])
+        rows = (line.split(self.layout.separator) for line in lines if self.layout.row.match(line))
+        return clock_ns_of((row[self.layout.time] for row in rows), self.layout.time_unit_ns)
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        return self.read_part(stream, InFlight())
+
+    def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
+        lines = _Lines(self.layout, stream)
+        for stretches in read_by_turns(stream, lines):
+            rows = stretches[0][0] if len(stretches) == 1 else Accesses.joined([r for r, _ in stretches])
+            skipped: Counter[str] = Counter()
+            for _, counts in stretches:
+                skipped.update(counts)
+            names = tuple(n.decode("utf-8", "replace") for n in lines.disks) or (PurePath(stream.name).name,)
+            yield rows.batch(names, outstanding=in_flight.count(rows) if self.timed else None, skipped=skipped)
+
+
+class _Lines(LineParser[_Stretch]):
+    """The lines of one stream.
+
+    Attributes:
+        disks: name to number.
+    """
+
+    def __init__(self, layout: DelimitedFormat, stream: TraceStream) -> None:
+        self.disks: dict[bytes, int] = {}
+        self._layout = layout
+        self._fields: dict[int, Fields | None] = {}
+        self._stream = stream
+        self._known = DiskTable()
+        self._headers: set[bytes] = set()
+        # Headers at a cut are no headers: what they are must be told from the whole file.
+        self._started = isinstance(stream, PartStream) and stream.begin > 0
+
+    def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, _Stretch]:
+        n_fields = self._n_fields(text, at, stop)
+        if n_fields not in self._fields:
+            self._fields[n_fields] = self._layout.fields(n_fields)
+        fields = self._fields[n_fields]
+        if fields is None:
+            return 0, at, (Accesses.none(), {})
+        n, end, rows = plain_lines.parse(fields, self._known, text, at, stop, self._layout.constants)
+        return n, end, (rows, {})
+
+    def _n_fields(self, text: NDArray[np.uint8], at: int, stop: int) -> int:
+        """How many fields the lines have: as many as the first one, if it may be any number."""
+        if not self._layout.further:
+            return len(self._layout.plain.fields) if self._layout.plain else 0
+        line = text[at : min(at + HEAD_NBYTES, stop)].tobytes().partition(b"\n")[0]
+        return len(line.split(self._layout.separator))
+
+    def took(self, n_lines: int, gave: _Stretch) -> None:
+        self._started |= n_lines > 0
+
+    def any_line(self, block: TextBlock) -> _Stretch:
+        """Accesses of lines, and counts of what is none."""
+        layout, stream = self._layout, self._stream
+        rows: list[tuple[int, int, int, int, int, int]] = []
+        skipped: dict[str, int] = {}
+        for number, line in enumerate(block.lines, block.first):
+            cut_off = block.cut_off and line is block.lines[-1]
+            whole = self.whole(line)
+            fields: list[bytes] = []
+            if layout.loose and (b'"' in line or not layout.row.match(whole)):
+                fields = self._plain_fields(line)
+                whole = _joined(fields, layout.separator)
+            if not layout.row.match(whole):
+                if not line.strip() or line in self._headers:
+                    continue
+                if not self._started and layout.header.match(line):
+                    if len(self._headers) < _HEADERS_MAX:
+                        self._headers.add(line)
+                    continue
+                raise bad_line(stream, number, line, f"a row of {layout.title}", cut_off=cut_off)
+            self._started = True
+            fields = fields or whole.split(layout.separator)
+            try:
+                op = fields[layout.op].strip().lower()
+                nbytes = int(fields[layout.length]) * layout.length_unit
+                lbn = int(fields[layout.offset]) * layout.offset_unit // LBN_NBYTES
+                time_ns = _scaled(fields[layout.time], layout) - layout.time_origin * layout.time_unit_ns
+                latency_ns = 0 if layout.latency is None else _scaled(fields[layout.latency], layout)
+            except (ValueError, IndexError):
+                raise bad_line(stream, number, line, f"a row of {layout.title}", cut_off=cut_off) from None
+            reason = _unfit(op, nbytes, layout)
+            if reason:
+                skipped[reason] = skipped.get(reason, 0) + 1
+                continue
+            if not lbn < LBN_MAX or nbytes >= NBYTES_MAX or not abs(time_ns) < TIME_NS_MAX:
+                raise impossible_numbers(stream, number, line)
+            # No device answers in no time: a zero stands for a latency that is not known.
+            latency_ns = min(latency_ns, TIME_NS_MAX) or UNKNOWN_LATENCY
+            index = self._disk([fields[i].strip() for i in layout.disk]) if layout.disk else 0
+            rows.append((time_ns, OP_READ if op in layout.reads else OP_WRITE, lbn, nbytes, index, latency_ns))
+        return Accesses.of_rows(rows), skipped
+
+    def whole(self, line: bytes) -> bytes:
+        """A line with what is added to it."""
+        if not (self._layout.added and line.strip()):
+            return line
+        n = len(self._layout.plain.fields) if self._layout.plain else 0
+        fields = line.rstrip().split(self._layout.separator, n)[:n]
+        return (self._layout.separator or b" ").join([*fields, *self._layout.added])
+
+    def _plain_fields(self, line: bytes) -> list[bytes]:
+        """Those of a line as ``spreadsheet_rows`` says, with what is added to it."""
+        layout = self._layout
+        decimals = [layout.time] if layout.latency is None else [layout.time, layout.latency]
+        fields = plain_fields(line, layout.separator, (layout.offset, layout.length), decimals)
+        if not (layout.added and line.strip()):
+            return fields
+        n = len(layout.plain.fields) if layout.plain else 0
+        return [*fields[:n], *layout.added]
+
+    def _disk(self, fields: list[bytes]) -> int:
+        name = b"/".join(fields)
+        number = self.disks.setdefault(name, len(self.disks))
+        self._known.add(fields, number)
+        return number
+
+
+def _joined(fields: list[bytes], separator: bytes | None) -> bytes:
+    """A line of these fields: in a quoted one a separator separates nothing, so that it is another letter here."""
+    if separator is None:
+        return b" ".join(b"_".join(field.split()) or b"_" for field in fields)
+    return separator.join(field.replace(separator, b" ") for field in fields)
+
+
+def _unfit(op: bytes, nbytes: int, layout: DelimitedFormat) -> str:
+    if op not in layout.reads and op not in layout.writes:
+        return _OTHER_OPS.get(op) or (f"op {op.decode('utf-8', 'replace')}" if op else "no op")
+    return "" if nbytes > 0 else "zero length"
+
+
+def _scaled(text: bytes, layout: DelimitedFormat) -> int:
+    """A decimal number of time units as ns, exact: 9-digit fractions of large seconds do not fit a float. Nothing
+    is 0."""
+    whole, _, fraction = text.strip().partition(b".")
+    unit = layout.time_unit_ns
+    return int(whole or b"0") * unit + (int(fraction) * unit // 10 ** len(fraction) if fraction else 0)

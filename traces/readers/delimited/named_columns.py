@@ -1,0 +1,246 @@
+"""A delimited file of a person's own, whose columns and units are named: ``time:us,op,offset:kib,length``."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from cephfit.core.errors import InputError
+from cephfit.core.units import LBN_NBYTES, NS_PER_MS, NS_PER_S, NS_PER_US
+from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.core.values.cells import Op
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.lines.plain_lines import (
+    DECIMAL_OR_NOTHING,
+    DECIMAL_OR_WHOLE,
+    DIGITS,
+    OP,
+    OP_NBYTES,
+    UNQUOTED,
+    Constants,
+    PlainLine,
+)
+from cephfit.traces.matching.latency import InFlight
+from cephfit.traces.readers.delimited.delimited_reader import DelimitedFormat, DelimitedReader
+from cephfit.traces.readers.reader import PartReader
+from cephfit.traces.record_limits import NBYTES_MAX
+
+NAME = "columns"
+
+TIME_UNITS = {"ns": 1, "us": NS_PER_US, "ms": NS_PER_MS, "s": NS_PER_S, "filetime": 100}
+"""ns of one; filetime is Windows': 100 ns since 1601."""
+PLACE_UNITS = {"bytes": 1, "lbn": LBN_NBYTES, "sectors": LBN_NBYTES, "kib": 1 << 10, "mib": 1 << 20, "pages": 4096}
+SEPARATORS = {"comma": b",", "semicolon": b";", "tab": b"\t", "pipe": b"|", "space": None}
+
+SYNTAX = """\
+names in the order of the file's columns, separated by commas: time:UNIT (ns, us, ms, s, filetime),
+op[:READ/WRITE] (the words for them; default r.../w...), offset:UNIT and length:UNIT (bytes, lbn, sectors, kib,
+mib, pages of 4096), disk (several join), latency:UNIT, - for a column to leave out; op=read, op=write or
+length=4096 where the file does not say it; sep=comma, semicolon, tab, pipe or space"""
+"""What the help says."""
+
+_FILETIME_2000 = 125_911_584_000_000_000
+_READS = frozenset({b"r", b"read", b"rd", b"ra", b"rs", b"rm", b"rsm"})
+_WRITES = frozenset({b"w", b"write", b"wr", b"ws", b"wm", b"wsm", b"wfs", b"wf", b"ww"})
+
+
+@dataclass(frozen=True, slots=True)
+class NamedColumns:
+    """A person's description of a file.
+
+    Attributes:
+        layout: of the rows.
+        lacks: what the file does not say.
+    """
+
+    layout: DelimitedFormat
+    lacks: tuple[str, ...]
+
+
+def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
+    """Read a description of columns, see ``SYNTAX``.
+
+    Raises:
+        InputError: naming what is wrong with it.
+    """
+    words = [word.strip() for word in columns.split(",") if word.strip()]
+    constants = [word for word in words if "=" in word]
+    names = [word for word in words if "=" not in word]
+    given = {name: value for name, _, value in (word.partition("=") for word in constants)}
+    separator = SEPARATORS[_one_of(given.pop("sep", "comma"), SEPARATORS, "sep=")]
+    lacks: list[str] = []
+    place: dict[str, int] = {}
+    unit: dict[str, str] = {}
+    disks: list[int] = []
+    for i, word in enumerate(names):
+        name, _, what = word.partition(":")
+        if name == "disk":
+            disks.append(i)
+        elif name in ("-", "_"):
+            continue
+        elif name not in ("time", "op", "offset", "length", "latency") or name in place:
+            raise _wrong(f"{word!r} is {'there twice' if name in place else 'no name of a column'}")
+        else:
+            place[name], unit[name] = i, what.lower()
+    added: list[str] = []
+    if assume_op is not None and "op" not in place:
+        given.setdefault("op", assume_op.value)
+    for name, value in given.items():
+        if name in place or name not in ("op", "length"):
+            raise _wrong(f"{name}={value}: {'the file has it, too' if name in place else 'only op and length'}")
+        place[name] = len(names) + len(added)
+        added.append(_constant(name, value))
+        lacks.append(f"{name}: every access is counted as {value}, as was said")
+    if "time" not in place:
+        place["time"], unit["time"] = len(names) + len(added), "ns"
+        added.append("0")
+        lacks.append("time: no rates, no inter-arrival")
+    missing = [name for name in ("op", "offset", "length") if name not in place]
+    if missing:
+        raise _wrong(f"there is no {missing[0]}")
+    layout = _layout(place, unit, disks, len(names) + len(added), separator)
+    said = Constants(
+        time_ns=None if place["time"] < len(names) else 0,
+        op=None if place["op"] < len(names) else OP_WRITE if given["op"].lower() == "write" else OP_READ,
+        nbytes=None if place["length"] < len(names) else int(given["length"]),
+    )
+    return NamedColumns(
+        replace(
+            layout,
+            plain=_plain(layout, len(names)),
+            further=True,
+            loose=True,
+            added=tuple(word.encode() for word in added),
+            constants=said,
+        ),
+        tuple(lacks),
+    )
+
+
+def _plain(layout: DelimitedFormat, n: int) -> PlainLine:
+    """The lines that a compiled loop may read: all that have the ``n`` columns. In a quoted field, which only
+    ``spreadsheet_rows`` reads, there may be what looks like the columns behind it."""
+    fields = [UNQUOTED] * n
+    for column, field in (
+        (layout.time, DECIMAL_OR_WHOLE),
+        (layout.op, OP),
+        (layout.offset, DIGITS),
+        (layout.length, DIGITS),
+        (layout.latency, DECIMAL_OR_NOTHING if layout.separator else DECIMAL_OR_WHOLE),
+    ):
+        if column is not None and column < n:
+            fields[column] = field
+    return PlainLine(tuple(fields), _spellings(layout.reads), _spellings(layout.writes), padded=True)
+
+
+def _spellings(words: frozenset[bytes]) -> tuple[bytes, ...]:
+    """A word may be written in small or capital letters, or begin with one; other mixtures are not plain."""
+    short = [word for word in sorted(words) if len(word) <= OP_NBYTES]
+    return tuple(dict.fromkeys(w for word in short for w in (word, word.upper(), word.capitalize())))
+
+
+def _constant(name: str, value: str) -> str:
+    if name == "op" and value.lower() not in ("read", "write"):
+        raise _wrong(f"op={value}: it is read or write")
+    if name == "length" and not (value.isdecimal() and 0 < int(value[:12]) < NBYTES_MAX):
+        raise _wrong(f"length={value}: it is a number of bytes")
+    return value.lower()
+
+
+def _layout(
+    place: dict[str, int], unit: dict[str, str], disks: list[int], n: int, separator: bytes | None
+) -> DelimitedFormat:
+    time_unit = _one_of(unit.get("time") or "s", TIME_UNITS, "time:")
+    latency_unit = _one_of(unit.get("latency") or time_unit, TIME_UNITS, "latency:")
+    if "latency" in place and TIME_UNITS[latency_unit] != TIME_UNITS[time_unit]:
+        raise _wrong("time and latency need the same unit")
+    reads, writes = _READS, _WRITES
+    if unit.get("op"):
+        read, slash, write = unit["op"].partition("/")
+        if not (read and slash and write) or read == write:
+            raise _wrong(f"op:{unit['op']}: the words for a read and a write, as op:0/1")
+        reads, writes = frozenset({read.encode()}), frozenset({write.encode()})
+    return DelimitedFormat(
+        name=NAME,
+        title="a delimited file with the columns that --columns names",
+        row=re.compile(_row_pattern(place, n, separator)),
+        separator=separator,
+        time=place["time"],
+        op=place["op"],
+        offset=place["offset"],
+        length=place["length"],
+        time_unit_ns=TIME_UNITS[time_unit],
+        time_origin=_FILETIME_2000 if time_unit == "filetime" else 0,
+        offset_unit=PLACE_UNITS[_one_of(unit.get("offset") or "bytes", PLACE_UNITS, "offset:")],
+        length_unit=PLACE_UNITS[_one_of(unit.get("length") or "bytes", PLACE_UNITS, "length:")],
+        reads=reads,
+        writes=writes,
+        disk=tuple(disks),
+        latency=place.get("latency"),
+        header=re.compile(rb'^\s*$|^\s*#|^\s*"?[A-Za-z_\x80-\xff]'),
+    )
+
+
+def _row_pattern(place: dict[str, int], n: int, separator: bytes | None) -> bytes:
+    """What a row looks like: numbers where numbers must be. Further columns at its end are left out."""
+    other = rb"\S+" if separator is None else b"[^" + re.escape(separator) + b"]*"
+    kinds = {"time": rb"\d+(?:\.\d+)?", "latency": rb"(?:\d+(?:\.\d+)? *)?", "offset": rb"\d+", "length": rb"\d+"}
+    if separator is None:
+        kinds["latency"] = rb"\d+(?:\.\d+)?"
+    fields = [other] * n
+    for name, i in place.items():
+        if name in kinds:
+            fields[i] = (
+                rb" *" + kinds[name] + (rb"" if name == "latency" else rb" *") if separator else kinds[name]
+            )
+    join = rb"\s+" if separator is None else re.escape(separator)
+    tail = rb"(?:\s.*)?$" if separator is None else rb"\s*(?:" + re.escape(separator) + rb".*)?$"
+    return rb"^" + (rb"\s*" if separator is None else b"") + join.join(fields) + tail
+
+
+def _one_of(word: str, known: object, where: str) -> str:
+    assert isinstance(known, dict)
+    if word.lower() not in known:
+        raise _wrong(f"{where}{word}: known are {', '.join(known)}")
+    return word.lower()
+
+
+def _wrong(what: str) -> InputError:
+    return InputError(what, where="--columns", remedy=SYNTAX.replace("\n", " "))
+
+
+class NamedColumnsReader(PartReader):
+    """Never told by content: only a person knows."""
+
+    name = NAME
+    title = "a delimited file with the columns that --columns names"
+    clock_is_guessed = True
+
+    def __init__(self, columns: NamedColumns | None = None) -> None:
+        self.columns = columns
+        self.lacks = columns.lacks if columns else ()
+        self.names_disks = bool(columns and columns.layout.disk)
+        self.timed = columns is not None and columns.layout.latency is not None
+
+    def sniff(self, head: bytes) -> bool:
+        return False
+
+    def clock_ns(self, stream: TraceStream) -> int:
+        return DelimitedReader(self.columns.layout).clock_ns(stream) if self.columns else 1
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        return self.read_part(stream, InFlight())
+
+    def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
+        if self.columns is None:
+            raise InputError(
+                "what the columns are is not said", where=stream.name, remedy=SYNTAX.replace("\n", " ")
+            )
+        reader = DelimitedReader(self.columns.layout)
+        n = 0
+        for batch in reader.read_part(stream, in_flight):
+            n += len(batch) + sum(batch.skipped.values())
+            yield batch
+        if not n:
+            raise InputError(
+                "no line has the columns that --columns names", where=stream.name, remedy="compare them"
+            )

@@ -1,0 +1,1 @@
+"""VMware's vscsiStats: binary, CSV and histograms."""

@@ -1,0 +1,250 @@
+"""The binary command trace of VMware's vscsiStats, versions 1 and 2.
+
+The loop over vscsiStats' binary records, which all have the same length.
+
+Layout: libCacheSim (traceReader/customizedReader/vscsi.h) and PyMimircache (vscsiReader.py), which agree.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import PurePath
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephfit.core.errors import InputError
+from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
+from cephfit.traces.columns import Accesses
+from cephfit.traces.compiled import compiled_in_place
+from cephfit.traces.files.part_stream import PartStream
+from cephfit.traces.files.stream import TraceStream
+from cephfit.traces.lines.text_bytes import half, long, word
+from cephfit.traces.matching.latency import InFlight
+from cephfit.traces.readers.reader import PartReader, no_record
+from cephfit.traces.record_limits import LBN_MAX, TIME_US_MAX
+
+UNKNOWN = -1
+UNFIT = ("zero length", "no valid LBN", "no valid time")
+_NS_PER_US = 1000
+
+
+class Record(NamedTuple):
+    """Where the fields of a record are, in bytes from its beginning.
+
+    Attributes:
+        version: in the upper byte of ``ver``.
+        response: negative where there is none.
+        lbn_max, time_us_max: values from which on a number is not valid.
+    """
+
+    version: int
+    nbytes: int
+    command: int
+    ver: int
+    length: int
+    lbn: int
+    time: int
+    response: int
+    lbn_max: int
+    time_us_max: int
+
+
+Scanner: TypeAlias = Callable[
+    [
+        NDArray[np.uint8], NDArray[np.int8], NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64],
+        NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64],
+    ],
+    tuple[int, int],
+]  # fmt: skip
+
+
+@cache
+def scanner(record: Record) -> Scanner:
+    """The loop for one version: where its fields are is known when it is compiled, which takes a third off it."""
+    version, size, timed = record.version, record.nbytes, record.response >= 0
+    command_at, version_at, length_at, lbn_at, time_at, response_at = record[2:8]
+    lbn_max, time_us_max = np.uint64(record.lbn_max), np.uint64(record.time_us_max)
+
+    @compiled_in_place
+    def scan(
+        block: NDArray[np.uint8], op_of: NDArray[np.int8], time_ns: NDArray[np.int64], op: NDArray[np.uint8],
+        lbn: NDArray[np.int64], nbytes: NDArray[np.int64], latency_ns: NDArray[np.int64],
+        commands: NDArray[np.int64], unfit: NDArray[np.int64],
+    ) -> tuple[int, int]:  # fmt: skip
+        """Read whole records.
+
+        Args:
+            block: shape (n,).
+            op_of: int8 (256,): op by SCSI command, negative where it is no access.
+            time_ns ... latency_ns: written from row 0 on; latency only where records have it.
+            commands: int64 (256,): records that are no access by command, added to.
+            unfit: int64 (3,): reads and writes without a length, else a valid LBN, else a valid time; added to.
+
+        Returns:
+            rows written, and the first byte that is no record of this version (or the end).
+        """
+        n, at, last = 0, 0, len(block) - size
+        while at <= last:
+            command = half(block, at + command_at, None)
+            if half(block, at + version_at, None) >> 8 != version or command > 255:
+                break
+            what = op_of[np.uintp(command)]
+            length = word(block, at + length_at, None)
+            first, when = long(block, at + lbn_at, None), long(block, at + time_at, None)
+            row = np.uintp(n)
+            time_ns[row], lbn[row], nbytes[row], op[row] = when * _NS_PER_US, first, length, what
+            if timed:
+                took = long(block, at + response_at, None)
+                latency_ns[row] = took * _NS_PER_US if np.uint64(took) < time_us_max else UNKNOWN
+            # The numbers have 64 bits without a sign, so one comparison each tells what is not valid.
+            bad_lbn, bad_time = np.uint64(first) >= lbn_max, np.uint64(when) >= time_us_max
+            if what < 0:
+                commands[np.uintp(command)] += 1
+            elif length == 0 or bad_lbn or bad_time:
+                unfit[0 if length == 0 else 1 if bad_lbn else 2] += 1
+            else:
+                n += 1
+            at += size
+        return n, at
+
+    return scan
+
+
+VERSION_1 = np.dtype(
+    [("sn", "<u4"), ("len", "<u4"), ("nsg", "<u4"), ("cmd", "<u2"), ("ver", "<u2"), ("lbn", "<u8"), ("ts", "<u8")]
+)
+VERSION_2 = np.dtype(
+    [
+        *[("cmd", "<u2"), ("ver", "<u2"), ("sn", "<u4"), ("len", "<u4"), ("nsg", "<u4")],
+        *[("lbn", "<u8"), ("ts", "<u8"), ("rt", "<u8")],
+    ]
+)
+
+_UNIT_OF_RESPONSE = "response times are taken as microseconds: no source states their unit"
+_RECORDS_AT_ONCE = 1 << 16
+
+_READS = (0x08, 0x28, 0xA8, 0x88)
+_WRITES = (0x0A, 0x2A, 0xAA, 0x8A, 0x2E, 0xAE, 0x8E)
+_OTHERS = {
+    0x35: "flush",
+    0x91: "flush",
+    0x42: "discard",
+    0x41: "write same",
+    0x93: "write same",
+    0x89: "compare and write",
+    0x83: "extended copy",
+}
+"""SCSI operation codes: READ(6), (10), (12), (16); WRITE(6), (10), (12), (16) and WRITE AND VERIFY; the rest."""
+
+_OP_OF = np.full(256, -1, np.int8)
+_OP_OF[list(_READS)], _OP_OF[list(_WRITES)] = OP_READ, OP_WRITE
+
+
+class VscsiBinaryReader(PartReader):
+    """One record of 32 (version 1) or 40 bytes (version 2) for each SCSI command, one disk in a file."""
+
+    name = "vscsi-binary"
+    title = "vscsiStats command trace, binary version 1 or 2"
+
+    def __init__(self) -> None:
+        self.notes: tuple[str, ...] = ()
+
+    def sniff(self, head: bytes) -> bool:
+        return _dtype_of(head) is not None
+
+    def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
+        return self.read_part(stream, InFlight())
+
+    def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
+        dtype = _dtype_of(_head_of_file(stream))
+        if dtype is None:
+            raise no_record("vscsiStats", stream, 0)
+        record, size = _record(dtype), dtype.itemsize
+        self.notes = (_UNIT_OF_RESPONSE,) if record.response >= 0 else ()
+        disks = (PurePath(stream.name).name,)
+        block = np.empty(_RECORDS_AT_ONCE * size, np.uint8)
+        while nbytes := stream.readinto(memoryview(block.data)):
+            start = stream.offset - nbytes
+            whole = nbytes // size * size
+            if whole < nbytes:
+                raise InputError(
+                    f"the trace is cut off within a record ({nbytes - whole} of its {size} bytes are there)",
+                    where=f"{stream.name}, byte {start + whole}",
+                    remedy="copy the file again, or cut it at this byte and profile what is there",
+                )
+            end, batch = _batch(block[:nbytes], record, disks, in_flight)
+            if end < nbytes:
+                raise no_record("vscsiStats", stream, start + end)
+            yield batch
+
+
+def _head_of_file(stream: TraceStream) -> bytes:
+    if not isinstance(stream, PartStream):
+        return stream.head()
+    with TraceStream(stream.path) as whole:
+        return whole.head()
+
+
+def _record(dtype: np.dtype[np.void]) -> Record:
+    at = {name: offset for name, (_, offset, *_) in (dtype.fields or {}).items()}
+    return Record(
+        version=_version(dtype),
+        nbytes=dtype.itemsize,
+        command=at["cmd"],
+        ver=at["ver"],
+        length=at["len"],
+        lbn=at["lbn"],
+        time=at["ts"],
+        response=at.get("rt", -1),
+        lbn_max=LBN_MAX,
+        time_us_max=TIME_US_MAX,
+    )
+
+
+def record_nbytes(head: bytes, *, without_latency: bool = False) -> int:
+    """Bytes of a record of the file that begins with ``head``; 0 where it is no such file, or has latencies and
+    must not."""
+    dtype = _dtype_of(head)
+    return 0 if dtype is None or (without_latency and dtype is VERSION_2) else dtype.itemsize
+
+
+def _version(dtype: np.dtype[np.void]) -> int:
+    return 1 if dtype is VERSION_1 else 2
+
+
+def _dtype_of(head: bytes) -> np.dtype[np.void] | None:
+    """Told by the version field of the first two records, as the layouts have it in different places."""
+    for dtype in (VERSION_2, VERSION_1):
+        n = min(len(head) // dtype.itemsize, 2)
+        rows = np.frombuffer(head, dtype, count=n)
+        if n and (rows["ver"] >> 8 == _version(dtype)).all() and (rows["cmd"] <= 0xFF).all():
+            return dtype
+    return None
+
+
+def _batch(
+    block: NDArray[np.uint8], record: Record, disks: tuple[str, ...], in_flight: InFlight
+) -> tuple[int, AccessBatch]:
+    """The first byte of a block of records that is none of this version (or its end), and what stands before."""
+    most = len(block) // record.nbytes
+    rows = Accesses(
+        np.empty(most, np.int64),
+        np.empty(most, np.uint8),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.zeros(most, np.int32),
+        np.empty(most, np.int64),
+    )
+    commands, unfit = np.zeros(256, np.int64), np.zeros(len(UNFIT), np.int64)
+    n, end = scanner(record)(
+        block, _OP_OF, rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.latency_ns, commands, unfit
+    )
+    rows = rows.cut(0, n)
+    skipped: dict[str, int] = {}
+    for code in np.flatnonzero(commands):
+        reason = _OTHERS.get(int(code), f"SCSI command 0x{int(code):02x}")
+        skipped[reason] = skipped.get(reason, 0) + int(commands[code])
+    skipped |= {reason: int(k) for reason, k in zip(UNFIT, unfit, strict=True) if k}
+    outstanding = in_flight.count(rows) if record.response >= 0 else None
+    return end, rows.batch(disks, outstanding=outstanding, skipped=skipped)
