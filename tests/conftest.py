@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
-pytest_plugins = ["fixtures"]
+pytest_plugins = ["shared_fixtures"]
 
 # What a shell starts in the background ignores the interrupt, and so would every program of the tests.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -110,8 +110,8 @@ def caveats_of(
         caveats.append(f"Model {predictions.model}: {model_called(predictions.model).sentence}.")
         caveats.append(
             f"Its intervals hold for all configurations jointly at {formatting.level(predictions.confidence)}. "
-            "They cover the scatter of the benchmark, not what the model leaves out: phases, bursts, caches, and cells "
-            "that interfere with each other."
+            "They cover the scatter of the benchmark, not what the model leaves out: phases, bursts, caches, and "
+            "cells that interfere with each other."
         )
         caveats += predictions.notes
         caveats += [findings.renewed] if findings.renewed else []

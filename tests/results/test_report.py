@@ -389,7 +389,7 @@ def test_what_cannot_be_written_is_said(finished_store: Path, tmp_path: Path) ->
     with Store.open(tmp_path / "bare.db", create=True) as store:
         fill(store, documents=False)
     for arguments, said in (
-        (("--store", finished_store, "-o", tmp_path / "report.pdf"), "does not tell the format"),
+        (("--store", finished_store, "-o", tmp_path / "report.pdf"), "cannot infer the format from the file name"),
         (("--store", finished_store, "-o", tmp_path / "file" / "r.html"), "does not exist"),
         (("--store", finished_store, "-o", "-", "--format", "md", "--json"), "cannot both go"),
         (("--store", tmp_path / "none.db", "-o", tmp_path / "r.html"), "no store of results"),
