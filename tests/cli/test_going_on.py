@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from cephfit.cli.main import cephfit
 from cephfit.cli.options import target_choice
-from cephfit.cli.sweep.sweep_commands import sweep_run
+from cephfit.cli.sweep import sweep_run
 from cephfit.core.errors import ClusterError
 
 SPACED = "/tmp/my keys/cephfit.keyring"

@@ -1,0 +1,77 @@
+"""A store, a profile and a sweep file that version 0.1.0 wrote are read as it read them.
+
+tests/golden/version_0_1_0 holds what that version wrote: a sweep file and the store of two sweeps on the simulated
+cluster (as SQL), the profile of a trace, and its predictions for that profile.
+"""
+
+import gzip
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cephfit.sweep.declaration.sweep_file import parse_sweep
+
+GOLDEN = Path(__file__).parent / "golden" / "version_0_1_0"
+Cephfit = Callable[..., str]
+
+
+@pytest.fixture
+def old_store(tmp_path: Path) -> Path:
+    path = tmp_path / "store.sqlite"
+    with sqlite3.connect(path) as database:
+        database.executescript(gzip.decompress((GOLDEN / "store.sql.gz").read_bytes()).decode())
+    database.close()
+    return path
+
+
+@pytest.fixture
+def cephfit(old_store: Path) -> Cephfit:
+    """Run a command in the folder of the old store, and return its standard output."""
+
+    def run(*words: str) -> str:
+        argv = [sys.executable, "-m", "cephfit.cli.main", *words]
+        done = subprocess.run(argv, cwd=old_store.parent, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_the_predictions_are_those_of_the_old_version(cephfit: Cephfit) -> None:
+    new = json.loads(
+        cephfit("map", "--json", str(GOLDEN / "profile.json"), "--baselines", "store.sqlite", "--no-save")
+    )
+    old = json.loads((GOLDEN / "predictions.json").read_text())
+    assert (new["model"], new["best"], new["worst"]) == (old["model"], old["best"], old["worst"])
+    for now, before in zip(new["predictions"], old["predictions"], strict=True):
+        for key in ("configuration", "verdict"):
+            assert now[key] == before[key]
+        for key in ("relative", "low", "high"):
+            assert now[key] == pytest.approx(before[key], rel=1e-9)
+
+
+def test_the_runs_are_listed_and_a_report_is_written(cephfit: Cephfit, tmp_path: Path) -> None:
+    runs = json.loads(cephfit("runs", "list", "--json", "--store", "store.sqlite"))
+    assert {run["sweep"] for run in runs} == {"before-rooms", "quick"}
+    cephfit("report", "--store", "store.sqlite", "-o", "report.html")
+    assert "no-deferred" in (tmp_path / "report.html").read_text()
+
+
+def test_the_sweep_file_has_the_digest_of_its_run(old_store: Path) -> None:
+    """By its digest an interrupted run is found and continued."""
+    sweep = parse_sweep((GOLDEN / "sweep.yaml").read_text(), file="sweep.yaml")
+    with sqlite3.connect(old_store) as database:
+        found = database.execute(
+            "SELECT sweep_digest FROM cephfit_runs WHERE sweep_name = 'before-rooms'"
+        ).fetchall()
+    assert found == [(sweep.digest,)]
+
+
+def test_the_profile_is_shown(cephfit: Cephfit) -> None:
+    shown = json.loads(cephfit("trace", "show", "--json", str(GOLDEN / "profile.json")))
+    assert shown["name"] == "ftrace"
