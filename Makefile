@@ -21,7 +21,7 @@ demo: packages $(VENV)/ready ## the whole loop on this machine, from nothing to 
 	$(BIN)/cephfit demo $(DEMO_OPTIONS)
 
 test: packages test-packages $(VENV)/ready-dev ## the tests that CI runs
-	$(PYTEST) -m "not slow" $(PYTEST_OPTIONS)
+	$(PYTEST) -m "not slow" -n 2 --dist loadgroup $(PYTEST_OPTIONS)
 
 test-all: packages test-packages $(VENV)/ready-dev ## every test, the slow ones too
 	$(PYTEST) $(PYTEST_OPTIONS)

@@ -62,10 +62,20 @@ def _lacking(marker: str) -> str:
     return ""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first, so that processes side by side end at about the same time."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=_usual_seconds, reverse=True)
+    """With xdist: the longest tests begin first, and those that share the lab run in one process.
+
+    So one process works through the tests on the lab, which wait most of the time, and the others through the rest.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "lab_cluster" in fixtures and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group("lab"))
+    items.sort(key=_usual_seconds, reverse=True)
+    items.sort(key=lambda item: item.get_closest_marker("ceph") is None)
 
 
 def _usual_seconds(item: pytest.Item) -> float:
