@@ -1,4 +1,4 @@
-"""How sure single cells and rates are: tables of docs/method.md, as Markdown.
+"""How sure single cells and rates are: tables of docs/evidence.md, as Markdown.
 
 Six copies of the default are compared in 20 cells, over sweeps drawn from a known truth
 (tests/support/synthetic_sweeps.py).

@@ -1,4 +1,4 @@
-"""How often a pool is told behind the fastest of several that are equal: a table of docs/method.md, as Markdown.
+"""How often a pool is told behind the fastest of several that are equal: a table of docs/evidence.md, as Markdown.
 
 Known truth: seven configurations that are alike, `time`, the many-cell workload. The one that came out fastest is
 chosen by the same samples that the others are held against it by, so that the level of comparisons with a given
