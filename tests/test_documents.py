@@ -1,11 +1,15 @@
-"""The documents: every link leads to a file and a heading, every path in backticks exists."""
+"""The documents: links, paths in backticks, commands and their options exist."""
 
 import importlib.util
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+
+from cephfit.cli.main import cephfit
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [
@@ -20,6 +24,10 @@ PATH = re.compile(r"`([\w.-]+/[\w./-]*)`")
 PATH_ENDS = (".py", ".md", ".yaml", ".cfg", "/")
 NO_PATHS = {"cephfit/lock/"}
 """A prefix of keys in the monitors' store."""
+
+
+CODE = re.compile(r"^```\w*\n(.*?)^```|^ {4}(.*?\n)", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^(?:sudo )?cephfit (.*?)(?:;|&&|\||\s#|$)", re.MULTILINE)
 
 
 def names_of(documents: list[Path]) -> list[str]:
@@ -54,6 +62,26 @@ def missing_paths(document: Path) -> Iterator[str]:
             yield path
 
 
+def wrong_commands(document: Path) -> Iterator[str]:
+    """Commands in code blocks that name a command or an option that does not exist."""
+    code = "".join("".join(parts) for parts in CODE.findall(document.read_text())).replace("\\\n", " ")
+    for line in COMMAND.findall(code):
+        words = shlex.split(line)
+        command: click.Command = cephfit
+        context = click.Context(command, info_name="cephfit", help_option_names=["-h", "--help"])
+        while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+            found = command.get_command(context, words.pop(0))
+            if found is None:
+                yield line
+                break
+            command = found
+        else:
+            known = {name for parameter in command.get_params(context) for name in parameter.opts}
+            asked = {word.split("=")[0] for word in words if re.match(r"-[a-z-]", word)}
+            if not asked <= known:
+                yield f"{line}: {sorted(asked - known)}"
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=names_of(DOCUMENTS))
 def test_links_lead_somewhere(document: Path) -> None:
     assert list(broken_links(document)) == []
@@ -62,6 +90,11 @@ def test_links_lead_somewhere(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=names_of(DOCUMENTS))
 def test_paths_in_backticks_exist(document: Path) -> None:
     assert list(missing_paths(document)) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=names_of(DOCUMENTS))
+def test_commands_and_their_options_exist(document: Path) -> None:
+    assert list(wrong_commands(document)) == []
 
 
 def test_the_list_of_commands_is_up_to_date() -> None:
@@ -86,3 +119,12 @@ def test_what_is_broken_is_found(tmp_path: Path) -> None:
     )
     assert list(broken_links(document)) == ["page.md#two", "gone.md"]
     assert list(missing_paths(document)) == ["docs/gone.md"]
+
+
+def test_wrong_commands_are_found(tmp_path: Path) -> None:
+    document = tmp_path / "page.md"
+    document.write_text(
+        "cephfit is a word here\n```\ncephfit sweep ran quick\nsudo cephfit map p.json --nope 1 && true\n```\n\n"
+        "    cephfit sweep run quick --target sim   # it is right\n"
+    )
+    assert list(wrong_commands(document)) == ["sweep ran quick", "map p.json --nope 1 : ['--nope']"]
