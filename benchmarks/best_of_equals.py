@@ -2,7 +2,7 @@
 
 Known truth: twelve configurations, all 10 % better than the default in every cell; every cell with a CV of 5 %,
 two repeats, the many-cell workload, model `time`. Prints the mean of the best's prediction, and of the common mean
-that the note on chance tells, over the sweeps that found a best.
+that the note gives, over the sweeps that found a best.
 """
 
 import argparse
