@@ -1,4 +1,4 @@
-# `make demo` and `make test` set up all they need: Debian packages (as root or by sudo) and a virtual environment.
+# `make demo` and `make test` set up what they need: Debian packages (as root or by sudo) and a virtual environment.
 
 PYTHON ?= /usr/bin/python3
 VENV := .venv
@@ -7,7 +7,7 @@ MACHINE_PACKAGES := lab/debian-packages.txt
 OPENSTACK_PACKAGES := lab/debian-packages-openstack.txt
 TEST_PACKAGES := tests/debian-packages.txt
 PYTEST := $(BIN)/python -m pytest
-# Tests on an OpenStack wait most of the time, so two labs stand side by side; one that is there already is used alone.
+# Tests on an OpenStack mostly wait, so two labs run in parallel. A lab that is already up is used alone.
 OPENSTACK_LABS := $(if $(CEPHFIT_TEST_OPENSTACK_LAB),1,2)
 OPENSTACK_OUTPUT := --verbose --durations=25 -p no:warnings
 
@@ -20,17 +20,17 @@ help: ## show this list
 demo: packages $(VENV)/ready ## the whole loop on this machine, from nothing to a verified recommendation
 	$(BIN)/cephfit demo $(DEMO_OPTIONS)
 
-test: packages test-packages $(VENV)/ready-dev ## the tests that CI runs
-	$(PYTEST) -m "not slow" -n 2 --dist loadgroup $(PYTEST_OPTIONS)
+test: packages test-packages $(VENV)/ready-dev ## all tests except the slow ones and those on OpenStack
+	$(PYTEST) -m "not slow" $(PYTEST_OPTIONS)
 
-test-all: packages test-packages $(VENV)/ready-dev ## every test, the slow ones too
+test-all: packages test-packages $(VENV)/ready-dev ## all tests, also the slow ones
 	$(PYTEST) $(PYTEST_OPTIONS)
 
-test-openstack: packages packages-openstack test-packages $(VENV)/ready-dev ## the tests on a real OpenStack, which they start
+test-openstack: packages packages-openstack test-packages $(VENV)/ready-dev ## the tests on a real OpenStack, which they start; without the longest
 	$(PYTEST) -m "openstack and not cloud_image and not cloud_whole" -n $(OPENSTACK_LABS) --dist loadgroup --no-loadscope-reorder \
 	    $(OPENSTACK_OUTPUT) $(PYTEST_OPTIONS)
 
-test-openstack-core: packages packages-openstack test-packages $(VENV)/ready-dev ## the few of them that show most of it in minutes
+test-openstack-core: packages packages-openstack test-packages $(VENV)/ready-dev ## the few most useful tests on a real OpenStack, in minutes
 	$(PYTEST) -m "openstack and core" $(OPENSTACK_OUTPUT) $(PYTEST_OPTIONS)
 
 check: $(VENV)/ready-dev ## ruff, and mypy --strict on the built package
@@ -38,12 +38,12 @@ check: $(VENV)/ready-dev ## ruff, and mypy --strict on the built package
 	$(BIN)/ruff format --check .
 	tests/check_types.sh $(BIN)
 
-setup: packages $(VENV)/ready ## what `cephfit` needs, without running anything
+setup: packages $(VENV)/ready ## install what `cephfit` and the lab need
 
 packages: ## the Debian packages of the lab
 	@lab/ensure_packages.sh $(MACHINE_PACKAGES)
 
-setup-openstack: packages packages-openstack $(VENV)/ready-openstack ## what `cephfit lab up --openstack` needs besides
+setup-openstack: packages packages-openstack $(VENV)/ready-openstack ## install what `cephfit lab up --openstack` also needs
 
 packages-openstack:
 	@lab/ensure_packages.sh $(OPENSTACK_PACKAGES)
@@ -51,7 +51,7 @@ packages-openstack:
 test-packages:
 	@lab/ensure_packages.sh $(TEST_PACKAGES)
 
-# Debian's Python and its site packages, because the librados binding comes from Debian and not from PyPI.
+# Debian's Python and its site packages, because the bindings of librados come from Debian, not from PyPI.
 $(VENV)/bin/python:
 	$(PYTHON) -m venv --system-site-packages $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip 'setuptools>=68' wheel
@@ -68,5 +68,5 @@ $(VENV)/ready-dev: $(VENV)/ready
 	$(BIN)/python -m pip install -qq --editable '.[dev]'
 	@touch $@
 
-clean: ## remove the virtual environment and what builds left
+clean: ## remove the virtual environment and build files
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,8 +1,8 @@
-"""What the best of several configurations says that are all alike, and what the note on it says (docs/method.md).
+"""How far selection bias inflates the best of several equal configurations: figures of docs/evidence.md.
 
 Known truth: twelve configurations, all 10 % better than the default in every cell; every cell with a CV of 5 %,
 two repeats, the many-cell workload, model `time`. Prints the mean of the best's prediction, and of the common mean
-that the note on chance tells, over the sweeps that found a best.
+that the note gives, over the sweeps that found a best.
 """
 
 import argparse

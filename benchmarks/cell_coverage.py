@@ -1,13 +1,13 @@
-"""How sure single cells and rates are: tables of docs/method.md, as Markdown.
+"""How sure single cells and rates are: tables of docs/evidence.md, as Markdown.
 
 Six copies of the default are compared in 20 cells, over sweeps drawn from a known truth
 (tests/support/synthetic_sweeps.py).
 
-`told`: how often a cell of a copy is told different. The heat map promises 99 % of each cell by itself; `compare`
-holds a sweep at that level against another that is alike, cell by cell and for the thesis's five workloads.
+`told`: how often a cell of a copy is called different. The heat map promises 99 % for each cell by itself.
+`compare` compares two equal sweeps at that level, cell by cell and for the thesis's five workloads.
 
-`rates`: how often the 95 % intervals of rates by themselves hold the truth, and what `compare` tells of two sweeps
-that are alike at that level, also where rounds drift.
+`rates`: how often the 95 % intervals of rates by themselves contain the true value, and how often `compare`
+finds a difference between two equal sweeps at that level, also where rounds drift.
 
 Run with: .venv/bin/python benchmarks/cell_coverage.py --table told --sweeps 60
           .venv/bin/python benchmarks/cell_coverage.py --table rates --sweeps 200

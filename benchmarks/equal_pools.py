@@ -1,8 +1,8 @@
-"""How often a pool is told behind the fastest of several that are equal: a table of docs/method.md, as Markdown.
+"""How often a false "slower" verdict is given among several equal pools: a table of docs/evidence.md, as Markdown.
 
-Known truth: seven configurations that are alike, `time`, the many-cell workload. The one that came out fastest is
-chosen by the same samples that the others are held against it by, so that the level of comparisons with a given
-configuration is not enough; the second share is at that level.
+Known truth: seven configurations that are alike, `time`, the many-cell workload. The same samples choose the
+fastest and compare the others with it. So the level of comparisons with a given configuration is not enough;
+the second share is at that level.
 
 Run with: .venv/bin/python benchmarks/equal_pools.py --sweeps 400
 """
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=400, help="of every figure (default 400)")
     parser.add_argument("--seed", type=int, default=5)
     chosen = parser.parse_args()
-    print("| noise | repeats | any told behind the fastest | at the level for one given configuration |")
+    print('| noise | repeats | any false "slower" verdict | at the level for one given configuration |')
     print("|---|---|---|---|")
     truth = np.tile(np.log(TYPICAL_IOPS), (7, 1))
     speaker, workload = predictor("time"), profiles()[0]

@@ -1,4 +1,4 @@
-"""How often the predictor's intervals and verdicts are right: the tables of docs/method.md, as Markdown.
+"""How often the predictor's intervals and verdicts are right: the tables of docs/evidence.md, as Markdown.
 
 Sweeps are drawn from a known truth (tests/support/synthetic_sweeps.py) and given to the package's own predictors.
 The same seed and number of sweeps print the same figures.

@@ -1,4 +1,4 @@
-"""How often races of configurations err, from sweeps drawn from a known truth: the table of docs/method.md.
+"""How often races of configurations err, from sweeps drawn from a known truth: the table of docs/evidence.md.
 
 Seven configurations in 20 cells, nine repeats at most; the default and six others. Two truths:
 

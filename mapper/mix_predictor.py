@@ -60,7 +60,7 @@ class MixPredictor:
         The rate of a cell is the mean IOPS over its repeats; where not all configurations have the same rounds, it
         is the default's mean times the ratio to it within rounds. A configuration that lacks a cell, or was
         measured with another number of clients, is left out with a note that names it and says why. The intervals
-        are described in docs/method.md.
+        are described in docs/mathematics.md.
 
         Raises:
             InputError: the profile has no accesses, or the default lacks a cell that it uses.

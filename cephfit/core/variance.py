@@ -11,7 +11,7 @@ How unsteady the measurements of a sweep are: variances of log IOPS, moderated o
 
 With two or three repeats a cell's own variance says little (one or two degrees of freedom), so it borrows from
 the same cell under the other configurations, in the manner of Smyth (2004, "Linear models and empirical Bayes
-methods", Stat. Appl. Genet. Mol. Biol. 3:3). docs/method.md shows by simulation why each part is here.
+methods", Stat. Appl. Genet. Mol. Biol. 3:3). docs/evidence.md shows by simulation why each part is here.
 """
 
 from collections.abc import Sequence

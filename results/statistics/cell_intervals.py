@@ -1,7 +1,7 @@
 """How sure a single cell's figures are: variances moderated over configurations, as predictions have them.
 
 A scatter pooled over configurations alone calls a noisy configuration different and hides a calm one's effects;
-docs/method.md has figures.
+docs/evidence.md has figures.
 """
 
 import math

@@ -1,6 +1,6 @@
 """A race of configurations: which of them can still be the best or the worst.
 
-docs/method.md ("As few repeats as the decision needs") has the mathematics and how often it errs.
+docs/mathematics.md ("Races") has the mathematics, docs/evidence.md how often it errs.
 """
 
 import math

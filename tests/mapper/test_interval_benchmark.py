@@ -1,4 +1,4 @@
-"""The benchmark behind the tables of docs/method.md: it runs, and it prints the rows that stand there."""
+"""The benchmark behind the tables of docs/evidence.md: it runs, and it prints the rows of that document."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ def printed(table: str) -> str:
     ("table", "named_by", "n_rows"),
     [("says", 1, 8 + 4 + 3), ("unbalanced", 1, 4), ("power", 2, 8), ("lost", 1, 6 + 2)],
 )
-def test_the_method_shows_every_row_that_the_benchmark_prints(table: str, named_by: int, n_rows: int) -> None:
+def test_the_evidence_shows_every_row_that_the_benchmark_prints(table: str, named_by: int, n_rows: int) -> None:
     def names(text: str) -> list[tuple[str, ...]]:
         rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
         return [tuple(row[:named_by]) for row in rows]
@@ -27,7 +27,7 @@ def test_the_method_shows_every_row_that_the_benchmark_prints(table: str, named_
     rows = names(printed(table))
     n_headings = {"says": 3, "unbalanced": 1, "power": 1, "lost": 2}[table]
     assert len(rows) == n_rows + n_headings
-    assert set(rows) <= set(names((ROOT / "docs" / "method.md").read_text()))
+    assert set(rows) <= set(names((ROOT / "docs" / "evidence.md").read_text()))
 
 
 def test_the_same_seed_prints_the_same_figures() -> None:

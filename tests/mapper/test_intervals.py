@@ -1,7 +1,7 @@
 """How often the verdicts are wrong and the intervals miss, over sweeps drawn from a known truth.
 
-benchmarks/interval_coverage.py prints the figures that docs/method.md quotes, with the cases in which the promise
-does not hold; what is asserted here is what the method promises.
+benchmarks/interval_coverage.py prints the figures of docs/evidence.md, with the cases in which the promise does
+not hold; these tests assert what the method promises.
 """
 
 import math

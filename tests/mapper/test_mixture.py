@@ -59,7 +59,7 @@ def test_the_mix_as_time_by_hand() -> None:
 
 
 def test_the_two_models_can_rank_the_other_way_round() -> None:
-    """As many 4K random reads as 1M reads: 98 % of the time goes to the large ones (docs/method.md)."""
+    """As many 4K random reads as 1M reads: 98 % of the time goes to the large ones (docs/mathematics.md)."""
     counts, default = np.array([1.0, 1.0]), np.array([1000.0, 20.0])
     fast_small, fast_large = np.array([2000.0, 15.0]), np.array([900.0, 26.0])
     assert added_as_rates(counts, default, fast_small).relative == pytest.approx(137.5)

@@ -82,14 +82,14 @@ class PredictionSet(Tabular):
             tell: 100 * (1 - exp(-w)), with w the half width of the log interval (Student's quantile times the
             standard error) that a configuration with the default's rates would have; the least over those that
             are compared, or the smallest difference that was told, if less. Infinite where there is no spread. How
-            large an effect is found how often is another thing: docs/method.md, "Power".
+            large an effect is found how often is another thing: docs/evidence.md, "Power".
         notes: what a reader must know, such as cells without spread.
         as_good: names of those besides the default that the samples cannot tell from ``best``; none where that is
             the default. For models that add time (``Model.adds_time``) they are held against it directly,
             jointly at ``confidence``. In Formula 2.1 (``meyer`` and its readings) the ratio of two configurations
             depends on the default, so that only the intervals against that are left: all whose interval reaches up
             to the best one's are named. That is careful: both intervals carry the noise of the default, and some
-            are named that could be told apart (docs/method.md, "The best against the next").
+            are named that could be told apart (docs/mathematics.md, "The best compared with the next").
     """
 
     model: str
