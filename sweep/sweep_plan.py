@@ -11,7 +11,7 @@ not look like the effect of one (rule 6 of the design). The orders come from the
 
 import hashlib
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cephfit.core.values.cells import Cell
 from cephfit.core.values.configuration import Configuration
@@ -64,6 +64,10 @@ class Sweep:
         """The planned runs, in order."""
 
         return plan_of(self).steps
+
+    def changed_to(self, configurations: tuple[Configuration, ...], measurement: Measurement) -> "Sweep":
+        """The same sweep with other configurations and another measurement."""
+        return replace(self, configurations=configurations, measurement=measurement)
 
 
 @dataclass(frozen=True, slots=True)

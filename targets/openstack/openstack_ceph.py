@@ -215,7 +215,7 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasWitne
         kept = [c for c in sweep.configurations if c.name not in skipped]
         # No volumes of ours on the cluster itself.
         measurement = replace(sweep.measurement, volume_nbytes=0)
-        below = replace(sweep, configurations=tuple(map(cluster_part, kept)), measurement=measurement)
+        below = sweep.changed_to(tuple(map(cluster_part, kept)), measurement)
         cluster = self._ceph.preview(below)
         return replace(
             cluster,

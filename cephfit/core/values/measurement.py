@@ -203,6 +203,9 @@ class PlannedSweep(Protocol):
     def steps(self) -> tuple[Step, ...]:
         """The planned runs, in order."""
 
+    def changed_to(self, configurations: tuple[Configuration, ...], measurement: Measurement) -> "PlannedSweep":
+        """The same sweep with other configurations and another measurement."""
+
 
 _ASSUMED_RATE = 100.0 * (1 << 20)
 
