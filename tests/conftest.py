@@ -66,7 +66,7 @@ def _lacking(marker: str) -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With xdist: the longest tests begin first, and those that share the lab run in one process.
 
-    So one process works through the tests on the lab, which wait most of the time, and the others through the rest.
+    So one process runs the tests on the lab, which mostly wait, and the others run the rest.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return

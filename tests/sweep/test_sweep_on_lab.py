@@ -180,6 +180,7 @@ def test_the_lab_measures_every_configuration_through_librbd(
         target.close()
 
 
+@pytest.mark.slow  # about a minute; an OSD that stays dead is tested in seconds
 def test_an_osd_killed_in_the_middle_makes_samples_invalid_and_they_are_taken_again(
     lab_cluster: Lab, tmp_path: Path
 ) -> None:

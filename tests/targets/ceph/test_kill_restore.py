@@ -44,6 +44,7 @@ for configuration in itertools.cycle(tried):
 """
 
 
+@pytest.mark.slow  # over a minute; a kill between file and restart is in test_conf_files.py
 def test_whatever_the_kill_interrupts_restore_undoes(lab_cluster: Lab) -> None:
     before = state_of(lab_cluster)
     dice = random.Random(2017)
