@@ -15,7 +15,7 @@ from cephfit.core.protocols import Progress, Silence
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
 from cephfit.core.values.profile import Profile
 from cephfit.traces import formats
-from cephfit.traces.counting.disk_aggregate import Crowd
+from cephfit.traces.counting.disk_aggregate import DiskAggregate
 from cephfit.traces.description.describe import disks_that_count, profile_of
 from cephfit.traces.description.disk_description import too_many_disks
 from cephfit.traces.description.recording import PartialProfile
@@ -287,13 +287,13 @@ def _from_accesses(
         if not reader.names_disks:
             its_counts = _renamed(its_counts, recorded[0][0].name if asked.parts else parts[0].name)
             if not asked.each:
-                its_counts = replace(its_counts, crowd=Crowd(frozenset(asked.disks)))
+                its_counts = replace(its_counts, aggregate=DiskAggregate(frozenset(asked.disks)))
             total = total.followed_by(its_counts)
         elif asked.parts or len(recorded) == 1:
             total = total.followed_by(its_counts)
         else:
             total = total.beside(its_counts, prefix=f"{parts[0].name}/")
-        if asked.full and total.portraits.too_many:
+        if asked.full and total.disk_descriptions.too_many:
             raise too_many_disks(min(total.names))
     if isinstance(reader, BLOCK_LAYER):
         total = replace(total, stacked=across_recordings(total.names, total.stacked))
@@ -337,4 +337,4 @@ def _absolute(file: Path) -> Path:
 def _renamed(partial: PartialProfile, disk: str) -> PartialProfile:
     """The same with its only disk called ``disk``, where the file does not name it."""
     tallies = dict.fromkeys([disk], next(iter(partial.disks.values()))) if partial.disks else {}
-    return replace(partial, disks=tallies, portraits=partial.portraits.renamed(only_disk=disk))
+    return replace(partial, disks=tallies, disk_descriptions=partial.disk_descriptions.renamed(only_disk=disk))

@@ -16,12 +16,14 @@ from cephfit.core.values.access import AccessBatch
 from cephfit.core.values.cells import Op
 from cephfit.core.values.profile import Profile
 from cephfit.traces.description.describe import profile_of
-from cephfit.traces.description.disk_description import MAX_DISKS, Portraits
+from cephfit.traces.description.disk_description import MAX_DISKS, DiskDescriptions
 from cephfit.traces.description.recording import PartialProfile
 
 
 def partial(accesses: AccessBatch, threshold: int = 128) -> PartialProfile:
-    return replace(PartialProfile.of(accesses), portraits=Portraits.of(accesses, threshold=threshold))
+    return replace(
+        PartialProfile.of(accesses), disk_descriptions=DiskDescriptions.of(accesses, threshold=threshold)
+    )
 
 
 def profile(counted: PartialProfile) -> Profile:

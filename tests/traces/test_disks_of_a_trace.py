@@ -167,7 +167,7 @@ def test_disks_are_chosen_and_more_than_32_are_described_so(
     assert "--disk 0, or leave the behaviour out: --describe fast" in refused.stderr
     for way in (["--disk", "7", "--disk", "0"], ["--describe", "fast"]):
         run(command, *arguments, *way)
-    if command == "show":  # its note is tested with the crowd's
+    if command == "show":  # its note is tested with the aggregate's
         assert "--describe full" not in run(command, *arguments).stdout
     elif command != "jobs":
         run(command, *arguments)

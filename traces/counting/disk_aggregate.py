@@ -33,7 +33,7 @@ _FEWEST_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class DiskAggregate:
     """Disks that are counted as one sum. Values are never changed, only joined.
 
     Attributes:
@@ -55,7 +55,7 @@ class Crowd:
         part that they are in. A disk that passes its accesses on, or gets them so, may not count in the end.
 
         Args:
-            disks: all that are not in a crowd yet.
+            disks: all that are not in an aggregate yet.
             stacked: as in AccessBatch.
         """
         levels = set[str]().union(*stacked)
@@ -78,7 +78,7 @@ class Crowd:
             put_edge(joint, edge)
         return Tally(joint)
 
-    def followed_by(self, later: "Crowd") -> "Crowd":
+    def followed_by(self, later: "DiskAggregate") -> "DiskAggregate":
         """This stretch and the one right after it."""
         if not (self.numbers and later.numbers):
             longer = self if self.numbers else later
@@ -89,9 +89,9 @@ class Crowd:
         joint = self.joint + later.joint
         tally_loop.join_edges(later.edges, at, STEPS, edges, joint)
         put_edge(joint, _NO_EDGE)
-        return Crowd(self.asked | later.asked, numbers, edges, joint)
+        return DiskAggregate(self.asked | later.asked, numbers, edges, joint)
 
-    def with_disks(self, tallies: Mapping[str, Tally]) -> "Crowd":
+    def with_disks(self, tallies: Mapping[str, Tally]) -> "DiskAggregate":
         """The same with disks more that were counted by themselves."""
         if not tallies:
             return self
@@ -101,21 +101,21 @@ class Crowd:
             joint += tally.joint
         put_edge(joint, _NO_EDGE)
         edges = np.concatenate([self.edges, [edge_of(tally.joint) for tally in tallies.values()]])
-        return Crowd(self.asked, numbers, edges, joint)
+        return DiskAggregate(self.asked, numbers, edges, joint)
 
     def with_more_in_flight(
         self, op: NDArray[np.uint8], depth: NDArray[np.int32], more: NDArray[np.int64]
-    ) -> "Crowd":
+    ) -> "DiskAggregate":
         """As ``Tally.with_more_in_flight``."""
         return replace(self, joint=Tally(self.joint).with_more_in_flight(op, depth, more).joint)
 
-    def renamed(self, prefix: str) -> "Crowd":
+    def renamed(self, prefix: str) -> "DiskAggregate":
         """The same with a prefix before the disks' names."""
         numbers = {f"{prefix}{disk}": number for disk, number in self.numbers.items()}
         return replace(self, asked=frozenset(f"{prefix}{disk}" for disk in self.asked), numbers=numbers)
 
 
-class CrowdCounting:
+class DiskAggregateCounting:
     """Counts batch after batch of many disks into one sum.
 
     Attributes:
@@ -169,7 +169,7 @@ class CrowdCounting:
             self._joint,
         )
 
-    def crowd(self, asked: Sequence[str]) -> Crowd:
+    def aggregate(self, asked: Sequence[str]) -> DiskAggregate:
         """All that was counted; nothing may be added afterwards."""
         put_edge(self._joint, _NO_EDGE)
-        return Crowd(frozenset(asked), self.numbers, self._edges[: len(self.numbers)], self._joint)
+        return DiskAggregate(frozenset(asked), self.numbers, self._edges[: len(self.numbers)], self._joint)

@@ -1,4 +1,4 @@
-"""Portraits of a trace's disks as the part ``behaviour`` of a profile's description. Fields: docs/traces.md.
+"""The part ``behaviour`` of a profile's description, from the descriptions of its disks. Fields: docs/traces.md.
 
 Phases: the places in time where a workload changes its behaviour.
 
@@ -19,7 +19,7 @@ from cephfit.core.units import LBN_NBYTES, NS_PER_S, NS_PER_US
 from cephfit.core.values.cells import SIZE_BINS, Op
 from cephfit.traces.counting import buckets
 from cephfit.traces.counting.tally import KINDS
-from cephfit.traces.description.disk_description import Portrait
+from cephfit.traces.description.disk_description import DiskDescription
 from cephfit.traces.description.disk_loops import ACCESSES, JUDGED, LATENCY_NS, N_TIMED, RANDOM, TOTAL_NBYTES, Grid
 from cephfit.traces.description.footprint import hot_shares
 
@@ -43,7 +43,7 @@ def phases_of(series: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Consecutive (first bin, bin after the last) that cover the whole series.
 
     Args:
-        series: (bins, N_COLUMNS) as in ``portrait_loop``, one bin or more.
+        series: (bins, N_COLUMNS) as in ``disk_loops``, one bin or more.
     """
     join = 0
     counts = series
@@ -162,32 +162,34 @@ SIZES_SHOWN = 10
 _WINDOWS = 5
 
 
-def behaviour_of(portraits: Mapping[str, Portrait], *, is_timed: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def behaviour_of(
+    disk_descriptions: Mapping[str, DiskDescription], *, is_timed: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """The part ``behaviour``, and the windowed distance as a histogram by kind.
 
     Args:
-        portraits: of whole disks (``Portrait.whole``), one at least.
+        disk_descriptions: of whole disks (``DiskDescription.whole``), one at least.
         is_timed: their accesses have different times; else nothing can be said over time.
     """
-    total: Portrait | None = None
-    for portrait in portraits.values():
-        total = portrait if total is None else total.beside(portrait)
+    total: DiskDescription | None = None
+    for disk_description in disk_descriptions.values():
+        total = disk_description if total is None else total.beside(disk_description)
     assert total is not None
     unit_ns = total.unit_ns
-    origin_ns = min(int(p.time.low) for p in portraits.values()) * unit_ns
-    busiest = sorted(portraits, key=lambda name: (-portraits[name].n, name))[:DISKS_SHOWN]
+    origin_ns = min(int(p.time.low) for p in disk_descriptions.values()) * unit_ns
+    busiest = sorted(disk_descriptions, key=lambda name: (-disk_descriptions[name].n, name))[:DISKS_SHOWN]
     used = total.series[: total.time.n_used]
     behaviour: dict[str, Any] = {
         "random_threshold_lbn": total.threshold,
         "sensitivity": _sensitivity(total),
         "sizes": _sizes(total.sizes),
         "burstiness": _burstiness(total) if is_timed else [],
-        "footprint": _footprint(list(portraits.values())),
-        "hot_spots": _hot_spots(list(portraits.values())),
-        "busy_share": _in_flight(total, is_timed=is_timed)["busy_share"] if len(portraits) == 1 else None,
+        "footprint": _footprint(list(disk_descriptions.values())),
+        "hot_spots": _hot_spots(list(disk_descriptions.values())),
+        "busy_share": _in_flight(total, is_timed=is_timed)["busy_share"] if len(disk_descriptions) == 1 else None,
         "over_time": _over_time(used, total.time, unit_ns, origin_ns) if is_timed else None,
         "phases": _phases(used, total.time, unit_ns, origin_ns) if is_timed else [],
-        "disks": {name: _disk(portraits[name], origin_ns, is_timed=is_timed) for name in busiest},
+        "disks": {name: _disk(disk_descriptions[name], origin_ns, is_timed=is_timed) for name in busiest},
     }
     windowed = {
         kind: {"limits": buckets.DISTANCE_LBN.tolist(), "counts": total.windowed[i].tolist()}
@@ -197,14 +199,14 @@ def behaviour_of(portraits: Mapping[str, Portrait], *, is_timed: bool) -> tuple[
 
 
 def shares_at_threshold(
-    portraits: Mapping[str, Portrait],
+    disk_descriptions: Mapping[str, DiskDescription],
 ) -> tuple[dict[Op, float], dict[Op, dict[str, float]]]:
-    """Random shares by op, and by op and size bin, at the portraits' own threshold; the portraits are whole."""
-    total = sum(p.magnitudes[:, 0] for p in portraits.values())
-    edges = next(iter(portraits.values())).edges
+    """Random shares by op, and by op and size bin, at the threshold of the descriptions, which are whole."""
+    total = sum(p.magnitudes[:, 0] for p in disk_descriptions.values())
+    edges = next(iter(disk_descriptions.values())).edges
     assert not isinstance(total, int)
     judged = total.sum(axis=2)
-    place = int(np.searchsorted(edges, next(iter(portraits.values())).threshold))
+    place = int(np.searchsorted(edges, next(iter(disk_descriptions.values())).threshold))
     random = total[:, :, place + 1 :].sum(axis=2)
     return _random_shares(judged, random)
 
@@ -220,7 +222,7 @@ def _random_shares(
     return by_op, by_bin
 
 
-def _sensitivity(total: Portrait) -> dict[str, Any]:
+def _sensitivity(total: DiskDescription) -> dict[str, Any]:
     """Share of random accesses by op and measure, at each threshold."""
     table: dict[str, Any] = {"thresholds_lbn": total.edges.tolist()}
     for i, op in enumerate(Op):
@@ -247,7 +249,7 @@ def _sizes(sizes: NDArray[np.int64]) -> dict[str, Any]:
     return {"dominant": rows, "other_sizes": int(sizes[:, 0].sum())}
 
 
-def _burstiness(total: Portrait) -> list[dict[str, Any]]:
+def _burstiness(total: DiskDescription) -> list[dict[str, Any]]:
     """Peak to mean and index of dispersion of counts (variance / mean; 1 for Poisson arrivals) at some windows.
 
     The first and the last window, which the trace covers in part, do not count.
@@ -274,8 +276,8 @@ def _burstiness(total: Portrait) -> list[dict[str, Any]]:
     return rows
 
 
-def _footprint(portraits: list[Portrait]) -> dict[str, Any]:
-    parts = [p.footprint for p in portraits]
+def _footprint(disk_descriptions: list[DiskDescription]) -> dict[str, Any]:
+    parts = [p.footprint for p in disk_descriptions]
     blocks = [f.n_blocks for f in parts]
     n = sum(blocks)
     error = float(np.sqrt(sum((f.relative_error * b) ** 2 for f, b in zip(parts, blocks, strict=True)))) / n
@@ -290,12 +292,12 @@ def _footprint(portraits: list[Portrait]) -> dict[str, Any]:
     }
 
 
-def _hot_spots(portraits: list[Portrait]) -> dict[str, Any]:
-    doublings = max(p.regions.doublings for p in portraits)
+def _hot_spots(disk_descriptions: list[DiskDescription]) -> dict[str, Any]:
+    doublings = max(p.regions.doublings for p in disk_descriptions)
     sums = []
-    for portrait in portraits:
-        counts = portrait.regions.counts
-        coarse = counts.keys >> (doublings - portrait.regions.doublings)
+    for disk_description in disk_descriptions:
+        counts = disk_description.regions.counts
+        coarse = counts.keys >> (doublings - disk_description.regions.doublings)
         places = np.unique(coarse, return_inverse=True)[1]
         merged = np.zeros((int(places.max()) + 1, 2), np.int64)
         np.add.at(merged, places, counts.sums)
@@ -363,33 +365,36 @@ def _phases(series: NDArray[np.int64], grid: Grid, unit_ns: int, origin_ns: int)
     return rows
 
 
-def _in_flight(portrait: Portrait, *, is_timed: bool) -> dict[str, Any]:
+def _in_flight(disk_description: DiskDescription, *, is_timed: bool) -> dict[str, Any]:
     """How much of the time accesses of a disk were in flight, how many, and how long; null where no access has a
     latency."""
-    latency_ns = int(portrait.series[:, LATENCY_NS : LATENCY_NS + 2].sum())
-    n = int(portrait.series[:, N_TIMED : N_TIMED + 2].sum())
-    wall_ns = portrait.busy.wall_ns or (portrait.time.high - portrait.time.low + 1) * portrait.unit_ns
+    latency_ns = int(disk_description.series[:, LATENCY_NS : LATENCY_NS + 2].sum())
+    n = int(disk_description.series[:, N_TIMED : N_TIMED + 2].sum())
+    wall_ns = (
+        disk_description.busy.wall_ns
+        or (disk_description.time.high - disk_description.time.low + 1) * disk_description.unit_ns
+    )
     return {
-        "busy_share": portrait.busy.share() if n and is_timed else None,
+        "busy_share": disk_description.busy.share() if n and is_timed else None,
         "mean_outstanding": latency_ns / wall_ns if n and is_timed else None,
         "mean_latency_us": latency_ns / n / NS_PER_US if n else None,
     }
 
 
-def _disk(portrait: Portrait, origin_ns: int, *, is_timed: bool) -> dict[str, Any]:
-    grid, place, unit_ns = portrait.map_time, portrait.place, portrait.unit_ns
-    sample = portrait.scatter.rows[np.argsort(portrait.scatter.rows[:, 1], kind="stable")]
+def _disk(disk_description: DiskDescription, origin_ns: int, *, is_timed: bool) -> dict[str, Any]:
+    grid, place, unit_ns = disk_description.map_time, disk_description.place, disk_description.unit_ns
+    sample = disk_description.scatter.rows[np.argsort(disk_description.scatter.rows[:, 1], kind="stable")]
     return {
-        "accesses": portrait.n,
-        **_in_flight(portrait, is_timed=is_timed),
-        "footprint": _footprint([portrait]),
-        "hot_spots": _hot_spots([portrait]),
+        "accesses": disk_description.n,
+        **_in_flight(disk_description, is_timed=is_timed),
+        "footprint": _footprint([disk_description]),
+        "hot_spots": _hot_spots([disk_description]),
         "heat_map": {
             "bin_seconds": (1 << grid.shift) * unit_ns / NS_PER_S,
             "start_seconds": _start_seconds(grid, unit_ns, origin_ns),
             "region_nbytes": 4096 << place.shift,
             "first_lbn": (place.origin << place.shift) * 8,
-            "rows": [" ".join(map(str, r[: place.n_used])) for r in portrait.heat[: grid.n_used].tolist()],
+            "rows": [" ".join(map(str, r[: place.n_used])) for r in disk_description.heat[: grid.n_used].tolist()],
         },
         "sample": {
             "time_us": " ".join(map(str, ((sample[:, 1] - origin_ns) // NS_PER_US).tolist())),

@@ -54,7 +54,7 @@ def profile_of(
         losses_known: whether the source would show lost events.
         lacks: what the format says that it does not tell; what the accesses show of that is added.
         notes: sentences that a reader must know.
-        with_behaviour: the trace has portraits of its disks; None: unless there were too many of them.
+        with_behaviour: the trace has disk_descriptions of its disks; None: unless there were too many of them.
         clock_ns: the smallest difference that its times tell.
 
     Raises:
@@ -84,7 +84,7 @@ def profile_of(
         "lacks": _lacks(lacks, total, clock_ns),
     }
     accesses, random, by_bin = _shares(total)
-    if with_behaviour is None and partial.portraits.too_many:
+    if with_behaviour is None and partial.disk_descriptions.too_many:
         description["notes"].append(
             f"behaviour over time and over the disk is left out: it is kept for at most {MAX_DISKS} disks, the "
             f"trace has {len(partial.names)}; --disk takes some of them"
@@ -126,20 +126,20 @@ def _with_behaviour(
     Raises:
         InputError: there are too many disks.
     """
-    if partial.portraits.too_many:
+    if partial.disk_descriptions.too_many:
         raise too_many_disks(min(kept))
-    portraits = {name: partial.portraits.disks[name].whole() for name in kept}
+    disk_descriptions = {name: partial.disk_descriptions.disks[name].whole() for name in kept}
     for name, disk in description["disks"].items():
-        random, by_bin = behaviour.shares_at_threshold({name: portraits[name]})
+        random, by_bin = behaviour.shares_at_threshold({name: disk_descriptions[name]})
         disk["random"] = {op.value: random[op] for op in Op}
         disk["random_by_bin"] = {op.value: by_bin[op] for op in Op}
-    description["behaviour"], windowed = behaviour.behaviour_of(portraits, is_timed=is_timed)
+    description["behaviour"], windowed = behaviour.behaviour_of(disk_descriptions, is_timed=is_timed)
     if any(windowed["all"]["counts"]):
         description["histograms"]["distance_windowed"] = windowed
     threshold = description["random_threshold_lbn"] = description["behaviour"]["random_threshold_lbn"]
     if threshold != RANDOM_THRESHOLD_LBN:
         description["notes"].append(buckets.other_threshold(threshold))
-    return behaviour.shares_at_threshold(portraits)
+    return behaviour.shares_at_threshold(disk_descriptions)
 
 
 def _no_accesses(partial: PartialProfile, action: str, sources: Sequence[Mapping[str, Any]]) -> InputError:

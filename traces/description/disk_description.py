@@ -1,16 +1,12 @@
-"""The full description of the accesses of each disk, in bounded memory, and how two stretches join.
+"""The full description of the accesses of each disk of a trace, in bounded memory.
 
-For how long a disk had accesses in flight: how storage-bound a workload is.
+A description holds what ``tally`` omits for speed: windowed distances, randomness over thresholds, counts over
+time and place, exact sizes, footprint, hot regions, busy time and a sample of accesses. The descriptions of two
+consecutive stretches of a disk join exactly. A distance needs up to 16 earlier accesses. A description therefore
+keeps the first 16 accesses of each kind uncounted until the accesses before them are known.
 
-A bounded sample of accesses, for pictures of single accesses such as LBN over time.
-
-The full description of one disk's accesses, in bounded memory, and how two stretches of it join exactly.
-
-It holds what ``tally`` leaves out for speed: windowed distances, randomness over thresholds, counts over time
-and place, exact sizes, footprint, hot regions, busy time and a sample of accesses. A distance needs up to 16
-accesses before it, so a portrait keeps the first 16 of each kind uncounted until what came before is known.
-
-The portraits of all disks of a trace, as far as memory lets them be kept.
+Busy time is the time in which a disk had accesses in flight; it shows how storage-bound a workload is. The sample
+is bounded and serves plots of single accesses, such as LBN over time.
 """
 
 from collections.abc import Sequence
@@ -190,11 +186,11 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Portrait:
+class DiskDescription:
     """Counts over consecutive accesses of one disk; never changed once made.
 
     Attributes:
-        threshold: LBN beyond which an access is random, in ``series``; portraits of one trace share it.
+        threshold: LBN beyond which an access is random, in ``series``; disk_descriptions of one trace share it.
         unit_ns: of the grids over time; they share that, too.
         time, fine_time, map_time: grids in that unit.
         place: grid in 4 KiB.
@@ -202,7 +198,7 @@ class Portrait:
         windowed: int64 (3, limits + 1), by KINDS.
         magnitudes: int64 (2, 2, 5, thresholds + 1), by op, measure (previous access, closest of 16), size bin
             and the thresholds that a distance exceeds.
-        series: int64 (TIME_BINS, N_COLUMNS), see ``portrait_loop``.
+        series: int64 (TIME_BINS, N_COLUMNS), see ``disk_loops``.
         fine: int64 (FINE_TIME_BINS,), accesses.
         heat: int64 (MAP_TIME_BINS, MAP_REGIONS), accesses by where they begin.
         sizes: int64 (2, EXACT_SIZES + 1), by op and number of 512-byte blocks; place 0: any other size.
@@ -248,7 +244,7 @@ class Portrait:
         *,
         threshold: int = RANDOM_THRESHOLD_LBN,
         clock_ns: int = 1,
-    ) -> "Portrait":
+    ) -> "DiskDescription":
         """Describe consecutive accesses of one disk (one at least), columns as in AccessBatch; ``clock_ns`` is the
         smallest difference that the times tell."""
         unit_ns = max(TIME_UNIT_NS, clock_ns)
@@ -298,7 +294,7 @@ class Portrait:
             heads.append(Head(len(mine), mine[:WINDOW].copy(), mine[-WINDOW:, LAST].copy()))
         return replace(found, heads=tuple(heads))
 
-    def followed_by(self, later: "Portrait") -> "Portrait":
+    def followed_by(self, later: "DiskDescription") -> "DiskDescription":
         """This stretch and the one right after it on the same disk."""
         joined = self._summed(later)
         heads = []
@@ -310,9 +306,12 @@ class Portrait:
             heads.append(Head(a.n + b.n, first, last))
         return replace(joined, heads=tuple(heads), busy=self.busy.followed_by(later.busy))
 
-    def whole(self) -> "Portrait":
-        """The portrait of a whole trace: its first accesses are counted against those that there are. The very
-        first one of a kind has none before it and is left out."""
+    def whole(self) -> "DiskDescription":
+        """Return the description of a whole trace.
+
+        Its first accesses are compared with the earlier ones that exist. The very first access of a kind has no
+        earlier one and is omitted.
+        """
         finished = replace(
             self, windowed=self.windowed.copy(), magnitudes=self.magnitudes.copy(), series=self.series.copy()
         )
@@ -320,9 +319,12 @@ class Portrait:
             finished._count(kind, head.first, _NO_BLOCKS, 1)
         return finished
 
-    def beside(self, other: "Portrait") -> "Portrait":
-        """The sum of the whole portraits of two disks. Places on them are not the same places: the map, the
-        regions, the footprint, busy time and sample of the sum mean nothing."""
+    def beside(self, other: "DiskDescription") -> "DiskDescription":
+        """Return the sum of the whole descriptions of two disks.
+
+        Their addresses are not comparable: the map, regions, footprint, busy time and sample of the sum have no
+        meaning.
+        """
         return self._summed(other)
 
     def _count(self, kind: int, rows: NDArray[np.int64], before: NDArray[np.int64], start: int) -> None:
@@ -343,7 +345,7 @@ class Portrait:
             self.series,
         )
 
-    def _summed(self, other: "Portrait") -> "Portrait":
+    def _summed(self, other: "DiskDescription") -> "DiskDescription":
         time, fine_time, map_time, place = (
             a.joined(b)
             for a, b in (
@@ -354,7 +356,7 @@ class Portrait:
             )
         )
 
-        def heat(part: Portrait) -> NDArray[np.int64]:
+        def heat(part: DiskDescription) -> NDArray[np.int64]:
             return moved(moved(part.heat, part.map_time, map_time), part.place, place, axis=1)
 
         return replace(
@@ -381,8 +383,8 @@ def edges_of(threshold: int) -> NDArray[np.int64]:
 
 
 MAX_DISKS = 32
-"""A portrait takes up to 3 MiB. With more disks than this none is kept: which ones were would depend on the parts
-in which the trace was read."""
+"""A description takes up to 3 MiB. With more disks than this, none is kept: otherwise the parts in which the trace
+was read would decide which disks are described."""
 
 
 def too_many_disks(disk: str) -> InputError:
@@ -397,15 +399,15 @@ def too_many_disks(disk: str) -> InputError:
 
 
 @dataclass(frozen=True, slots=True)
-class Portraits:
-    """Portraits over a stretch of a trace, by disk name; joined like the partial profiles beside them.
+class DiskDescriptions:
+    """DiskDescriptions over a stretch of a trace, by disk name; joined like the partial profiles beside them.
 
     Attributes:
         disks: empty where there were too many.
         too_many: more than MAX_DISKS disks were seen.
     """
 
-    disks: dict[str, Portrait] = field(default_factory=dict)
+    disks: dict[str, DiskDescription] = field(default_factory=dict)
     too_many: bool = False
 
     @classmethod
@@ -416,7 +418,7 @@ class Portraits:
         threshold: int = RANDOM_THRESHOLD_LBN,
         only: Sequence[str] = (),
         clock_ns: int = 1,
-    ) -> "Portraits":
+    ) -> "DiskDescriptions":
         """Describe one batch, of the disks ``only`` if any are named; ``clock_ns`` as of the trace's reader."""
         numbers = [int(d) for d in np.unique(batch.disk) if not only or batch.disks[d] in only]
         if len(numbers) > MAX_DISKS:
@@ -425,7 +427,7 @@ class Portraits:
         disks = {}
         for number in numbers:
             rows = slice(None) if alone else np.flatnonzero(batch.disk == number)
-            disks[batch.disks[number]] = Portrait.of(
+            disks[batch.disks[number]] = DiskDescription.of(
                 batch.time_ns[rows],
                 batch.op[rows],
                 batch.lbn[rows],
@@ -437,16 +439,16 @@ class Portraits:
             )
         return cls(disks)
 
-    def followed_by(self, later: "Portraits") -> "Portraits":
+    def followed_by(self, later: "DiskDescriptions") -> "DiskDescriptions":
         """This stretch and the one right after it."""
         disks = dict(self.disks)
-        for name, portrait in later.disks.items():
-            disks[name] = disks[name].followed_by(portrait) if name in disks else portrait
+        for name, disk_description in later.disks.items():
+            disks[name] = disks[name].followed_by(disk_description) if name in disks else disk_description
         if self.too_many or later.too_many or len(disks) > MAX_DISKS:
-            return Portraits(too_many=True)
-        return Portraits(disks)
+            return DiskDescriptions(too_many=True)
+        return DiskDescriptions(disks)
 
-    def renamed(self, *, prefix: str = "", only_disk: str | None = None) -> "Portraits":
+    def renamed(self, *, prefix: str = "", only_disk: str | None = None) -> "DiskDescriptions":
         """The same with a prefix before the disks' names, or with its only disk called ``only_disk``."""
         names = {name: only_disk or f"{prefix}{name}" for name in self.disks}
-        return Portraits({names[name]: p for name, p in self.disks.items()}, self.too_many)
+        return DiskDescriptions({names[name]: p for name, p in self.disks.items()}, self.too_many)

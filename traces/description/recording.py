@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.core.values.access import AccessBatch
-from cephfit.traces.counting.disk_aggregate import DISKS_LISTED, Crowd, CrowdCounting
+from cephfit.traces.counting.disk_aggregate import DISKS_LISTED, DiskAggregate, DiskAggregateCounting
 from cephfit.traces.counting.joint_counts import empty_joint
 from cephfit.traces.counting.tally import Tally, count_on
 from cephfit.traces.description import distributions
-from cephfit.traces.description.disk_description import Portraits, too_many_disks
+from cephfit.traces.description.disk_description import DiskDescriptions, too_many_disks
 from cephfit.traces.matching.latency import ordered_by_disk, rows_by_disk
 
 NOT_ASKED_FOR = "another disk was asked for"
 """Why a disk does not count that is not among those that ``--disk`` names."""
 
 _NOT_SEEN, _APART = -2, -1
-"""Instead of a disk's number in the crowd."""
+"""Instead of a disk's number in the aggregate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class PartialProfile:
     """Counts over a stretch of a trace. Values are never changed, only joined.
 
     Attributes:
-        disks: tally by disk name, but for those in the crowd.
+        disks: tally by disk name, but for those in the aggregate.
         skipped, events: as in AccessBatch.
         stacked: (upper, lower) pairs of disk names.
         lost: events that the tracer lost.
-        portraits: the full description, where it was asked for.
-        crowd: disks that are counted as one sum; None: all are counted by themselves.
+        disk_descriptions: the full description, where it was asked for.
+        aggregate: disks that are counted as one sum; None: all are counted by themselves.
     """
 
     disks: dict[str, Tally] = field(default_factory=dict)
@@ -41,8 +41,8 @@ class PartialProfile:
     events: Counter[str] = field(default_factory=Counter)
     stacked: frozenset[tuple[str, str]] = frozenset()
     lost: int = 0
-    portraits: Portraits = field(default_factory=Portraits)
-    crowd: Crowd | None = None
+    disk_descriptions: DiskDescriptions = field(default_factory=DiskDescriptions)
+    aggregate: DiskAggregate | None = None
 
     @classmethod
     def of(cls, batch: AccessBatch) -> "PartialProfile":
@@ -54,14 +54,17 @@ class PartialProfile:
     def followed_by(self, later: "PartialProfile") -> "PartialProfile":
         """This stretch and the one right after it: the last access on each disk and the first one join."""
         stacked = self.stacked | later.stacked
-        crowd, before, behind = None, self.disks, later.disks
-        if self.crowd is not None or later.crowd is not None:
-            crowds = self.crowd or Crowd(), later.crowd or Crowd()
-            apart = replace(crowds[0], asked=crowds[0].asked | crowds[1].asked).apart({*before, *behind}, stacked)
-            (before, first), (behind, second) = (
-                _divided(disks, crowd, apart) for disks, crowd in zip((before, behind), crowds, strict=True)
+        aggregate, before, behind = None, self.disks, later.disks
+        if self.aggregate is not None or later.aggregate is not None:
+            aggregates = self.aggregate or DiskAggregate(), later.aggregate or DiskAggregate()
+            apart = replace(aggregates[0], asked=aggregates[0].asked | aggregates[1].asked).apart(
+                {*before, *behind}, stacked
             )
-            crowd = first.followed_by(second)
+            (before, first), (behind, second) = (
+                _divided(disks, aggregate, apart)
+                for disks, aggregate in zip((before, behind), aggregates, strict=True)
+            )
+            aggregate = first.followed_by(second)
         disks = dict(before)
         for name, tally in behind.items():
             disks[name] = disks[name].followed_by(tally) if name in disks else tally
@@ -71,8 +74,8 @@ class PartialProfile:
             self.events + later.events,
             stacked,
             self.lost + later.lost,
-            self.portraits.followed_by(later.portraits),
-            crowd,
+            self.disk_descriptions.followed_by(later.disk_descriptions),
+            aggregate,
         )
 
     def beside(self, other: "PartialProfile", *, prefix: str) -> "PartialProfile":
@@ -83,8 +86,8 @@ class PartialProfile:
             other.events,
             frozenset((f"{prefix}{a}", f"{prefix}{b}") for a, b in other.stacked),
             other.lost,
-            other.portraits.renamed(prefix=prefix),
-            other.crowd and other.crowd.renamed(prefix),
+            other.disk_descriptions.renamed(prefix=prefix),
+            other.aggregate and other.aggregate.renamed(prefix),
         )
         return self.followed_by(renamed)
 
@@ -93,39 +96,46 @@ class PartialProfile:
         return sum(t.n for t in self._tallies())
 
     def _tallies(self) -> list[Tally]:
-        return [*self.disks.values(), *([self.crowd.tally()] if self.crowd and self.crowd.numbers else [])]
+        return [
+            *self.disks.values(),
+            *([self.aggregate.tally()] if self.aggregate and self.aggregate.numbers else []),
+        ]
 
     @property
     def names(self) -> list[str]:
         """All disks."""
-        return [*self.disks, *(self.crowd.numbers if self.crowd else ())]
+        return [*self.disks, *(self.aggregate.numbers if self.aggregate else ())]
 
     def n_of(self, disk: str) -> int:
         """Accesses of one disk."""
-        return self.disks[disk].n if disk in self.disks or not self.crowd else self.crowd.n_of(disk)
+        return self.disks[disk].n if disk in self.disks or not self.aggregate else self.aggregate.n_of(disk)
 
     def latest_ns_of(self, disk: str) -> int:
         """The time of a disk's latest access."""
-        return self.disks[disk].latest_ns if disk in self.disks or not self.crowd else self.crowd.latest_ns(disk)
+        return (
+            self.disks[disk].latest_ns
+            if disk in self.disks or not self.aggregate
+            else self.aggregate.latest_ns(disk)
+        )
 
     def sum_of(self, disks: Collection[str]) -> Tally:
-        """What disks add up to, as ``Tally.beside`` says; of the crowd's all must be among them, or none."""
+        """What disks add up to, as ``Tally.beside`` says; of the aggregate's all must be among them, or none."""
         total = Tally()
         for disk in disks:
             if disk in self.disks:
                 total = total.beside(self.disks[disk])
-        if self.crowd and any(disk not in self.disks for disk in disks):
-            total = total.beside(self.crowd.tally())
+        if self.aggregate and any(disk not in self.disks for disk in disks):
+            total = total.beside(self.aggregate.tally())
         return total
 
     def with_more_in_flight(
         self, disk: str, op: NDArray[np.uint8], depth: NDArray[np.int32], more: NDArray[np.int64]
     ) -> "PartialProfile":
         """As ``Tally.with_more_in_flight``, for accesses of one disk."""
-        if disk in self.disks or not self.crowd:
+        if disk in self.disks or not self.aggregate:
             changed = self.disks[disk].with_more_in_flight(op, depth, more)
             return replace(self, disks=self.disks | {disk: changed})
-        return replace(self, crowd=self.crowd.with_more_in_flight(op, depth, more))
+        return replace(self, aggregate=self.aggregate.with_more_in_flight(op, depth, more))
 
     def has_gaps_below(self, clock_ns: int) -> bool:
         """Whether accesses of a disk followed each other by less than a step of such a clock, but not at once."""
@@ -147,10 +157,12 @@ class PartialProfile:
         return end - begin
 
 
-def _divided(disks: dict[str, Tally], crowd: Crowd, apart: Set[str]) -> tuple[dict[str, Tally], Crowd]:
-    """Disks that stay by themselves, and the crowd with all others."""
+def _divided(
+    disks: dict[str, Tally], aggregate: DiskAggregate, apart: Set[str]
+) -> tuple[dict[str, Tally], DiskAggregate]:
+    """Disks that stay by themselves, and the aggregate with all others."""
     others = {name: tally for name, tally in disks.items() if name not in apart}
-    return {name: tally for name, tally in disks.items() if name in apart}, crowd.with_disks(others)
+    return {name: tally for name, tally in disks.items() if name in apart}, aggregate.with_disks(others)
 
 
 class Counting:
@@ -184,31 +196,31 @@ class Counting:
         self._must_describe = must_describe
         self._described = described
         self._joints: dict[str, NDArray[np.int64]] = {}
-        self._crowd = None if each_disk else CrowdCounting()
+        self._aggregate = None if each_disk else DiskAggregateCounting()
         self._numbers = np.zeros(0, np.int64)
         self._skipped: Counter[str] = Counter()
         self._events: Counter[str] = Counter()
         self._stacked: frozenset[tuple[str, str]] = frozenset()
         self._lost = 0
-        self._portraits = Portraits()
+        self._disk_descriptions = DiskDescriptions()
 
     def add(self, batch: AccessBatch) -> None:
         """The next batch. Raises: InputError: there are too many disks for a full description."""
         self._stacked = self._stacked.union(batch.stacked)
-        if self._crowd is not None and len(batch.disks) > DISKS_LISTED:
-            self._add_many(batch, self._crowd)
+        if self._aggregate is not None and len(batch.disks) > DISKS_LISTED:
+            self._add_many(batch, self._aggregate)
         else:
             for number, rows in rows_by_disk(batch.disk):
                 self._add_disk(batch, number, rows)
         self._skipped.update(batch.skipped)
         self._events.update(batch.events)
         self._lost += batch.lost
-        if self._threshold is not None and not self._portraits.too_many:
-            portraits = Portraits.of(
+        if self._threshold is not None and not self._disk_descriptions.too_many:
+            disk_descriptions = DiskDescriptions.of(
                 batch, threshold=self._threshold, only=self._described, clock_ns=self._clock_ns
             )
-            self._portraits = self._portraits.followed_by(portraits)
-            if self._must_describe and self._portraits.too_many:
+            self._disk_descriptions = self._disk_descriptions.followed_by(disk_descriptions)
+            if self._must_describe and self._disk_descriptions.too_many:
                 raise too_many_disks(min(batch.disks))
 
     def _add_disk(self, batch: AccessBatch, number: int, rows: NDArray[np.int64] | None) -> None:
@@ -226,32 +238,32 @@ class Counting:
             rows,
         )
 
-    def _add_many(self, batch: AccessBatch, crowd: CrowdCounting) -> None:
+    def _add_many(self, batch: AccessBatch, aggregate: DiskAggregateCounting) -> None:
         begins, ends, rows = ordered_by_disk(batch.disk)
         there = np.flatnonzero(begins < ends)
-        self._sort_out(batch.disks, there, crowd)
+        self._sort_out(batch.disks, there, aggregate)
         numbers = self._numbers[there]
         for number in there[numbers < 0]:
             self._add_disk(batch, int(number), rows[begins[number] : ends[number]])
         others = there[numbers >= 0]
-        crowd.count_on(batch, rows, begins[others], ends[others], self._numbers[others])
+        aggregate.count_on(batch, rows, begins[others], ends[others], self._numbers[others])
 
-    def _sort_out(self, disks: Sequence[str], there: NDArray[np.int64], crowd: CrowdCounting) -> None:
-        """Number the disks of the crowd, where some of those that are ``there`` were not seen before."""
+    def _sort_out(self, disks: Sequence[str], there: NDArray[np.int64], aggregate: DiskAggregateCounting) -> None:
+        """Number the disks of the aggregate, where some of those that are ``there`` were not seen before."""
         more = len(disks) - len(self._numbers)
         self._numbers = np.concatenate([self._numbers, np.full(more, _NOT_SEEN)]) if more else self._numbers
         fresh = [disks[number] for number in there[self._numbers[there] == _NOT_SEEN]]
         if not fresh:
             return
-        apart = Crowd(frozenset(self._described)).apart({*self._joints, *fresh}, self._stacked)
+        apart = DiskAggregate(frozenset(self._described)).apart({*self._joints, *fresh}, self._stacked)
         for disk in [disk for disk in self._joints if disk not in apart]:
-            crowd.begin(disk, self._joints.pop(disk))
+            aggregate.begin(disk, self._joints.pop(disk))
         for disk in fresh:
             if disk not in apart:
-                crowd.begin(disk)
+                aggregate.begin(disk)
         seen = self._numbers != _NOT_SEEN
         seen[there] = True
-        self._numbers[seen] = [crowd.numbers.get(disks[i], _APART) for i in np.flatnonzero(seen).tolist()]
+        self._numbers[seen] = [aggregate.numbers.get(disks[i], _APART) for i in np.flatnonzero(seen).tolist()]
 
     def partial(self) -> PartialProfile:
         """All that was counted; nothing may be added afterwards."""
@@ -261,8 +273,8 @@ class Counting:
             self._events,
             self._stacked,
             self._lost,
-            self._portraits,
-            self._crowd.crowd(self._described) if self._crowd else None,
+            self._disk_descriptions,
+            self._aggregate.aggregate(self._described) if self._aggregate else None,
         )
 
 

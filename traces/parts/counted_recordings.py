@@ -54,7 +54,11 @@ def counted(
         try:
             for result in islice(results, len(parts)):
                 so_far = so_far.followed_by(result.partial, result.flight)
-                if share.threshold is not None and share.must_describe and so_far.partial.portraits.too_many:
+                if (
+                    share.threshold is not None
+                    and share.must_describe
+                    and so_far.partial.disk_descriptions.too_many
+                ):
                     raise too_many_disks(min(so_far.partial.names))
                 lacks, notes = result.lacks, result.notes
                 progress.advance(sum(f.stat().st_size for f in share.files if f.is_file()) / len(parts))
