@@ -27,7 +27,7 @@ from cephfit.traces.trace_metadata import NO_EVENTS, STACKING, lacks_of, told
 _DISKS_NAMED = 64
 
 
-def left_out(
+def omitted_disks(
     paths: Sequence[Path],
     *,
     format_name: str | None = None,
@@ -97,7 +97,7 @@ class AccessSource:
             format_name: None: told by the content.
             action: which event of the block layer counts as an access.
             disk: only this one.
-            without: not these; see ``left_out``.
+            without: not these; see ``omitted_disks``.
             options: what the person says about the files.
         """
         self.lacks: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ class AccessSource:
             about: Counter[str] = Counter()
             for batch in reader.read_together(streams):
                 names = batch.disks if reader.names_disks else (recording.name,) * len(batch.disks)
-                batch = self._wanted(replace(batch, disks=names))
+                batch = self._selected(replace(batch, disks=names))
                 seen.update(batch.disks[d] for d in np.unique(batch.disk))
                 levels.update(batch.stacked)
                 _refuse_two_levels(seen, levels, streams[0].name)
@@ -136,7 +136,7 @@ class AccessSource:
                 about.update({name: batch.events[name] for name in NO_EVENTS if name in batch.events})
                 yield replace(batch, events={k: n for k, n in batch.events.items() if k not in NO_EVENTS})
             if not seen:
-                raise self._none(names, streams[0].name)
+                raise self._no_access_error(names, streams[0].name)
             its = told([recording], reader, events=about, notes=reader.notes, lost=lost)
             lost += its.lost
             self.losses_known = its.losses_known
@@ -145,14 +145,14 @@ class AccessSource:
             if its.lost:
                 yield replace(_of(batch, np.zeros(len(batch.disks), bool)), skipped={}, events={}, lost=its.lost)
 
-    def _wanted(self, batch: AccessBatch) -> AccessBatch:
+    def _selected(self, batch: AccessBatch) -> AccessBatch:
         if self._disk is not None:
             return _of(batch, np.array([name == self._disk for name in batch.disks], bool))
         if self._without:
             return _of(batch, np.array([name not in self._without for name in batch.disks], bool))
         return batch
 
-    def _none(self, names: Sequence[str], where: str) -> InputError:
+    def _no_access_error(self, names: Sequence[str], where: str) -> InputError:
         if self._disk is None:
             return InputError("the trace has no accesses", where=where, remedy="record it during the workload")
         return InputError(
@@ -188,7 +188,7 @@ def _reader_of(
 
 
 def _refuse_two_levels(seen: set[str], levels: set[tuple[str, str]], where: str) -> None:
-    """Where the recording could not be read before, as ``left_out`` does."""
+    """Where the recording could not be read before, as ``omitted_disks`` does."""
     for upper, lower in sorted(levels):
         if upper != lower and upper in seen and lower in seen:
             raise InputError(
@@ -198,17 +198,17 @@ def _refuse_two_levels(seen: set[str], levels: set[tuple[str, str]], where: str)
             )
 
 
-def _of(batch: AccessBatch, wanted: NDArray[np.bool_]) -> AccessBatch:
-    """The accesses of the disks that are wanted, bool (disks,)."""
-    mine = np.flatnonzero(wanted[batch.disk])
+def _of(batch: AccessBatch, selected: NDArray[np.bool_]) -> AccessBatch:
+    """The accesses of the disks that are selected, bool (disks,)."""
+    mine = np.flatnonzero(selected[batch.disk])
     return replace(
         batch,
         time_ns=batch.time_ns[mine],
         op=batch.op[mine],
         lbn=batch.lbn[mine],
         nbytes=batch.nbytes[mine],
-        disk=(np.cumsum(wanted, dtype=np.int32) - np.int32(1))[batch.disk[mine]],
-        disks=tuple(name for name, is_wanted in zip(batch.disks, wanted, strict=True) if is_wanted),
+        disk=(np.cumsum(selected, dtype=np.int32) - np.int32(1))[batch.disk[mine]],
+        disks=tuple(name for name, is_selected in zip(batch.disks, selected, strict=True) if is_selected),
         latency_ns=None if batch.latency_ns is None else batch.latency_ns[mine],
         outstanding=None if batch.outstanding is None else batch.outstanding[mine],
         stacked=(),

@@ -16,7 +16,7 @@ from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
 from cephfit.core.values.profile import Profile
 from cephfit.traces import formats
 from cephfit.traces.counting.disk_aggregate import DiskAggregate
-from cephfit.traces.description.describe import disks_that_count, profile_of
+from cephfit.traces.description.describe import counted_disks, profile_of
 from cephfit.traces.description.disk_description import too_many_disks
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files import remote
@@ -29,7 +29,7 @@ from cephfit.traces.parts.recording_clocks import (
     divided_by_clock,
     duration_ns,
     note_of_steps,
-    notes_of_new_clocks,
+    notes_of_clock_restarts,
 )
 from cephfit.traces.parts.shares import Counted, Share
 from cephfit.traces.read_options import ReadOptions
@@ -120,8 +120,8 @@ def profile_files(
         InputError: naming the file and the place in it.
         HostError: a file is a URL, and what opens it is not installed.
     """
-    asked = _Asked(format_name, action, name, tuple(disks), parts, full, threshold, options or ReadOptions())
-    return _profiles(paths, asked, scheduler, progress or Silence())[0]
+    request = _Request(format_name, action, name, tuple(disks), parts, full, threshold, options or ReadOptions())
+    return _profiles(paths, request, scheduler, progress or Silence())[0]
 
 
 def profiles_by_disk(
@@ -136,14 +136,16 @@ def profiles_by_disk(
     progress: Progress | None = None,
 ) -> list[Profile]:
     """A profile of each disk that ``profile_files`` would count, in the order of their names, each the one that it
-    gives if only this disk is asked for; the files are read once."""
+    gives if only this disk is request for; the files are read once."""
     options = options or ReadOptions()
-    asked = _Asked(format_name, action, None, tuple(disks), parts, full, RANDOM_THRESHOLD_LBN, options, each=True)
-    return _profiles(paths, asked, None, progress or Silence())
+    request = _Request(
+        format_name, action, None, tuple(disks), parts, full, RANDOM_THRESHOLD_LBN, options, each=True
+    )
+    return _profiles(paths, request, None, progress or Silence())
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Request:
     """As the arguments of ``profile_files``; ``each``: a profile of each disk; ``why_apart``: what keeps parts
     from being read as one file; ``anew``: the files with which the clock begins anew, once they are known."""
 
@@ -157,92 +159,96 @@ class _Asked:
     options: ReadOptions
     each: bool = False
     why_apart: str = ""
-    anew: tuple[Path, ...] = ()
+    restarted: tuple[Path, ...] = ()
 
 
-def _profiles(paths: Sequence[Path], asked: _Asked, scheduler: str | None, progress: Progress) -> list[Profile]:
+def _profiles(
+    paths: Sequence[Path], request: _Request, scheduler: str | None, progress: Progress
+) -> list[Profile]:
     recordings = recordings_of(paths)
     if not recordings:
         raise InputError("no trace was named", remedy="name one or more files")
     apart: list[Recorded] = [(r,) for r in recordings]
-    if not asked.parts or len(recordings) == 1:
-        return _read(apart, asked, scheduler, progress)
+    if not request.parts or len(recordings) == 1:
+        return _read(apart, request, scheduler, progress)
     try:
-        return _read(by_device(recordings), asked, scheduler, progress)
+        return _read(by_device(recordings), request, scheduler, progress)
     except InputError as error:
         if not can_be_read_again(recordings):
             raise
         fault = error
-    if asked.options.format_with(asked.format_name) is None:
+    if request.options.format_with(request.format_name) is None:
         formats.refuse_different([f for recording in recordings for f in recording.files])
     try:
-        return _read(apart, replace(asked, why_apart=fault.what), scheduler, progress)
+        return _read(apart, replace(request, why_apart=fault.what), scheduler, progress)
     except InputError as error:
         # Of a file that is read by itself the place in it is known; that it ends within a line is no fault of it.
         raise (error if error.what == fault.what else fault) from None
 
 
-def _read(recorded: Sequence[Recorded], asked: _Asked, scheduler: str | None, progress: Progress) -> list[Profile]:
+def _read(
+    recorded: Sequence[Recorded], request: _Request, scheduler: str | None, progress: Progress
+) -> list[Profile]:
     """The profile of recordings beside each other, or of parts that are no trace in a row."""
     first = recorded[0][0]
-    name = asked.name or ("workload" if first.files[0] == STANDARD_INPUT else first.name)
+    name = request.name or ("workload" if first.files[0] == STANDARD_INPUT else first.name)
     rows = [in_a_row(parts) if len(parts) > 1 else [(f,) for f in parts[0].files] for parts in recorded]
     with ExitStack() as stack:
         files = [[[stack.enter_context(TraceStream(f)) for f in row] for row in its] for its in rows]
         all_files = [stream for its in files for row in its for stream in row]
         opened = [[one_stream(row) for row in its] for its in files]
         all_streams = [stream for streams in opened for stream in streams]
-        format_name = formats.one_format(all_files, all_streams, asked.options.format_with(asked.format_name))
+        format_name = formats.one_format(all_files, all_streams, request.options.format_with(request.format_name))
         if format_name == formats.HISTOGRAM:
             return vscsi_histogram.profiles_of_histograms(
-                all_files, name=name, disks=asked.disks, each=asked.each, threshold=asked.threshold
+                all_files, name=name, disks=request.disks, each=request.each, threshold=request.threshold
             )
-        asked = replace(asked, name=name, full=asked.threshold != RANDOM_THRESHOLD_LBN or asked.full)
-        reader = next(r for r in formats.readers(asked.action, asked.options) if r.name == format_name)
+        request = replace(request, name=name, full=request.threshold != RANDOM_THRESHOLD_LBN or request.full)
+        reader = next(r for r in formats.readers(request.action, request.options) if r.name == format_name)
         apart = [(part,) for parts in recorded for part in parts]
         if isinstance(reader, ParquetReader) and len(apart) > len(recorded):
-            return _read(apart, asked, scheduler, progress)
+            return _read(apart, request, scheduler, progress)
         if (
             isinstance(reader, _WITH_HEADERS)
             and len(recorded[0]) > 1
             and all(reader.sniff(s.head()) for s in all_files)
         ):
-            return _read(apart, replace(asked, why_apart=_HEADERS), scheduler, progress)
+            return _read(apart, replace(request, why_apart=_HEADERS), scheduler, progress)
         clocks_ns = [reader.common_clock_ns(map(reader.clock_ns, streams)) for streams in opened]
         clock_ns = reader.common_clock_ns(clocks_ns)
-        beside = len(recorded) > 1 and not asked.parts
+        prefixed = len(recorded) > 1 and not request.parts
         shares = [
-            replace(_share(parts[0].name, its, reader, asked, beside=beside), clock_ns=clock_ns)
+            replace(_share(parts[0].name, its, reader, request, prefixed=prefixed), clock_ns=clock_ns)
             for parts, its in zip(recorded, rows, strict=True)
         ]
         progress.start("reading the trace", total_nbytes([part for (part,) in apart]))
         counts = counted(shares, opened, reader, scheduler, progress)
-        found = _from_accesses(recorded, counts, reader, asked, clocks_ns)
+        found = _from_accesses(recorded, counts, reader, request, clocks_ns)
         if isinstance(found, Divided):
-            return _read(found.recorded, replace(asked, anew=found.anew), scheduler, progress)
+            return _read(found.recorded, replace(request, restarted=found.restarted), scheduler, progress)
         progress.done()
         return found
 
 
 def _share(
-    name: str, rows: Sequence[Sequence[Path]], reader: StreamReader, asked: _Asked, *, beside: bool
+    name: str, rows: Sequence[Sequence[Path]], reader: StreamReader, request: _Request, *, prefixed: bool
 ) -> Share:
-    full = asked.full is not False
+    full = request.full is not False
     described: tuple[str, ...] = ()
     if reader.names_disks:
-        described = tuple(d.removeprefix(f"{name}/" if beside else "") for d in asked.disks)
-    elif beside and asked.disks:
-        full = full and name in asked.disks
+        described = tuple(d.removeprefix(f"{name}/" if prefixed else "") for d in request.disks)
+    elif prefixed and request.disks:
+        full = full and name in request.disks
     return Share(
         tuple(tuple(map(_absolute, row)) for row in rows),
         reader.name,
-        asked.action,
-        asked.options,
-        asked.threshold if full else None,
+        request.action,
+        request.options,
+        request.threshold if full else None,
         described,
         # Which of its disks count is known at the end only, where one may pass its accesses on to another one.
-        each_disk=not asked.disks and (asked.each or isinstance(reader, STACKING)),
-        must_describe=asked.full is True,
+        each_disk=not request.disks and (request.each or isinstance(reader, STACKING)),
+        must_describe=request.full is True,
     )
 
 
@@ -250,7 +256,7 @@ def _from_accesses(
     recorded: Sequence[Recorded],
     counts: Iterator[Counted],
     reader: StreamReader,
-    asked: _Asked,
+    request: _Request,
     clocks_ns: Sequence[int],
 ) -> list[Profile] | Divided:
     total = PartialProfile()
@@ -258,9 +264,9 @@ def _from_accesses(
     notes: dict[str, None] = {}
     lacks: dict[str, None] = {}
     spans: list[tuple[str, int, int]] = []
-    if asked.why_apart:
-        notes[_APART.format(asked.why_apart)] = None
-    notes.update(dict.fromkeys(notes_of_new_clocks(asked.anew)))
+    if request.why_apart:
+        notes[_APART.format(request.why_apart)] = None
+    notes.update(dict.fromkeys(notes_of_clock_restarts(request.restarted)))
     losses_known = True
     clocks_kept: list[int] = []
     for parts, gave, clock_ns in zip(recorded, counts, clocks_ns, strict=True):
@@ -285,48 +291,53 @@ def _from_accesses(
             | ({"captured_by": its.captured_by} if its.captured_by else {})
         )
         if not reader.names_disks:
-            its_counts = _renamed(its_counts, recorded[0][0].name if asked.parts else parts[0].name)
-            if not asked.each:
-                its_counts = replace(its_counts, aggregate=DiskAggregate(frozenset(asked.disks)))
+            its_counts = _renamed(its_counts, recorded[0][0].name if request.parts else parts[0].name)
+            if not request.each:
+                its_counts = replace(its_counts, aggregate=DiskAggregate(frozenset(request.disks)))
             total = total.followed_by(its_counts)
-        elif asked.parts or len(recorded) == 1:
+        elif request.parts or len(recorded) == 1:
             total = total.followed_by(its_counts)
         else:
-            total = total.beside(its_counts, prefix=f"{parts[0].name}/")
-        if asked.full and total.disk_descriptions.too_many:
+            total = total.with_recording(its_counts, prefix=f"{parts[0].name}/")
+        if request.full and total.disk_descriptions.too_many:
             raise too_many_disks(min(total.names))
     if isinstance(reader, BLOCK_LAYER):
         total = replace(total, stacked=across_recordings(total.names, total.stacked))
     if any(len(parts) > 1 for parts in recorded):
         steps = int(total.sum_of(total.names).counts.clock_steps_back[0])
-        can_tell = can_be_read_again([part for parts in recorded for part in parts])
-        if steps and can_tell and not asked.anew and (divided := divided_by_clock(recorded, reader)) is not None:
+        clocks_checked = can_be_read_again([part for parts in recorded for part in parts])
+        if (
+            steps
+            and clocks_checked
+            and not request.restarted
+            and (divided := divided_by_clock(recorded, reader)) is not None
+        ):
             return divided
-        if steps and not asked.anew:
-            notes[note_of_steps(steps, can_tell=can_tell)] = None
+        if steps and not request.restarted:
+            notes[note_of_steps(steps, clocks_checked=clocks_checked)] = None
     if total.lost:
         notes[f"the tracer lost {total.lost} events: all counts are too low"] = None
-    keep_upper = asked.action is Action.QUEUE
+    keep_upper = request.action is Action.QUEUE
     profile = partial(
         profile_of,
         total,
-        name=asked.name or "",
-        action=asked.action.value if isinstance(reader, BLOCK_LAYER) else "",
+        name=request.name or "",
+        action=request.action.value if isinstance(reader, BLOCK_LAYER) else "",
         sources=sources,
-        duration_ns=duration_ns(spans, one_after_the_other=asked.parts),
+        duration_ns=duration_ns(spans, one_after_the_other=request.parts),
         keep_upper=keep_upper,
         losses_known=losses_known,
         lacks=lacks_of(reader, tuple(lacks), losses_known=losses_known, lost=total.lost),
         notes=list(notes),
-        with_behaviour=asked.full,
+        with_behaviour=request.full,
         clock_ns=reader.common_clock_ns(clocks_kept),
     )
-    if asked.each:
+    if request.each:
         where = remote.words_of(recorded[0][0].files[0])
-        each, _ = disks_that_count(total, asked.disks, keep_upper=keep_upper, where=where)
+        each, _ = counted_disks(total, request.disks, keep_upper=keep_upper, where=where)
         if len(each) > 1:
             return [profile(disks=(disk,)) for disk in each]
-    return [profile(disks=asked.disks)]
+    return [profile(disks=request.disks)]
 
 
 def _absolute(file: Path) -> Path:

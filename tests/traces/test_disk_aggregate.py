@@ -126,8 +126,8 @@ def test_recordings_of_many_disks_beside_each_other() -> None:
     found = [
         profile(
             PartialProfile()
-            .beside(counted(first, 2, each_disk=each_disk), prefix="a/")
-            .beside(counted(second, 2, each_disk=each_disk), prefix="b/")
+            .with_recording(counted(first, 2, each_disk=each_disk), prefix="a/")
+            .with_recording(counted(second, 2, each_disk=each_disk), prefix="b/")
         )
         for each_disk in (True, False)
     ]

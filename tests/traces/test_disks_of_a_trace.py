@@ -11,7 +11,7 @@ from trace_maker import DM0, SDA, WRITE, A, Event, Q, remap, write
 
 from cephfit.cli.main import main
 from cephfit.core.protocols import Silence
-from cephfit.traces.access_source import left_out
+from cephfit.traces.access_source import omitted_disks
 from cephfit.traces.readers.delimited.delimited_reader import DelimitedReader
 
 LEFT_OUT = "not counted: 4 accesses of disk 8,0: it carries the accesses of 253,0, which are counted there"
@@ -76,19 +76,19 @@ def test_a_trace_that_cannot_tell_of_levels_is_not_read_for_them(
     three_disks: Path, stacked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of one that can, a number for each disk is kept, not a profile; and it is said how far that is."""
-    assert left_out([stacked]).keys() == {"8,0"}
+    assert omitted_disks([stacked]).keys() == {"8,0"}
 
     def read(*_: object) -> None:
         raise AssertionError("it was read")
 
     monkeypatch.setattr("cephfit.traces.description.recording.Counting.add", read)
     shown = Shown()
-    assert left_out([stacked], progress=shown) == {
+    assert omitted_disks([stacked], progress=shown) == {
         "8,0": {"accesses": 4, "why": "it carries the accesses of 253,0, which are counted there"}
     }
     assert shown.steps == shown.total == stacked.stat().st_size
     monkeypatch.setattr(DelimitedReader, "read", read)
-    assert left_out([three_disks]) == {}
+    assert omitted_disks([three_disks]) == {}
 
 
 def test_the_disk_below_is_converted_where_it_is_asked_for(stacked: Path, tmp_path: Path) -> None:

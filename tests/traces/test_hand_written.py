@@ -12,7 +12,7 @@ from trace_maker import mixed_workload, write
 
 from cephfit.core.errors import InputError
 from cephfit.traces import profile_files
-from cephfit.traces.description.description_schema import refuse_other_shapes
+from cephfit.traces.description.description_schema import check_description
 
 WRONG: list[tuple[str, Any, str]] = [
     ("histograms", [], "description.histograms: [] is no object"),
@@ -49,9 +49,9 @@ def test_a_profile_needs_no_description(document: dict[str, Any], tmp_path: Path
 
 
 def test_what_cephfit_writes_has_the_form(document: dict[str, Any], tmp_path: Path) -> None:
-    refuse_other_shapes(document["description"], where="p")
+    check_description(document["description"], where="p")
     (tmp_path / "t").write_text("1,R,4096,4096,1000\n")
-    refuse_other_shapes(profile_files([tmp_path / "t"], full=True).description, where="p")
+    check_description(profile_files([tmp_path / "t"], full=True).description, where="p")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -73,6 +73,6 @@ def test_any_value_anywhere_is_taken_or_refused(document: dict[str, Any], value:
         part = part[name]
     part[name] = value
     try:
-        refuse_other_shapes(changed, where="p")
+        check_description(changed, where="p")
     except InputError as error:
         assert error.where is not None and error.where.startswith("p: ")

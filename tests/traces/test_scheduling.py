@@ -134,9 +134,9 @@ def test_several_files_are_read_side_by_side(
         alone = profile_files(files).dumps(), profile_files(several_files).dumps()
     both_there = threading.Barrier(2, timeout=60)
 
-    def count(share: shares.Share, *, beside: bool) -> shares.Counted:
+    def count(share: shares.Share, *, concurrent: bool) -> shares.Counted:
         both_there.wait()
-        return shares.count(share, beside=beside)
+        return shares.count(share, concurrent=concurrent)
 
     monkeypatch.setattr(counted_recordings, "n_cores", lambda: 2)
     monkeypatch.setattr(scheduling, "n_cores", lambda: 2)

@@ -36,7 +36,7 @@ def mounted_tracefs() -> Iterator[Path]:
         HostError: the kernel has none, or mounting is not allowed.
     """
     place = next((p for p in _PLACES if (p / "current_tracer").exists()), None)
-    if place is not None and not _mounted_by_a_killed_capture():
+    if place is not None and not _mounted_by_killed_capture():
         yield place
         return
     place = place or _mount()
@@ -61,7 +61,7 @@ def _mount() -> Path:
     return place
 
 
-def _mounted_by_a_killed_capture() -> bool:
+def _mounted_by_killed_capture() -> bool:
     try:
         mounter = json.loads(_MOUNTED.read_text(encoding="utf-8"))
         return not _is_alive(mounter)
@@ -72,7 +72,7 @@ def _mounted_by_a_killed_capture() -> bool:
 
 
 @contextmanager
-def kept_as_it_was(files: Mapping[Path, str]) -> Iterator[None]:
+def temporary_values(files: Mapping[Path, str]) -> Iterator[None]:
     """Write values to kernel files, in order; put the old ones back afterwards, in reverse.
 
     Raises:
@@ -87,11 +87,11 @@ def kept_as_it_was(files: Mapping[Path, str]) -> Iterator[None]:
             write(path, value)
         yield
     finally:
-        _put_back(before)
+        _restore(before)
         _JOURNAL.unlink(missing_ok=True)
 
 
-def restore_after_a_kill() -> None:
+def restore_after_kill() -> None:
     """Put back what a capture that was killed left changed.
 
     Raises:
@@ -112,7 +112,7 @@ def restore_after_a_kill() -> None:
             f"process {journal['pid']} is capturing: the kernel has one blk tracer only",
             remedy="wait until that capture ends",
         )
-    _put_back(before)
+    _restore(before)
     _JOURNAL.unlink(missing_ok=True)
 
 
@@ -124,7 +124,7 @@ def write(path: Path, value: str) -> None:
         raise HostError(f"the kernel refuses {value!r}: {error.strerror}", where=str(path)) from None
 
 
-def _put_back(before: Mapping[Path, str]) -> None:
+def _restore(before: Mapping[Path, str]) -> None:
     refused: list[HostError] = []
     for path, value in reversed(list(before.items())):
         try:
@@ -221,7 +221,7 @@ def tracing(device: str, folder: Path, stem: str) -> Iterator[list[int]]:
         HostError: no tracer in this kernel, or it is in use.
     """
     with mounted_tracefs() as root:
-        restore_after_a_kill()
+        restore_after_kill()
         switch = Path("/sys/class/block") / device / "trace" / "enable"
         _refuse_if_in_use(root, switch)
         settings = {
@@ -232,7 +232,7 @@ def tracing(device: str, folder: Path, stem: str) -> Iterator[list[int]]:
             root / "options" / "overwrite": "0",  # what finds no room is dropped and counted, no note in between
         }
         buffers = {path / "buffer_size_kb": str(_BUFFER_KB) for path in _cpus(root).values()}
-        with kept_as_it_was({**buffers, **settings, switch: "1"}):
+        with temporary_values({**buffers, **settings, switch: "1"}):
             before = _lost(root)
             lost: list[int] = []
             with _drained(root, folder, stem):

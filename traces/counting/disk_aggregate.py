@@ -20,7 +20,7 @@ from cephfit.traces.counting.joint_counts import (
     STEPS,
     edge_of,
     empty_joint,
-    put_edge,
+    set_edge,
 )
 from cephfit.traces.counting.tally import NO_DEPTHS, NO_TIMES, Tally
 from cephfit.traces.counting.tally_loop import ALL, N
@@ -37,18 +37,18 @@ class DiskAggregate:
     """Disks that are counted as one sum. Values are never changed, only joined.
 
     Attributes:
-        asked: disks that are counted by themselves, however many; empty: the first DISKS_LISTED by name.
+        requested: disks that are counted by themselves, however many; empty: the first DISKS_LISTED by name.
         numbers: disk to its row.
         edges: int64 (disks, N_EDGE), as ``places.edge_of`` makes them.
         joint: their counts, without boundary and extent.
     """
 
-    asked: frozenset[str] = frozenset()
+    requested: frozenset[str] = frozenset()
     numbers: Mapping[str, int] = field(default_factory=dict)
     edges: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, N_EDGE), np.int64))
     joint: NDArray[np.int64] = field(default_factory=empty_joint)
 
-    def apart(self, disks: Iterable[str], stacked: Iterable[tuple[str, str]] = ()) -> Set[str]:
+    def counted_individually(self, disks: Iterable[str], stacked: Iterable[tuple[str, str]] = ()) -> Set[str]:
         """Those of the disks that stay by themselves.
 
         The first by name are the same however the trace is cut, because those of a whole are among those of every
@@ -59,7 +59,7 @@ class DiskAggregate:
             stacked: as in AccessBatch.
         """
         levels = set[str]().union(*stacked)
-        return levels.union(self.asked or sorted(set(disks) - levels)[:DISKS_LISTED])
+        return levels.union(self.requested or sorted(set(disks) - levels)[:DISKS_LISTED])
 
     def n_of(self, disk: str) -> int:
         """Accesses of one disk."""
@@ -70,26 +70,26 @@ class DiskAggregate:
         return int(self.edges[self.numbers[disk], EDGE_EXTENT + 1])
 
     def tally(self) -> Tally:
-        """The sum, as ``Tally.beside`` gives it."""
+        """The sum, as ``Tally.plus`` gives it."""
         joint = self.joint.copy()
         if len(self.edges):
             edge = self.edges.sum(axis=0)
             edge[EDGE_EXTENT:] = self.edges[:, EDGE_EXTENT].min(), self.edges[:, EDGE_EXTENT + 1].max()
-            put_edge(joint, edge)
+            set_edge(joint, edge)
         return Tally(joint)
 
     def followed_by(self, later: "DiskAggregate") -> "DiskAggregate":
         """This stretch and the one right after it."""
         if not (self.numbers and later.numbers):
             longer = self if self.numbers else later
-            return replace(longer, asked=self.asked | later.asked)
+            return replace(longer, requested=self.requested | later.requested)
         numbers = dict(self.numbers)
         at = np.array([numbers.setdefault(disk, len(numbers)) for disk in later.numbers], np.int64)
         edges = np.concatenate([self.edges, np.tile(_NO_EDGE, (len(numbers) - len(self.edges), 1))])
         joint = self.joint + later.joint
         tally_loop.join_edges(later.edges, at, STEPS, edges, joint)
-        put_edge(joint, _NO_EDGE)
-        return DiskAggregate(self.asked | later.asked, numbers, edges, joint)
+        set_edge(joint, _NO_EDGE)
+        return DiskAggregate(self.requested | later.requested, numbers, edges, joint)
 
     def with_disks(self, tallies: Mapping[str, Tally]) -> "DiskAggregate":
         """The same with disks more that were counted by themselves."""
@@ -99,9 +99,9 @@ class DiskAggregate:
         for disk, tally in tallies.items():
             numbers[disk] = len(numbers)
             joint += tally.joint
-        put_edge(joint, _NO_EDGE)
+        set_edge(joint, _NO_EDGE)
         edges = np.concatenate([self.edges, [edge_of(tally.joint) for tally in tallies.values()]])
-        return DiskAggregate(self.asked, numbers, edges, joint)
+        return DiskAggregate(self.requested, numbers, edges, joint)
 
     def with_more_in_flight(
         self, op: NDArray[np.uint8], depth: NDArray[np.int32], more: NDArray[np.int64]
@@ -112,7 +112,7 @@ class DiskAggregate:
     def renamed(self, prefix: str) -> "DiskAggregate":
         """The same with a prefix before the disks' names."""
         numbers = {f"{prefix}{disk}": number for disk, number in self.numbers.items()}
-        return replace(self, asked=frozenset(f"{prefix}{disk}" for disk in self.asked), numbers=numbers)
+        return replace(self, requested=frozenset(f"{prefix}{disk}" for disk in self.requested), numbers=numbers)
 
 
 class DiskAggregateCounting:
@@ -169,7 +169,7 @@ class DiskAggregateCounting:
             self._joint,
         )
 
-    def aggregate(self, asked: Sequence[str]) -> DiskAggregate:
+    def aggregate(self, requested: Sequence[str]) -> DiskAggregate:
         """All that was counted; nothing may be added afterwards."""
-        put_edge(self._joint, _NO_EDGE)
-        return DiskAggregate(frozenset(asked), self.numbers, self._edges[: len(self.numbers)], self._joint)
+        set_edge(self._joint, _NO_EDGE)
+        return DiskAggregate(frozenset(requested), self.numbers, self._edges[: len(self.numbers)], self._joint)

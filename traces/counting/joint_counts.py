@@ -125,6 +125,6 @@ def edge_of(joint: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([joint[BOUNDARY:STEP], joint[EXTENT:]])
 
 
-def put_edge(joint: NDArray[np.int64], edge: NDArray[np.int64]) -> None:
+def set_edge(joint: NDArray[np.int64], edge: NDArray[np.int64]) -> None:
     """Let joint counts have this boundary and extent."""
     joint[BOUNDARY:STEP], joint[EXTENT:] = edge[:EDGE_EXTENT], edge[EDGE_EXTENT:]

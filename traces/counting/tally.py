@@ -29,8 +29,8 @@ from cephfit.traces.counting.joint_counts import (
     TIMES,
     edge_of,
     empty_joint,
-    put_edge,
     sections_of,
+    set_edge,
 )
 from cephfit.traces.counting.tally_loop import ALL, READ, N
 
@@ -243,10 +243,10 @@ class Tally:
             return self if self.n else later
         edges, joint = edge_of(self.joint)[None], self.joint + later.joint
         tally_loop.join_edges(edge_of(later.joint)[None], _ONE_DISK, STEPS, edges, joint)
-        put_edge(joint, edges[0])
+        set_edge(joint, edges[0])
         return Tally(joint)
 
-    def beside(self, other: "Tally") -> "Tally":
+    def plus(self, other: "Tally") -> "Tally":
         """The sum of the counts of two disks. No access of one follows any of the other, so the boundary means
         nothing any more but its count: a sum takes part only in further sums."""
         return self._summed(other)

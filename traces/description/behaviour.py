@@ -29,10 +29,10 @@ MAX_PHASES = 12
 MIN_SHARE = 1 / 32
 """Of the bins that a phase has at least."""
 
-ENOUGH_ACCESSES = 20
+MIN_MEAN_ACCESSES = 20
 """On average in a bin; bins are joined in pairs until they hold so many, lest chance counts look like changes."""
 
-TELLING_ACCESSES = 5
+MIN_KNOWN_ACCESSES = 5
 """A bin with fewer tells nothing of their mean size and random share."""
 
 SMALLEST_CHANGE = np.array([0.15, 0.15, 0.15, 0.05, 0.05])
@@ -47,7 +47,7 @@ def phases_of(series: NDArray[np.int64]) -> list[tuple[int, int]]:
     """
     join = 0
     counts = series
-    while counts[:, :JUDGED].sum() < ENOUGH_ACCESSES * len(counts) and len(counts) > 8:
+    while counts[:, :JUDGED].sum() < MIN_MEAN_ACCESSES * len(counts) and len(counts) > 8:
         join += 1
         counts = np.add.reduceat(series, np.arange(0, len(series), 1 << join), axis=0)
     borders = change_points(features_of(counts), SMALLEST_CHANGE)
@@ -58,16 +58,16 @@ def phases_of(series: NDArray[np.int64]) -> list[tuple[int, int]]:
 def features_of(series: NDArray[np.int64]) -> NDArray[np.float64]:
     """(bins, 5): log2 of 1 + reads and of 1 + writes, log2 of the mean size, random shares of reads and writes.
 
-    What a bin with fewer than TELLING_ACCESSES does not tell is as in the bin before.
+    What a bin with fewer than MIN_KNOWN_ACCESSES does not tell is as in the bin before.
     """
     reads, writes = (series[:, ACCESSES + 5 * op : ACCESSES + 5 * op + 5].sum(axis=1) for op in (0, 1))
     n, nbytes = reads + writes, series[:, TOTAL_NBYTES : TOTAL_NBYTES + 2].sum(axis=1)
     columns = [np.log2(1.0 + reads), np.log2(1.0 + writes)]
-    columns.append(_carried(np.log2(np.maximum(nbytes, 1) / np.maximum(n, 1)), n >= TELLING_ACCESSES))
+    columns.append(_carried(np.log2(np.maximum(nbytes, 1) / np.maximum(n, 1)), n >= MIN_KNOWN_ACCESSES))
     for op in (0, 1):
         judged = series[:, JUDGED + 5 * op : JUDGED + 5 * op + 5].sum(axis=1)
         random = series[:, RANDOM + 5 * op : RANDOM + 5 * op + 5].sum(axis=1)
-        columns.append(_carried(random / np.maximum(judged, 1), judged >= TELLING_ACCESSES))
+        columns.append(_carried(random / np.maximum(judged, 1), judged >= MIN_KNOWN_ACCESSES))
     return np.stack(columns, axis=1)
 
 
@@ -94,7 +94,7 @@ def change_points(features: NDArray[np.float64], smallest: NDArray[np.float64]) 
     penalty = 2.0 * (d + 1) * np.log(max(n, 2))
     while True:
         borders = _partition(sums, squares, shortest, penalty)
-        borders = _told_apart(features, borders, smallest)
+        borders = _distinct_borders(features, borders, smallest)
         if len(borders) < MAX_PHASES:
             return borders
         penalty *= 2
@@ -109,7 +109,9 @@ def _noise(features: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.sqrt((kept**2).mean(axis=0) / 2))
 
 
-def _told_apart(features: NDArray[np.float64], borders: list[int], smallest: NDArray[np.float64]) -> list[int]:
+def _distinct_borders(
+    features: NDArray[np.float64], borders: list[int], smallest: NDArray[np.float64]
+) -> list[int]:
     """The borders at which the medians of both sides differ by more than the noise of a bin on either side.
 
     The bin in which a change falls is a mixture of both sides: its deviation alone would make a phase of it. And
@@ -172,8 +174,8 @@ def behaviour_of(
         is_timed: their accesses have different times; else nothing can be said over time.
     """
     total: DiskDescription | None = None
-    for disk_description in disk_descriptions.values():
-        total = disk_description if total is None else total.beside(disk_description)
+    for disk in disk_descriptions.values():
+        total = disk if total is None else total.plus(disk)
     assert total is not None
     unit_ns = total.unit_ns
     origin_ns = min(int(p.time.low) for p in disk_descriptions.values()) * unit_ns
@@ -295,9 +297,9 @@ def _footprint(disk_descriptions: list[DiskDescription]) -> dict[str, Any]:
 def _hot_spots(disk_descriptions: list[DiskDescription]) -> dict[str, Any]:
     doublings = max(p.regions.doublings for p in disk_descriptions)
     sums = []
-    for disk_description in disk_descriptions:
-        counts = disk_description.regions.counts
-        coarse = counts.keys >> (doublings - disk_description.regions.doublings)
+    for disk in disk_descriptions:
+        counts = disk.regions.counts
+        coarse = counts.keys >> (doublings - disk.regions.doublings)
         places = np.unique(coarse, return_inverse=True)[1]
         merged = np.zeros((int(places.max()) + 1, 2), np.int64)
         np.add.at(merged, places, counts.sums)
@@ -365,36 +367,33 @@ def _phases(series: NDArray[np.int64], grid: Grid, unit_ns: int, origin_ns: int)
     return rows
 
 
-def _in_flight(disk_description: DiskDescription, *, is_timed: bool) -> dict[str, Any]:
+def _in_flight(disk: DiskDescription, *, is_timed: bool) -> dict[str, Any]:
     """How much of the time accesses of a disk were in flight, how many, and how long; null where no access has a
     latency."""
-    latency_ns = int(disk_description.series[:, LATENCY_NS : LATENCY_NS + 2].sum())
-    n = int(disk_description.series[:, N_TIMED : N_TIMED + 2].sum())
-    wall_ns = (
-        disk_description.busy.wall_ns
-        or (disk_description.time.high - disk_description.time.low + 1) * disk_description.unit_ns
-    )
+    latency_ns = int(disk.series[:, LATENCY_NS : LATENCY_NS + 2].sum())
+    n = int(disk.series[:, N_TIMED : N_TIMED + 2].sum())
+    wall_ns = disk.busy.wall_ns or (disk.time.high - disk.time.low + 1) * disk.unit_ns
     return {
-        "busy_share": disk_description.busy.share() if n and is_timed else None,
+        "busy_share": disk.busy.share() if n and is_timed else None,
         "mean_outstanding": latency_ns / wall_ns if n and is_timed else None,
         "mean_latency_us": latency_ns / n / NS_PER_US if n else None,
     }
 
 
-def _disk(disk_description: DiskDescription, origin_ns: int, *, is_timed: bool) -> dict[str, Any]:
-    grid, place, unit_ns = disk_description.map_time, disk_description.place, disk_description.unit_ns
-    sample = disk_description.scatter.rows[np.argsort(disk_description.scatter.rows[:, 1], kind="stable")]
+def _disk(disk: DiskDescription, origin_ns: int, *, is_timed: bool) -> dict[str, Any]:
+    grid, place, unit_ns = disk.map_time, disk.place, disk.unit_ns
+    sample = disk.scatter.rows[np.argsort(disk.scatter.rows[:, 1], kind="stable")]
     return {
-        "accesses": disk_description.n,
-        **_in_flight(disk_description, is_timed=is_timed),
-        "footprint": _footprint([disk_description]),
-        "hot_spots": _hot_spots([disk_description]),
+        "accesses": disk.n,
+        **_in_flight(disk, is_timed=is_timed),
+        "footprint": _footprint([disk]),
+        "hot_spots": _hot_spots([disk]),
         "heat_map": {
             "bin_seconds": (1 << grid.shift) * unit_ns / NS_PER_S,
             "start_seconds": _start_seconds(grid, unit_ns, origin_ns),
             "region_nbytes": 4096 << place.shift,
             "first_lbn": (place.origin << place.shift) * 8,
-            "rows": [" ".join(map(str, r[: place.n_used])) for r in disk_description.heat[: grid.n_used].tolist()],
+            "rows": [" ".join(map(str, r[: place.n_used])) for r in disk.heat[: grid.n_used].tolist()],
         },
         "sample": {
             "time_us": " ".join(map(str, ((sample[:, 1] - origin_ns) // NS_PER_US).tolist())),

@@ -13,13 +13,13 @@ from cephfit.traces.counting.tally import Tally
 from cephfit.traces.description import behaviour, distributions
 from cephfit.traces.description.disk_description import MAX_DISKS, too_many_disks
 from cephfit.traces.description.distributions import (
-    are_depths_told,
     are_timed,
+    has_depths,
     histograms_of,
     percentiles_of,
     random_by_threshold,
 )
-from cephfit.traces.description.recording import NOT_ASKED_FOR, PartialProfile, disks_asked_for, disks_of_one_level
+from cephfit.traces.description.recording import NOT_REQUESTED, PartialProfile, disks_of_one_level, requested_disks
 
 MISSING_LATENCIES = 0.01
 """Share of the accesses from which on it is said that their latency is not known; at the end of a recording some
@@ -60,7 +60,7 @@ def profile_of(
     Raises:
         InputError: no access was counted, or there is no such disk.
     """
-    kept, left_out = disks_that_count(partial, disks, keep_upper=keep_upper, where=str(sources[0]["files"][0]))
+    kept, omitted = counted_disks(partial, disks, keep_upper=keep_upper, where=str(sources[0]["files"][0]))
     total = partial.sum_of(kept)
     if not total.n:
         raise _no_accesses(partial, action, sources)
@@ -76,7 +76,7 @@ def profile_of(
         "random_by_threshold": random_by_threshold(total),
         "disks": {d: _disk(partial.disks[d]) for d in kept[:DISKS_LISTED]},
         "n_disks": len(kept),
-        "left_out": {d: {"accesses": partial.n_of(d), "why": why} for d, why in sorted(left_out.items())},
+        "left_out": {d: {"accesses": partial.n_of(d), "why": why} for d, why in sorted(omitted.items())},
         "skipped": dict(sorted(partial.skipped.items())),
         "events": dict(sorted(partial.events.items())),
         "lost_events": partial.lost if losses_known or partial.lost else None,
@@ -91,37 +91,37 @@ def profile_of(
         )
     elif with_behaviour is not False:
         random, by_bin = _with_behaviour(partial, kept, description, is_timed=are_timed(total))
-    if "behaviour" in description and not are_depths_told(total, clock_ns):
-        distributions.without_busy_shares(description["behaviour"])
+    if "behaviour" in description and not has_depths(total, clock_ns):
+        distributions.remove_busy_shares(description["behaviour"])
     return Profile(name, accesses, random, by_bin, description)
 
 
-def disks_that_count(
-    partial: PartialProfile, asked: Sequence[str], *, keep_upper: bool, where: str
+def counted_disks(
+    partial: PartialProfile, requested: Sequence[str], *, keep_upper: bool, where: str
 ) -> tuple[list[str], dict[str, str]]:
     """The disks whose accesses a profile counts, sorted, and why each other one is left out.
 
     Args:
         partial: the whole trace.
-        asked: for these; empty: all of one level.
+        requested: for these; empty: all of one level.
         keep_upper: which of two stacked disks counts.
         where: the trace is.
 
     Raises:
         InputError: there is no such disk.
     """
-    if asked:
-        kept = disks_asked_for(asked, partial.names, where=where)
-        return kept, dict.fromkeys(set(partial.names) - set(kept), NOT_ASKED_FOR)
-    kept, left_out = disks_of_one_level(partial.names, partial.stacked, keep_upper=keep_upper)
+    if requested:
+        kept = requested_disks(requested, partial.names, where=where)
+        return kept, dict.fromkeys(set(partial.names) - set(kept), NOT_REQUESTED)
+    kept, omitted = disks_of_one_level(partial.names, partial.stacked, keep_upper=keep_upper)
     # The order in which disks were met depends on how the trace was cut into parts.
-    return sorted(kept), left_out
+    return sorted(kept), omitted
 
 
 def _with_behaviour(
     partial: PartialProfile, kept: Sequence[str], description: dict[str, Any], *, is_timed: bool
 ) -> tuple[dict[Op, float], dict[Op, dict[str, float]]]:
-    """Add the behaviour to a description; return the random shares at the threshold that was asked for.
+    """Add the behaviour to a description; return the random shares at the threshold that was requested for.
 
     Raises:
         InputError: there are too many disks.
@@ -166,14 +166,14 @@ def _lacks(said: Sequence[str], tally: Tally, clock_ns: int) -> list[str]:
     if tally.n > 1 and not are_timed(tally) and not any("no rates" in words for words in lacks):
         lacks.append("time: all accesses have the same one; no rates, no inter-arrival, none outstanding")
     elif clock_ns >= distributions.COARSE_NS and not any(words.startswith("time:") for words in lacks):
-        lacks.append(distributions.words_of(clock_ns))
+        lacks.append(distributions.clock_note(clock_ns))
     n_timed = int(tally.counts.latency[0].sum())
     if not any(words.startswith("latency") for words in lacks):
         if not n_timed:
             lacks.append("latency and outstanding accesses")
         elif tally.n - n_timed > MISSING_LATENCIES * tally.n:
             lacks.append(f"latency: of {tally.n - n_timed} of the {tally.n} accesses")
-        if n_timed and not are_depths_told(tally, clock_ns):
+        if n_timed and not has_depths(tally, clock_ns):
             lacks.append("outstanding accesses")
     return lacks
 

@@ -84,7 +84,7 @@ _DESCRIPTION: Mapping[str, Any] = {
 None for one that may be null."""
 
 
-def refuse_other_shapes(description: Mapping[str, Any], *, where: str) -> None:
+def check_description(description: Mapping[str, Any], *, where: str) -> None:
     """Raises: InputError: a part that the views use is not of the form that cephfit writes."""
     for name, form in _DESCRIPTION.items():
         if name in description:

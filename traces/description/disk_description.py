@@ -319,7 +319,7 @@ class DiskDescription:
             finished._count(kind, head.first, _NO_BLOCKS, 1)
         return finished
 
-    def beside(self, other: "DiskDescription") -> "DiskDescription":
+    def plus(self, other: "DiskDescription") -> "DiskDescription":
         """Return the sum of the whole descriptions of two disks.
 
         Their addresses are not comparable: the map, regions, footprint, busy time and sample of the sum have no
@@ -442,8 +442,8 @@ class DiskDescriptions:
     def followed_by(self, later: "DiskDescriptions") -> "DiskDescriptions":
         """This stretch and the one right after it."""
         disks = dict(self.disks)
-        for name, disk_description in later.disks.items():
-            disks[name] = disks[name].followed_by(disk_description) if name in disks else disk_description
+        for name, disk in later.disks.items():
+            disks[name] = disks[name].followed_by(disk) if name in disks else disk
         if self.too_many or later.too_many or len(disks) > MAX_DISKS:
             return DiskDescriptions(too_many=True)
         return DiskDescriptions(disks)

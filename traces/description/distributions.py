@@ -18,7 +18,7 @@ COARSE_NS = NS_PER_MS
 """Of such a clock, or a coarser one, it is said that it is coarse."""
 
 
-def is_told(time_ns: float, clock_ns: int) -> bool:
+def is_resolved(time_ns: float, clock_ns: int) -> bool:
     """Whether a difference of two times is more than none: those that are told are multiples of the clock's."""
     return time_ns > clock_ns / 2
 
@@ -43,19 +43,19 @@ def has_gaps_below(fine_gaps: NDArray[np.int64], clock_ns: int) -> bool:
     return bool(fine_gaps[1:its_bucket].any())  # the first one has those of none
 
 
-def tells_depths(clock_ns: int, median_latency_ns: float | None) -> bool:
+def resolves_depths(clock_ns: int, median_latency_ns: float | None) -> bool:
     """Whether times and latencies tell what was in flight: within one step of the clock all accesses seem to begin
     at once, which means little only where they take longer than that."""
     return clock_ns < COARSE_NS or median_latency_ns is None or median_latency_ns >= clock_ns
 
 
-def without_busy_shares(behaviour: dict[str, Any]) -> None:
+def remove_busy_shares(behaviour: dict[str, Any]) -> None:
     """Take out for how long something was in flight."""
     for facts in (behaviour, *behaviour["disks"].values()):
         facts["busy_share"] = None
 
 
-def words_of(clock_ns: int) -> str:
+def clock_note(clock_ns: int) -> str:
     """That times are told in steps, as what a trace lacks."""
     return f"time: in steps of {clock_ns / NS_PER_S:g} s; inter-arrival and bursts below that cannot be told"
 
@@ -78,17 +78,17 @@ def are_timed(tally: Tally) -> bool:
     return tally.latest_ns > tally.earliest_ns
 
 
-def are_depths_told(tally: Tally, clock_ns: int) -> bool:
+def has_depths(tally: Tally, clock_ns: int) -> bool:
     """Whether its accesses tell how many were in flight."""
     latency_ns = percentile_ns(tally.counts.fine_latency[0], 0.5)
-    return bool(tally.counts.outstanding.any()) and tells_depths(clock_ns, latency_ns)
+    return bool(tally.counts.outstanding.any()) and resolves_depths(clock_ns, latency_ns)
 
 
 def histograms_of(tally: Tally, clock_ns: int) -> dict[str, Any]:
     """Every histogram that has counts: name, then kind, then its limits and one more count than limits."""
-    left_out = {"interarrival_us", "outstanding"} if tally.n > 1 and not are_timed(tally) else set()
-    if not are_depths_told(tally, clock_ns):
-        left_out.add("outstanding")
+    omitted = {"interarrival_us", "outstanding"} if tally.n > 1 and not are_timed(tally) else set()
+    if not has_depths(tally, clock_ns):
+        omitted.add("outstanding")
     counts = {
         "size": tally.counts.size,
         "distance": tally.counts.distance,
@@ -102,7 +102,7 @@ def histograms_of(tally: Tally, clock_ns: int) -> dict[str, Any]:
             for i, kind in enumerate(KINDS)
         }
         for name in counts
-        if counts[name].any() and name not in left_out
+        if counts[name].any() and name not in omitted
     }
     gaps = table.pop("interarrival_us", {})
     for kind, row in gaps.items():
@@ -119,10 +119,10 @@ def percentiles_of(tally: Tally, clock_ns: int) -> dict[str, Any]:
         table["interarrival_us"] = _rows(
             counts.fine_interarrival,
             lambda fine, share: (
-                _time_us(fine, share) if is_told(percentile_ns(fine, share) or 0, clock_ns) else None
+                _time_us(fine, share) if is_resolved(percentile_ns(fine, share) or 0, clock_ns) else None
             ),
         )
-        if are_depths_told(tally, clock_ns):
+        if has_depths(tally, clock_ns):
             table["outstanding"] = _rows(counts.fine_outstanding, depth_percentile)
     return {name: rows for name, rows in table.items() if rows}
 

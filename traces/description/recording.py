@@ -16,10 +16,10 @@ from cephfit.traces.description import distributions
 from cephfit.traces.description.disk_description import DiskDescriptions, too_many_disks
 from cephfit.traces.matching.latency import ordered_by_disk, rows_by_disk
 
-NOT_ASKED_FOR = "another disk was asked for"
+NOT_REQUESTED = "another disk was requested for"
 """Why a disk does not count that is not among those that ``--disk`` names."""
 
-_NOT_SEEN, _APART = -2, -1
+_NOT_SEEN, _INDIVIDUAL = -2, -1
 """Instead of a disk's number in the aggregate."""
 
 
@@ -32,7 +32,7 @@ class PartialProfile:
         skipped, events: as in AccessBatch.
         stacked: (upper, lower) pairs of disk names.
         lost: events that the tracer lost.
-        disk_descriptions: the full description, where it was asked for.
+        disk_descriptions: the full description, where it was requested for.
         aggregate: disks that are counted as one sum; None: all are counted by themselves.
     """
 
@@ -57,11 +57,10 @@ class PartialProfile:
         aggregate, before, behind = None, self.disks, later.disks
         if self.aggregate is not None or later.aggregate is not None:
             aggregates = self.aggregate or DiskAggregate(), later.aggregate or DiskAggregate()
-            apart = replace(aggregates[0], asked=aggregates[0].asked | aggregates[1].asked).apart(
-                {*before, *behind}, stacked
-            )
+            requested = aggregates[0].requested | aggregates[1].requested
+            individual = DiskAggregate(requested).counted_individually({*before, *behind}, stacked)
             (before, first), (behind, second) = (
-                _divided(disks, aggregate, apart)
+                _divided(disks, aggregate, individual)
                 for disks, aggregate in zip((before, behind), aggregates, strict=True)
             )
             aggregate = first.followed_by(second)
@@ -78,7 +77,7 @@ class PartialProfile:
             aggregate,
         )
 
-    def beside(self, other: "PartialProfile", *, prefix: str) -> "PartialProfile":
+    def with_recording(self, other: "PartialProfile", *, prefix: str) -> "PartialProfile":
         """This and another recording, whose disks are other ones: their names get a prefix."""
         renamed = PartialProfile(
             {f"{prefix}{name}": tally for name, tally in other.disks.items()},
@@ -119,13 +118,13 @@ class PartialProfile:
         )
 
     def sum_of(self, disks: Collection[str]) -> Tally:
-        """What disks add up to, as ``Tally.beside`` says; of the aggregate's all must be among them, or none."""
+        """What disks add up to, as ``Tally.plus`` says; of the aggregate's all must be among them, or none."""
         total = Tally()
         for disk in disks:
             if disk in self.disks:
-                total = total.beside(self.disks[disk])
+                total = total.plus(self.disks[disk])
         if self.aggregate and any(disk not in self.disks for disk in disks):
-            total = total.beside(self.aggregate.tally())
+            total = total.plus(self.aggregate.tally())
         return total
 
     def with_more_in_flight(
@@ -158,11 +157,11 @@ class PartialProfile:
 
 
 def _divided(
-    disks: dict[str, Tally], aggregate: DiskAggregate, apart: Set[str]
+    disks: dict[str, Tally], aggregate: DiskAggregate, individual: Set[str]
 ) -> tuple[dict[str, Tally], DiskAggregate]:
     """Disks that stay by themselves, and the aggregate with all others."""
-    others = {name: tally for name, tally in disks.items() if name not in apart}
-    return {name: tally for name, tally in disks.items() if name in apart}, aggregate.with_disks(others)
+    others = {name: tally for name, tally in disks.items() if name not in individual}
+    return {name: tally for name, tally in disks.items() if name in individual}, aggregate.with_disks(others)
 
 
 class Counting:
@@ -241,29 +240,33 @@ class Counting:
     def _add_many(self, batch: AccessBatch, aggregate: DiskAggregateCounting) -> None:
         begins, ends, rows = ordered_by_disk(batch.disk)
         there = np.flatnonzero(begins < ends)
-        self._sort_out(batch.disks, there, aggregate)
+        self._number_new_disks(batch.disks, there, aggregate)
         numbers = self._numbers[there]
         for number in there[numbers < 0]:
             self._add_disk(batch, int(number), rows[begins[number] : ends[number]])
         others = there[numbers >= 0]
         aggregate.count_on(batch, rows, begins[others], ends[others], self._numbers[others])
 
-    def _sort_out(self, disks: Sequence[str], there: NDArray[np.int64], aggregate: DiskAggregateCounting) -> None:
+    def _number_new_disks(
+        self, disks: Sequence[str], there: NDArray[np.int64], aggregate: DiskAggregateCounting
+    ) -> None:
         """Number the disks of the aggregate, where some of those that are ``there`` were not seen before."""
         more = len(disks) - len(self._numbers)
         self._numbers = np.concatenate([self._numbers, np.full(more, _NOT_SEEN)]) if more else self._numbers
         fresh = [disks[number] for number in there[self._numbers[there] == _NOT_SEEN]]
         if not fresh:
             return
-        apart = DiskAggregate(frozenset(self._described)).apart({*self._joints, *fresh}, self._stacked)
-        for disk in [disk for disk in self._joints if disk not in apart]:
+        individual = DiskAggregate(frozenset(self._described)).counted_individually(
+            {*self._joints, *fresh}, self._stacked
+        )
+        for disk in [disk for disk in self._joints if disk not in individual]:
             aggregate.begin(disk, self._joints.pop(disk))
         for disk in fresh:
-            if disk not in apart:
+            if disk not in individual:
                 aggregate.begin(disk)
         seen = self._numbers != _NOT_SEEN
         seen[there] = True
-        self._numbers[seen] = [aggregate.numbers.get(disks[i], _APART) for i in np.flatnonzero(seen).tolist()]
+        self._numbers[seen] = [aggregate.numbers.get(disks[i], _INDIVIDUAL) for i in np.flatnonzero(seen).tolist()]
 
     def partial(self) -> PartialProfile:
         """All that was counted; nothing may be added afterwards."""
@@ -294,28 +297,28 @@ def disks_of_one_level(
     Returns:
         names that count, and why each other one does not.
     """
-    left_out: dict[str, str] = {}
+    omitted: dict[str, str] = {}
     for upper, lower in sorted(stacked):
         if upper == lower or upper not in disks or lower not in disks:
             continue
         if keep_upper:
-            left_out[lower] = f"it carries the accesses of {upper}, which are counted there"
+            omitted[lower] = f"it carries the accesses of {upper}, which are counted there"
         else:
-            left_out[upper] = f"it passes its accesses on to {lower}, where they are counted"
-    return [name for name in disks if name not in left_out], left_out
+            omitted[upper] = f"it passes its accesses on to {lower}, where they are counted"
+    return [name for name in disks if name not in omitted], omitted
 
 
-def disks_asked_for(asked: Sequence[str], known: Sequence[str], *, where: str) -> list[str]:
-    """The disks that were asked for, each once and sorted.
+def requested_disks(requested: Sequence[str], known: Sequence[str], *, where: str) -> list[str]:
+    """The disks that were requested for, each once and sorted.
 
     Raises:
         InputError: one of them is not among the trace's.
     """
-    for disk in asked:
+    for disk in requested:
         if disk not in known:
             raise InputError(
                 f"the trace has no disk {disk!r}",
                 where=where,
                 remedy=f"its disks are {', '.join(known[:DISKS_LISTED])}",
             )
-    return sorted(set(asked))
+    return sorted(set(requested))

@@ -351,7 +351,7 @@ def release(
 
 
 @compiled_in_place
-def wait_again(first: int, n: int, rows: Rows, table: Table) -> int:
+def insert_waiting(first: int, n: int, rows: Rows, table: Table) -> int:
     """Put those rows from ``first`` to ``n`` that wait into an empty table of at least twice as many places.
 
     Returns how many keys it has.

@@ -142,7 +142,7 @@ class CompletionMatcher:
         """Whether the trace records completions at all."""
         return bool(self.numbers[SEEN_AT] != NONE)
 
-    def make_room(self, n_rows: int, n_disks: int) -> None:
+    def reserve(self, n_rows: int, n_disks: int) -> None:
         """For so many more rows, and so many disks altogether."""
         n = int(self.numbers[N_ROWS])
         if n + n_rows > len(self.rows.time_ns):
@@ -151,12 +151,12 @@ class CompletionMatcher:
             self.ended_on = _longer(self.ended_on, n_disks)
             self._known_on = _longer(self._known_on, n_disks)
 
-    def remake_table(self) -> None:
+    def rebuild_table(self) -> None:
         """The table is half full, or the accesses that wait for the trace's first completion are not in it yet."""
         n = int(self.numbers[N_ROWS])
         first = max(n - MAX_HELD, 0)  # those before are given up
         self.table = _table(int(np.count_nonzero(self.rows.latency_ns[first:n] == PENDING)))
-        self.numbers[N_KEYS] = completion_loop.wait_again(first, n, self.rows, self.table)
+        self.numbers[N_KEYS] = completion_loop.insert_waiting(first, n, self.rows, self.table)
 
     def push(
         self,
@@ -173,7 +173,7 @@ class CompletionMatcher:
             kind: uint8, ``completion_loop.ISSUED`` and so on.
             time_ns ... disk: as in AccessBatch, of the events; a disk of -1 is none that has accesses.
         """
-        self.make_room(len(time_ns), int(disk.max(initial=NONE)) + 1)
+        self.reserve(len(time_ns), int(disk.max(initial=NONE)) + 1)
         events = (kind, time_ns, op, lbn, nbytes, disk)
         done = 0
         while (
@@ -181,7 +181,7 @@ class CompletionMatcher:
                 *events, done, self.numbers, self.rows, self.table, self.ended_on
             )
         ) < len(time_ns):
-            self.remake_table()
+            self.rebuild_table()
 
     def ready(self) -> Ready | None:
         """The accesses that may leave; None while they are few, or too few beside those that stay."""
@@ -210,7 +210,7 @@ class CompletionMatcher:
         self.numbers[N_RELEASED] += n
         if self.completions_seen:
             self.table = _table(n_held)
-            self.numbers[N_KEYS] = completion_loop.wait_again(0, n_held, self.rows, self.table)
+            self.numbers[N_KEYS] = completion_loop.insert_waiting(0, n_held, self.rows, self.table)
         accesses = Accesses(
             rows.time_ns[:n], rows.op[:n], rows.lbn[:n], rows.nbytes[:n], rows.disk[:n], rows.latency_ns[:n]
         )

@@ -43,24 +43,24 @@ class Divided:
     """Recordings divided where the clock begins anew: with the files ``anew``."""
 
     recorded: list[Recorded]
-    anew: tuple[Path, ...]
+    restarted: tuple[Path, ...]
 
 
 def divided_by_clock(recorded: Sequence[Recorded], reader: StreamReader) -> Divided | None:
     """The recordings as ``by_clock`` divides their parts; None: all clocks go on."""
     of_each = [by_clock(parts, reader) for parts in recorded]
-    anew = tuple(its[0].files[0] for parts in of_each for its in parts[1:])
-    return Divided([its for parts in of_each for its in parts], anew) if anew else None
+    restarted = tuple(its[0].files[0] for parts in of_each for its in parts[1:])
+    return Divided([its for parts in of_each for its in parts], restarted) if restarted else None
 
 
-def notes_of_new_clocks(anew: Sequence[Path]) -> Iterator[str]:
+def notes_of_clock_restarts(restarted: Sequence[Path]) -> Iterator[str]:
     """For each file with which the clock begins anew."""
-    return (_ANEW.format(remote.words_of(file)) for file in anew)
+    return (_ANEW.format(remote.words_of(file)) for file in restarted)
 
 
-def note_of_steps(steps: int, *, can_tell: bool) -> str:
-    """Where times of parts step back; ``can_tell``: whether the parts' clocks were looked at."""
-    return (_STEPS if can_tell else _STEPS_OF_PIPES).format(steps)
+def note_of_steps(steps: int, *, clocks_checked: bool) -> str:
+    """Where times of parts step back; ``clocks_checked``: whether the parts' clocks were looked at."""
+    return (_STEPS if clocks_checked else _STEPS_OF_PIPES).format(steps)
 
 
 def by_clock(parts: Sequence[Recording], reader: StreamReader) -> list[Recorded]:

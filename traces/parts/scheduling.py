@@ -43,14 +43,14 @@ def _by_threads(shares: Sequence[Share]) -> Generator[Counted, None, None]:
     if len(shares) == 1 or n_cores() == 1:
         yield from map(count, shares)
         return
-    count_beside = partial(count, beside=True)
+    count_concurrently = partial(count, concurrent=True)
     with ThreadPoolExecutor(n_cores()) as pool:
         try:
-            waiting = deque(pool.submit(count_beside, share) for share in shares[: _AHEAD * n_cores()])
+            waiting = deque(pool.submit(count_concurrently, share) for share in shares[: _AHEAD * n_cores()])
             for share in [*shares[_AHEAD * n_cores() :], *[None] * len(waiting)]:
                 yield waiting.popleft().result()
                 if share is not None:
-                    waiting.append(pool.submit(count_beside, share))
+                    waiting.append(pool.submit(count_concurrently, share))
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -83,7 +83,7 @@ def counting_of(share: Share) -> Counting:
     )
 
 
-def count(share: Share, *, beside: bool = False) -> Counted:
+def count(share: Share, *, concurrent: bool = False) -> Counted:
     """Count one share; runs in another process or on another machine, too.
 
     Args:
@@ -100,7 +100,7 @@ def count(share: Share, *, beside: bool = False) -> Counted:
     else:
         streams = [one_stream([TraceStream(f) for f in row]) for row in share.rows]
         for stream in streams:
-            stream.is_read_beside |= beside
+            stream.is_read_beside |= concurrent
     counting = counting_of(share)
     in_flight = InFlightOfPart()
     disks: tuple[str, ...] = ()

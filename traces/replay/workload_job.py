@@ -336,7 +336,7 @@ def sections_of(jobs: Sequence[DiskJob], *, file: Path, files: Mapping[str, Path
         InputError: a file is of no disk or of two, or ``file`` is one device for several disks; there are more
             disks than fio takes jobs.
     """
-    _refuse_strangers(jobs, files)
+    _refuse_unknown_disks(jobs, files)
     if len(jobs) > MAX_SECTIONS:
         raise InputError(
             f"fio takes up to {MAX_SECTIONS} jobs, and the trace has {len(jobs)} disks",
@@ -406,7 +406,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _refuse_strangers(jobs: Sequence[DiskJob], files: Mapping[str, Path]) -> None:
+def _refuse_unknown_disks(jobs: Sequence[DiskJob], files: Mapping[str, Path]) -> None:
     known = [job.disk for job in jobs if job.disk is not None]
     for disk in files:
         if disk not in known:

@@ -11,7 +11,7 @@ from cephfit.cli.terminal.output import json_option, print_json, progress_displa
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, written_whole
 from cephfit.cli.trace.trace_input import TraceInput, trace_options
 from cephfit.cli.trace.trace_reading import TracePath
-from cephfit.cli.trace.trace_show import print_disks_left_out
+from cephfit.cli.trace.trace_show import print_omitted_disks
 
 if TYPE_CHECKING:
     from cephfit.traces.replay.iolog_writer import IologWritten
@@ -70,7 +70,7 @@ def command(
         )
     refuse_lost_input(output)
     with progress_display() as progress:
-        source, left_out = trace.accesses(files, disk=disk, progress=progress)
+        source, omitted = trace.accesses(files, disk=disk, progress=progress)
     its_log: IologWritten | None = None
     with written_whole(output, what="the trace") as place:
         if kind == ".parquet":
@@ -88,18 +88,18 @@ def command(
             n = its_log.accesses
     nbytes = output.stat().st_size
     if as_json:
-        about: dict[str, Any] = {"file": str(output), "accesses": n, "nbytes": nbytes, "left_out": left_out}
+        about: dict[str, Any] = {"file": str(output), "accesses": n, "nbytes": nbytes, "left_out": omitted}
         if its_log:
             about |= {"disks": dict(its_log.disks), "rounded": its_log.rounded}
         print_json(about)
         return
-    print_disks_left_out(left_out)
+    print_omitted_disks(omitted)
     click.echo(f"{output}: {n} accesses, {nbytes} bytes ({nbytes / n:.1f} per access)")
     if its_log:
-        _say_what_stands_in(its_log)
+        _print_log_summary(its_log)
 
 
-def _say_what_stands_in(log: IologWritten) -> None:
+def _print_log_summary(log: IologWritten) -> None:
     if log.rounded:
         click.echo(
             f"{log.rounded} of the accesses are no multiples of 512 bytes: "

@@ -134,7 +134,7 @@ class TraceInput:
     def _profile_file(self, files: Sequence[Path]) -> Profile | None:
         from cephfit.core.errors import InputError
         from cephfit.core.profile_files import read_profile
-        from cephfit.traces.description.description_schema import refuse_other_shapes
+        from cephfit.traces.description.description_schema import check_description
 
         if self.format_name is not None or self.options.format_name is not None:
             return None
@@ -148,7 +148,7 @@ class TraceInput:
                 remedy="give one profile alone, or all trace files of the workload",
             )
         found = read_profile(path)
-        refuse_other_shapes(found.description, where=str(path))
+        check_description(found.description, where=str(path))
         self._refuse_other_disks(found, path)
         return found
 
@@ -173,7 +173,7 @@ class TraceInput:
             InputError: there is no such trace, or not one only.
         """
         from cephfit.core.errors import InputError
-        from cephfit.traces.access_source import AccessSource, left_out
+        from cephfit.traces.access_source import AccessSource, omitted_disks
         from cephfit.traces.readers.block_events.block_layer import Action
         from cephfit.traces.recordings import recordings_of
 
@@ -188,7 +188,9 @@ class TraceInput:
             )
         action = Action(self.action)
         others = (
-            left_out(files, format_name=self.format_name, action=action, options=self.options, progress=progress)
+            omitted_disks(
+                files, format_name=self.format_name, action=action, options=self.options, progress=progress
+            )
             if disk is None
             else {}
         )

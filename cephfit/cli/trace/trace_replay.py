@@ -9,7 +9,7 @@ import click
 from cephfit.cli.terminal.output import json_option, print_json, progress_display
 from cephfit.cli.trace.trace_input import TraceInput, trace_options
 from cephfit.cli.trace.trace_reading import TracePath
-from cephfit.cli.trace.trace_show import print_disks_left_out
+from cephfit.cli.trace.trace_show import print_omitted_disks
 from cephfit.core.units import format_seconds
 
 
@@ -77,13 +77,13 @@ def command(
             remedy="if that is intended, add --i-know-it-writes",
         )
     with progress_display() as progress:
-        source, left_out = trace.accesses(files, disk=disk, progress=progress)
+        source, omitted = trace.accesses(files, disk=disk, progress=progress)
         progress.note(f"replaying on {target}")
         report = replay(source, target, iodepth=iodepth, wrap=wrap, paced=not full_speed)
     if as_json:
-        print_json({**report.to_json(), "left_out": left_out})
+        print_json({**report.to_json(), "left_out": omitted})
         return
-    print_disks_left_out(left_out)
+    print_omitted_disks(omitted)
     click.echo(
         f"{report.replayed} of {report.accesses} accesses replayed by {report.fio} in "
         f"{format_seconds(report.actual_seconds)}, recorded in {format_seconds(report.planned_seconds)}"

@@ -60,7 +60,7 @@ def print_summary(found: Profile) -> None:
             click.echo(f"\n{title} of {row_of['n']} accesses, at most: {shown}", nl=False)
     click.echo()
     _print_thresholds(found)
-    print_disks_left_out(about.get("left_out", {}))
+    print_omitted_disks(about.get("left_out", {}))
     skipped = about.get("skipped", {})
     if skipped:
         click.echo(
@@ -89,7 +89,7 @@ def _some_of(names: Sequence[Any]) -> str:
     return ", ".join([*map(str, names[:_NAMES]), *more])
 
 
-def print_disks_left_out(disks: Mapping[str, Any]) -> None:
+def print_omitted_disks(disks: Mapping[str, Any]) -> None:
     """The disks that were not counted, and why."""
     for disk, left in disks.items():
         click.echo(f"not counted: {left['accesses']} accesses of disk {disk}: {left['why']}")
