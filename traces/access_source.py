@@ -1,4 +1,4 @@
-"""One recording as a stream of accesses, for what needs the accesses themselves: conversion and replay."""
+"""Read one recording as a stream of accesses, for conversion and replay."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,15 +35,17 @@ def omitted_disks(
     options: ReadOptions = ReadOptions(),  # noqa: B008 - it is frozen
     progress: Progress | None = None,
 ) -> Mapping[str, Any]:
-    """The disks whose accesses are those of another disk of the recording (dm and what it lies on), as a profile
-    leaves them out: name to ``{"accesses": n, "why": sentence}``.
+    """Return the disks that a profile omits because their accesses are those of another disk (dm and its disk).
 
-    Only the whole recording tells it, so it is read once for this where its format can tell it at all; standard
-    input and pipes can be read but once, and give none (``AccessSource`` refuses two levels there). What is kept
-    is a number for each disk.
+    Only the whole recording shows them. If its format can show them, the recording is read once for this purpose.
+    Standard input and pipes can be read only once and give an empty result; ``AccessSource`` refuses two levels
+    there. Memory holds one count per disk.
+
+    Returns:
+        Disk name to ``{"accesses": n, "why": sentence}``.
 
     Raises:
-        InputError: several recordings, histograms only, or what the reader finds.
+        InputError: There are several recordings, or only histograms, or the reader found an error.
     """
     progress = progress or Silence()
     recording = _only_recording(paths)
@@ -57,7 +59,7 @@ def omitted_disks(
         counts: Counter[str] = Counter()
         levels: set[tuple[str, str]] = set()
         shown = 0
-        progress.start("telling disks from those they lie on", total_nbytes([recording]))
+        progress.start("finding stacked disks", total_nbytes([recording]))
         for batch in reader.read_together(streams):
             numbers, n_accesses = np.unique(batch.disk, return_counts=True)
             counts.update({batch.disks[d]: int(n) for d, n in zip(numbers, n_accesses, strict=True)})
@@ -74,10 +76,10 @@ class AccessSource:
     """The accesses of one recording (a file, or blktrace's files of one device), batch by batch.
 
     Attributes:
-        lacks: what the trace does not say, known once it was read.
-        notes: what one must know of it, known then, too.
-        losses_known: whether it would show lost events, known then, too.
-        clock_ns: the smallest difference that its times tell, known then, too.
+        lacks: What the trace does not contain. This and the following are known after reading.
+        notes: Sentences that a reader must know.
+        losses_known: Whether the trace would show lost events.
+        clock_ns: The resolution of its times.
     """
 
     def __init__(
@@ -90,15 +92,15 @@ class AccessSource:
         without: Collection[str] = (),
         options: ReadOptions = ReadOptions(),  # noqa: B008 - it is frozen
     ) -> None:
-        """Say what to read; it is opened when its batches are asked for.
+        """Define what to read. Iteration opens the files.
 
         Args:
-            paths: as for ``profile_files``.
-            format_name: None: told by the content.
-            action: which event of the block layer counts as an access.
-            disk: only this one.
-            without: not these; see ``omitted_disks``.
-            options: what the person says about the files.
+            paths: As for ``profile_files``.
+            format_name: Name of the format; None: detect it from the content.
+            action: The event of the block layer that counts as an access.
+            disk: Read only this disk.
+            without: Omit these disks; see ``omitted_disks``.
+            options: What the user specifies about the files.
         """
         self.lacks: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
@@ -112,9 +114,11 @@ class AccessSource:
         self._options = options
 
     def __iter__(self) -> Iterator[AccessBatch]:
-        """Raises:
-        InputError: several recordings, histograms only, no such disk, a disk and the one below it, or what the
-            reader finds.
+        """Yield the accesses.
+
+        Raises:
+            InputError: There are several recordings, or only histograms; the disk does not exist; a disk and the
+                disk below it both have accesses; or the reader found an error.
         """
         recording = _only_recording(self._paths)
         with ExitStack() as stack:
@@ -168,7 +172,7 @@ def _only_recording(paths: Sequence[Path]) -> Recording:
         raise InputError(
             f"there are {len(recordings)} recordings, one is needed",
             where=", ".join(map(remote.words_of, paths)),
-            remedy="name one trace file, or the files of one blktrace recording",
+            remedy="give one trace file, or the files of one blktrace recording",
         )
     return recordings[0]
 
@@ -182,24 +186,29 @@ def _reader_of(
     reader = next((r for r in formats.readers(action, options) if r.name == format_name), None)
     if reader is None:
         raise InputError(
-            f"{format_name} has no single accesses", where=streams[0].name, remedy="give a trace of accesses"
+            f"{format_name} contains no single accesses", where=streams[0].name, remedy="give a trace of accesses"
         )
     return reader
 
 
 def _refuse_two_levels(seen: set[str], levels: set[tuple[str, str]], where: str) -> None:
-    """Where the recording could not be read before, as ``omitted_disks`` does."""
+    """Refuse a disk and the disk below it, for recordings that ``omitted_disks`` could not read first."""
     for upper, lower in sorted(levels):
         if upper != lower and upper in seen and lower in seen:
             raise InputError(
-                f"disk {upper} passes its accesses on to {lower}: each of them would be there twice",
+                f"disk {upper} passes its accesses on to {lower}: each access would appear twice",
                 where=where,
-                remedy=f"take one of the two: --disk {upper} or --disk {lower}",
+                remedy=f"choose one of the two: --disk {upper} or --disk {lower}",
             )
 
 
 def _of(batch: AccessBatch, selected: NDArray[np.bool_]) -> AccessBatch:
-    """The accesses of the disks that are selected, bool (disks,)."""
+    """Return the accesses of the selected disks.
+
+    Args:
+        batch: Holds the accesses.
+        selected: Shape (disks,).
+    """
     mine = np.flatnonzero(selected[batch.disk])
     return replace(
         batch,

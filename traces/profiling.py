@@ -1,6 +1,7 @@
-"""Files to a profile: which format they have, and what they add up to.
+"""Read trace files into profiles.
 
-Which disk lies on which other one, where they stand in different recordings.
+This module finds the format of the files, reads them as recordings or as parts of one trace, and adds up the
+counts. It also relates stacked disks (dm over its disk) whose accesses are in different recordings.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -51,17 +52,18 @@ from cephfit.traces.trace_metadata import BLOCK_LAYER, NO_EVENTS, STACKING, lack
 
 
 def across_recordings(disks: Collection[str], stacked: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-    """The pairs of ``stacked`` as disks of recordings beside each other, of one machine.
+    """Return the pairs of ``stacked`` as disks of several recordings of one machine.
 
-    Where an access goes from dm to the disk below it stands in the recording of the lower one, and names the upper
-    one by its device number: its accesses may be in another recording.
+    The recording of the lower disk shows that an access came from dm. It names the upper disk by its device number
+    only: the accesses of the upper disk may be in another recording.
 
     Args:
-        disks: all that have accesses, ``RECORDING/MAJOR,MINOR``.
+        disks: All disks that have accesses, ``RECORDING/MAJOR,MINOR``.
         stacked: (upper, lower) pairs, named by the recording in which they were seen.
 
     Returns:
-        a pair for each disk that has the number of one that its own recording has no accesses of.
+        The pairs. A disk that has no accesses in its own recording is replaced by all disks with the same device
+        number.
     """
     by_number: dict[str, list[str]] = {}
     for disk in disks:
@@ -78,11 +80,11 @@ def _number(disk: str) -> str:
 
 
 _APART = (
-    "the files are no trace in a row ({}): each was read by itself, so latencies and accesses in flight across "
-    "their borders are not known"
+    "the files are not consecutive parts of one trace ({}): each was read separately, so latencies and accesses "
+    "in flight across their borders are unknown"
 )
 _WITH_HEADERS = (FioIologReader, RbdReplayReader)
-_HEADERS = "each begins with a header of its own"
+_HEADERS = "each begins with its own header"
 
 
 def profile_files(
@@ -102,23 +104,23 @@ def profile_files(
     """Read trace files as one profile.
 
     Args:
-        paths: files, folders of blktrace files, URLs, or ``-`` for standard input.
-        format_name: as ``formats.titles`` names it; None: told by the content.
-        action: which event of the block layer counts as an access.
-        name: of the profile; None: from the first file.
-        disks: count only these; empty: all, but never a disk and the one below it.
-        parts: the files are consecutive parts of one trace, in this order; else they are recordings beside
-            each other, of different disks.
-        full: describe the behaviour over time and place, too; it takes many times as long. Traces of too many
-            disks are refused as soon as they are met; None: they are described without it.
-        threshold: LBN beyond which an access is random; another one than the default implies ``full``.
-        options: what the person says about the files.
-        scheduler: where the files are read, as ``scheduling.counted`` takes it; the profile is the same.
-        progress: told how many bytes were read.
+        paths: Files, folders of blktrace files, URLs, or ``-`` for standard input.
+        format_name: A name of ``formats.titles``; None: detect the format from the content.
+        action: The event of the block layer that counts as an access.
+        name: Name of the profile; None: derive it from the first file.
+        disks: Count only these disks; empty: all, but never both a disk and the disk below it.
+        parts: The files are consecutive parts of one trace, in this order. Otherwise they are simultaneous
+            recordings of different disks.
+        full: Also describe the behaviour over time and address; this takes many times as long. Traces of too many
+            disks are refused as soon as they are found; None: such traces are described without it.
+        threshold: LBN beyond which an access is random; a value other than the default implies ``full``.
+        options: What the user specifies about the files.
+        scheduler: Where the files are read, as in ``scheduling.counted``; it does not change the profile.
+        progress: Receives the number of bytes read.
 
     Raises:
-        InputError: naming the file and the place in it.
-        HostError: a file is a URL, and what opens it is not installed.
+        InputError: The input is wrong; the error names the file and the position in it.
+        HostError: A file is a URL, and the package that opens it is not installed.
     """
     request = _Request(format_name, action, name, tuple(disks), parts, full, threshold, options or ReadOptions())
     return _profiles(paths, request, scheduler, progress or Silence())[0]
@@ -135,8 +137,10 @@ def profiles_by_disk(
     options: ReadOptions | None = None,
     progress: Progress | None = None,
 ) -> list[Profile]:
-    """A profile of each disk that ``profile_files`` would count, in the order of their names, each the one that it
-    gives if only this disk is request for; the files are read once."""
+    """Return a profile of each disk that ``profile_files`` would count, sorted by disk name.
+
+    Each profile equals the result of ``profile_files`` for this disk alone. The files are read once.
+    """
     options = options or ReadOptions()
     request = _Request(
         format_name, action, None, tuple(disks), parts, full, RANDOM_THRESHOLD_LBN, options, each=True
@@ -146,8 +150,13 @@ def profiles_by_disk(
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """As the arguments of ``profile_files``; ``each``: a profile of each disk; ``why_apart``: what keeps parts
-    from being read as one file; ``anew``: the files with which the clock begins anew, once they are known."""
+    """The arguments of ``profile_files``.
+
+    Attributes:
+        each: Return a profile of each disk.
+        why_apart: Why the parts cannot be read as one file; empty if they can.
+        restarted: The files with which the clock restarts, once they are known.
+    """
 
     format_name: str | None
     action: Action
@@ -167,7 +176,7 @@ def _profiles(
 ) -> list[Profile]:
     recordings = recordings_of(paths)
     if not recordings:
-        raise InputError("no trace was named", remedy="name one or more files")
+        raise InputError("no trace was given", remedy="name one or more files")
     apart: list[Recorded] = [(r,) for r in recordings]
     if not request.parts or len(recordings) == 1:
         return _read(apart, request, scheduler, progress)
@@ -182,14 +191,14 @@ def _profiles(
     try:
         return _read(apart, replace(request, why_apart=fault.what), scheduler, progress)
     except InputError as error:
-        # Of a file that is read by itself the place in it is known; that it ends within a line is no fault of it.
+        # A file that is read separately has a known position of the error. A part may end within a line.
         raise (error if error.what == fault.what else fault) from None
 
 
 def _read(
     recorded: Sequence[Recorded], request: _Request, scheduler: str | None, progress: Progress
 ) -> list[Profile]:
-    """The profile of recordings beside each other, or of parts that are no trace in a row."""
+    """Return the profiles of simultaneous recordings, or of parts that cannot be read as one file."""
     first = recorded[0][0]
     name = request.name or ("workload" if first.files[0] == STANDARD_INPUT else first.name)
     rows = [in_a_row(parts) if len(parts) > 1 else [(f,) for f in parts[0].files] for parts in recorded]
@@ -246,7 +255,7 @@ def _share(
         request.options,
         request.threshold if full else None,
         described,
-        # Which of its disks count is known at the end only, where one may pass its accesses on to another one.
+        # Where a disk may pass its accesses on to another, only the end of the trace shows which disks count.
         each_disk=not request.disks and (request.each or isinstance(reader, STACKING)),
         must_describe=request.full is True,
     )
@@ -271,7 +280,7 @@ def _from_accesses(
     clocks_kept: list[int] = []
     for parts, gave, clock_ns in zip(recorded, counts, clocks_ns, strict=True):
         its_counts = gave.partial
-        # What a file's beginning told of its clock may be wrong of what follows.
+        # The clock step found at the beginning of a file may be wrong for the rest.
         clocks_kept.append(1 if its_counts.has_gaps_below(clock_ns) else clock_ns)
         lacks.update(dict.fromkeys(gave.lacks))
         its = told(parts, reader, events=its_counts.events, notes=gave.notes, lost=its_counts.lost)
@@ -341,11 +350,11 @@ def _from_accesses(
 
 
 def _absolute(file: Path) -> Path:
-    """As other processes find it."""
+    """Return the path under which other processes find the file."""
     return file if file == STANDARD_INPUT or remote.url_of(file) else file.absolute()
 
 
 def _renamed(partial: PartialProfile, disk: str) -> PartialProfile:
-    """The same with its only disk called ``disk``, where the file does not name it."""
+    """Return the counts with their only disk named ``disk``; the file does not name it."""
     tallies = dict.fromkeys([disk], next(iter(partial.disks.values()))) if partial.disks else {}
     return replace(partial, disks=tallies, disk_descriptions=partial.disk_descriptions.renamed(only_disk=disk))

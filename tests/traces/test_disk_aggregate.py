@@ -224,7 +224,7 @@ def test_what_shows_a_workload_leaves_the_behaviour_of_too_many_disks_out(tmp_pa
     trace.write_bytes(rows_of_volumes(3000, 40, latency=False))
     program = [sys.executable, "-m", "cephfit.cli.main", "trace"]
     shown = subprocess.run([*program, "show", trace], capture_output=True, text=True, timeout=240, check=True)
-    assert "note: behaviour over time and over the disk is left out: it is kept for at most 32" in shown.stdout
+    assert "note: behaviour over time and over the disk is omitted: it is kept for at most 32" in shown.stdout
     asked = subprocess.run(
         [*program, "show", trace, "--describe", "full"], capture_output=True, text=True, timeout=240
     )

@@ -15,12 +15,12 @@ from cephfit.traces import profile_files
 from cephfit.traces.description.description_schema import check_description
 
 WRONG: list[tuple[str, Any, str]] = [
-    ("histograms", [], "description.histograms: [] is no object"),
-    ("histograms", {"size": {"all": {"limits": [1], "counts": [1]}}}, "one count more than limits"),
+    ("histograms", [], "description.histograms: [] is not an object"),
+    ("histograms", {"size": {"all": {"limits": [1], "counts": [1]}}}, "one more count than limits"),
     ("histograms", {"size": {"all": {"counts": [1, 2]}}}, "histograms.size.all: 'limits' is missing"),
     ("iops", "many", "description.iops: 'many' is not a number"),
-    ("lacks", "time", "description.lacks: 'time' is no list"),
-    ("sources", [7], "description.sources[0]: 7 is no object"),
+    ("lacks", "time", "description.lacks: 'time' is not a list"),
+    ("sources", [7], "description.sources[0]: 7 is not an object"),
     ("behaviour", {}, "description.behaviour: "),
 ]
 

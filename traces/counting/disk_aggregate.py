@@ -1,8 +1,8 @@
-"""The counts of many disks as one sum, with no more for each disk than joining its stretches takes.
+"""Count many disks as one sum, with only the data per disk that joining its stretches needs.
 
-A tally takes 77 KB, and a cloud's trace has thousands of disks. Of most of them nothing is told but that they are
-there and how many accesses they had: so all are counted into one array, and of each one its boundary and extent
-are kept, 160 bytes. The sum is what adding up their tallies would give.
+A tally takes 77 KB, and a cloud's trace has thousands of disks. A profile contains only the name and the number of
+accesses of most of them. So all are counted into one array, and the boundary and extent of each disk are kept, 160
+bytes. The result equals the sum of their tallies.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -26,7 +26,7 @@ from cephfit.traces.counting.tally import NO_DEPTHS, NO_TIMES, Tally
 from cephfit.traces.counting.tally_loop import ALL, N
 
 DISKS_LISTED = 64
-"""Disks that are listed one by one; a trace of a cloud has thousands."""
+"""Number of disks that are listed individually; a trace of a cloud has thousands."""
 
 _NO_EDGE = edge_of(empty_joint())
 _FEWEST_ROWS = 256
@@ -34,13 +34,13 @@ _FEWEST_ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class DiskAggregate:
-    """Disks that are counted as one sum. Values are never changed, only joined.
+    """Disks that are counted as one sum; immutable.
 
     Attributes:
-        requested: disks that are counted by themselves, however many; empty: the first DISKS_LISTED by name.
-        numbers: disk to its row.
-        edges: int64 (disks, N_EDGE), as ``places.edge_of`` makes them.
-        joint: their counts, without boundary and extent.
+        requested: Disks that are counted individually, however many; empty: the first DISKS_LISTED by name.
+        numbers: Disk to its row.
+        edges: int64 (disks, N_EDGE), as ``joint_counts.edge_of`` creates them.
+        joint: Their counts, without boundary and extent.
     """
 
     requested: frozenset[str] = frozenset()
@@ -49,28 +49,29 @@ class DiskAggregate:
     joint: NDArray[np.int64] = field(default_factory=empty_joint)
 
     def counted_individually(self, disks: Iterable[str], stacked: Iterable[tuple[str, str]] = ()) -> Set[str]:
-        """Those of the disks that stay by themselves.
+        """Return the disks that are counted individually.
 
-        The first by name are the same however the trace is cut, because those of a whole are among those of every
-        part that they are in. A disk that passes its accesses on, or gets them so, may not count in the end.
+        The first disks by name do not depend on how the trace is divided: the first disks of the whole trace are
+        also among the first disks of every part that contains them. A disk that is part of a stack may not count
+        in the end, so it is always counted individually.
 
         Args:
-            disks: all that are not in an aggregate yet.
-            stacked: as in AccessBatch.
+            disks: All disks that are not in an aggregate yet.
+            stacked: As in AccessBatch.
         """
         levels = set[str]().union(*stacked)
         return levels.union(self.requested or sorted(set(disks) - levels)[:DISKS_LISTED])
 
     def n_of(self, disk: str) -> int:
-        """Accesses of one disk."""
+        """Return the number of accesses of one disk."""
         return int(self.edges[self.numbers[disk], 3 * N + ALL])
 
     def latest_ns(self, disk: str) -> int:
-        """The time of its latest access."""
+        """Return the time of its latest access."""
         return int(self.edges[self.numbers[disk], EDGE_EXTENT + 1])
 
     def tally(self) -> Tally:
-        """The sum, as ``Tally.plus`` gives it."""
+        """Return the sum, as ``Tally.plus`` does."""
         joint = self.joint.copy()
         if len(self.edges):
             edge = self.edges.sum(axis=0)
@@ -79,7 +80,7 @@ class DiskAggregate:
         return Tally(joint)
 
     def followed_by(self, later: "DiskAggregate") -> "DiskAggregate":
-        """This stretch and the one right after it."""
+        """Join this stretch and the next one."""
         if not (self.numbers and later.numbers):
             longer = self if self.numbers else later
             return replace(longer, requested=self.requested | later.requested)
@@ -92,7 +93,7 @@ class DiskAggregate:
         return DiskAggregate(self.requested | later.requested, numbers, edges, joint)
 
     def with_disks(self, tallies: Mapping[str, Tally]) -> "DiskAggregate":
-        """The same with disks more that were counted by themselves."""
+        """Add disks that were counted individually."""
         if not tallies:
             return self
         joint, numbers = self.joint.copy(), dict(self.numbers)
@@ -106,20 +107,20 @@ class DiskAggregate:
     def with_more_in_flight(
         self, op: NDArray[np.uint8], depth: NDArray[np.int32], more: NDArray[np.int64]
     ) -> "DiskAggregate":
-        """As ``Tally.with_more_in_flight``."""
+        """Do as ``Tally.with_more_in_flight``."""
         return replace(self, joint=Tally(self.joint).with_more_in_flight(op, depth, more).joint)
 
     def renamed(self, prefix: str) -> "DiskAggregate":
-        """The same with a prefix before the disks' names."""
+        """Add a prefix to the names of the disks."""
         numbers = {f"{prefix}{disk}": number for disk, number in self.numbers.items()}
         return replace(self, requested=frozenset(f"{prefix}{disk}" for disk in self.requested), numbers=numbers)
 
 
 class DiskAggregateCounting:
-    """Counts batch after batch of many disks into one sum.
+    """Counts the batches of many disks into one sum.
 
     Attributes:
-        numbers: disk to its row.
+        numbers: Disk to its row.
     """
 
     def __init__(self) -> None:
@@ -128,7 +129,7 @@ class DiskAggregateCounting:
         self._joint = empty_joint()
 
     def begin(self, disk: str, joint: NDArray[np.int64] | None = None) -> None:
-        """One disk more, which may have been counted by itself so far."""
+        """Add a disk; ``joint`` holds its counts if it was counted individually so far."""
         number = self.numbers.setdefault(disk, len(self.numbers))
         if number == len(self._edges):
             self._edges = np.concatenate([self._edges, np.tile(_NO_EDGE, (number, 1))])
@@ -144,13 +145,13 @@ class DiskAggregateCounting:
         ends: NDArray[np.int64],
         at: NDArray[np.int64],
     ) -> None:
-        """Count accesses of disks that were begun, from a batch.
+        """Count accesses of disks that were added.
 
         Args:
-            batch: holds them.
-            rows: of the batch, disk by disk.
-            begins, ends: int64 (disks,), where the rows of each one begin and end.
-            at: int64 (disks,), their numbers.
+            batch: Holds the accesses.
+            rows: Rows of the batch, grouped by disk.
+            begins, ends: int64 (disks,), where the rows of each disk begin and end.
+            at: int64 (disks,), the numbers of the disks.
         """
         tally_loop.count_disks(
             np.ascontiguousarray(batch.time_ns),
@@ -170,6 +171,6 @@ class DiskAggregateCounting:
         )
 
     def aggregate(self, requested: Sequence[str]) -> DiskAggregate:
-        """All that was counted; nothing may be added afterwards."""
+        """Return all counts; nothing may be added afterwards."""
         set_edge(self._joint, _NO_EDGE)
         return DiskAggregate(frozenset(requested), self.numbers, self._edges[: len(self.numbers)], self._joint)

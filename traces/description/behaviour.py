@@ -1,11 +1,10 @@
-"""The part ``behaviour`` of a profile's description, from the descriptions of its disks. Fields: docs/traces.md.
+"""Compute the part ``behaviour`` of a profile from the descriptions of its disks. Fields: docs/traces.md.
 
-Phases: the places in time where a workload changes its behaviour.
-
-Bins over time are cut where the sum of squared deviations from each phase's own means, in units of the noise, plus
-a penalty for each phase is smallest; then neighbours whose medians differ by less than the noise are one. The
-minimum is exact: optimal partitioning by dynamic programming (Jackson et al. 2005, doi:10.1109/LSP.2001.838216)
-over at most 512 bins, which needs no library and takes milliseconds.
+Phases are stretches of time between changes of a workload's behaviour. The borders between time bins minimise
+the sum of squared deviations from the mean of each phase, in units of the noise, plus a penalty per phase.
+Neighbouring phases are then merged if their medians differ by less than the noise. The minimum is exact: optimal
+partitioning by dynamic programming (Jackson et al. 2005, doi:10.1109/LSP.2001.838216) over at most 512 bins needs
+no library and takes milliseconds.
 """
 
 import itertools
@@ -24,26 +23,26 @@ from cephfit.traces.description.disk_loops import ACCESSES, JUDGED, LATENCY_NS, 
 from cephfit.traces.description.footprint import hot_shares
 
 MAX_PHASES = 12
-"""More are no description any more: the penalty is doubled until so many are left."""
+"""More phases are not a useful description: the penalty is doubled until at most this many remain."""
 
 MIN_SHARE = 1 / 32
-"""Of the bins that a phase has at least."""
+"""A phase has at least this share of the bins."""
 
 MIN_MEAN_ACCESSES = 20
-"""On average in a bin; bins are joined in pairs until they hold so many, lest chance counts look like changes."""
+"""Bins are joined in pairs until they hold this many on average, because random counts would look like changes."""
 
 MIN_KNOWN_ACCESSES = 5
-"""A bin with fewer tells nothing of their mean size and random share."""
+"""Fewer accesses in a bin are too few for a mean size or a random share."""
 
 SMALLEST_CHANGE = np.array([0.15, 0.15, 0.15, 0.05, 0.05])
-"""Noise is taken to be at least so much in each feature: 10 % in a rate or in the mean size, 5 % in a share."""
+"""Lower limit of the noise of each feature: 10 % in a rate or in the mean size, 5 % in a share."""
 
 
 def phases_of(series: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Consecutive (first bin, bin after the last) that cover the whole series.
+    """Return consecutive phases (first bin, bin after the last) that cover the whole series.
 
     Args:
-        series: (bins, N_COLUMNS) as in ``disk_loops``, one bin or more.
+        series: Shape (bins, N_COLUMNS) as in ``disk_loops``; at least one bin.
     """
     join = 0
     counts = series
@@ -56,9 +55,11 @@ def phases_of(series: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def features_of(series: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(bins, 5): log2 of 1 + reads and of 1 + writes, log2 of the mean size, random shares of reads and writes.
+    """Return the features of each bin.
 
-    What a bin with fewer than MIN_KNOWN_ACCESSES does not tell is as in the bin before.
+    Returns:
+        Shape (bins, 5): log2 of 1 + reads and of 1 + writes, log2 of the mean size, random shares of reads and
+        writes. A bin with fewer than MIN_KNOWN_ACCESSES takes size and shares from the bin before it.
     """
     reads, writes = (series[:, ACCESSES + 5 * op : ACCESSES + 5 * op + 5].sum(axis=1) for op in (0, 1))
     n, nbytes = reads + writes, series[:, TOTAL_NBYTES : TOTAL_NBYTES + 2].sum(axis=1)
@@ -80,11 +81,11 @@ def _carried(values: NDArray[np.float64], is_known: NDArray[np.bool_]) -> NDArra
 
 
 def change_points(features: NDArray[np.float64], smallest: NDArray[np.float64]) -> list[int]:
-    """Bins at which another phase begins, ascending.
+    """Return the bins at which a new phase begins, ascending.
 
     Args:
-        features: (n, d).
-        smallest: (d,) least noise of each feature.
+        features: Shape (n, d).
+        smallest: Shape (d,), the lower limit of the noise of each feature.
     """
     n, d = features.shape
     scaled = features / np.maximum(_noise(features), smallest)
@@ -101,7 +102,7 @@ def change_points(features: NDArray[np.float64], smallest: NDArray[np.float64]) 
 
 
 def _noise(features: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standard deviation within phases: of the differences of neighbours, less the largest twentieth."""
+    """Return the standard deviation within phases, from differences of neighbours without the largest 5 %."""
     if len(features) < 3:
         return np.zeros(features.shape[1])
     steps = np.sort(np.abs(np.diff(features, axis=0)), axis=0)
@@ -112,10 +113,10 @@ def _noise(features: NDArray[np.float64]) -> NDArray[np.float64]:
 def _distinct_borders(
     features: NDArray[np.float64], borders: list[int], smallest: NDArray[np.float64]
 ) -> list[int]:
-    """The borders at which the medians of both sides differ by more than the noise of a bin on either side.
+    """Return the borders at which the medians of both sides differ by more than the noise of a bin on either side.
 
-    The bin in which a change falls is a mixture of both sides: its deviation alone would make a phase of it. And
-    the noise of a count depends on the count, so that it differs between phases.
+    The bin in which a change falls is a mixture of both sides; its deviation alone would create a phase. The noise
+    of a count depends on the count, so it differs between phases.
     """
     kept: list[int] = []
     ends = [*borders[1:], len(features)][: len(borders)]
@@ -129,7 +130,7 @@ def _distinct_borders(
 
 
 def _spread(features: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standard deviation by the median absolute deviation, which single bins do not move (Gaussian: 1.4826)."""
+    """Return the standard deviation from the median absolute deviation (Gaussian: 1.4826), a robust estimate."""
     return np.asarray(1.4826 * np.median(np.abs(features - np.median(features, axis=0)), axis=0))
 
 
@@ -158,7 +159,7 @@ def _partition(
 
 HOT_SHARES = (0.5, 0.8, 0.9)
 DISKS_SHOWN = 8
-"""Busiest disks whose maps and samples are part of the description."""
+"""Number of busiest disks with a heat map and a sample in the description."""
 
 SIZES_SHOWN = 10
 _WINDOWS = 5
@@ -167,11 +168,11 @@ _WINDOWS = 5
 def behaviour_of(
     disk_descriptions: Mapping[str, DiskDescription], *, is_timed: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The part ``behaviour``, and the windowed distance as a histogram by kind.
+    """Return the part ``behaviour``, and the histogram of the windowed distance by kind.
 
     Args:
-        disk_descriptions: of whole disks (``DiskDescription.whole``), one at least.
-        is_timed: their accesses have different times; else nothing can be said over time.
+        disk_descriptions: Of whole disks (``DiskDescription.whole``); at least one.
+        is_timed: The accesses have different times; otherwise nothing is known over time.
     """
     total: DiskDescription | None = None
     for disk in disk_descriptions.values():
@@ -203,7 +204,7 @@ def behaviour_of(
 def shares_at_threshold(
     disk_descriptions: Mapping[str, DiskDescription],
 ) -> tuple[dict[Op, float], dict[Op, dict[str, float]]]:
-    """Random shares by op, and by op and size bin, at the threshold of the descriptions, which are whole."""
+    """Return random shares by op, and by op and size bin, at the threshold of the (whole) descriptions."""
     total = sum(p.magnitudes[:, 0] for p in disk_descriptions.values())
     edges = next(iter(disk_descriptions.values())).edges
     assert not isinstance(total, int)
@@ -216,7 +217,7 @@ def shares_at_threshold(
 def _random_shares(
     judged: NDArray[np.int64], random: NDArray[np.int64]
 ) -> tuple[dict[Op, float], dict[Op, dict[str, float]]]:
-    """From counts (2, 5) by op and size bin."""
+    """Return the shares for counts of shape (2, 5), by op and size bin."""
     by_op, by_bin = {}, {}
     for i, op in enumerate(Op):
         by_op[op] = float(random[i].sum() / judged[i].sum()) if judged[i].any() else 0.0
@@ -225,7 +226,7 @@ def _random_shares(
 
 
 def _sensitivity(total: DiskDescription) -> dict[str, Any]:
-    """Share of random accesses by op and measure, at each threshold."""
+    """Return the share of random accesses by op and measure, at each threshold."""
     table: dict[str, Any] = {"thresholds_lbn": total.edges.tolist()}
     for i, op in enumerate(Op):
         row = {}
@@ -238,7 +239,7 @@ def _sensitivity(total: DiskDescription) -> dict[str, Any]:
 
 
 def _sizes(sizes: NDArray[np.int64]) -> dict[str, Any]:
-    """The commonest exact sizes of each op, of the rarer one, too."""
+    """Return the most common exact sizes of each op."""
     n = int(sizes.sum())
     rows: list[dict[str, Any]] = []
     for op, exact in zip(Op, sizes[:, 1:], strict=True):
@@ -252,9 +253,9 @@ def _sizes(sizes: NDArray[np.int64]) -> dict[str, Any]:
 
 
 def _burstiness(total: DiskDescription) -> list[dict[str, Any]]:
-    """Peak to mean and index of dispersion of counts (variance / mean; 1 for Poisson arrivals) at some windows.
+    """Return peak to mean and index of dispersion of counts (variance / mean; 1 for Poisson arrivals) by window.
 
-    The first and the last window, which the trace covers in part, do not count.
+    The trace covers the first and the last window only in part; they do not count.
     """
     grid, rows = total.fine_time, []
     fine = total.fine[: grid.n_used]
@@ -316,7 +317,7 @@ def _hot_spots(disk_descriptions: list[DiskDescription]) -> dict[str, Any]:
 
 
 def _start_seconds(grid: Grid, unit_ns: int, origin_ns: int) -> float:
-    """Where the first bin begins; it may begin before the first access."""
+    """Return the start of the first bin, which may be before the first access."""
     return ((grid.origin << grid.shift) * unit_ns - origin_ns) / NS_PER_S
 
 
@@ -346,7 +347,7 @@ def _phases(series: NDArray[np.int64], grid: Grid, unit_ns: int, origin_ns: int)
         random, by_bin = _random_shares(
             counts[JUDGED : JUDGED + 10].reshape(2, 5), counts[RANDOM : RANDOM + 10].reshape(2, 5)
         )
-        # The first and the last bin reach beyond the trace.
+        # The first and the last bin extend beyond the trace.
         begin = max((grid.origin + first) << grid.shift, grid.low)
         seconds = (min((grid.origin + after) << grid.shift, grid.high + 1) - begin) * unit_ns / NS_PER_S
         rows.append(
@@ -368,8 +369,7 @@ def _phases(series: NDArray[np.int64], grid: Grid, unit_ns: int, origin_ns: int)
 
 
 def _in_flight(disk: DiskDescription, *, is_timed: bool) -> dict[str, Any]:
-    """How much of the time accesses of a disk were in flight, how many, and how long; null where no access has a
-    latency."""
+    """Return busy share, mean outstanding accesses and mean latency of a disk; null if no access has a latency."""
     latency_ns = int(disk.series[:, LATENCY_NS : LATENCY_NS + 2].sum())
     n = int(disk.series[:, N_TIMED : N_TIMED + 2].sum())
     wall_ns = disk.busy.wall_ns or (disk.time.high - disk.time.low + 1) * disk.unit_ns

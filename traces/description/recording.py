@@ -1,4 +1,4 @@
-"""What was counted in a trace so far, for all its disks: the partial profile that parts of a trace give."""
+"""Count the accesses of all disks over a stretch of a trace: a partial profile, which joins with others."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence, Set
@@ -16,24 +16,24 @@ from cephfit.traces.description import distributions
 from cephfit.traces.description.disk_description import DiskDescriptions, too_many_disks
 from cephfit.traces.matching.latency import ordered_by_disk, rows_by_disk
 
-NOT_REQUESTED = "another disk was requested for"
-"""Why a disk does not count that is not among those that ``--disk`` names."""
+NOT_REQUESTED = "another disk was requested"
+"""Why a disk that ``--disk`` does not name is not counted."""
 
 _NOT_SEEN, _INDIVIDUAL = -2, -1
-"""Instead of a disk's number in the aggregate."""
+"""These replace a disk's number in the aggregate."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartialProfile:
-    """Counts over a stretch of a trace. Values are never changed, only joined.
+    """Counts over a stretch of a trace; immutable.
 
     Attributes:
-        disks: tally by disk name, but for those in the aggregate.
-        skipped, events: as in AccessBatch.
+        disks: Tally by disk name, without the disks in the aggregate.
+        skipped, events: As in AccessBatch.
         stacked: (upper, lower) pairs of disk names.
-        lost: events that the tracer lost.
-        disk_descriptions: the full description, where it was requested for.
-        aggregate: disks that are counted as one sum; None: all are counted by themselves.
+        lost: Number of events that the tracer lost.
+        disk_descriptions: The full description, if it was requested.
+        aggregate: Disks that are counted as one sum; None: all disks are counted individually.
     """
 
     disks: dict[str, Tally] = field(default_factory=dict)
@@ -46,13 +46,13 @@ class PartialProfile:
 
     @classmethod
     def of(cls, batch: AccessBatch) -> "PartialProfile":
-        """The counts of one batch."""
+        """Return the counts of one batch."""
         counting = Counting(None)
         counting.add(batch)
         return counting.partial()
 
     def followed_by(self, later: "PartialProfile") -> "PartialProfile":
-        """This stretch and the one right after it: the last access on each disk and the first one join."""
+        """Join this stretch and the next one, including the distance between their accesses on each disk."""
         stacked = self.stacked | later.stacked
         aggregate, before, behind = None, self.disks, later.disks
         if self.aggregate is not None or later.aggregate is not None:
@@ -78,7 +78,7 @@ class PartialProfile:
         )
 
     def with_recording(self, other: "PartialProfile", *, prefix: str) -> "PartialProfile":
-        """This and another recording, whose disks are other ones: their names get a prefix."""
+        """Add a recording of other disks; their names get a prefix."""
         renamed = PartialProfile(
             {f"{prefix}{name}": tally for name, tally in other.disks.items()},
             other.skipped,
@@ -106,11 +106,11 @@ class PartialProfile:
         return [*self.disks, *(self.aggregate.numbers if self.aggregate else ())]
 
     def n_of(self, disk: str) -> int:
-        """Accesses of one disk."""
+        """Return the number of accesses of one disk."""
         return self.disks[disk].n if disk in self.disks or not self.aggregate else self.aggregate.n_of(disk)
 
     def latest_ns_of(self, disk: str) -> int:
-        """The time of a disk's latest access."""
+        """Return the time of a disk's latest access."""
         return (
             self.disks[disk].latest_ns
             if disk in self.disks or not self.aggregate
@@ -118,7 +118,7 @@ class PartialProfile:
         )
 
     def sum_of(self, disks: Collection[str]) -> Tally:
-        """What disks add up to, as ``Tally.plus`` says; of the aggregate's all must be among them, or none."""
+        """Return the sum of disks, see ``Tally.plus``; they must include all disks of the aggregate or none."""
         total = Tally()
         for disk in disks:
             if disk in self.disks:
@@ -130,14 +130,14 @@ class PartialProfile:
     def with_more_in_flight(
         self, disk: str, op: NDArray[np.uint8], depth: NDArray[np.int32], more: NDArray[np.int64]
     ) -> "PartialProfile":
-        """As ``Tally.with_more_in_flight``, for accesses of one disk."""
+        """Do as ``Tally.with_more_in_flight``, for accesses of one disk."""
         if disk in self.disks or not self.aggregate:
             changed = self.disks[disk].with_more_in_flight(op, depth, more)
             return replace(self, disks=self.disks | {disk: changed})
         return replace(self, aggregate=self.aggregate.with_more_in_flight(op, depth, more))
 
     def has_gaps_below(self, clock_ns: int) -> bool:
-        """Whether accesses of a disk followed each other by less than a step of such a clock, but not at once."""
+        """Return whether accesses of a disk followed each other by less than ``clock_ns``, but more than 0."""
         if clock_ns == 1:
             return False
         gaps = self.sum_of(self.names).counts.fine_interarrival[0]
@@ -145,13 +145,13 @@ class PartialProfile:
 
     @property
     def span_ns(self) -> tuple[int, int]:
-        """The times of the first and the last access of any disk."""
+        """Times of the first and the last access of any disk."""
         tallies = self._tallies()
         return min((t.earliest_ns for t in tallies), default=0), max((t.latest_ns for t in tallies), default=0)
 
     @property
     def duration_ns(self) -> int:
-        """From the first to the last access of any disk."""
+        """Time from the first to the last access of any disk."""
         begin, end = self.span_ns
         return end - begin
 
@@ -159,16 +159,16 @@ class PartialProfile:
 def _divided(
     disks: dict[str, Tally], aggregate: DiskAggregate, individual: Set[str]
 ) -> tuple[dict[str, Tally], DiskAggregate]:
-    """Disks that stay by themselves, and the aggregate with all others."""
+    """Return the disks that are counted individually, and the aggregate with all others."""
     others = {name: tally for name, tally in disks.items() if name not in individual}
     return {name: tally for name, tally in disks.items() if name in individual}, aggregate.with_disks(others)
 
 
 class Counting:
-    """Counts batch after batch of one stretch of a trace.
+    """Counts the batches of one stretch of a trace.
 
-    What the counts of two stretches would have to join for is simply counted on: for each access that is less than
-    a tenth of the work, for each batch it is half of it.
+    It continues counting instead of joining the counts of batches. Joining costs less than a tenth of the work per
+    access, but half of the work per batch.
     """
 
     def __init__(
@@ -180,15 +180,15 @@ class Counting:
         must_describe: bool = True,
         clock_ns: int = 1,
     ) -> None:
-        """Begin with nothing.
+        """Create an empty count.
 
         Args:
-            threshold: LBN beyond which an access is random, for a full description; None: without one.
-            described: disks that the full description is of; empty: all.
-            each_disk: count every disk by itself; else, where there are many, those of ``described`` or the first
-                by name, and the others as one sum.
-            must_describe: refuse more disks than a full description is kept of, instead of leaving it out.
-            clock_ns: the smallest difference that the times tell.
+            threshold: LBN beyond which an access is random, for a full description; None: no full description.
+            described: Disks of the full description; empty: all.
+            each_disk: Count every disk individually. Otherwise, of many disks, those of ``described`` or the first
+                by name are counted individually, and the others as one sum.
+            must_describe: Refuse too many disks for a full description, instead of omitting the description.
+            clock_ns: The resolution of the times.
         """
         self._threshold = threshold
         self._clock_ns = clock_ns
@@ -204,7 +204,11 @@ class Counting:
         self._disk_descriptions = DiskDescriptions()
 
     def add(self, batch: AccessBatch) -> None:
-        """The next batch. Raises: InputError: there are too many disks for a full description."""
+        """Count the next batch.
+
+        Raises:
+            InputError: There are too many disks for a full description.
+        """
         self._stacked = self._stacked.union(batch.stacked)
         if self._aggregate is not None and len(batch.disks) > DISKS_LISTED:
             self._add_many(batch, self._aggregate)
@@ -269,7 +273,7 @@ class Counting:
         self._numbers[seen] = [aggregate.numbers.get(disks[i], _INDIVIDUAL) for i in np.flatnonzero(seen).tolist()]
 
     def partial(self) -> PartialProfile:
-        """All that was counted; nothing may be added afterwards."""
+        """Return all counts; nothing may be added afterwards."""
         return PartialProfile(
             {disk: Tally(joint) for disk, joint in self._joints.items()},
             self._skipped,
@@ -284,18 +288,18 @@ class Counting:
 def disks_of_one_level(
     disks: Collection[str], stacked: Collection[tuple[str, str]], *, keep_upper: bool
 ) -> tuple[list[str], dict[str, str]]:
-    """The disks that count together, so that no access is counted twice.
+    """Return the disks to count, so that no access is counted twice.
 
-    Where one disk passes its accesses on to another one and both have accesses in the trace (dm over its disk,
-    a partition traced beside the whole disk), only one of the two counts.
+    If one disk passes its accesses on to another one and both have accesses in the trace (dm over its disk, a
+    partition traced together with the whole disk), only one of the two counts.
 
     Args:
-        disks: those of a whole trace that have accesses.
+        disks: All disks of a whole trace that have accesses.
         stacked: (upper, lower) pairs of names.
-        keep_upper: count the upper ones (the application's view), else the lower ones (the device's view).
+        keep_upper: Count the upper disks (the application's view); otherwise the lower ones (the device's view).
 
     Returns:
-        names that count, and why each other one does not.
+        The names that count, and why each other one does not.
     """
     omitted: dict[str, str] = {}
     for upper, lower in sorted(stacked):
@@ -309,10 +313,10 @@ def disks_of_one_level(
 
 
 def requested_disks(requested: Sequence[str], known: Sequence[str], *, where: str) -> list[str]:
-    """The disks that were requested for, each once and sorted.
+    """Return the requested disks, each once and sorted.
 
     Raises:
-        InputError: one of them is not among the trace's.
+        InputError: The trace does not have one of them.
     """
     for disk in requested:
         if disk not in known:
