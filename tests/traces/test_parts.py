@@ -173,7 +173,7 @@ def test_a_clock_that_begins_anew_is_noted(tmp_path: Path) -> None:
     found = profile_files(
         [tmp_path / "a", tmp_path / "b"], parts=True, options=ReadOptions(columns="time:us,op,offset,length")
     )
-    assert f"anew with {tmp_path / 'b'}" in " ".join(found.description["notes"])
+    assert f"restarts with {tmp_path / 'b'}" in " ".join(found.description["notes"])
     assert found.description["duration_seconds"] == pytest.approx(0.002)
 
 
@@ -282,8 +282,8 @@ def test_a_recording_that_goes_on_after_a_reboot(tmp_path: Path) -> None:
     assert (found.n_accesses, n_latencies(found)) == (3000, 3000)
     assert found.random[Op.READ] == pytest.approx(2 / 2999)
     assert found.description["duration_seconds"] == pytest.approx(2.999 + 0.999)
-    anew = [note for note in found.description["notes"] if "begins anew" in note]
-    assert [str(tmp_path / "2" / "sda.blktrace.0") in note for note in anew] == [True]
+    restarts = [note for note in found.description["notes"] if "clock restarts" in note]
+    assert [str(tmp_path / "2" / "sda.blktrace.0") in note for note in restarts] == [True]
 
 
 def test_parts_of_text_whose_clock_begins_anew(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_times_out_of_order_at_a_border_are_no_new_clock(tmp_path: Path) -> None
     files = cut(tmp_path, "".join(lines).encode(), [len("".join(lines[:502])), len("".join(lines[:701]))])
     found = profile_files(files, parts=True, options=options)
     assert told(found) == told(profile_files([tmp_path / "whole"], options=options))
-    assert "the clock of no part begins anew" in " ".join(found.description["notes"])
+    assert "the clock restarts in no part" in " ".join(found.description["notes"])
 
 
 def test_parts_of_different_formats_are_refused_as_such(tmp_path: Path) -> None:

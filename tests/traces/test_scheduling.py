@@ -223,7 +223,7 @@ def ends_the_process(share: shares.Share) -> None:
 
 def test_a_local_process_that_is_lost(several_files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "count", ends_the_process)
-    with pytest.raises(HostError, match="ended before it was done") as caught:
+    with pytest.raises(HostError, match="ended early") as caught:
         profile_files(several_files, scheduler=scheduling.PROCESSES)
     assert caught.value.where == "--scheduler processes"
 
