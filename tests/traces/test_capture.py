@@ -203,5 +203,5 @@ def test_what_is_no_block_device(tmp_path: Path) -> None:
 
 def test_an_older_trace_is_not_overwritten(disk: Path, tmp_path: Path) -> None:
     (tmp_path / "run.blktrace.0").write_bytes(b"precious")
-    with pytest.raises(InputError, match="there is already a trace here"):
+    with pytest.raises(InputError, match="a trace exists here already"):
         capture(disk, 0.1, tmp_path / "run")
