@@ -25,7 +25,7 @@ def workload(reads: int, writes: int, *, iops: float, depth: int | None = None) 
 
 @pytest.mark.parametrize(("iops", "think_us"), [(0.1, 10_000_000), (9.0, 111_111), (0.0001, 4_000_000_000)])
 def test_a_slow_pace_is_kept_by_thinking(iops: float, think_us: int) -> None:
-    """fio's rates are whole accesses in a second: as rates, 0.1 would be 1 read and 1 write, 20 times as much."""
+    """fio's rates are whole accesses per second: as rates, 0.1 would be 1 read and 1 write, 20 times as much."""
     lines = text_of(workload(196, 4, iops=iops), Path("x")).splitlines()
     assert f"thinktime={think_us}us" in lines
     assert "rwmixread=98" in lines
@@ -43,11 +43,11 @@ def test_a_rare_op_of_a_fast_workload_comes_and_its_rate_is_said() -> None:
     job = job_of(workload(19_990, 10, iops=1000))
     assert job.rates is not None
     assert (list(job.rates.values()), job.read_percent) == ([1000, 1], 99)
-    assert "writes come at 0.5 a second, in the job at 1: fio's rates are whole accesses in a second" in job.notes
+    assert "the workload has 0.5 writes per second, the job 1: fio's rates are whole accesses per second" in job.notes
 
 
 @pytest.mark.parametrize(
-    ("depth", "why"), [(None, "the trace does not tell"), (8, "several accesses outstanding")]
+    ("depth", "why"), [(None, "the trace does not contain"), (8, "several accesses outstanding")]
 )
 def test_why_rates_keep_the_pace_is_true_of_the_job(depth: int | None, why: str) -> None:
     (note,) = (n for n in job_of(workload(500, 500, iops=1000, depth=depth)).notes if "rate_iops" in n)
@@ -57,7 +57,7 @@ def test_why_rates_keep_the_pace_is_true_of_the_job(depth: int | None, why: str)
 @pytest.mark.fio
 @needs_fio
 def test_fio_keeps_a_slow_pace_and_its_mix(tmp_path: Path) -> None:
-    """10 accesses in a second, of which 30 % are writes, for 6 seconds."""
+    """10 accesses per second, of which 30 % are writes, for 6 seconds."""
     text = text_of(workload(70, 30, iops=10), tmp_path / "data", seconds=6, nbytes=64 << 20)
     (tmp_path / "job.fio").write_text(text)
     done = subprocess.run(

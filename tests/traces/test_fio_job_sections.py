@@ -91,8 +91,8 @@ def test_the_comments_say_how_the_sections_run(three: Path) -> None:
     text = run("jobs", three).stdout
     comments = " ".join(line[2:] for line in text.splitlines() if line.startswith("# "))
     assert "fio runs all sections at the same time, each on its own file" in comments
-    assert "and at its disk's own pace, as the disks were used." in comments
-    assert "and as fast as that lets it." in run("jobs", three, "--pace", "full-speed").stdout
+    assert "and at the recorded pace of its disk." in comments
+    assert "and as fast as possible." in run("jobs", three, "--pace", "full-speed").stdout
     assert "fio --section=disk-h_0 THIS_FILE" in comments
     assert "Disk h/0: 66.4 % of the accesses" in comments  # 200 of 301
     assert "group_reporting" not in text  # it would sum up the disks
@@ -133,7 +133,7 @@ def test_of_a_trace_of_one_disk_json_has_one_section(three: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--file", "/dev/null"), "3 disks cannot all be this one"),
+        (("--file", "/dev/null"), "3 disks cannot share this device"),
         (("--disk-file", "h/0", "a", "--disk-file", "h/1", "./a"), "would overwrite each other"),
         (("--disk-file", "h/7", "a"), "the disks are h/0, h/1, h/2"),
         (("--file", "a;b"), "no ;"),

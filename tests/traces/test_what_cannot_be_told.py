@@ -88,8 +88,8 @@ def test_a_disk_without_times_has_no_rates_though_the_recording_lasts(tmp_path: 
     about = json.loads(run("profile", trace, "--disk", "1", "--json").stdout)["description"]
     assert not {"iops", "bytes_per_second"} & set(about)
     # A job has a pace: the mean one of the recording, which it says; a recording of one moment has none.
-    assert "# the accesses came within 0 s of the" in run("jobs", trace, "--disk", "1").stdout
+    assert "# the accesses occurred within 0 s of the" in run("jobs", trace, "--disk", "1").stdout
     alone = written(tmp_path, "alone", "".join(rows[:5]))
     refused = run("jobs", alone, check=False)
-    assert (refused.returncode, "does not tell how fast" in refused.stderr) == (2, True)
+    assert (refused.returncode, "does not contain the rate" in refused.stderr) == (2, True)
     assert "IOPS" in run("profile", trace).stdout
