@@ -131,7 +131,7 @@ def test_who_recorded_a_quiet_device_is_not_sent_to_profile_nothing(disk: Path, 
     done = subprocess.run(
         [sys.executable, "-m", "cephfit.cli.main", *arguments], capture_output=True, text=True, check=True
     )
-    assert "was not accessed meanwhile" in done.stdout
+    assert "was not accessed during the capture" in done.stdout
     assert "next:" not in done.stdout
 
 

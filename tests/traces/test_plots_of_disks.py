@@ -46,4 +46,4 @@ def test_a_plot_that_there_never_is_is_refused_before_the_trace_is_read(tmp_path
 def test_a_disk_that_there_is_not_is_named(two_disks: Path, tmp_path: Path) -> None:
     done = run("plot", two_disks, *COLUMNS, "-o", tmp_path / "w.png", "--only", "lbn:c", check=False)
     assert done.returncode == 2
-    assert "there is no plot 'lbn:c' of it" in done.stderr
+    assert "the workload has no plot 'lbn:c'" in done.stderr

@@ -135,7 +135,7 @@ def test_a_workload_in_parts_is_compared_by_its_profile(whole: Path, parts: list
 def test_compare_tells_what_to_do_with_more_files(whole: Path, n: int) -> None:
     done = run("compare", *[whole] * n, check=False)
     assert done.returncode == 2
-    assert f"two workloads are compared, and {n} named" in done.stderr
+    assert f"exactly two workloads can be compared, and {n} are given" in done.stderr
     assert "cephfit trace profile [--parts] FILE... --describe full -o a.json" in done.stderr
 
 
@@ -147,7 +147,7 @@ def test_a_part_that_is_missing(parts: list[Path], view: tuple[str, ...]) -> Non
     done = run(*view, "--parts", parts[0], parts[2], check=False)
     assert done.returncode == 2
     assert f"{parts[0]} to {parts[2]} as one, line " in done.stderr
-    assert "if a part is missing or in another place, name all parts in their order" in done.stderr
+    assert "if a part is missing or misplaced, give all parts in their order" in done.stderr
     done = run(*view, "--parts", parts[0], "part9", check=False)
     assert done.returncode == 2
     assert "part9: the trace cannot be read: No such file" in done.stderr
@@ -203,6 +203,6 @@ def test_what_takes_one_recording_says_how_to_join_its_parts(
     }
     done = run(command, *parts, *target[command], check=False)
     assert done.returncode == 2
-    assert "one recording is needed, and 3 are named" in done.stderr
+    assert "one recording is needed, and 3 are given" in done.stderr
     assert f"cat PART... | cephfit trace {command} -" in done.stderr
     assert not (tmp_path / "t.iolog").exists()
