@@ -1,4 +1,4 @@
-"""The full description joins exactly, whatever the parts; and what it counts is what its definitions say."""
+"""The full description joins exactly for any parts, and its counts follow the definitions."""
 
 import itertools
 from collections import Counter
@@ -47,7 +47,7 @@ def same(a: Any, b: Any) -> bool:
 def rejoined(rows: list[tuple[int, ...]], borders: list[int], random: Any) -> DiskDescription:
     places = sorted({0, len(rows), *(min(b, len(rows)) for b in borders)})
     parts = [disk_description(rows[a:b]) for a, b in itertools.pairwise(places)]
-    while len(parts) > 1:  # join any two neighbours until one is left
+    while len(parts) > 1:  # join any two neighbours until one remains
         i = random.randrange(len(parts) - 1)
         parts[i : i + 2] = [parts[i].followed_by(parts[i + 1])]
     return parts[0]
@@ -115,7 +115,7 @@ def test_a_grid_holds_its_range_with_the_narrowest_bins(units: list[int], n_bins
 
 
 def busy_share(rows: list[tuple[int, int]]) -> float | None:
-    """(issue, latency) in order of issue: what BusyTime makes of it, joined one by one."""
+    """(issue, latency) in order of issue: the result of BusyTime, joined one by one."""
     ends: list[int] = []
     total = BusyTime()
     for begun, latency in rows:
@@ -148,13 +148,13 @@ def test_the_footprint_is_exact_until_its_limit_and_near_after_it() -> None:
 
 
 def test_an_access_within_one_region_touches_one() -> None:
-    """ioprof's Perl version counts 4 KiB at an odd place in two 1 MiB buckets."""
+    """The Perl version of ioprof counts 4 KiB at an odd offset in two 1 MiB buckets."""
     found = Regions.of(np.array([8, 2040, 2047]), np.array([4096, 4096, 1024]))
     assert found.counts.keys.tolist() == [0, 1]
     assert found.counts.sums.tolist() == [[3, 4096 + 4096 + 512], [0, 512]]
 
 
-def test_an_access_at_the_last_byte_that_can_be_told_has_its_region() -> None:
+def test_an_access_at_the_last_possible_byte_has_its_region() -> None:
     """An offset of 2^63 - 1 bytes; where the access ends does not fit into 64 bits."""
     last = (2**63 - 1) >> 9
     found = Regions.of(np.array([last, 8]), np.array([4096, 4096]))
