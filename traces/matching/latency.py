@@ -140,7 +140,7 @@ class CompletionMatcher:
 
     @property
     def completions_seen(self) -> bool:
-        """Whether the trace records completions at all."""
+        """Whether the trace contains completions."""
         return bool(self.numbers[SEEN_AT] != NONE)
 
     def reserve(self, n_rows: int, n_disks: int) -> None:
