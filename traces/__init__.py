@@ -1,4 +1,4 @@
-"""Trace files to accesses to workload profiles; capture."""
+"""Turn trace files into accesses and workload profiles; capture and replay traces."""
 
 from cephfit.traces.profiling import profile_files, profiles_by_disk
 

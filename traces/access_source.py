@@ -1,4 +1,4 @@
-"""One recording as a stream of accesses, for what needs the accesses themselves: conversion and replay."""
+"""Read one recording as a stream of accesses, for conversion and replay."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from cephfit.traces.trace_metadata import NO_EVENTS, STACKING, lacks_of, told
 _DISKS_NAMED = 64
 
 
-def left_out(
+def omitted_disks(
     paths: Sequence[Path],
     *,
     format_name: str | None = None,
@@ -35,15 +35,17 @@ def left_out(
     options: ReadOptions = ReadOptions(),  # noqa: B008 - it is frozen
     progress: Progress | None = None,
 ) -> Mapping[str, Any]:
-    """The disks whose accesses are those of another disk of the recording (dm and what it lies on), as a profile
-    leaves them out: name to ``{"accesses": n, "why": sentence}``.
+    """Return the disks that a profile omits because their accesses are those of another disk (dm and its disk).
 
-    Only the whole recording tells it, so it is read once for this where its format can tell it at all; standard
-    input and pipes can be read but once, and give none (``AccessSource`` refuses two levels there). What is kept
-    is a number for each disk.
+    Only the whole recording shows them. If its format can show them, the recording is read once for this purpose.
+    Standard input and pipes can be read only once and give an empty result; ``AccessSource`` refuses two levels
+    there. Memory holds one count per disk.
+
+    Returns:
+        Disk name to ``{"accesses": n, "why": sentence}``.
 
     Raises:
-        InputError: several recordings, histograms only, or what the reader finds.
+        InputError: There are several recordings, or only histograms, or the reader found an error.
     """
     progress = progress or Silence()
     recording = _only_recording(paths)
@@ -57,7 +59,7 @@ def left_out(
         counts: Counter[str] = Counter()
         levels: set[tuple[str, str]] = set()
         shown = 0
-        progress.start("telling disks from those they lie on", total_nbytes([recording]))
+        progress.start("finding stacked disks", total_nbytes([recording]))
         for batch in reader.read_together(streams):
             numbers, n_accesses = np.unique(batch.disk, return_counts=True)
             counts.update({batch.disks[d]: int(n) for d, n in zip(numbers, n_accesses, strict=True)})
@@ -74,10 +76,10 @@ class AccessSource:
     """The accesses of one recording (a file, or blktrace's files of one device), batch by batch.
 
     Attributes:
-        lacks: what the trace does not say, known once it was read.
-        notes: what one must know of it, known then, too.
-        losses_known: whether it would show lost events, known then, too.
-        clock_ns: the smallest difference that its times tell, known then, too.
+        lacks: What the trace does not contain. This and the following are known after reading.
+        notes: Sentences that a reader must know.
+        losses_known: Whether the trace would show lost events.
+        clock_ns: The resolution of its times.
     """
 
     def __init__(
@@ -90,15 +92,15 @@ class AccessSource:
         without: Collection[str] = (),
         options: ReadOptions = ReadOptions(),  # noqa: B008 - it is frozen
     ) -> None:
-        """Say what to read; it is opened when its batches are asked for.
+        """Define what to read. Iteration opens the files.
 
         Args:
-            paths: as for ``profile_files``.
-            format_name: None: told by the content.
-            action: which event of the block layer counts as an access.
-            disk: only this one.
-            without: not these; see ``left_out``.
-            options: what the person says about the files.
+            paths: As for ``profile_files``.
+            format_name: Name of the format; None: detect it from the content.
+            action: The event of the block layer that counts as an access.
+            disk: Read only this disk.
+            without: Omit these disks; see ``omitted_disks``.
+            options: What the user specifies about the files.
         """
         self.lacks: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
@@ -112,9 +114,11 @@ class AccessSource:
         self._options = options
 
     def __iter__(self) -> Iterator[AccessBatch]:
-        """Raises:
-        InputError: several recordings, histograms only, no such disk, a disk and the one below it, or what the
-            reader finds.
+        """Yield the accesses.
+
+        Raises:
+            InputError: There are several recordings, or only histograms; the disk does not exist; a disk and the
+                disk below it both have accesses; or the reader found an error.
         """
         recording = _only_recording(self._paths)
         with ExitStack() as stack:
@@ -128,7 +132,7 @@ class AccessSource:
             about: Counter[str] = Counter()
             for batch in reader.read_together(streams):
                 names = batch.disks if reader.names_disks else (recording.name,) * len(batch.disks)
-                batch = self._wanted(replace(batch, disks=names))
+                batch = self._selected(replace(batch, disks=names))
                 seen.update(batch.disks[d] for d in np.unique(batch.disk))
                 levels.update(batch.stacked)
                 _refuse_two_levels(seen, levels, streams[0].name)
@@ -136,7 +140,7 @@ class AccessSource:
                 about.update({name: batch.events[name] for name in NO_EVENTS if name in batch.events})
                 yield replace(batch, events={k: n for k, n in batch.events.items() if k not in NO_EVENTS})
             if not seen:
-                raise self._none(names, streams[0].name)
+                raise self._no_access_error(names, streams[0].name)
             its = told([recording], reader, events=about, notes=reader.notes, lost=lost)
             lost += its.lost
             self.losses_known = its.losses_known
@@ -145,14 +149,14 @@ class AccessSource:
             if its.lost:
                 yield replace(_of(batch, np.zeros(len(batch.disks), bool)), skipped={}, events={}, lost=its.lost)
 
-    def _wanted(self, batch: AccessBatch) -> AccessBatch:
+    def _selected(self, batch: AccessBatch) -> AccessBatch:
         if self._disk is not None:
             return _of(batch, np.array([name == self._disk for name in batch.disks], bool))
         if self._without:
             return _of(batch, np.array([name not in self._without for name in batch.disks], bool))
         return batch
 
-    def _none(self, names: Sequence[str], where: str) -> InputError:
+    def _no_access_error(self, names: Sequence[str], where: str) -> InputError:
         if self._disk is None:
             return InputError("the trace has no accesses", where=where, remedy="record it during the workload")
         return InputError(
@@ -168,7 +172,7 @@ def _only_recording(paths: Sequence[Path]) -> Recording:
         raise InputError(
             f"there are {len(recordings)} recordings, one is needed",
             where=", ".join(map(remote.words_of, paths)),
-            remedy="name one trace file, or the files of one blktrace recording",
+            remedy="give one trace file, or the files of one blktrace recording",
         )
     return recordings[0]
 
@@ -182,33 +186,38 @@ def _reader_of(
     reader = next((r for r in formats.readers(action, options) if r.name == format_name), None)
     if reader is None:
         raise InputError(
-            f"{format_name} has no single accesses", where=streams[0].name, remedy="give a trace of accesses"
+            f"{format_name} contains no single accesses", where=streams[0].name, remedy="give a trace of accesses"
         )
     return reader
 
 
 def _refuse_two_levels(seen: set[str], levels: set[tuple[str, str]], where: str) -> None:
-    """Where the recording could not be read before, as ``left_out`` does."""
+    """Refuse a disk and the disk below it, for recordings that ``omitted_disks`` could not read first."""
     for upper, lower in sorted(levels):
         if upper != lower and upper in seen and lower in seen:
             raise InputError(
-                f"disk {upper} passes its accesses on to {lower}: each of them would be there twice",
+                f"disk {upper} passes its accesses on to {lower}: each access would appear twice",
                 where=where,
-                remedy=f"take one of the two: --disk {upper} or --disk {lower}",
+                remedy=f"choose one of the two: --disk {upper} or --disk {lower}",
             )
 
 
-def _of(batch: AccessBatch, wanted: NDArray[np.bool_]) -> AccessBatch:
-    """The accesses of the disks that are wanted, bool (disks,)."""
-    mine = np.flatnonzero(wanted[batch.disk])
+def _of(batch: AccessBatch, selected: NDArray[np.bool_]) -> AccessBatch:
+    """Return the accesses of the selected disks.
+
+    Args:
+        batch: Holds the accesses.
+        selected: Shape (disks,).
+    """
+    mine = np.flatnonzero(selected[batch.disk])
     return replace(
         batch,
         time_ns=batch.time_ns[mine],
         op=batch.op[mine],
         lbn=batch.lbn[mine],
         nbytes=batch.nbytes[mine],
-        disk=(np.cumsum(wanted, dtype=np.int32) - np.int32(1))[batch.disk[mine]],
-        disks=tuple(name for name, is_wanted in zip(batch.disks, wanted, strict=True) if is_wanted),
+        disk=(np.cumsum(selected, dtype=np.int32) - np.int32(1))[batch.disk[mine]],
+        disks=tuple(name for name, is_selected in zip(batch.disks, selected, strict=True) if is_selected),
         latency_ns=None if batch.latency_ns is None else batch.latency_ns[mine],
         outstanding=None if batch.outstanding is None else batch.outstanding[mine],
         stacked=(),

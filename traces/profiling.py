@@ -1,6 +1,7 @@
-"""Files to a profile: which format they have, and what they add up to.
+"""Read trace files into profiles.
 
-Which disk lies on which other one, where they stand in different recordings.
+This module finds the format of the files, reads them as recordings or as parts of one trace, and adds up the
+counts. It also relates stacked disks (dm over its disk) whose accesses are in different recordings.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -15,8 +16,8 @@ from cephfit.core.protocols import Progress, Silence
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN
 from cephfit.core.values.profile import Profile
 from cephfit.traces import formats
-from cephfit.traces.counting.disk_aggregate import Crowd
-from cephfit.traces.description.describe import disks_that_count, profile_of
+from cephfit.traces.counting.disk_aggregate import DiskAggregate
+from cephfit.traces.description.describe import counted_disks, profile_of
 from cephfit.traces.description.disk_description import too_many_disks
 from cephfit.traces.description.recording import PartialProfile
 from cephfit.traces.files import remote
@@ -29,7 +30,7 @@ from cephfit.traces.parts.recording_clocks import (
     divided_by_clock,
     duration_ns,
     note_of_steps,
-    notes_of_new_clocks,
+    notes_of_clock_restarts,
 )
 from cephfit.traces.parts.shares import Counted, Share
 from cephfit.traces.read_options import ReadOptions
@@ -51,17 +52,18 @@ from cephfit.traces.trace_metadata import BLOCK_LAYER, NO_EVENTS, STACKING, lack
 
 
 def across_recordings(disks: Collection[str], stacked: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-    """The pairs of ``stacked`` as disks of recordings beside each other, of one machine.
+    """Return the pairs of ``stacked`` as disks of several recordings of one machine.
 
-    Where an access goes from dm to the disk below it stands in the recording of the lower one, and names the upper
-    one by its device number: its accesses may be in another recording.
+    The recording of the lower disk shows that an access came from dm. It names the upper disk by its device number
+    only: the accesses of the upper disk may be in another recording.
 
     Args:
-        disks: all that have accesses, ``RECORDING/MAJOR,MINOR``.
+        disks: All disks that have accesses, ``RECORDING/MAJOR,MINOR``.
         stacked: (upper, lower) pairs, named by the recording in which they were seen.
 
     Returns:
-        a pair for each disk that has the number of one that its own recording has no accesses of.
+        The pairs. A disk that has no accesses in its own recording is replaced by all disks with the same device
+        number.
     """
     by_number: dict[str, list[str]] = {}
     for disk in disks:
@@ -78,11 +80,11 @@ def _number(disk: str) -> str:
 
 
 _APART = (
-    "the files are no trace in a row ({}): each was read by itself, so latencies and accesses in flight across "
-    "their borders are not known"
+    "the files are not consecutive parts of one trace ({}): each was read separately, so latencies and accesses "
+    "in flight across their borders are unknown"
 )
 _WITH_HEADERS = (FioIologReader, RbdReplayReader)
-_HEADERS = "each begins with a header of its own"
+_HEADERS = "each begins with its own header"
 
 
 def profile_files(
@@ -102,26 +104,26 @@ def profile_files(
     """Read trace files as one profile.
 
     Args:
-        paths: files, folders of blktrace files, URLs, or ``-`` for standard input.
-        format_name: as ``formats.titles`` names it; None: told by the content.
-        action: which event of the block layer counts as an access.
-        name: of the profile; None: from the first file.
-        disks: count only these; empty: all, but never a disk and the one below it.
-        parts: the files are consecutive parts of one trace, in this order; else they are recordings beside
-            each other, of different disks.
-        full: describe the behaviour over time and place, too; it takes many times as long. Traces of too many
-            disks are refused as soon as they are met; None: they are described without it.
-        threshold: LBN beyond which an access is random; another one than the default implies ``full``.
-        options: what the person says about the files.
-        scheduler: where the files are read, as ``scheduling.counted`` takes it; the profile is the same.
-        progress: told how many bytes were read.
+        paths: Files, folders of blktrace files, URLs, or ``-`` for standard input.
+        format_name: A name of ``formats.titles``; None: detect the format from the content.
+        action: The event of the block layer that counts as an access.
+        name: Name of the profile; None: derive it from the first file.
+        disks: Count only these disks; empty: all, but never both a disk and the disk below it.
+        parts: The files are consecutive parts of one trace, in this order. Otherwise they are simultaneous
+            recordings of different disks.
+        full: Also describe the behaviour over time and address; this takes many times as long. Traces of too many
+            disks are refused as soon as they are found; None: such traces are described without it.
+        threshold: LBN beyond which an access is random; a value other than the default implies ``full``.
+        options: What the user specifies about the files.
+        scheduler: Where the files are read, as in ``scheduling.counted``; it does not change the profile.
+        progress: Receives the number of bytes read.
 
     Raises:
-        InputError: naming the file and the place in it.
-        HostError: a file is a URL, and what opens it is not installed.
+        InputError: The input is wrong; the error names the file and the position in it.
+        HostError: A file is a URL, and the package that opens it is not installed.
     """
-    asked = _Asked(format_name, action, name, tuple(disks), parts, full, threshold, options or ReadOptions())
-    return _profiles(paths, asked, scheduler, progress or Silence())[0]
+    request = _Request(format_name, action, name, tuple(disks), parts, full, threshold, options or ReadOptions())
+    return _profiles(paths, request, scheduler, progress or Silence())[0]
 
 
 def profiles_by_disk(
@@ -135,17 +137,26 @@ def profiles_by_disk(
     options: ReadOptions | None = None,
     progress: Progress | None = None,
 ) -> list[Profile]:
-    """A profile of each disk that ``profile_files`` would count, in the order of their names, each the one that it
-    gives if only this disk is asked for; the files are read once."""
+    """Return a profile of each disk that ``profile_files`` would count, sorted by disk name.
+
+    Each profile equals the result of ``profile_files`` for this disk alone. The files are read once.
+    """
     options = options or ReadOptions()
-    asked = _Asked(format_name, action, None, tuple(disks), parts, full, RANDOM_THRESHOLD_LBN, options, each=True)
-    return _profiles(paths, asked, None, progress or Silence())
+    request = _Request(
+        format_name, action, None, tuple(disks), parts, full, RANDOM_THRESHOLD_LBN, options, each=True
+    )
+    return _profiles(paths, request, None, progress or Silence())
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """As the arguments of ``profile_files``; ``each``: a profile of each disk; ``why_apart``: what keeps parts
-    from being read as one file; ``anew``: the files with which the clock begins anew, once they are known."""
+class _Request:
+    """The arguments of ``profile_files``.
+
+    Attributes:
+        each: Return a profile of each disk.
+        why_apart: Why the parts cannot be read as one file; empty if they can.
+        restarted: The files with which the clock restarts, once they are known.
+    """
 
     format_name: str | None
     action: Action
@@ -157,92 +168,96 @@ class _Asked:
     options: ReadOptions
     each: bool = False
     why_apart: str = ""
-    anew: tuple[Path, ...] = ()
+    restarted: tuple[Path, ...] = ()
 
 
-def _profiles(paths: Sequence[Path], asked: _Asked, scheduler: str | None, progress: Progress) -> list[Profile]:
+def _profiles(
+    paths: Sequence[Path], request: _Request, scheduler: str | None, progress: Progress
+) -> list[Profile]:
     recordings = recordings_of(paths)
     if not recordings:
-        raise InputError("no trace was named", remedy="name one or more files")
+        raise InputError("no trace was given", remedy="name one or more files")
     apart: list[Recorded] = [(r,) for r in recordings]
-    if not asked.parts or len(recordings) == 1:
-        return _read(apart, asked, scheduler, progress)
+    if not request.parts or len(recordings) == 1:
+        return _read(apart, request, scheduler, progress)
     try:
-        return _read(by_device(recordings), asked, scheduler, progress)
+        return _read(by_device(recordings), request, scheduler, progress)
     except InputError as error:
         if not can_be_read_again(recordings):
             raise
         fault = error
-    if asked.options.format_with(asked.format_name) is None:
+    if request.options.format_with(request.format_name) is None:
         formats.refuse_different([f for recording in recordings for f in recording.files])
     try:
-        return _read(apart, replace(asked, why_apart=fault.what), scheduler, progress)
+        return _read(apart, replace(request, why_apart=fault.what), scheduler, progress)
     except InputError as error:
-        # Of a file that is read by itself the place in it is known; that it ends within a line is no fault of it.
+        # A file that is read separately has a known position of the error. A part may end within a line.
         raise (error if error.what == fault.what else fault) from None
 
 
-def _read(recorded: Sequence[Recorded], asked: _Asked, scheduler: str | None, progress: Progress) -> list[Profile]:
-    """The profile of recordings beside each other, or of parts that are no trace in a row."""
+def _read(
+    recorded: Sequence[Recorded], request: _Request, scheduler: str | None, progress: Progress
+) -> list[Profile]:
+    """Return the profiles of simultaneous recordings, or of parts that cannot be read as one file."""
     first = recorded[0][0]
-    name = asked.name or ("workload" if first.files[0] == STANDARD_INPUT else first.name)
+    name = request.name or ("workload" if first.files[0] == STANDARD_INPUT else first.name)
     rows = [in_a_row(parts) if len(parts) > 1 else [(f,) for f in parts[0].files] for parts in recorded]
     with ExitStack() as stack:
         files = [[[stack.enter_context(TraceStream(f)) for f in row] for row in its] for its in rows]
         all_files = [stream for its in files for row in its for stream in row]
         opened = [[one_stream(row) for row in its] for its in files]
         all_streams = [stream for streams in opened for stream in streams]
-        format_name = formats.one_format(all_files, all_streams, asked.options.format_with(asked.format_name))
+        format_name = formats.one_format(all_files, all_streams, request.options.format_with(request.format_name))
         if format_name == formats.HISTOGRAM:
             return vscsi_histogram.profiles_of_histograms(
-                all_files, name=name, disks=asked.disks, each=asked.each, threshold=asked.threshold
+                all_files, name=name, disks=request.disks, each=request.each, threshold=request.threshold
             )
-        asked = replace(asked, name=name, full=asked.threshold != RANDOM_THRESHOLD_LBN or asked.full)
-        reader = next(r for r in formats.readers(asked.action, asked.options) if r.name == format_name)
+        request = replace(request, name=name, full=request.threshold != RANDOM_THRESHOLD_LBN or request.full)
+        reader = next(r for r in formats.readers(request.action, request.options) if r.name == format_name)
         apart = [(part,) for parts in recorded for part in parts]
         if isinstance(reader, ParquetReader) and len(apart) > len(recorded):
-            return _read(apart, asked, scheduler, progress)
+            return _read(apart, request, scheduler, progress)
         if (
             isinstance(reader, _WITH_HEADERS)
             and len(recorded[0]) > 1
             and all(reader.sniff(s.head()) for s in all_files)
         ):
-            return _read(apart, replace(asked, why_apart=_HEADERS), scheduler, progress)
+            return _read(apart, replace(request, why_apart=_HEADERS), scheduler, progress)
         clocks_ns = [reader.common_clock_ns(map(reader.clock_ns, streams)) for streams in opened]
         clock_ns = reader.common_clock_ns(clocks_ns)
-        beside = len(recorded) > 1 and not asked.parts
+        prefixed = len(recorded) > 1 and not request.parts
         shares = [
-            replace(_share(parts[0].name, its, reader, asked, beside=beside), clock_ns=clock_ns)
+            replace(_share(parts[0].name, its, reader, request, prefixed=prefixed), clock_ns=clock_ns)
             for parts, its in zip(recorded, rows, strict=True)
         ]
         progress.start("reading the trace", total_nbytes([part for (part,) in apart]))
         counts = counted(shares, opened, reader, scheduler, progress)
-        found = _from_accesses(recorded, counts, reader, asked, clocks_ns)
+        found = _from_accesses(recorded, counts, reader, request, clocks_ns)
         if isinstance(found, Divided):
-            return _read(found.recorded, replace(asked, anew=found.anew), scheduler, progress)
+            return _read(found.recorded, replace(request, restarted=found.restarted), scheduler, progress)
         progress.done()
         return found
 
 
 def _share(
-    name: str, rows: Sequence[Sequence[Path]], reader: StreamReader, asked: _Asked, *, beside: bool
+    name: str, rows: Sequence[Sequence[Path]], reader: StreamReader, request: _Request, *, prefixed: bool
 ) -> Share:
-    full = asked.full is not False
+    full = request.full is not False
     described: tuple[str, ...] = ()
     if reader.names_disks:
-        described = tuple(d.removeprefix(f"{name}/" if beside else "") for d in asked.disks)
-    elif beside and asked.disks:
-        full = full and name in asked.disks
+        described = tuple(d.removeprefix(f"{name}/" if prefixed else "") for d in request.disks)
+    elif prefixed and request.disks:
+        full = full and name in request.disks
     return Share(
         tuple(tuple(map(_absolute, row)) for row in rows),
         reader.name,
-        asked.action,
-        asked.options,
-        asked.threshold if full else None,
+        request.action,
+        request.options,
+        request.threshold if full else None,
         described,
-        # Which of its disks count is known at the end only, where one may pass its accesses on to another one.
-        each_disk=not asked.disks and (asked.each or isinstance(reader, STACKING)),
-        must_describe=asked.full is True,
+        # Where a disk may pass its accesses on to another, only the end of the trace shows which disks count.
+        each_disk=not request.disks and (request.each or isinstance(reader, STACKING)),
+        must_describe=request.full is True,
     )
 
 
@@ -250,7 +265,7 @@ def _from_accesses(
     recorded: Sequence[Recorded],
     counts: Iterator[Counted],
     reader: StreamReader,
-    asked: _Asked,
+    request: _Request,
     clocks_ns: Sequence[int],
 ) -> list[Profile] | Divided:
     total = PartialProfile()
@@ -258,14 +273,14 @@ def _from_accesses(
     notes: dict[str, None] = {}
     lacks: dict[str, None] = {}
     spans: list[tuple[str, int, int]] = []
-    if asked.why_apart:
-        notes[_APART.format(asked.why_apart)] = None
-    notes.update(dict.fromkeys(notes_of_new_clocks(asked.anew)))
+    if request.why_apart:
+        notes[_APART.format(request.why_apart)] = None
+    notes.update(dict.fromkeys(notes_of_clock_restarts(request.restarted)))
     losses_known = True
     clocks_kept: list[int] = []
     for parts, gave, clock_ns in zip(recorded, counts, clocks_ns, strict=True):
         its_counts = gave.partial
-        # What a file's beginning told of its clock may be wrong of what follows.
+        # The clock step found at the beginning of a file may be wrong for the rest.
         clocks_kept.append(1 if its_counts.has_gaps_below(clock_ns) else clock_ns)
         lacks.update(dict.fromkeys(gave.lacks))
         its = told(parts, reader, events=its_counts.events, notes=gave.notes, lost=its_counts.lost)
@@ -285,56 +300,61 @@ def _from_accesses(
             | ({"captured_by": its.captured_by} if its.captured_by else {})
         )
         if not reader.names_disks:
-            its_counts = _renamed(its_counts, recorded[0][0].name if asked.parts else parts[0].name)
-            if not asked.each:
-                its_counts = replace(its_counts, crowd=Crowd(frozenset(asked.disks)))
+            its_counts = _renamed(its_counts, recorded[0][0].name if request.parts else parts[0].name)
+            if not request.each:
+                its_counts = replace(its_counts, aggregate=DiskAggregate(frozenset(request.disks)))
             total = total.followed_by(its_counts)
-        elif asked.parts or len(recorded) == 1:
+        elif request.parts or len(recorded) == 1:
             total = total.followed_by(its_counts)
         else:
-            total = total.beside(its_counts, prefix=f"{parts[0].name}/")
-        if asked.full and total.portraits.too_many:
+            total = total.with_recording(its_counts, prefix=f"{parts[0].name}/")
+        if request.full and total.disk_descriptions.too_many:
             raise too_many_disks(min(total.names))
     if isinstance(reader, BLOCK_LAYER):
         total = replace(total, stacked=across_recordings(total.names, total.stacked))
     if any(len(parts) > 1 for parts in recorded):
         steps = int(total.sum_of(total.names).counts.clock_steps_back[0])
-        can_tell = can_be_read_again([part for parts in recorded for part in parts])
-        if steps and can_tell and not asked.anew and (divided := divided_by_clock(recorded, reader)) is not None:
+        clocks_checked = can_be_read_again([part for parts in recorded for part in parts])
+        if (
+            steps
+            and clocks_checked
+            and not request.restarted
+            and (divided := divided_by_clock(recorded, reader)) is not None
+        ):
             return divided
-        if steps and not asked.anew:
-            notes[note_of_steps(steps, can_tell=can_tell)] = None
+        if steps and not request.restarted:
+            notes[note_of_steps(steps, clocks_checked=clocks_checked)] = None
     if total.lost:
         notes[f"the tracer lost {total.lost} events: all counts are too low"] = None
-    keep_upper = asked.action is Action.QUEUE
+    keep_upper = request.action is Action.QUEUE
     profile = partial(
         profile_of,
         total,
-        name=asked.name or "",
-        action=asked.action.value if isinstance(reader, BLOCK_LAYER) else "",
+        name=request.name or "",
+        action=request.action.value if isinstance(reader, BLOCK_LAYER) else "",
         sources=sources,
-        duration_ns=duration_ns(spans, one_after_the_other=asked.parts),
+        duration_ns=duration_ns(spans, one_after_the_other=request.parts),
         keep_upper=keep_upper,
         losses_known=losses_known,
         lacks=lacks_of(reader, tuple(lacks), losses_known=losses_known, lost=total.lost),
         notes=list(notes),
-        with_behaviour=asked.full,
+        with_behaviour=request.full,
         clock_ns=reader.common_clock_ns(clocks_kept),
     )
-    if asked.each:
+    if request.each:
         where = remote.words_of(recorded[0][0].files[0])
-        each, _ = disks_that_count(total, asked.disks, keep_upper=keep_upper, where=where)
+        each, _ = counted_disks(total, request.disks, keep_upper=keep_upper, where=where)
         if len(each) > 1:
             return [profile(disks=(disk,)) for disk in each]
-    return [profile(disks=asked.disks)]
+    return [profile(disks=request.disks)]
 
 
 def _absolute(file: Path) -> Path:
-    """As other processes find it."""
+    """Return the path under which other processes find the file."""
     return file if file == STANDARD_INPUT or remote.url_of(file) else file.absolute()
 
 
 def _renamed(partial: PartialProfile, disk: str) -> PartialProfile:
-    """The same with its only disk called ``disk``, where the file does not name it."""
+    """Return the counts with their only disk named ``disk``; the file does not name it."""
     tallies = dict.fromkeys([disk], next(iter(partial.disks.values()))) if partial.disks else {}
-    return replace(partial, disks=tallies, portraits=partial.portraits.renamed(only_disk=disk))
+    return replace(partial, disks=tallies, disk_descriptions=partial.disk_descriptions.renamed(only_disk=disk))

@@ -106,7 +106,7 @@ def profile_trace(
         InputError: naming the file and the place in it, or the argument.
         HostError: an optional package is not installed.
     """
-    from cephfit.cli.trace.trace_reading import parts_in_mind, read_options
+    from cephfit.cli.trace.trace_reading import read_options, with_parts_hint
     from cephfit.core.values.cells import Op
     from cephfit.traces import profile_files
     from cephfit.traces.files import remote
@@ -119,7 +119,7 @@ def profile_trace(
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     texts = [os.fspath(path) for path in given]
     files = [remote.path_of(path) if ":" in path else Path(path) for path in texts]
-    with _progress(progress) as shown, parts_in_mind(files, parts=parts):
+    with _progress(progress) as shown, with_parts_hint(files, parts=parts):
         return profile_files(
             files,
             format_name=format,

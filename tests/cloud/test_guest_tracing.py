@@ -93,7 +93,7 @@ def test_what_a_guest_saw_is_a_trace_file_with_its_making_beside_it(tmp_path: Pa
     assert '"lost_events": 3' in (tmp_path / "c0.capture.json").read_text()
     assert profile_files([file], name="guest").n_accesses == 2
     assert file_of(tmp_path / "pgbench", "c0") == tmp_path / "pgbench.events.gz"
-    with pytest.raises(InputError, match="there is already a trace here"):
+    with pytest.raises(InputError, match="a trace exists here already"):
         file_of(tmp_path, "c0")
 
 

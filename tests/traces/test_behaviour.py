@@ -1,4 +1,4 @@
-"""What the full description says about workloads whose truth is known."""
+"""The full description of workloads with known properties."""
 
 import itertools
 from dataclasses import replace
@@ -16,12 +16,14 @@ from cephfit.core.values.access import AccessBatch
 from cephfit.core.values.cells import Op
 from cephfit.core.values.profile import Profile
 from cephfit.traces.description.describe import profile_of
-from cephfit.traces.description.disk_description import MAX_DISKS, Portraits
+from cephfit.traces.description.disk_description import MAX_DISKS, DiskDescriptions
 from cephfit.traces.description.recording import PartialProfile
 
 
 def partial(accesses: AccessBatch, threshold: int = 128) -> PartialProfile:
-    return replace(PartialProfile.of(accesses), portraits=Portraits.of(accesses, threshold=threshold))
+    return replace(
+        PartialProfile.of(accesses), disk_descriptions=DiskDescriptions.of(accesses, threshold=threshold)
+    )
 
 
 def profile(counted: PartialProfile) -> Profile:
@@ -59,7 +61,7 @@ def test_any_split_joined_in_any_grouping_gives_the_identical_description(
 
 @settings(deadline=None, max_examples=30)
 @given(traces(), st.sampled_from([0, 16, 100, 128, 5000]))
-def test_another_threshold_judges_every_access_by_it(whole: AccessBatch, threshold: int) -> None:
+def test_another_threshold_classifies_every_access(whole: AccessBatch, threshold: int) -> None:
     found = profile(partial(whole, threshold))
     assert found.to_json()["random_threshold_lbn"] == threshold
     last: dict[tuple[int, int], int] = {}
@@ -86,7 +88,7 @@ def test_a_steady_workload_is_one_phase() -> None:
     assert len(behaviour(batch(stream(2000, 10, 0, "r", 4096, random=True)))["phases"]) == 1
 
 
-def test_phases_are_cut_where_the_workload_changes_each_with_its_own_profile() -> None:
+def test_phases_begin_where_the_workload_changes_and_have_their_own_profiles() -> None:
     """4 s of random reads, 3 s of sequential writes, 3 s of the reads again."""
     rows = stream(2000, 4, 0, "r", 4096, random=True)
     rows += stream(500, 3, 4, "w", 131072, random=False, seed=2)
@@ -108,8 +110,8 @@ def test_poisson_arrivals_have_an_index_of_dispersion_of_one_and_bursts_a_larger
     assert behaviour(batch(rows))["burstiness"][1]["index_of_dispersion"] > 20
 
 
-def test_interleaved_sequential_streams_are_random_only_until_the_window_is_looked_at() -> None:
-    """Eight files read side by side: each access is far from the one before, and next to one of the last 16."""
+def test_interleaved_sequential_streams_are_random_only_without_the_window() -> None:
+    """Eight files are read concurrently: each is far from the previous access, and next to one of the last 16."""
     rows = [(i * 1000, "r", (i % 8) * 10**7 + (i // 8) * 8, 4096) for i in range(800)]
     found = profile(partial(batch(rows)))
     table = found.description["behaviour"]["sensitivity"]
@@ -155,7 +157,7 @@ def test_too_many_disks_is_a_clear_error() -> None:
 
 
 def test_phases_follow_each_other_and_last_as_long_as_the_trace() -> None:
-    """Their first and last bins reach beyond it: a rate over those would be too low."""
+    """The first and last bins extend beyond the trace: a rate over whole bins would be too low."""
     rows = stream(1000, 0.3, 0.0005, "r", 4096, random=True)
     rows += stream(1000, 0.23, 0.3, "w", 131072, random=False, seed=2)
     phases = behaviour(batch(sorted(rows)))["phases"]
@@ -168,7 +170,7 @@ def test_phases_follow_each_other_and_last_as_long_as_the_trace() -> None:
         assert phase["iops"] == pytest.approx(n / phase["seconds"])
 
 
-def test_what_is_outstanding_on_average_is_so_until_the_last_completion() -> None:
+def test_mean_outstanding_counts_until_the_last_completion() -> None:
     """Two accesses within 4 ms, each of 1 s: two of them for nearly all of the time, and not 500."""
     found = behaviour(
         batch([(0, "r", 0, 4096), (4_000_000, "r", 800, 4096)], latency_ns=[1_000_000_000] * 2, outstanding=[0, 1])
@@ -179,7 +181,7 @@ def test_what_is_outstanding_on_average_is_so_until_the_last_completion() -> Non
     assert disk["busy_share"] == found["busy_share"] == 1
 
 
-def test_of_a_disk_without_latencies_beside_another_one_it_is_not_told_how_busy_it_was() -> None:
+def test_a_disk_without_latencies_has_no_busy_share_even_if_another_disk_has_one() -> None:
     rows = [(i * 10_000_000, "r", 800 * i, 4096) for i in range(20)]
     latency_ns = [5_000_000 if i % 2 == 0 else -1 for i in range(20)]
     accesses = batch(rows, disk=[i % 2 for i in range(20)], latency_ns=latency_ns, outstanding=[0] * 20)
@@ -188,8 +190,8 @@ def test_of_a_disk_without_latencies_beside_another_one_it_is_not_told_how_busy_
     assert (second["busy_share"], second["mean_outstanding"], second["mean_latency_us"]) == (None, None, None)
 
 
-def test_the_sizes_of_the_rarer_op_are_told_too() -> None:
-    """Twelve sizes of reads, each commoner than the only one of the writes."""
+def test_the_sizes_of_the_rarer_op_are_listed_too() -> None:
+    """Twelve sizes of reads, each more common than the only size of the writes."""
     rows = [(1000 * i, "r", 8 * i, 4096 * (1 + i % 12)) for i in range(240)]
     rows += [(300_000 + i, "w", 8 * i, 512) for i in range(3)]
     found = behaviour(batch(rows))["sizes"]["dominant"]

@@ -1,4 +1,4 @@
-"""Capture on a real loop device: every access that fio made is in the trace, and the kernel is left as it was."""
+"""Capture on a real loop device: the trace has every access of fio, and the kernel's settings are restored."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def kernel_settings() -> dict[str, str]:
-    """Everything of the kernel that a capture changes."""
+    """All kernel settings that a capture changes."""
     with blk_tracer.mounted_tracefs() as root:
         paths = [root / "current_tracer", root / "tracing_on", *sorted((root / "options").iterdir())]
         paths += sorted(root.glob("per_cpu/cpu*/buffer_size_kb"))
@@ -91,7 +91,7 @@ def test_a_capture_has_exactly_the_accesses_that_fio_counts(disk: Path, tmp_path
 
 @needs_fio
 @pytest.mark.skipif(shutil.which("blkparse") is None, reason="blkparse is not installed")
-def test_blkparse_makes_the_same_of_a_capture(disk: Path, tmp_path: Path) -> None:
+def test_blkparse_reads_the_same_from_a_capture(disk: Path, tmp_path: Path) -> None:
     with capturing(disk, tmp_path / "run"):
         subprocess.run(
             [
@@ -125,17 +125,17 @@ def test_it_stops_after_its_seconds_and_a_quiet_device_has_no_events(disk: Path,
     assert json.loads((folder / f"{disk.name}.capture.json").read_text())["lost_events"] == 0
 
 
-def test_who_recorded_a_quiet_device_is_not_sent_to_profile_nothing(disk: Path, tmp_path: Path) -> None:
-    """Seen by a person: `next: cephfit trace profile ...` after 0 files, and then an error there."""
+def test_a_capture_of_a_quiet_device_does_not_suggest_to_profile_it(disk: Path, tmp_path: Path) -> None:
+    """Otherwise a user reads `next: cephfit trace profile ...` after 0 files, and gets an error from it."""
     arguments = ["trace", "capture", str(disk), "--seconds", "0.3", "-o", f"{tmp_path}/quiet/"]
     done = subprocess.run(
         [sys.executable, "-m", "cephfit.cli.main", *arguments], capture_output=True, text=True, check=True
     )
-    assert "was not accessed meanwhile" in done.stdout
+    assert "was not accessed during the capture" in done.stdout
     assert "next:" not in done.stdout
 
 
-def test_what_was_changed_is_put_back_after_an_error_in_the_workload(disk: Path, tmp_path: Path) -> None:
+def test_changes_are_reverted_after_an_error_in_the_workload(disk: Path, tmp_path: Path) -> None:
     before = kernel_settings()
     with pytest.raises(RuntimeError), capturing(disk, tmp_path / "run"):
         raise RuntimeError("the workload failed")
@@ -153,7 +153,7 @@ with capturing(Path(sys.argv[1]), Path(sys.argv[2])):
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
-def test_what_was_changed_is_put_back_after_a_signal(disk: Path, tmp_path: Path, signal_number: int) -> None:
+def test_changes_are_reverted_after_a_signal(disk: Path, tmp_path: Path, signal_number: int) -> None:
     before, mounted = kernel_settings(), is_mounted()
     with subprocess.Popen(
         [sys.executable, "-c", WAITING, disk, tmp_path / "run"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -182,7 +182,7 @@ def test_a_killed_capture_is_undone_by_the_next_one(disk: Path, tmp_path: Path) 
     assert kernel_settings() == before
 
 
-def test_a_tracer_of_somebody_else_is_left_alone(disk: Path, tmp_path: Path) -> None:
+def test_a_tracer_in_use_is_not_changed(disk: Path, tmp_path: Path) -> None:
     with blk_tracer.mounted_tracefs() as root:
         tracer = root / "current_tracer"
         tracer.write_text("blk")
@@ -194,7 +194,7 @@ def test_a_tracer_of_somebody_else_is_left_alone(disk: Path, tmp_path: Path) -> 
             tracer.write_text("nop")
 
 
-def test_what_is_no_block_device(tmp_path: Path) -> None:
+def test_a_target_that_is_not_a_block_device(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path, message in ((tmp_path / "none", "no such device"), (tmp_path / "file", "not a block device")):
         with pytest.raises(InputError, match=message):
@@ -203,5 +203,5 @@ def test_what_is_no_block_device(tmp_path: Path) -> None:
 
 def test_an_older_trace_is_not_overwritten(disk: Path, tmp_path: Path) -> None:
     (tmp_path / "run.blktrace.0").write_bytes(b"precious")
-    with pytest.raises(InputError, match="there is already a trace here"):
+    with pytest.raises(InputError, match="a trace exists here already"):
         capture(disk, 0.1, tmp_path / "run")

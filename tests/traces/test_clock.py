@@ -1,4 +1,4 @@
-"""Traces whose clock has coarse steps: nothing finer than these is shown, and what is shown is right."""
+"""Traces with a coarse clock: finer values are omitted, and the shown values are right."""
 
 import json
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ SECONDS, RATE = 700, 20
 
 
 def tencent(path: Path) -> Path:
-    """20 accesses a second, as steady as can be: 10 reads and 10 writes."""
+    """20 accesses per second at a constant rate: 10 reads and 10 writes."""
     rows = (f"{1538323200 + i // RATE},{8 * i},8,{i % 2},1063\n" for i in range(SECONDS * RATE))
     path.write_text("".join(rows))
     return path
@@ -37,7 +37,7 @@ def oracle_general(path: Path) -> Path:
 
 
 def strace(path: Path) -> Path:
-    """``strace -t -T``: each call takes 50 us, and never are two in flight."""
+    """``strace -t -T``: each call takes 50 us, and two are never in flight."""
     lines = ['09:00:00 openat(AT_FDCWD, "/d/f", O_RDWR) = 3 <0.000010>\n']
     for i in range(SECONDS * RATE):
         minutes, seconds = divmod(i // RATE, 60)
@@ -62,7 +62,7 @@ WAYS: dict[str, tuple[Any, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("name", WAYS)
 def test_a_steady_workload_looks_steady_by_a_clock_of_whole_seconds(tmp_path: Path, name: str) -> None:
-    """Bins of 0.512 or 1.024 s would hold no second, one or two of them: bursts that there are not."""
+    """Bins of 0.512 or 1.024 s would hold zero, one or two seconds and show false bursts."""
     made, how = WAYS[name]
     document = json.loads(run("show", made(tmp_path / "t"), *how, "--json").stdout)
     about = document["description"]
@@ -76,12 +76,12 @@ def test_a_steady_workload_looks_steady_by_a_clock_of_whole_seconds(tmp_path: Pa
     assert set(both[1:-1]) == {2 * RATE}
     assert len(about["behaviour"]["phases"]) == 1
     assert "interarrival_us" not in about["histograms"]
-    # One of 20 gaps is a second, the others are less, which is all that the clock tells.
+    # One of 20 gaps is a second, the others are shorter; the clock shows no more.
     assert list(about["percentiles"]["interarrival_us"]["all"]) == ["n", "p99", "p99.9"]
     assert any(words.startswith("time: ") for words in about["lacks"])
 
 
-def test_what_is_in_flight_is_not_told_by_whole_seconds(tmp_path: Path) -> None:
+def test_whole_seconds_do_not_show_accesses_in_flight(tmp_path: Path) -> None:
     """All 20 accesses of a second would seem to begin at once, and to be in flight together."""
     about = json.loads(run("show", strace(tmp_path / "t"), "--json").stdout)["description"]
     assert "outstanding" not in about["histograms"]
@@ -99,7 +99,7 @@ def test_the_terminal_shows_nothing_finer_than_the_clock(tmp_path: Path) -> None
     assert "Inter-arrival" not in shown
 
 
-def test_the_clock_goes_with_the_trace_into_parquet(tmp_path: Path) -> None:
+def test_parquet_keeps_the_clock_of_the_trace(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     run("convert", strace(tmp_path / "t"), "-o", tmp_path / "t.parquet")
     original, found = (
@@ -110,7 +110,7 @@ def test_the_clock_goes_with_the_trace_into_parquet(tmp_path: Path) -> None:
     assert found == original
 
 
-def test_parts_that_are_read_side_by_side_give_the_same_description(
+def test_parts_that_are_read_concurrently_give_the_same_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from cephfit.traces import profile_files
@@ -122,7 +122,7 @@ def test_parts_that_are_read_side_by_side_give_the_same_description(
     assert profile_files([trace], full=True).description == whole.description
 
 
-def test_milliseconds_keep_the_limits_that_they_tell(tmp_path: Path) -> None:
+def test_milliseconds_keep_the_limits_that_they_resolve(tmp_path: Path) -> None:
     """Gaps of 0 and of 8 ms; the buckets below 1 ms are one."""
     (tmp_path / "t").write_text("".join(f"{8 * (i // 2)},r,{4096 * i},4096\n" for i in range(100)))
     found = json.loads(
@@ -147,7 +147,7 @@ def test_milliseconds_keep_the_limits_that_they_tell(tmp_path: Path) -> None:
         ((), 1),
     ],
 )
-def test_the_digits_tell_the_clock(times: tuple[bytes, ...], clock_ns: int) -> None:
+def test_the_digits_show_the_clock(times: tuple[bytes, ...], clock_ns: int) -> None:
     assert clock_ns_of(times, NS_PER_S) == clock_ns
 
 
@@ -158,7 +158,7 @@ def rows_at(times: Iterable[str]) -> str:
     return "".join(f"{time},r,{4096 * i},4096,0.0003\n" for i, time in enumerate(times))
 
 
-def test_an_idle_disk_beside_it_makes_no_clock_coarse(tmp_path: Path) -> None:
+def test_an_additional_idle_disk_does_not_make_the_clock_coarse(tmp_path: Path) -> None:
     """Two accesses at whole seconds by chance."""
     (tmp_path / "a.csv").write_text(rows_at(f"{i * 0.0005:.4f}" for i in range(1000)))
     (tmp_path / "b.csv").write_text(rows_at("01"))
@@ -171,8 +171,8 @@ def test_an_idle_disk_beside_it_makes_no_clock_coarse(tmp_path: Path) -> None:
         assert "p50" in about["percentiles"]["outstanding"]["all"]
 
 
-def test_a_coarse_clock_that_is_known_stays_where_recordings_are_read_together(tmp_path: Path) -> None:
-    """``strace -t`` prints whole seconds always, and ``-tt`` never."""
+def test_a_known_coarse_clock_remains_if_recordings_are_read_together(tmp_path: Path) -> None:
+    """``strace -t`` always prints whole seconds, ``-tt`` never."""
     strace(tmp_path / "t")
     fine = (tmp_path / "t").read_text().replace(" openat", ".000000 openat").replace(" p", ".000100 p")
     (tmp_path / "tt").write_text(fine)
@@ -182,7 +182,7 @@ def test_a_coarse_clock_that_is_known_stays_where_recordings_are_read_together(t
 
 
 @pytest.mark.parametrize("begin", ["%.2f", "%g"])
-def test_finer_times_than_the_first_ones_take_a_coarse_clock_back(tmp_path: Path, begin: str) -> None:
+def test_later_finer_times_revoke_a_coarse_clock(tmp_path: Path, begin: str) -> None:
     early = [begin % (i / 4) for i in range(1100)]
     late = [f"{300 + i * 0.00051:.7g}" for i in range(3000)]
     (tmp_path / "t").write_text(rows_at([*early, *late]))
@@ -199,7 +199,7 @@ def test_finer_times_than_the_first_ones_take_a_coarse_clock_back(tmp_path: Path
 
 
 @pytest.mark.parametrize("clock_ns", [3, 1000, NS_PER_MS, NS_PER_S, 10 * NS_PER_S])
-def test_gaps_of_a_step_are_none_below_it(clock_ns: int) -> None:
+def test_gaps_of_one_step_are_not_below_the_step(clock_ns: int) -> None:
     def recorded(gap_ns: int) -> PartialProfile:
         times = np.array([0, 0, gap_ns])
         zeros = np.zeros(3, np.int64)
@@ -219,7 +219,7 @@ def test_a_file_without_times_has_no_coarse_clock(tmp_path: Path) -> None:
     assert found["description"]["clock_seconds"] is None
 
 
-def test_what_is_read_for_it_stays_in_the_stream(tmp_path: Path) -> None:
+def test_the_bytes_read_for_the_clock_stay_in_the_stream(tmp_path: Path) -> None:
     (reader,) = (DelimitedReader(layout) for layout in FORMATS if layout.name == "tencent")
     with TraceStream(tencent(tmp_path / "t")) as stream:
         assert reader.clock_ns(stream) == NS_PER_S

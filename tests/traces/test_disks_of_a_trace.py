@@ -1,4 +1,4 @@
-"""Traces of several disks, beside each other or one above the other: what is replayed, converted, described."""
+"""Traces of several disks, independent or stacked: which disks are replayed, converted, described."""
 
 import json
 import os
@@ -11,14 +11,14 @@ from trace_maker import DM0, SDA, WRITE, A, Event, Q, remap, write
 
 from cephfit.cli.main import main
 from cephfit.core.protocols import Silence
-from cephfit.traces.access_source import left_out
+from cephfit.traces.access_source import omitted_disks
 from cephfit.traces.readers.delimited.delimited_reader import DelimitedReader
 
 LEFT_OUT = "not counted: 4 accesses of disk 8,0: it carries the accesses of 253,0, which are counted there"
 
 
 class Shown(Silence):
-    """A display that remembers how far it got."""
+    """A progress display that records its values."""
 
     steps = 0.0
     total: float | None = None
@@ -32,7 +32,7 @@ class Shown(Silence):
 
 @pytest.fixture
 def stacked(tmp_path: Path) -> Path:
-    """Four writes to dm-0, each of them passed on to sda, where it is queued again."""
+    """Four writes to dm-0; each is passed on to sda and queued there again."""
     events = []
     for i in range(4):
         time, sector = 1_000_000 * i, 8000 * i
@@ -46,7 +46,7 @@ def stacked(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def three_disks(tmp_path: Path) -> Path:
-    """One second of three disks, as MSR's traces have it: 10, 20 and 30 reads of one place each."""
+    """One second of three disks in MSR's format: 10, 20 and 30 reads, each of one address."""
     rows = [
         (128166372000000000 + i * 10_000_000 // n, disk, 8192 * (disk + 1))
         for disk, n in enumerate((10, 20, 30))
@@ -59,7 +59,7 @@ def three_disks(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("ending", ["iolog", "parquet"])
 def test_of_a_disk_and_the_one_below_it_one_is_converted(stacked: Path, tmp_path: Path, ending: str) -> None:
-    """The same one that a profile counts, with the same words."""
+    """The same disk that a profile counts, with the same message."""
     if ending == "parquet":
         pytest.importorskip("pyarrow")
     out = tmp_path / f"t.{ending}"
@@ -68,35 +68,35 @@ def test_of_a_disk_and_the_one_below_it_one_is_converted(stacked: Path, tmp_path
     found = json.loads(run("profile", out, "--json").stdout)
     assert list(found["description"]["disks"]) == ["253,0" if ending == "parquet" else "disk-253_0"]
     assert found["accesses"]["write"]["4K"] == 4
-    said = json.loads(run("convert", stacked, "-o", out, "--json").stdout)
-    assert (said["accesses"], list(said["left_out"])) == (4, ["8,0"])
+    shown = json.loads(run("convert", stacked, "-o", out, "--json").stdout)
+    assert (shown["accesses"], list(shown["left_out"])) == (4, ["8,0"])
 
 
-def test_a_trace_that_cannot_tell_of_levels_is_not_read_for_them(
+def test_a_trace_that_cannot_show_levels_is_not_read_for_them(
     three_disks: Path, stacked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one that can, a number for each disk is kept, not a profile; and it is said how far that is."""
-    assert left_out([stacked]).keys() == {"8,0"}
+    """For a trace that can, memory holds a number per disk instead of a profile, and progress is shown."""
+    assert omitted_disks([stacked]).keys() == {"8,0"}
 
     def read(*_: object) -> None:
         raise AssertionError("it was read")
 
     monkeypatch.setattr("cephfit.traces.description.recording.Counting.add", read)
     shown = Shown()
-    assert left_out([stacked], progress=shown) == {
+    assert omitted_disks([stacked], progress=shown) == {
         "8,0": {"accesses": 4, "why": "it carries the accesses of 253,0, which are counted there"}
     }
     assert shown.steps == shown.total == stacked.stat().st_size
     monkeypatch.setattr(DelimitedReader, "read", read)
-    assert left_out([three_disks]) == {}
+    assert omitted_disks([three_disks]) == {}
 
 
-def test_the_disk_below_is_converted_where_it_is_asked_for(stacked: Path, tmp_path: Path) -> None:
+def test_the_lower_disk_is_converted_on_request(stacked: Path, tmp_path: Path) -> None:
     run("convert", stacked, "-o", tmp_path / "t.iolog", "--disk", "8,0")
     assert "disk-8_0 write 1048576 4096" in (tmp_path / "t.iolog").read_text()
 
 
-def test_a_pipe_that_cannot_be_read_twice_asks_which_of_the_two(
+def test_a_pipe_that_cannot_be_read_twice_requires_a_choice_of_disk(
     stacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with stacked.open(encoding="latin-1") as file:
@@ -127,10 +127,10 @@ def test_of_a_disk_and_the_one_below_it_one_is_replayed(stacked: Path, tmp_path:
     ["t.img", "my disk image.img", os.fsdecode(b"t\xff.img"), f"{'long' * 30}/{'path' * 30}/{'name' * 30}"],
     ids=["plain", "blanks", "not UTF-8", "longer than a word of fio's"],
 )
-def test_a_target_is_written_whatever_its_path_is_like(
+def test_a_target_is_written_with_any_path(
     stacked: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """fio runs in a folder of its own, and a line of its log is UTF-8 words of up to 256 bytes between blanks."""
+    """fio runs in its own folder, and a line of its log is UTF-8 words of up to 256 bytes between blanks."""
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     with (tmp_path / name).open("wb") as file:
         file.truncate(32 << 20)
@@ -153,7 +153,7 @@ def test_several_disks_are_not_replayed_onto_one_target(three_disks: Path, tmp_p
 
 
 @pytest.mark.parametrize("command", ["show", "compare", "jobs", "plot"])
-def test_disks_are_chosen_and_more_than_32_are_described_so(
+def test_disks_can_be_chosen_from_more_than_32(
     tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = tmp_path / "many.csv"
@@ -164,10 +164,10 @@ def test_disks_are_chosen_and_more_than_32_are_described_so(
         arguments += ["-o", tmp_path / "x.svg"]
     refused = run(command, *arguments, *([] if command == "jobs" else ["--describe", "full"]), check=False)
     assert refused.returncode == 2
-    assert "--disk 0, or leave the behaviour out: --describe fast" in refused.stderr
+    assert "--disk 0, or omit the behaviour: --describe fast" in refused.stderr
     for way in (["--disk", "7", "--disk", "0"], ["--describe", "fast"]):
         run(command, *arguments, *way)
-    if command == "show":  # its note is tested with the crowd's
+    if command == "show":  # its note is tested with the aggregate's
         assert "--describe full" not in run(command, *arguments).stdout
     elif command != "jobs":
         run(command, *arguments)

@@ -128,7 +128,7 @@ def test_a_log_never_names_the_files_of_the_program_that_was_traced(
     trace, own = of_a_program
     log, target = tmp_path / "t.iolog", tmp_path / "target"
     said = run("convert", trace, "-o", log, "--iolog-version", version).stdout
-    assert "2 of the accesses are no multiples of 512 bytes" in said
+    assert "2 accesses have sizes that are not multiples of 512 bytes" in said
     assert f"in the log: disk {own}" in said
     assert str(own) not in log.read_text()
     assert re.findall(r"(read|write) (\d+ \d+)$", log.read_text(), re.MULTILINE) == [

@@ -1,4 +1,4 @@
-"""Jobs for fio that keep a workload's pace, also of slow ones, and say what they cannot keep."""
+"""Jobs for fio keep a workload's pace, also a slow one, and their notes list what they cannot keep."""
 
 import json
 import subprocess
@@ -24,32 +24,33 @@ def workload(reads: int, writes: int, *, iops: float, depth: int | None = None) 
 
 
 @pytest.mark.parametrize(("iops", "think_us"), [(0.1, 10_000_000), (9.0, 111_111), (0.0001, 4_000_000_000)])
-def test_a_slow_pace_is_kept_by_thinking(iops: float, think_us: int) -> None:
-    """fio's rates are whole accesses in a second: as rates, 0.1 would be 1 read and 1 write, 20 times as much."""
+def test_a_slow_pace_is_kept_by_thinktime(iops: float, think_us: int) -> None:
+    """fio's rates are whole accesses per second: as rates, 0.1 would be 1 read and 1 write, 20 times as much."""
     lines = text_of(workload(196, 4, iops=iops), Path("x")).splitlines()
     assert f"thinktime={think_us}us" in lines
     assert "rwmixread=98" in lines
     assert not any(line.startswith("rate_iops") for line in lines)
 
 
-def test_a_slow_pace_of_bursts_says_that_they_are_drained() -> None:
+def test_a_job_of_slow_bursts_notes_that_they_are_drained() -> None:
     job = job_of(workload(50, 50, iops=10, depth=8))
     assert (job.iodepth, job.think_us, job.rates) == (8, 100_000, None)
-    assert any("hardly more than one is outstanding" in note for note in job.notes)
+    assert any("rarely more than one is outstanding" in note for note in job.notes)
 
 
-def test_a_rare_op_of_a_fast_workload_comes_and_its_rate_is_said() -> None:
-    """0.5 writes a second beside 1000 reads: with 100 % reads fio would do no write at all."""
+def test_a_rare_op_of_a_fast_workload_occurs_and_a_note_gives_its_rate() -> None:
+    """0.5 writes per second and 1000 reads: with 100 % reads fio would issue no write."""
     job = job_of(workload(19_990, 10, iops=1000))
     assert job.rates is not None
     assert (list(job.rates.values()), job.read_percent) == ([1000, 1], 99)
-    assert "writes come at 0.5 a second, in the job at 1: fio's rates are whole accesses in a second" in job.notes
+    note = "the workload has 0.5 writes per second, the job 1: fio's rates are whole accesses per second"
+    assert note in job.notes
 
 
 @pytest.mark.parametrize(
-    ("depth", "why"), [(None, "the trace does not tell"), (8, "several accesses outstanding")]
+    ("depth", "why"), [(None, "the trace does not contain"), (8, "several accesses outstanding")]
 )
-def test_why_rates_keep_the_pace_is_true_of_the_job(depth: int | None, why: str) -> None:
+def test_the_note_gives_the_right_reason_for_rates(depth: int | None, why: str) -> None:
     (note,) = (n for n in job_of(workload(500, 500, iops=1000, depth=depth)).notes if "rate_iops" in n)
     assert why in note
 
@@ -57,7 +58,7 @@ def test_why_rates_keep_the_pace_is_true_of_the_job(depth: int | None, why: str)
 @pytest.mark.fio
 @needs_fio
 def test_fio_keeps_a_slow_pace_and_its_mix(tmp_path: Path) -> None:
-    """10 accesses in a second, of which 30 % are writes, for 6 seconds."""
+    """10 accesses per second, of which 30 % are writes, for 6 seconds."""
     text = text_of(workload(70, 30, iops=10), tmp_path / "data", seconds=6, nbytes=64 << 20)
     (tmp_path / "job.fio").write_text(text)
     done = subprocess.run(
@@ -72,11 +73,11 @@ def test_fio_keeps_a_slow_pace_and_its_mix(tmp_path: Path) -> None:
     n_reads, n_writes = (found[op]["total_ios"] for op in ("read", "write"))
     took_ms = sum(found[op]["lat_ns"]["mean"] * found[op]["total_ios"] for op in ("read", "write")) / 1e6
     assert n_reads + n_writes == pytest.approx((found["job_runtime"] - took_ms) / 100, abs=3)
-    assert 8 <= n_writes <= 28  # 18 on average, and fio draws by chance
+    assert 8 <= n_writes <= 28  # 18 on average, and fio draws at random
 
 
 def in_flight(path: Path, depths: list[int]) -> Path:
-    """Bursts, each of so many accesses that begin within its first microsecond, one second apart."""
+    """Bursts of ``depths`` accesses that begin within one microsecond, one second apart."""
     rows = [
         f"{1_000_000_000 * burst + i % 1000},r,{4096 * i},4096,500000000\n"
         for burst, depth in enumerate(depths)
@@ -113,8 +114,8 @@ def test_percentiles_of_what_is_in_flight_join_over_parts(tmp_path: Path, monkey
     assert profile_files([trace], options=options).description["percentiles"]["outstanding"] == whole
 
 
-def test_a_histogram_that_ends_too_early_says_so() -> None:
-    """vscsiStats has no more than "above 64"."""
+def test_a_histogram_that_ends_too_early_is_noted() -> None:
+    """The last bucket of vscsiStats is "above 64"."""
     counted = counts_profile(100, 0, random=1.0)
     depths = {"all": {"limits": DEPTHS, "counts": [0] * len(DEPTHS) + [100]}}
     about = {"iops": 1000.0, "histograms": {"outstanding": depths}}

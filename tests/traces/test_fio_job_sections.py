@@ -1,4 +1,4 @@
-"""A fio job file of several disks: a section for each, as the disk's own profile says."""
+"""A fio job file of several disks: one section for each, which follows the profile of the disk."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from cephfit.traces import profile_files, profiles_by_disk
 
 
 def rows_of(disk: int, *, n: int, op: str, nbytes: int, step: int, gap: int, took: int) -> list[str]:
-    """Accesses of a disk as MSR's traces have them, every ``gap`` of 100 ns; one after the other where the step is
+    """Accesses of a disk in MSR's format, every ``gap`` of 100 ns; they are adjacent if the step is
     their length."""
     start = 128166372000000000
     return [f"{start + gap * i},h,{disk},{op},{step * i % (1 << 26)},{nbytes},{took}" for i in range(n)]
@@ -20,8 +20,8 @@ def rows_of(disk: int, *, n: int, op: str, nbytes: int, step: int, gap: int, too
 
 @pytest.fixture
 def three(tmp_path: Path) -> Path:
-    """For 10 seconds: 20 random reads of 4K a second (one at a time, each takes 10 ms), 10 sequential writes of
-    64K a second (each takes 0.35 s: four at a time), and one write only."""
+    """For 10 seconds: 20 random reads of 4K per second (one at a time, each takes 10 ms), 10 sequential writes of
+    64K per second (each takes 0.35 s: four at a time), and one single write."""
     rows = rows_of(0, n=200, op="Read", nbytes=4096, step=(13 << 20) + 4096, gap=500_000, took=100_000)
     rows += rows_of(1, n=100, op="Write", nbytes=65536, step=65536, gap=1_000_000, took=3_500_000)
     rows += rows_of(2, n=1, op="Write", nbytes=8192, step=8192, gap=0, took=1000)
@@ -63,7 +63,7 @@ def test_each_disk_is_a_section_with_its_own_sizes_mix_randomness_depth_and_pace
 
 
 @pytest.mark.parametrize("describe", ["full", "fast"])
-def test_a_section_is_what_its_disk_alone_would_give(three: Path, describe: str) -> None:
+def test_a_section_equals_the_job_of_its_disk_alone(three: Path, describe: str) -> None:
     together = sections(run("jobs", three, "--describe", describe).stdout)
     for disk in ("h/0", "h/1", "h/2"):
         alone = sections(run("jobs", three, "--disk", disk, "--describe", describe).stdout)["workload"]
@@ -74,7 +74,7 @@ def test_a_section_is_what_its_disk_alone_would_give(three: Path, describe: str)
 
 
 def test_a_disk_that_is_hardly_used_does_not_prolong_the_run(three: Path) -> None:
-    """fio ends a pause when it is over, however long the job was to run: a pause of an hour would be an hour."""
+    """fio never ends a pause early: a pause of an hour would take an hour, whatever the run time."""
     text = run("jobs", three, "--seconds", "3").stdout
     assert thinktime_us(sections(text)["disk-h_2"]) == 3_000_000
     assert "# the workload has less than one access in 3 s; the job begins with one" in text.splitlines()
@@ -87,32 +87,32 @@ def test_some_of_the_disks(three: Path) -> None:
     assert list(sections(run("jobs", three, "--disk", "h/1").stdout)) == ["global", "workload"]
 
 
-def test_the_comments_say_how_the_sections_run(three: Path) -> None:
+def test_the_comments_explain_how_the_sections_run(three: Path) -> None:
     text = run("jobs", three).stdout
     comments = " ".join(line[2:] for line in text.splitlines() if line.startswith("# "))
     assert "fio runs all sections at the same time, each on its own file" in comments
-    assert "and at its disk's own pace, as the disks were used." in comments
-    assert "and as fast as that lets it." in run("jobs", three, "--pace", "full-speed").stdout
+    assert "and at the recorded pace of its disk." in comments
+    assert "and as fast as possible." in run("jobs", three, "--pace", "full-speed").stdout
     assert "fio --section=disk-h_0 THIS_FILE" in comments
     assert "Disk h/0: 66.4 % of the accesses" in comments  # 200 of 301
     assert "group_reporting" not in text  # it would sum up the disks
     assert "stonewall" not in "".join(line for line in text.splitlines() if not line.startswith("#"))
 
 
-def test_a_disk_that_was_used_for_a_part_of_the_recording_says_so(tmp_path: Path) -> None:
+def test_a_disk_that_was_used_for_a_part_of_the_recording_is_noted(tmp_path: Path) -> None:
     rows = rows_of(0, n=100, op="Read", nbytes=4096, step=1 << 20, gap=1_000_000, took=50_000)
     rows += rows_of(1, n=100, op="Read", nbytes=4096, step=1 << 20, gap=200_000, took=50_000)
     (tmp_path / "t.csv").write_text("\n".join(sorted(rows)) + "\n")
     found = json.loads(run("jobs", tmp_path / "t.csv", "--json").stdout)
     first, second = found["sections"]
-    assert not any("came within" in note for note in first["notes"])
-    assert any("came within 1.98 s of the 9.9 s that were recorded" in note for note in second["notes"])
-    # Ten a second over the whole recording, 5 ms each: the latency is not stretched with the rate.
+    assert not any("occurred within" in note for note in first["notes"])
+    assert any("occurred within 1.98 s of the 9.9 s that were recorded" in note for note in second["notes"])
+    # Ten per second over the whole recording, 5 ms each: the latency is not stretched with the rate.
     for section in ("disk-h_0", "disk-h_1"):
         assert thinktime_us(sections(found["job"])[section]) == pytest.approx(94_000, rel=0.01)
 
 
-def test_json_says_which_disk_is_which_section_on_which_file(three: Path, tmp_path: Path) -> None:
+def test_json_lists_the_disk_and_file_of_each_section(three: Path, tmp_path: Path) -> None:
     arguments = ("--file", tmp_path / "x.data", "--disk-file", "h/1", "/dev/some:disk", "--size", "64M")
     found = json.loads(run("jobs", three, *arguments, "--json").stdout)
     assert [(s["disk"], s["name"], s["file"], s["accesses"], s["nbytes"]) for s in found["sections"]] == [
@@ -131,24 +131,26 @@ def test_of_a_trace_of_one_disk_json_has_one_section(three: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
-        (("--file", "/dev/null"), "3 disks cannot all be this one"),
+        (("--file", "/dev/null"), "3 disks cannot share this device"),
         (("--disk-file", "h/0", "a", "--disk-file", "h/1", "./a"), "would overwrite each other"),
         (("--disk-file", "h/7", "a"), "the disks are h/0, h/1, h/2"),
-        (("--file", "a;b"), "no ;"),
-        (("--file", "a#b.data"), "no #"),
+        (("--file", "a;b"), "cannot contain line ends, ; or #"),
+        (("--file", "a#b.data"), "cannot contain line ends, ; or #"),
     ],
 )
-def test_files_that_would_be_anothers_are_refused(three: Path, arguments: tuple[str, ...], says: str) -> None:
+def test_files_that_would_belong_to_another_disk_are_refused(
+    three: Path, arguments: tuple[str, ...], message: str
+) -> None:
     """fio ends a line at ; and #: a.data-1;2 would be the file a.data-1."""
     refused = run("jobs", three, *arguments, check=False)
     assert refused.returncode == 2
-    assert says in refused.stderr
+    assert message in refused.stderr
 
 
-def test_disks_whose_names_are_alike_as_words_stay_apart(tmp_path: Path) -> None:
-    """And none of them can be taken for fio's global section, end a comment or leave the folder."""
+def test_disks_with_similar_names_stay_distinct(tmp_path: Path) -> None:
+    """No name can become fio's global section, end a comment or leave the folder."""
     names = ["a/b", "a:b", "a b", "global", '"../../etc, x"']
     rows = [f"{name},{i},R,{4096 * i},4096" for i in range(4) for name in names]
     (tmp_path / "t").write_text("\n".join(rows) + "\n")
@@ -159,11 +161,11 @@ def test_disks_whose_names_are_alike_as_words_stay_apart(tmp_path: Path) -> None
     assert all(Path(s["file"]).parent == tmp_path and s["name"].startswith("disk-") for s in found["sections"])
 
 
-def test_a_profile_of_several_disks_is_one_job_and_says_so(three: Path, tmp_path: Path) -> None:
+def test_a_profile_of_several_disks_is_one_job_with_a_note(three: Path, tmp_path: Path) -> None:
     run("profile", three, "--describe", "full", "-o", tmp_path / "p.json")
-    said = json.loads(run("jobs", tmp_path / "p.json", "--json").stdout)
-    assert list(sections(said["job"])) == ["global", "workload"]
-    assert any(note.startswith("the accesses of 3 disks are one job on one file") for note in said["notes"])
+    shown = json.loads(run("jobs", tmp_path / "p.json", "--json").stdout)
+    assert list(sections(shown["job"])) == ["global", "workload"]
+    assert any(note.startswith("the accesses of 3 disks are one job on one file") for note in shown["notes"])
 
 
 def test_histograms_of_several_disks_are_sections_at_full_speed(tmp_path: Path) -> None:
@@ -191,7 +193,7 @@ def test_the_profiles_by_disk_are_those_of_each_disk_alone(three: Path) -> None:
 @pytest.mark.fio
 @needs_fio
 def test_fio_runs_the_sections_at_once_and_reports_each_disk(three: Path, tmp_path: Path) -> None:
-    """For 3 seconds: all start together, each does its own accesses, on its own file."""
+    """For 3 seconds: all start together, each issues its accesses on its own file."""
     job = tmp_path / "three.fio"
     run("jobs", three, "-o", job, "--file", tmp_path / "x.data", "--size", "16M", "--seconds", "3")
     subprocess.run(["fio", "--parse-only", str(job)], check=True, capture_output=True, timeout=60)
@@ -207,7 +209,7 @@ def test_fio_runs_the_sections_at_once_and_reports_each_disk(three: Path, tmp_pa
     assert found["disk-h_0"]["write"]["total_ios"] == found["disk-h_1"]["read"]["total_ios"] == 0
     assert reads["io_bytes"] == 4096 * reads["total_ios"]
     assert writes["io_bytes"] == 65536 * writes["total_ios"]
-    # Each pace is its disk's: about 20 reads in a second (40 ms and what a read takes here), and 10 writes.
+    # Each section has the pace of its disk: about 20 reads per second (40 ms plus the latency), and 10 writes.
     assert 30 <= reads["total_ios"] <= 80
     assert 10 <= writes["total_ios"] <= 60
     assert {f.name for f in tmp_path.glob("x*")} == {"x-h_0.data", "x-h_1.data", "x-h_2.data"}

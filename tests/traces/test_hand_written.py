@@ -1,4 +1,4 @@
-"""Hand-written descriptions: what is of another form than cephfit writes is named, never a traceback."""
+"""Hand-written descriptions: a wrong form gives an error with its place, never a traceback."""
 
 import json
 from pathlib import Path
@@ -12,15 +12,15 @@ from trace_maker import mixed_workload, write
 
 from cephfit.core.errors import InputError
 from cephfit.traces import profile_files
-from cephfit.traces.description.description_schema import refuse_other_shapes
+from cephfit.traces.description.description_schema import check_description
 
 WRONG: list[tuple[str, Any, str]] = [
-    ("histograms", [], "description.histograms: [] is no object"),
-    ("histograms", {"size": {"all": {"limits": [1], "counts": [1]}}}, "one count more than limits"),
+    ("histograms", [], "description.histograms: [] is not an object"),
+    ("histograms", {"size": {"all": {"limits": [1], "counts": [1]}}}, "one more count than limits"),
     ("histograms", {"size": {"all": {"counts": [1, 2]}}}, "histograms.size.all: 'limits' is missing"),
     ("iops", "many", "description.iops: 'many' is not a number"),
-    ("lacks", "time", "description.lacks: 'time' is no list"),
-    ("sources", [7], "description.sources[0]: 7 is no object"),
+    ("lacks", "time", "description.lacks: 'time' is not a list"),
+    ("sources", [7], "description.sources[0]: 7 is not an object"),
     ("behaviour", {}, "description.behaviour: "),
 ]
 
@@ -31,15 +31,15 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return profile_files([trace], full=True).to_json()
 
 
-@pytest.mark.parametrize(("name", "value", "says"), WRONG)
-def test_what_is_of_another_form_is_named(
-    document: dict[str, Any], tmp_path: Path, name: str, value: Any, says: str
+@pytest.mark.parametrize(("name", "value", "message"), WRONG)
+def test_a_wrong_form_is_reported_with_its_place(
+    document: dict[str, Any], tmp_path: Path, name: str, value: Any, message: str
 ) -> None:
     changed = document | {"description": document["description"] | {name: value}}
     (tmp_path / "p.json").write_text(json.dumps(changed))
     done = run("show", tmp_path / "p.json", check=False)
     assert done.returncode == 2, done.stderr
-    assert says in done.stderr
+    assert message in done.stderr
 
 
 def test_a_profile_needs_no_description(document: dict[str, Any], tmp_path: Path) -> None:
@@ -48,10 +48,10 @@ def test_a_profile_needs_no_description(document: dict[str, Any], tmp_path: Path
         run(view[0], tmp_path / "p.json", *view[1:])
 
 
-def test_what_cephfit_writes_has_the_form(document: dict[str, Any], tmp_path: Path) -> None:
-    refuse_other_shapes(document["description"], where="p")
+def test_descriptions_of_cephfit_have_the_form(document: dict[str, Any], tmp_path: Path) -> None:
+    check_description(document["description"], where="p")
     (tmp_path / "t").write_text("1,R,4096,4096,1000\n")
-    refuse_other_shapes(profile_files([tmp_path / "t"], full=True).description, where="p")
+    check_description(profile_files([tmp_path / "t"], full=True).description, where="p")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -63,7 +63,9 @@ def test_what_cephfit_writes_has_the_form(document: dict[str, Any], tmp_path: Pa
     ),
     st.data(),
 )
-def test_any_value_anywhere_is_taken_or_refused(document: dict[str, Any], value: Any, data: st.DataObject) -> None:
+def test_any_value_anywhere_is_accepted_or_refused(
+    document: dict[str, Any], value: Any, data: st.DataObject
+) -> None:
     changed = json.loads(json.dumps(document["description"]))
     part: Any = changed
     while True:
@@ -73,6 +75,6 @@ def test_any_value_anywhere_is_taken_or_refused(document: dict[str, Any], value:
         part = part[name]
     part[name] = value
     try:
-        refuse_other_shapes(changed, where="p")
+        check_description(changed, where="p")
     except InputError as error:
         assert error.where is not None and error.where.startswith("p: ")

@@ -1,4 +1,4 @@
-"""Completions find their accesses however the stream is cut."""
+"""Completions find their accesses wherever the stream is cut."""
 
 import itertools
 
@@ -45,12 +45,12 @@ def matched(events: list[tuple[bool, int, int, int]], borders: list[int]) -> tup
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Accesses leave as soon as one may."""
+    """Release accesses as soon as possible."""
     monkeypatch.setattr(latency, "_FEWEST_READY", 1)
 
 
 def one_after_the_other(events: list[tuple[bool, int, int, int]]) -> list[int]:
-    """The latencies by the definition: a completion belongs to the latest access that waits for it."""
+    """The latencies by definition: a completion belongs to the latest access that waits for it."""
     latency: list[int] = []
     begun: list[int] = []
     waiting: dict[tuple[int, int], list[int]] = {}
@@ -73,7 +73,7 @@ def test_a_completion_belongs_to_the_latest_access_that_waits(events: list[tuple
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(streams(), st.lists(st.integers(1, 100), max_size=8))
-def test_where_the_stream_is_cut_changes_nothing(
+def test_the_result_does_not_depend_on_where_the_stream_is_cut(
     events: list[tuple[bool, int, int, int]], borders: list[int]
 ) -> None:
     whole, depths = matched(events, [])
@@ -85,7 +85,7 @@ def test_where_the_stream_is_cut_changes_nothing(
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(streams())
-def test_in_flight_is_what_was_issued_before_and_ended_later(events: list[tuple[bool, int, int, int]]) -> None:
+def test_accesses_in_flight_were_issued_before_and_ended_later(events: list[tuple[bool, int, int, int]]) -> None:
     found, depths = matched(events, [])
     if (found.latency_ns == UNKNOWN_LATENCY).all():
         return
@@ -114,24 +114,24 @@ def test_a_split_access_completes_with_its_last_piece() -> None:
     assert one_request((0, 24), completed=[(0, 16), (16, 24)]) == [1001]
 
 
-def test_a_gap_in_a_merged_request_keeps_nothing_waiting() -> None:
+def test_a_gap_in_a_merged_request_leaves_no_access_waiting() -> None:
     """The event of the access between was lost."""
     assert one_request((0, 8), (16, 24), completed=[(0, 24)]) == [1000, 999]
 
 
-def test_a_request_of_one_access_completes_no_other_that_overlaps_it() -> None:
-    """Two reads of overlapping blocks are in flight, each a request of its own."""
+def test_a_request_of_one_access_does_not_complete_an_overlapping_one() -> None:
+    """Two reads of overlapping blocks are in flight, each as one request."""
     assert one_request((0, 8), (0, 16), completed=[(0, 16), (0, 8)]) == [1001, 999]
 
 
-def test_many_that_wait_are_found_by_their_ends() -> None:
-    """More wait than the request has blocks."""
+def test_many_waiting_accesses_are_found_by_their_ends() -> None:
+    """More accesses wait than the request has blocks."""
     spans = [(100 + i, 101 + i) for i in range(0, 60, 2)]
     found = one_request(*spans, completed=[(100, 110)])
     assert [latency >= 0 for latency in found] == [a < 110 for a, _ in spans]
 
 
-def test_more_disks_than_a_key_has_room_for_are_told_apart() -> None:
+def test_more_disks_than_fit_into_a_key_are_distinguished() -> None:
     """The same block of 300 disks, completed in another order."""
     n = 300
     done = np.repeat([False, True], n)
@@ -142,8 +142,8 @@ def test_more_disks_than_a_key_has_room_for_are_told_apart() -> None:
     assert matcher.finish().accesses.latency_ns.tolist() == [2 * (n - i) - 1 for i in range(n)]
 
 
-def test_what_waits_for_longer_than_is_held_is_given_up() -> None:
-    """The first access completes after so many later ones that it is no longer waited for."""
+def test_an_access_that_waits_too_long_is_given_up() -> None:
+    """The first access completes after too many later ones."""
     n = MAX_HELD + 10
     matcher = CompletionMatcher()
     found = []
@@ -162,7 +162,7 @@ def test_what_waits_for_longer_than_is_held_is_given_up() -> None:
     latency_ns = np.concatenate([ready.accesses.latency_ns for ready in found])
     assert len(latency_ns) == n
     assert np.flatnonzero(latency_ns >= 0).tolist() == [n - 1]
-    # What was given up before any completion was seen does not know what was in flight.
+    # For accesses given up before the first completion, the number in flight is unknown.
     depths = np.concatenate([ready.outstanding for ready in found])
     assert np.flatnonzero(depths < 0).tolist() == list(range(n - MAX_HELD))
 
@@ -181,10 +181,10 @@ def timed(begun: list[int], latency: list[int], disk: list[int]) -> Accesses:
     st.integers(0, 80),
     st.sampled_from(["sorted", "heap", "ascending"]),
 )
-def test_in_flight_agrees_with_looking_at_every_pair(
+def test_in_flight_agrees_with_a_comparison_of_every_pair(
     steps: list[tuple[int, int, int]], cut: int, how: str
 ) -> None:
-    """Cut anywhere, and with times that step back: what an access found over stays over."""
+    """Cut anywhere, and with times that step back: an access that is complete stays complete."""
     begun = np.cumsum([abs(step) % 8 if how == "ascending" else step for step, _, _ in steps]).tolist()
     took, disk = [took for _, took, _ in steps], [disk for _, _, disk in steps]
     expected = []
@@ -202,7 +202,7 @@ def test_in_flight_agrees_with_looking_at_every_pair(
 
 
 @pytest.mark.parametrize("moves", [0, 1 << 40], ids=["heap", "sorted"])
-def test_no_more_than_so_many_are_held_in_flight(moves: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_in_flight_is_limited(moves: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "_MOVES_PER_ACCESS", moves)
     monkeypatch.setattr(latency, "MAX_HELD", 3)
     depth = InFlight().count(timed([0, 1, 2, 3, 4, 60, 61], [50, 100, 50, 200, 50, 9, 9], [0] * 7))

@@ -1,4 +1,4 @@
-"""Consecutive files of one trace (``--parts``): the profile is that of the file that they make up."""
+"""Consecutive files of one trace (``--parts``): the profile equals that of the joined file."""
 
 import gzip
 import itertools
@@ -26,18 +26,20 @@ from cephfit.traces.read_options import ReadOptions
 from cephfit.traces.readers.block_events.block_layer import Action
 
 
-def told(profile: Profile) -> dict[str, Any]:
-    """A profile without what is called as the files are, and what is said of clocks that step back."""
+def comparable(profile: Profile) -> dict[str, Any]:
+    """A profile without names that derive from files and notes on clocks that step back."""
     document = profile.to_json()
     description = document["description"]
     description["sources"] = [source["format"] for source in description["sources"]]
-    description["notes"] = [note for note in description["notes"] if "one before them" not in note]
+    description["notes"] = [
+        note for note in description["notes"] if "earlier time than the previous one" not in note
+    ]
     description["disks"] = list(description["disks"].values())
     return document | {"name": ""}
 
 
 def cut(folder: Path, content: bytes, places: list[int]) -> list[Path]:
-    """Files that ``cat`` would make the content of again."""
+    """Files that ``cat`` would join to the content."""
     ends = sorted({place for place in places if 0 < place < len(content)})
     files = []
     for i, (begin, end) in enumerate(itertools.pairwise([0, *ends, len(content)])):
@@ -47,7 +49,7 @@ def cut(folder: Path, content: bytes, places: list[int]) -> list[Path]:
 
 
 def rows(rng: random.Random, n: int) -> list[str]:
-    """MSR's, of two disks, with latencies up to many gaps; times step back at times."""
+    """Rows in MSR's format, of two disks, with latencies up to many gaps; some times step back."""
     lines, time = [], 128166372003061629
     for _ in range(n):
         time += rng.choice([0, 10, 1000, 100_000, -50])
@@ -61,7 +63,7 @@ def rows(rng: random.Random, n: int) -> list[str]:
 def test_any_cut_of_a_text_with_latencies_gives_the_identical_profile(
     seed: int, n: int, n_cuts: int, full: bool
 ) -> None:
-    """What is in flight goes on across the cuts, which may be within a line."""
+    """Accesses stay in flight across the cuts, which may be within a line."""
     rng = random.Random(seed)
     content = "".join(rows(rng, n)).encode()
     with TemporaryDirectory() as name:
@@ -69,7 +71,7 @@ def test_any_cut_of_a_text_with_latencies_gives_the_identical_profile(
         (folder / "whole").write_bytes(content)
         whole = profile_files([folder / "whole"], full=full)
         files = cut(folder, content, [rng.randrange(len(content)) for _ in range(n_cuts)])
-        assert told(profile_files(files, parts=True, full=full)) == told(whole)
+        assert comparable(profile_files(files, parts=True, full=full)) == comparable(whole)
 
 
 @settings(max_examples=25, deadline=None)
@@ -84,8 +86,8 @@ def test_any_cut_of_a_text_with_latencies_gives_the_identical_profile(
 def test_any_cut_of_a_blktrace_recording_gives_the_identical_profile(
     seed: int, n: int, n_files: int, n_parts: int, action: Action, full: bool
 ) -> None:
-    """The files of the CPUs are each cut anywhere, and the parts lie in folders of their own; a completion and a
-    gap in the numbers may be in another part than what they belong to."""
+    """The files of the CPUs are each cut anywhere, and each part is in its own folder; a completion and a
+    gap in the numbers may be in another part than the access."""
     rng = np.random.default_rng(seed)
     of_file: list[bytes] = [b""] * n_files
     for record in numbered(recording(n, rng, ALL, 40), rng, 0.05):
@@ -99,12 +101,12 @@ def test_any_cut_of_a_blktrace_recording_gives_the_identical_profile(
                 (folder / str(part)).mkdir(exist_ok=True)
                 (folder / str(part) / f"sda.blktrace.{i}").write_bytes(content[begin:end])
         try:
-            whole = told(profile_files([folder / "sda"], action=action, full=full))
+            whole = comparable(profile_files([folder / "sda"], action=action, full=full))
         except InputError as error:
             assert "no reads and no writes" in error.what or "no read or write" in error.what
             return
         parts = [folder / str(part) for part in range(n_parts)]
-        assert told(profile_files(parts, parts=True, action=action, full=full)) == whole
+        assert comparable(profile_files(parts, parts=True, action=action, full=full)) == whole
 
 
 IN_ONE_PIECE = ("parquet", "vscsi-histogram", "oracle-general")
@@ -117,11 +119,11 @@ def test_a_cut_of_every_format_gives_the_identical_profile(tmp_path: Path, name:
     whole = profile_files([tmp_path / "whole"])
     files = cut(tmp_path, WHOLE[name], [len(WHOLE[name]) * 2 // 3 + 3])
     files[1].write_bytes(gzip.compress(files[1].read_bytes()))
-    assert told(profile_files(files, parts=True)) == told(whole)
+    assert comparable(profile_files(files, parts=True)) == comparable(whole)
 
 
 def test_gaps_between_parts_are_part_of_the_duration(tmp_path: Path) -> None:
-    """An access a second, 2.5 s long each: three are outstanding, also where a part begins."""
+    """One access per second, each 2.5 s long: three are outstanding, also where a part begins."""
     files = []
     for i in range(3):
         files.append(tmp_path / f"part{i}")
@@ -148,32 +150,32 @@ def test_parts_of_one_access_have_rates(tmp_path: Path) -> None:
 LOG = "fio version 3 iolog\n0 f add\n0 f open\n"
 
 
-def test_parts_with_headers_of_their_own_are_read_each_by_itself(tmp_path: Path) -> None:
-    """Two of fio's logs are no log in a row; where the clock goes on, the gap between them counts."""
+def test_parts_with_headers_are_read_separately(tmp_path: Path) -> None:
+    """Two of fio's logs are not one log; if the clock continues, the gap between them counts."""
     (tmp_path / "a").write_text(LOG + "1000000 f read 0 4096\n2000000 f read 4096 4096\n")
     (tmp_path / "b").write_text(LOG + "5000000 f read 8192 4096\n6000000 f read 12288 4096\n")
     found = profile_files([tmp_path / "a", tmp_path / "b"], parts=True)
     assert found.n_accesses == 4
     assert found.random[Op.READ] == 0.0
     assert found.description["duration_seconds"] == 5
-    assert "each was read by itself" in " ".join(found.description["notes"])
+    assert "each was read separately" in " ".join(found.description["notes"])
     assert [source["accesses"] for source in found.description["sources"]] == [2, 2]
 
 
-def test_the_times_of_clocks_that_begin_anew_are_added_up(tmp_path: Path) -> None:
+def test_the_durations_between_restarts_of_a_clock_are_added_up(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_text(LOG + "1000000 f read 0 4096\n3000000 f read 4096 4096\n")
     found = profile_files([tmp_path / "a", tmp_path / "b"], parts=True)
     assert found.description["duration_seconds"] == 4
 
 
-def test_a_clock_that_begins_anew_is_noted(tmp_path: Path) -> None:
+def test_a_clock_that_restarts_is_noted(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_text("1000,R,0,4096\n2000,R,4096,4096\n")
     found = profile_files(
         [tmp_path / "a", tmp_path / "b"], parts=True, options=ReadOptions(columns="time:us,op,offset,length")
     )
-    assert f"anew with {tmp_path / 'b'}" in " ".join(found.description["notes"])
+    assert f"restarts with {tmp_path / 'b'}" in " ".join(found.description["notes"])
     assert found.description["duration_seconds"] == pytest.approx(0.002)
 
 
@@ -187,8 +189,8 @@ def test_damage_is_named_with_the_file_and_its_line(tmp_path: Path) -> None:
     assert caught.value.where == f"{tmp_path / 'part1'}, line 4"
 
 
-def test_damage_in_parts_that_end_within_a_line_is_named_in_the_row(tmp_path: Path) -> None:
-    """The first file alone would be cut off, which is no fault of it."""
+def test_damage_in_parts_that_end_within_a_line_is_named_in_the_joined_files(tmp_path: Path) -> None:
+    """The first file alone would be truncated, which is not an error here."""
     lines = rows(random.Random(1), 20)
     lines[13] = "no row at all\n"
     content = "".join(lines).encode()
@@ -207,10 +209,10 @@ def test_parts_from_a_pipe(tmp_path: Path) -> None:
     )
     assert done.exit_code == 0, done.output
     piped = Profile.from_json(json.loads((tmp_path / "p.json").read_text()))
-    assert told(piped) == told(profile_files([tmp_path / "whole"]))
+    assert comparable(piped) == comparable(profile_files([tmp_path / "whole"]))
 
 
-def test_each_part_of_parquet_is_a_file_with_an_end(tmp_path: Path) -> None:
+def test_each_part_of_parquet_is_a_complete_file(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     content = "".join(rows(random.Random(3), 40))
     half = content.index("\n", len(content) // 2) + 1
@@ -222,7 +224,7 @@ def test_each_part_of_parquet_is_a_file_with_an_end(tmp_path: Path) -> None:
     whole, parts = profile_files(names[:1]), profile_files(names[1:], parts=True)
     assert parts.accesses == whole.accesses
     assert parts.random == whole.random
-    assert not any("by itself" in note for note in parts.description["notes"])
+    assert not any("separately" in note for note in parts.description["notes"])
 
 
 def test_the_losses_of_captures_are_added_up(tmp_path: Path) -> None:
@@ -235,7 +237,7 @@ def test_the_losses_of_captures_are_added_up(tmp_path: Path) -> None:
 
 
 def device_events(n: int, device: int, begin_ns: int, n_cpus: int = 2) -> list[list[Event]]:
-    """Of each CPU: sequential reads, a millisecond apart, each done after 100 us."""
+    """For each CPU: sequential reads, a millisecond apart, each done after 100 us."""
     of_cpu: list[list[Event]] = [[] for _ in range(n_cpus)]
     for i in range(n):
         way = {"sector": 8 * i, "device": device, "cpu": i % n_cpus}
@@ -262,11 +264,11 @@ def test_parts_of_several_devices_join_by_device(tmp_path: Path) -> None:
             write_part(tmp_path / str(part), name, events)
     found = profile_files([tmp_path / "0", tmp_path / "1"], parts=True)
     assert (found.n_accesses, n_latencies(found)) == (4000, 4000)
-    assert found.random[Op.READ] == pytest.approx(2 / 3998)  # where each device's second part begins at 0 again
+    assert found.random[Op.READ] == pytest.approx(2 / 3998)  # where the second part of each device restarts at 0
     assert found.description["duration_seconds"] == pytest.approx(2.999)
 
 
-def test_devices_of_one_part_are_beside_each_other(tmp_path: Path) -> None:
+def test_devices_with_one_part_are_simultaneous(tmp_path: Path) -> None:
     for name, device in (("sda", SDA), ("sdb", SDA + (1 << 20))):
         write_part(tmp_path / "0", name, device_events(1000, device, 0))
     found, without = (profile_files([tmp_path / "0"], parts=parts) for parts in (True, False))
@@ -274,19 +276,19 @@ def test_devices_of_one_part_are_beside_each_other(tmp_path: Path) -> None:
     assert found.description["duration_seconds"] == without.description["duration_seconds"]
 
 
-def test_a_recording_that_goes_on_after_a_reboot(tmp_path: Path) -> None:
-    """The clock of the kernel is that since it was started."""
+def test_a_recording_that_continues_after_a_reboot(tmp_path: Path) -> None:
+    """The clock of the kernel counts from its start."""
     for part, begin_ns in enumerate((9_000_000_000, 11_000_000_000, 0)):
         write_part(tmp_path / str(part), "sda", device_events(1000, SDA, begin_ns))
     found = profile_files([tmp_path / str(part) for part in range(3)], parts=True)
     assert (found.n_accesses, n_latencies(found)) == (3000, 3000)
     assert found.random[Op.READ] == pytest.approx(2 / 2999)
     assert found.description["duration_seconds"] == pytest.approx(2.999 + 0.999)
-    anew = [note for note in found.description["notes"] if "begins anew" in note]
-    assert [str(tmp_path / "2" / "sda.blktrace.0") in note for note in anew] == [True]
+    restarts = [note for note in found.description["notes"] if "clock restarts" in note]
+    assert [str(tmp_path / "2" / "sda.blktrace.0") in note for note in restarts] == [True]
 
 
-def test_parts_of_text_whose_clock_begins_anew(tmp_path: Path) -> None:
+def test_parts_of_text_with_a_restarted_clock(tmp_path: Path) -> None:
     for name, begin in (("a", 1_000_000_000), ("b", 0)):
         (tmp_path / name).write_text("".join(f"{begin + 1000 * i},R,{4096 * i},4096\n" for i in range(1000)))
     options = ReadOptions(columns="time:us,op,offset,length")
@@ -296,18 +298,18 @@ def test_parts_of_text_whose_clock_begins_anew(tmp_path: Path) -> None:
     assert not any("too high" in note for note in found["notes"])
 
 
-def test_times_out_of_order_at_a_border_are_no_new_clock(tmp_path: Path) -> None:
-    """As in a list by completion, which tells when accesses began."""
+def test_times_out_of_order_at_a_border_are_not_a_restart(tmp_path: Path) -> None:
+    """As in a list sorted by completion that contains the issue times."""
     lines = [f"{1000 * (i ^ 3)},R,{4096 * i},4096\n" for i in range(1000)]
     options = ReadOptions(columns="time:us,op,offset,length")
     (tmp_path / "whole").write_text("".join(lines))
     files = cut(tmp_path, "".join(lines).encode(), [len("".join(lines[:502])), len("".join(lines[:701]))])
     found = profile_files(files, parts=True, options=options)
-    assert told(found) == told(profile_files([tmp_path / "whole"], options=options))
-    assert "the clock of no part begins anew" in " ".join(found.description["notes"])
+    assert comparable(found) == comparable(profile_files([tmp_path / "whole"], options=options))
+    assert "the clock restarts in no part" in " ".join(found.description["notes"])
 
 
-def test_parts_of_different_formats_are_refused_as_such(tmp_path: Path) -> None:
+def test_parts_of_different_formats_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("".join(rows(random.Random(1), 20)))
     (tmp_path / "b").write_text(LOG + "1000000 f read 0 4096\n")
     with pytest.raises(InputError, match="different formats"):

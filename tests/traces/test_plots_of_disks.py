@@ -1,4 +1,4 @@
-"""Plots of places: of the busiest disk, and of each other one that is asked for."""
+"""Plots over addresses: of the busiest disk, and of other disks on request."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def test_each_disk_can_be_drawn(two_disks: Path, tmp_path: Path) -> None:
     assert 'id="p1-' in page
 
 
-def test_a_plot_that_there_never_is_is_refused_before_the_trace_is_read(tmp_path: Path) -> None:
+def test_an_unknown_plot_is_refused_before_the_trace_is_read(tmp_path: Path) -> None:
     missing = tmp_path / "none.csv"
     done = run("plot", missing, "-o", tmp_path / "w.png", "--only", "cat", check=False)
     assert done.returncode == 2
@@ -43,7 +43,7 @@ def test_a_plot_that_there_never_is_is_refused_before_the_trace_is_read(tmp_path
     assert "heat_map" in done.stderr
 
 
-def test_a_disk_that_there_is_not_is_named(two_disks: Path, tmp_path: Path) -> None:
+def test_an_unknown_disk_is_named(two_disks: Path, tmp_path: Path) -> None:
     done = run("plot", two_disks, *COLUMNS, "-o", tmp_path / "w.png", "--only", "lbn:c", check=False)
     assert done.returncode == 2
-    assert "there is no plot 'lbn:c' of it" in done.stderr
+    assert "the workload has no plot 'lbn:c'" in done.stderr

@@ -1,4 +1,4 @@
-"""Wherever the parts of a trace are counted, the profile is the same."""
+"""The profile does not depend on where the parts of a trace are counted."""
 
 import gzip
 import io
@@ -33,7 +33,7 @@ def alibaba(n: int, seed: int = 1) -> bytes:
 
 @pytest.fixture
 def several_files(tmp_path: Path) -> list[Path]:
-    """Two recordings of blktrace, each of one disk, that take different paths to the same profile."""
+    """Two recordings of blktrace, each of one disk; they reach the same profile by different code paths."""
     return [write(tmp_path / f"{name}.blktrace.0", mixed_workload(400, seed)) for seed, name in enumerate("ab")]
 
 
@@ -50,7 +50,7 @@ def test_any_cut_gives_the_identical_profile(part_nbytes: int, n: int, tmp_path:
 
 
 def msr(latencies: list[tuple[int, int, int]]) -> bytes:
-    """Lines of (disk, time, latency), both in units of 100 ns."""
+    """Lines of (disk, time, latency); time and latency are in units of 100 ns."""
     return b"".join(
         b"%d,usr,%d,%s,%d,4096,%d\n"
         % (128166372003061629 + when, disk, b"Write" if latency % 3 else b"Read", 512 * i, latency)
@@ -67,10 +67,10 @@ def msr(latencies: list[tuple[int, int, int]]) -> bytes:
         max_size=120,
     ),
 )
-def test_what_is_in_flight_at_a_cut_stays_in_flight(
+def test_accesses_in_flight_at_a_cut_stay_in_flight(
     part_nbytes: int, n_head: int, steps: list[tuple[int, int, int]], tmp_path: Path
 ) -> None:
-    """Whether the parts join, or keep too few of their accesses to do so and the file is read as a whole."""
+    """The parts join, or they keep too few of their accesses and the file is read as a whole."""
     when, rows = 0, [(0, 0, 50)]
     for disk, step, latency in steps:
         when += step
@@ -112,7 +112,7 @@ def blkparse(actions: str) -> bytes:
 def test_any_cut_of_events_gives_the_identical_profile(
     part_nbytes: int, actions: str, completion: bool, tmp_path: Path
 ) -> None:
-    """With a completion the file is read as a whole: it may belong to an access before the cut."""
+    """With a completion the file is read as a whole: the completion may belong to an access before the cut."""
     trace = tmp_path / "trace.txt"
     trace.write_bytes(blkparse("Q" + actions + ("C" if completion else "")))
     whole = profile_files([trace]).dumps()
@@ -121,10 +121,10 @@ def test_any_cut_of_events_gives_the_identical_profile(
         assert profile_files([trace]).dumps() == whole
 
 
-def test_several_files_are_read_side_by_side(
+def test_several_files_are_read_concurrently(
     tmp_path: Path, several_files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compressed ones, too, which cannot be cut: two are being counted at the same time."""
+    """Also compressed ones, which cannot be cut: two are counted at the same time."""
     files = [tmp_path / f"{name}.csv.gz" for name in "abcd"]
     for seed, file in enumerate(files):
         file.write_bytes(gzip.compress(alibaba(400, seed)))
@@ -134,9 +134,9 @@ def test_several_files_are_read_side_by_side(
         alone = profile_files(files).dumps(), profile_files(several_files).dumps()
     both_there = threading.Barrier(2, timeout=60)
 
-    def count(share: shares.Share, *, beside: bool) -> shares.Counted:
+    def count(share: shares.Share, *, concurrent: bool) -> shares.Counted:
         both_there.wait()
-        return shares.count(share, beside=beside)
+        return shares.count(share, concurrent=concurrent)
 
     monkeypatch.setattr(counted_recordings, "n_cores", lambda: 2)
     monkeypatch.setattr(scheduling, "n_cores", lambda: 2)
@@ -147,7 +147,7 @@ def test_several_files_are_read_side_by_side(
 def test_one_large_file_and_a_small_one_are_read_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The large one would have one core only; here its lines are read ahead by others."""
+    """Alone, the large one would use only one core; here other threads read its lines ahead."""
     files = [tmp_path / "large.csv.gz", tmp_path / "small.csv.gz"]
     for file, n in zip(files, (5000, 5), strict=True):
         file.write_bytes(gzip.compress(alibaba(n)))
@@ -156,10 +156,8 @@ def test_one_large_file_and_a_small_one_are_read_one_after_the_other(
     assert profile_files(files).n_accesses == 5005
 
 
-def test_a_header_within_a_file_of_parts_and_another_file_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two downloads put together: only the whole file tells that the second header is one."""
+def test_a_header_within_a_file_of_parts_and_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two joined downloads: only the whole file shows that the second header is a header."""
     header = b"device_id,opcode,offset,length,timestamp\n"
     files = [tmp_path / "a.csv", tmp_path / "b.csv"]
     files[0].write_bytes(header + alibaba(300, 1) + header + alibaba(300, 2))
@@ -182,7 +180,7 @@ def test_an_error_in_a_part_names_the_line_of_the_file(tmp_path: Path, monkeypat
 def test_a_time_that_is_cut_off_in_a_part_without_another_access(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That digits are missing shows beside the time of the access before, which is in another part."""
+    """Missing digits are recognised by the time of the previous access, which is in another part."""
     rows = b"".join(b"%d,4096,1,read,%d,%d\n" % (i, 8 * i, 2756778716647 + i) for i in range(50))
     trace = tmp_path / "vscsi.csv"
     trace.write_bytes(rows + b"# no access\n" * 300 + b"51,4096,1,read,408,2756")
@@ -201,7 +199,7 @@ def test_a_dask_cluster_of_two_workers(
     several_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distributed = pytest.importorskip("distributed")
-    # Its lock files too; the variable is for the workers' processes, which read it when they start.
+    # Also for its lock files; the processes of the workers read the variable when they start.
     monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(tmp_path))
     dask = pytest.importorskip("dask")
     text = tmp_path / "trace.csv"
@@ -223,7 +221,7 @@ def ends_the_process(share: shares.Share) -> None:
 
 def test_a_local_process_that_is_lost(several_files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "count", ends_the_process)
-    with pytest.raises(HostError, match="ended before it was done") as caught:
+    with pytest.raises(HostError, match="ended early") as caught:
         profile_files(several_files, scheduler=scheduling.PROCESSES)
     assert caught.value.where == "--scheduler processes"
 
@@ -244,19 +242,19 @@ def test_a_dask_worker_that_is_lost(
     assert cluster.scheduler_address in caught.value.where
 
 
-def test_an_address_where_no_scheduler_is(several_files: list[Path]) -> None:
+def test_an_address_without_a_scheduler(several_files: list[Path]) -> None:
     pytest.importorskip("distributed")
     with pytest.raises(InputError, match="no Dask scheduler answers"):
         profile_files(several_files, scheduler="tcp://127.0.0.1:1")
 
 
-def test_standard_input_stays_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_read_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(alibaba(5))))
     with pytest.raises(InputError, match="standard input cannot be read by other processes"):
         profile_files([Path("-")], scheduler=scheduling.PROCESSES)
 
 
-def test_what_is_read_ahead_comes_in_order_and_so_does_the_error() -> None:
+def test_batches_read_ahead_and_errors_come_in_order() -> None:
     def items() -> Iterator[int]:
         yield from range(20)
         raise InputError("the file ends here")
@@ -269,7 +267,7 @@ def test_what_is_read_ahead_comes_in_order_and_so_does_the_error() -> None:
     assert seen == [0, *range(20)]
 
 
-def test_a_reader_that_is_left_leaves_no_thread() -> None:
+def test_a_reader_that_is_abandoned_leaves_no_thread() -> None:
     before = threading.active_count()
     items = read_ahead._from_thread(iter(range(10**9)))
     assert next(items) == 0

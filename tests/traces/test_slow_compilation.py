@@ -1,4 +1,4 @@
-"""The first command on a machine says that it compiles; the next one finds everything compiled."""
+"""The first command on a machine reports that it compiles; the next one finds everything compiled."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def profile(trace: Path, cache: Path) -> tuple["subprocess.CompletedProcess[str]
     return done, time.monotonic() - began
 
 
-def test_the_first_command_says_so_in_one_line_and_the_second_is_fast_and_silent(tmp_path: Path) -> None:
+def test_the_first_command_reports_it_in_one_line_and_the_second_is_fast_and_silent(tmp_path: Path) -> None:
     trace = write(tmp_path / "t", mixed_workload(100))
     first, slow_seconds = profile(trace, tmp_path / "cache")
     assert len(first.stderr.splitlines()) == 1 and "compiling" in first.stderr
@@ -34,24 +34,24 @@ def test_the_first_command_says_so_in_one_line_and_the_second_is_fast_and_silent
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def messages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(slow_compilation, "_announcers", [])
     lines: list[str] = []
     announce_slow_compilation(lambda: lines.append("compiling"))
     return lines
 
 
-def test_short_compilations_are_said_when_they_add_up(said: list[str]) -> None:
+def test_short_compilations_are_reported_when_they_add_up(messages: list[str]) -> None:
     clock = CompilationClock(limit_seconds=0.3)
     clock.start()
     time.sleep(0.05)
     clock.end()
     time.sleep(0.4)
-    assert not said, "nothing was compiled in between"
+    assert not messages, "nothing was compiled in between"
     for _ in range(4):
         clock.start()
-        clock.start()  # a loop that is called by another one
+        clock.start()  # a loop that another loop calls
         time.sleep(0.1)
         clock.end()
         clock.end()
-    assert said == ["compiling"]
+    assert messages == ["compiling"]

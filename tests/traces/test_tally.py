@@ -1,4 +1,4 @@
-"""What is counted, and that parts join exactly."""
+"""Counts of accesses, and exact joins of parts."""
 
 import itertools
 
@@ -54,8 +54,8 @@ def test_random_is_more_than_128_lbn_from_the_last_block(start: int, is_random: 
     assert found.random[Op.READ] == float(is_random)
 
 
-def test_reads_are_held_against_reads_and_writes_against_writes() -> None:
-    """Two interleaved streams far apart: each is sequential in itself."""
+def test_reads_are_compared_with_reads_and_writes_with_writes() -> None:
+    """Two interleaved streams far apart: each is sequential."""
     mixed = []
     for i in range(6):
         mixed += [(2 * i, "r", 8 * i, 4096), (2 * i + 1, "w", 10**6 + 16 * i, 8192)]
@@ -66,7 +66,7 @@ def test_reads_are_held_against_reads_and_writes_against_writes() -> None:
 
 
 def test_the_first_access_of_a_kind_is_counted_but_not_judged() -> None:
-    """Of three reads two have a predecessor, and one of those is random."""
+    """Two of three reads have a predecessor, and one of these is random."""
     found = profile_of_accesses((0, "r", 0, 4096), (1, "r", 8, 4096), (2, "r", 90000, 65536))
     assert sum(found.accesses[Op.READ].values()) == 3
     assert found.random[Op.READ] == 0.5
@@ -122,7 +122,7 @@ def test_any_split_joined_in_any_grouping_gives_the_identical_profile(
 ) -> None:
     ends = sorted({0, len(whole), *(min(b, len(whole)) for b in borders)})
     parts = [PartialProfile.of(cut(whole, a, b)) for a, b in itertools.pairwise(ends)]
-    while len(parts) > 1:  # join any two neighbours until one is left
+    while len(parts) > 1:  # join any two neighbours until one remains
         i = random.randrange(len(parts) - 1)  # type: ignore[attr-defined]
         parts[i : i + 2] = [parts[i].followed_by(parts[i + 1])]
     assert profile(parts[0]).to_json() == profile(PartialProfile.of(whole)).to_json()
@@ -151,7 +151,7 @@ def place_among(value: int, steps: NDArray[np.uint64], part: np.uint64, shift: n
 
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
-"""All numbers that there are, of every size."""
+"""Numbers of every magnitude."""
 NEAR_LIMITS = st.builds(
     lambda limit, by: limit + by,
     st.sampled_from(
@@ -172,7 +172,7 @@ def test_every_number_finds_the_place_that_a_search_finds(value: int) -> None:
         assert found == np.searchsorted(limits_, value)
 
 
-def test_limits_that_are_too_close_to_be_told_apart_are_refused() -> None:
+def test_limits_that_are_too_close_to_distinguish_are_refused() -> None:
     with pytest.raises(ValueError, match="too close"):
         steps_of([1024, 1025], joint_counts.FEW_SHIFT)
 
@@ -187,7 +187,7 @@ def fine_of(time_ns: int) -> int:
 
 @settings(deadline=None)
 @given(st.integers(1, (1 << 44) - 1))
-def test_a_fine_bucket_is_off_by_less_than_its_width(time_ns: int) -> None:
+def test_the_error_of_a_fine_bucket_is_less_than_its_width(time_ns: int) -> None:
     value = fine_value_ns(fine_of(time_ns))
     assert abs(value - time_ns) <= time_ns / FINE_PER_OCTAVE + 1
 
@@ -206,7 +206,7 @@ def test_a_time_is_counted_in_the_limits_that_a_search_finds(time_ns: int) -> No
     assert counts[0].argmax() == np.searchsorted(buckets.TIME_US * 1000, time_ns)
 
 
-def test_a_percentile_is_the_value_that_so_many_do_not_exceed() -> None:
+def test_a_percentile_is_the_value_that_this_share_does_not_exceed() -> None:
     found = [fine_of(t) for t in [1000] * 99 + [10**6]]
     fine = np.bincount(found, minlength=N_FINE)
     assert percentile_ns(fine, 0.99) == pytest.approx(1000, rel=1 / FINE_PER_OCTAVE)
@@ -226,14 +226,14 @@ def test_histograms_agree_with_a_binary_search_in_their_limits(whole: AccessBatc
     ):
         expected = np.bincount(np.searchsorted(bounds, values), minlength=len(bounds) + 1)
         if name == "outstanding" and len(values) > 1 and not np.ptp(whole.time_ns):
-            assert name not in found  # all have the same time: how they followed each other is not known
+            assert name not in found  # all have the same time: inter-arrival is unknown
         elif len(values):
             assert found[name]["all"]["counts"] == expected.tolist()
 
 
 @settings(deadline=None)
 @given(traces())
-def test_the_share_at_another_threshold_is_what_that_threshold_would_have_given(whole: AccessBatch) -> None:
+def test_the_share_at_another_threshold_equals_a_count_with_that_threshold(whole: AccessBatch) -> None:
     found = profile(PartialProfile.of(whole))
     distances: dict[str, list[int]] = {"read": [], "write": []}
     last: dict[tuple[int, int], int] = {}

@@ -1,4 +1,4 @@
-"""`cephfit trace` as people run it."""
+"""`cephfit trace` on the command line."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def run(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[s
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def test_profile_writes_a_file_and_says_what_the_workload_does(tmp_path: Path) -> None:
+def test_profile_writes_a_file_and_prints_a_summary(tmp_path: Path) -> None:
     trace = write(tmp_path / "t", mixed_workload(100))
     done = run("profile", trace, "-o", tmp_path / "profile.json", "--name", "db")
     assert done.returncode == 0, done.stderr
@@ -42,7 +42,7 @@ def test_standard_input(tmp_path: Path) -> None:
 
 
 def test_all_files_of_a_capture_may_be_named(tmp_path: Path) -> None:
-    """`trace/*` also names what the capture wrote about itself."""
+    """`trace/*` also matches the record of the capture."""
     write(tmp_path / "t.blktrace.0", mixed_workload(10))
     (tmp_path / "t.capture.json").write_text('{"method": "tracefs", "lost_events": 0}')
     done = run("profile", *sorted(tmp_path.iterdir()))
@@ -51,18 +51,18 @@ def test_all_files_of_a_capture_may_be_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (packed([Event(1), Event(2)])[:-5], "byte 48: the trace is cut off"),
         (b"", "the trace is empty"),
         (b"what is this", "known are blktrace, blkparse"),
     ],
 )
-def test_wrong_traces_are_clear_errors_with_exit_code_2(tmp_path: Path, content: bytes, says: str) -> None:
+def test_wrong_traces_are_clear_errors_with_exit_code_2(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "t").write_bytes(content)
     done = run("profile", tmp_path / "t")
     assert done.returncode == 2
-    assert says in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -1,4 +1,4 @@
-"""`cephfit trace show`, `plot`, `compare`, `convert`, `jobs` and `replay` as people run them."""
+"""`cephfit trace show`, `plot`, `compare`, `convert`, `jobs` and `replay` on the command line."""
 
 import contextlib
 import io
@@ -24,7 +24,7 @@ needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not i
 
 
 def run(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """The command within this process: starting another one for each takes longer than all of the commands."""
+    """Run the command in this process: a new process for each takes longer than all commands."""
     output, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
         try:
@@ -36,7 +36,7 @@ def run(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[s
 
 
 def database(n: int = 3000) -> list[Event]:
-    """70 % random reads of 4K and 16K, 30 % mostly sequential writes, each done before the next one begins."""
+    """70 % random reads of 4K and 16K, 30 % mostly sequential writes, each completes before the next one."""
     rng = np.random.default_rng(7)
     events: list[Event] = []
     time = next_write = 0
@@ -58,7 +58,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("views") / "db.blktrace.0", database())
 
 
-def test_show_says_it_in_the_terminal_without_colour(trace: Path) -> None:
+def test_show_prints_without_colour(trace: Path) -> None:
     shown = run("show", trace).stdout
     for part in ("3000 accesses", "Size [bytes]", "closest of the previous 16", "Phases", "Heat map", "footprint"):
         assert part in shown
@@ -71,7 +71,7 @@ def test_show_json_is_the_profile_with_its_behaviour(trace: Path) -> None:
     assert found.description["behaviour"]["busy_share"] == pytest.approx(1 / 7, abs=0.02)  # 100 of 700 us
 
 
-def test_show_of_a_profile_without_behaviour_says_how_to_get_it(trace: Path, tmp_path: Path) -> None:
+def test_show_of_a_profile_without_behaviour_explains_how_to_get_it(trace: Path, tmp_path: Path) -> None:
     run("profile", trace, "-o", tmp_path / "p.json")
     assert "--describe full" in run("show", tmp_path / "p.json").stdout
 
@@ -84,7 +84,7 @@ def test_threshold_changes_what_is_random(trace: Path) -> None:
     assert loose["random"] == {"read": 0.0, "write": 0.0}
 
 
-def test_plot_draws_every_picture_as_png_svg_and_html(trace: Path, tmp_path: Path) -> None:
+def test_plot_draws_every_plot_as_png_svg_and_html(trace: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     names = json.loads(run("plot", trace, "-o", tmp_path / "w.html", "--json").stdout)["pictures"]
     assert {"cells", "size", "distance_windowed", "latency_us", "iops", "lbn", "heat_map"} <= set(names)
@@ -98,16 +98,16 @@ def test_plot_draws_every_picture_as_png_svg_and_html(trace: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (("-o", "w.gif"), "use a file name that ends with .png"),
         (("-o", "w.png", "--only", "cat"), "choose from: cells, size"),
     ],
 )
-def test_plot_errors(trace: Path, arguments: tuple[str, ...], says: str) -> None:
+def test_plot_errors(trace: Path, arguments: tuple[str, ...], message: str) -> None:
     done = run("plot", trace, *arguments, check=False)
     assert done.returncode == 2
-    assert says in done.stderr
+    assert message in done.stderr
 
 
 def test_a_workload_compared_with_itself_has_no_distance(trace: Path) -> None:
@@ -128,8 +128,8 @@ def counts_profile(reads_4k: int, writes_1m: int, *, random: float) -> Profile:
     )
 
 
-def test_the_distance_is_the_share_of_accesses_of_another_cell() -> None:
-    """A: 100 random reads; B: 75 random reads and 25 sequential writes: a quarter is of another cell."""
+def test_the_distance_is_the_share_of_accesses_in_another_cell() -> None:
+    """A: 100 random reads; B: 75 random reads and 25 sequential writes: a quarter is in another cell."""
     found = compared(counts_profile(100, 0, random=1), counts_profile(75, 25, random=1))
     assert found.total_variation == pytest.approx(0.25)
     assert compared(counts_profile(9, 0, random=1), counts_profile(9, 0, random=0)).total_variation == 1
@@ -167,7 +167,7 @@ def test_parquet_gives_the_identical_profile(tmp_path: Path) -> None:
     assert without_sources(profiles[0]) == without_sources(profiles[1])
 
 
-def test_a_parquet_file_of_something_else_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_parquet_file_with_other_columns_is_a_clear_error(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 
@@ -201,27 +201,27 @@ def test_a_trace_is_not_written_over_itself(trace: Path, tmp_path: Path) -> None
 
 @pytest.mark.fio
 @needs_fio
-def test_fio_does_what_the_profile_says(trace: Path, tmp_path: Path) -> None:
-    """fio takes whole percents: each share of the profile is met within 2.5 percentage points."""
+def test_fio_reproduces_the_profile(trace: Path, tmp_path: Path) -> None:
+    """fio takes whole percents: each share agrees with the profile within 2.5 percentage points."""
     job, data, log = (tmp_path / name for name in ("db.fio", "data", "out.iolog"))
     arguments = ("--pace", "full-speed", "--file", data, "--size", "64M", "--seconds", "1.5")
     run("jobs", trace, "-o", job, *arguments)
     subprocess.run(
         ["fio", f"--write_iolog={log}", str(job)], check=True, capture_output=True, cwd=tmp_path, timeout=60
     )
-    wanted, done = (Profile.from_json(json.loads(run("profile", p, "--json").stdout)) for p in (trace, log))
+    expected, done = (Profile.from_json(json.loads(run("profile", p, "--json").stdout)) for p in (trace, log))
     assert done.n_accesses > 500
-    for op, counts in wanted.accesses.items():
+    for op, counts in expected.accesses.items():
         for size, n in counts.items():
-            share, got = n / wanted.n_accesses, done.accesses[op][size] / done.n_accesses
+            share, got = n / expected.n_accesses, done.accesses[op][size] / done.n_accesses
             assert got == pytest.approx(share, abs=0.025), (op, size)
-        assert done.random[op] == pytest.approx(wanted.random[op], abs=0.04), op
+        assert done.random[op] == pytest.approx(expected.random[op], abs=0.04), op
 
 
 @pytest.mark.fio
 @needs_fio
 def test_fio_keeps_the_pace(trace: Path, tmp_path: Path) -> None:
-    """The workload thinks for 600 us after each access of 100 us; the device here takes what it takes."""
+    """The workload pauses for 600 us after each access of 100 us; the latency of this device may differ."""
     text = run("jobs", trace, "--file", tmp_path / "data", "--size", "64M", "--seconds", "2").stdout
     assert "iodepth=1\n" in text
     think_us = int(text.split("thinktime=")[1].split("us")[0])
@@ -261,8 +261,8 @@ def test_a_job_of_a_deep_workload_keeps_its_rate_and_depth() -> None:
 
 @pytest.mark.fio
 @needs_fio
-def test_replay_does_the_trace_on_a_file_and_says_how_late(tmp_path: Path) -> None:
-    """1.5 s of reads and writes: all are done, at their times."""
+def test_replay_issues_the_trace_on_a_file_and_reports_lateness(tmp_path: Path) -> None:
+    """1.5 s of reads and writes: all are issued at their times."""
     rng = np.random.default_rng(3)
     times = np.cumsum(rng.exponential(5e6, 300)).astype(int)
     events = [
@@ -273,7 +273,7 @@ def test_replay_does_the_trace_on_a_file_and_says_how_late(tmp_path: Path) -> No
     data.write_bytes(bytes(32 << 20))
     found = json.loads(run("replay", source, "--file", data, "--i-know-it-writes", "--json").stdout)
     assert found["replayed"] == found["accesses"] == 300
-    # fio never issues early; how late it is depends on what else this machine does, and the report must tell.
+    # fio never issues early; its lateness depends on the load of this machine, and the report must show it.
     behind_ms = 1e3 * (found["actual_seconds"] - found["planned_seconds"])
     assert behind_ms > -50
     assert found["late_ms"]["p100"] >= behind_ms - 5
@@ -319,7 +319,7 @@ def test_replay_refuses_a_mounted_device(trace: Path, tmp_path: Path) -> None:
     assert "in use" in done.stderr
 
 
-def test_a_delimited_trace_of_ones_own_is_shown_compared_and_converted(tmp_path: Path) -> None:
+def test_a_custom_delimited_trace_is_shown_compared_and_converted(tmp_path: Path) -> None:
     trace = tmp_path / "own.tsv"
     trace.write_text("1\t0\t4096\tR\n2\t4096\t4096\tW\n3\t81920\t8192\tR\n")
     columns = ("--columns", "time:s,offset:bytes,length:bytes,op:R/W,sep=tab")
@@ -332,8 +332,8 @@ def test_a_delimited_trace_of_ones_own_is_shown_compared_and_converted(tmp_path:
     assert Profile.loads(run("show", converted, "--json").stdout, where="show").n_accesses == 3
 
 
-def test_a_disk_whose_latencies_are_not_known_is_shown_beside_one_whose_are(tmp_path: Path) -> None:
-    """Of MSR's traces a response time of 0 is not known."""
+def test_disks_with_and_without_latencies_are_shown_together(tmp_path: Path) -> None:
+    """In MSR's traces a response time of 0 means unknown."""
     rows = [
         f"{128166372000000000 + 100_000 * i},h,{i % 2},Read,{4096 * i},4096,{(500, 0)[i % 2]}" for i in range(40)
     ]
@@ -344,14 +344,14 @@ def test_a_disk_whose_latencies_are_not_known_is_shown_beside_one_whose_are(tmp_
     assert "accesses outstanding" not in run("show", tmp_path / "t.csv", "--disk", "h/1").stdout
 
 
-def test_the_threshold_that_counts_is_the_one_that_was_asked_for(trace: Path, tmp_path: Path) -> None:
+def test_the_requested_threshold_is_used(trace: Path, tmp_path: Path) -> None:
     run("profile", trace, "--threshold", "1024", "-o", tmp_path / "p.json")
     shown = run("show", tmp_path / "p.json").stdout
     assert "by threshold in LBN (1024 is used): 128: " in shown
     assert "128 counts" not in shown
 
 
-def test_the_rate_of_a_slow_workload_is_not_none(tmp_path: Path) -> None:
+def test_the_rate_of_a_slow_workload_is_not_shown_as_zero(tmp_path: Path) -> None:
     """Four accesses of 4K in 15 s."""
     (tmp_path / "t.csv").write_text("".join(f"{5 * i},R,{4096 * i},4096\n" for i in range(4)))
     shown = run("show", tmp_path / "t.csv", "--columns", "time:s,op,offset,length").stdout

@@ -20,7 +20,7 @@ COLUMNS = ("--columns", "time:us,op,offset,length")
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Path:
-    """Of two disks, with latencies."""
+    """A trace of two disks, with latencies."""
     (tmp_path / "whole").mkdir()
     (tmp_path / "whole" / "part0").write_text("".join(rows(random.Random(5), 3000)))
     return tmp_path / "whole" / "part0"
@@ -28,13 +28,13 @@ def whole(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def parts(whole: Path, tmp_path: Path) -> list[Path]:
-    """The same, cut within lines; the first one is called as the whole is."""
+    """The same trace, cut within lines; the first part has the name of the whole."""
     return cut(tmp_path, whole.read_bytes(), [40_001, 90_003])
 
 
 @pytest.fixture
 def blktrace(tmp_path: Path) -> tuple[Path, list[Path]]:
-    """Folders of what blktrace wrote for two CPUs: the whole, and its parts."""
+    """Folders with blktrace files of two CPUs: the whole, and its parts."""
     begins_ns = (0, 2_000_000_000, 4_000_000_000)
     folders = [tmp_path / f"hour{i}" for i in range(len(begins_ns))]
     for folder, begin_ns in zip(folders, begins_ns, strict=True):
@@ -46,11 +46,11 @@ def blktrace(tmp_path: Path) -> tuple[Path, list[Path]]:
 
 
 def shown(*arguments: object) -> dict[str, Any]:
-    """What `show` shows, without the names of files and what is said of times that step back."""
+    """The output of `show`, without names of files and notes on times that step back."""
     document: dict[str, Any] = json.loads(run("show", *arguments, "--json").stdout)
     about = document["description"]
     about["sources"] = [source | {"files": 0} for source in about["sources"]]
-    about["notes"] = [note for note in about["notes"] if "one before them" not in note]
+    about["notes"] = [note for note in about["notes"] if "earlier time than the previous one" not in note]
     return document | {"name": ""}
 
 
@@ -58,9 +58,9 @@ def test_parts_of_a_text_are_shown_as_the_whole(whole: Path, parts: list[Path]) 
     found = shown("--parts", *parts)
     assert found == shown(whole)
     assert found["description"]["behaviour"]["over_time"] is not None
-    said, of_whole = (run("show", *arguments).stdout for arguments in (("--parts", *parts), (whole,)))
-    assert f"one recording of 3 files: {parts[0]}, {parts[1]}, {parts[2]}\n" in said
-    body = said.partition("Size [bytes]")[2]
+    printed, of_whole = (run("show", *arguments).stdout for arguments in (("--parts", *parts), (whole,)))
+    assert f"one recording of 3 files: {parts[0]}, {parts[1]}, {parts[2]}\n" in printed
+    body = printed.partition("Size [bytes]")[2]
     assert body
     assert body == of_whole.partition("Size [bytes]")[2]
 
@@ -73,7 +73,7 @@ def test_parts_of_blktrace_folders_are_shown_as_the_whole(blktrace: tuple[Path, 
     assert found["description"]["duration_seconds"] == pytest.approx(4.499)
 
 
-def test_a_picture_of_parts_is_that_of_the_whole(whole: Path, parts: list[Path], tmp_path: Path) -> None:
+def test_a_plot_of_parts_is_that_of_the_whole(whole: Path, parts: list[Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     only = ("--only", "lbn", "--only", "iops", "--only", "distance")
     for name, files in (("a.svg", (whole,)), ("b.svg", ("--parts", *parts))):
@@ -81,8 +81,8 @@ def test_a_picture_of_parts_is_that_of_the_whole(whole: Path, parts: list[Path],
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
-def test_files_of_several_disks_are_told_apart_as_in_a_profile(tmp_path: Path) -> None:
-    """Sequential reads of each; in a row they would jump from one disk's places to the other one's."""
+def test_files_of_several_disks_are_distinguished_as_in_a_profile(tmp_path: Path) -> None:
+    """Sequential reads of each; read as one file, they would jump between the addresses of the disks."""
     for name, place in (("a", 0), ("b", 1 << 30)):
         (tmp_path / name).write_text("".join(f"{1000 * i},R,{place + 4096 * i},4096\n" for i in range(100)))
     files = (tmp_path / "a", tmp_path / "b", *COLUMNS)
@@ -91,9 +91,9 @@ def test_files_of_several_disks_are_told_apart_as_in_a_profile(tmp_path: Path) -
     assert list(found["description"]["disks"]) == ["a", "b"]
     assert list(found["description"]["behaviour"]["disks"]) == ["a", "b"]
     assert found["random"]["read"] == 0
-    said = run("show", *files).stdout
-    assert f"2 recordings, counted together: {tmp_path / 'a'}, {tmp_path / 'b'}\n" in said
-    assert "Heat map of disk b" in said
+    printed = run("show", *files).stdout
+    assert f"2 recordings, counted together: {tmp_path / 'a'}, {tmp_path / 'b'}\n" in printed
+    assert "Heat map of disk b" in printed
     assert json.loads(run("show", *files, "--disk", "b", "--json").stdout)["description"]["disks"].keys() == {"b"}
 
 
@@ -118,7 +118,7 @@ def test_each_file_of_a_disk_gets_its_section_of_a_job(tmp_path: Path) -> None:
 
 
 def test_a_workload_in_parts_is_compared_by_its_profile(whole: Path, parts: list[Path], tmp_path: Path) -> None:
-    """As the help says: with all that a trace itself would be compared by."""
+    """As in the help: with everything that a comparison of traces contains."""
     profile = tmp_path / "a.json"
     run("profile", "--parts", *parts, "--describe", "full", "-o", profile)
     for a, b in ((profile, whole), (whole, profile)):
@@ -132,10 +132,10 @@ def test_a_workload_in_parts_is_compared_by_its_profile(whole: Path, parts: list
 
 
 @pytest.mark.parametrize("n", [1, 3])
-def test_compare_tells_what_to_do_with_more_files(whole: Path, n: int) -> None:
+def test_compare_explains_what_to_do_with_more_files(whole: Path, n: int) -> None:
     done = run("compare", *[whole] * n, check=False)
     assert done.returncode == 2
-    assert f"two workloads are compared, and {n} named" in done.stderr
+    assert f"exactly two workloads can be compared, and {n} are given" in done.stderr
     assert "cephfit trace profile [--parts] FILE... --describe full -o a.json" in done.stderr
 
 
@@ -147,14 +147,14 @@ def test_a_part_that_is_missing(parts: list[Path], view: tuple[str, ...]) -> Non
     done = run(*view, "--parts", parts[0], parts[2], check=False)
     assert done.returncode == 2
     assert f"{parts[0]} to {parts[2]} as one, line " in done.stderr
-    assert "if a part is missing or in another place, name all parts in their order" in done.stderr
+    assert "if a part is missing or misplaced, give all parts in their order" in done.stderr
     done = run(*view, "--parts", parts[0], "part9", check=False)
     assert done.returncode == 2
     assert "part9: the trace cannot be read: No such file" in done.stderr
 
 
 @pytest.mark.parametrize("view", [("profile",), *VIEWS])
-def test_parts_that_are_not_said_to_be(parts: list[Path], view: tuple[str, ...]) -> None:
+def test_parts_without_the_option(parts: list[Path], view: tuple[str, ...]) -> None:
     done = run(*view, *parts, check=False)
     assert done.returncode == 2
     assert "if the files are consecutive parts of one trace, add --parts" in done.stderr
@@ -183,7 +183,7 @@ def test_a_profile_among_traces(parts: list[Path], tmp_path: Path, view: tuple[s
 
 
 def test_all_files_of_a_capture_may_be_shown(tmp_path: Path) -> None:
-    """`trace/*` also names what the capture wrote about itself, which has a schema version as a profile has."""
+    """`trace/*` also matches the record of the capture, which has a schema version as a profile has."""
     write_part(tmp_path / "t", "sda", device_events(50, SDA, 0))
     (tmp_path / "t" / "sda.capture.json").write_text(
         '{"schema_version": 1, "method": "tracefs", "lost_events": 0}'
@@ -193,7 +193,7 @@ def test_all_files_of_a_capture_may_be_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["convert", "replay"])
-def test_what_takes_one_recording_says_how_to_join_its_parts(
+def test_commands_for_one_recording_explain_how_to_join_its_parts(
     whole: Path, parts: list[Path], tmp_path: Path, command: str
 ) -> None:
     (tmp_path / "data").write_bytes(bytes(1 << 20))
@@ -203,6 +203,6 @@ def test_what_takes_one_recording_says_how_to_join_its_parts(
     }
     done = run(command, *parts, *target[command], check=False)
     assert done.returncode == 2
-    assert "one recording is needed, and 3 are named" in done.stderr
+    assert "one recording is needed, and 3 are given" in done.stderr
     assert f"cat PART... | cephfit trace {command} -" in done.stderr
     assert not (tmp_path / "t.iolog").exists()

@@ -284,7 +284,7 @@ def test_one_disk_of_several_in_histograms(tmp_path: Path) -> None:
     assert (chosen.accesses, chosen.random) == (expected.accesses, expected.random)
     assert list(chosen.description["disks"]) == [name]
     assert chosen.description["left_out"] == {
-        "7/8194/scsi0:0": {"accesses": len(TWO), "why": "another disk was asked for"}
+        "7/8194/scsi0:0": {"accesses": len(TWO), "why": "another disk was requested"}
     }
     assert profile_files([both]).n_accesses == len(ONE) + len(TWO)
     for command in ("show", "profile", "jobs"):

@@ -1,1 +1,1 @@
-"""Recording what a block device is asked to do."""
+"""Record the accesses to a block device."""

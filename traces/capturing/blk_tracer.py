@@ -1,13 +1,12 @@
-"""Capture by the kernel's own blk tracer, for kernels whose lockdown forbids blktrace its debugfs channel.
+"""Capture by the kernel's blk tracer, for kernels with a lockdown that denies blktrace its debugfs channel.
 
-The kernel's tracing folder: found or mounted, changed for a while, and put back as it was.
+The binary output of the tracer is the stream of records that blktrace writes (kernel: kernel/trace/blktrace.c,
+options ``bin`` and ``nocontext-info``). The tracer is not allowed in instances; it runs only in the top-level
+trace buffer, which must not be in use by another program.
 
-What the kernel had is written to a journal in /run before anything is changed. A capture that was killed leaves
-the journal behind, and the next one puts everything back first.
-
-The tracer's binary output is the same stream of records that blktrace writes (kernel: kernel/trace/blktrace.c,
-options ``bin`` and ``nocontext-info``). It runs only in the top-level trace buffer: the tracer is not allowed in
-instances, so it must not be in use by anybody else.
+The kernel's tracing folder is found or mounted, and its values are changed during the capture. A journal in /run
+keeps the old values before any change. If a capture is killed, the next one finds the journal and restores the
+values first.
 """
 
 import json
@@ -25,18 +24,18 @@ from cephfit.core.errors import HostError
 _PLACES = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 _JOURNAL = Path("/run/cephfit-tracefs.json")
 _MOUNTED = Path("/run/cephfit-tracefs.mounted.json")
-"""Who mounted the tracing folder, while it is mounted by a capture."""
+"""The process that mounted the tracing folder, while a capture has it mounted."""
 
 
 @contextmanager
 def mounted_tracefs() -> Iterator[Path]:
-    """The tracing folder; mounted for the time of the context where it is not mounted.
+    """Yield the tracing folder; mount it during the context if it is not mounted.
 
     Raises:
-        HostError: the kernel has none, or mounting is not allowed.
+        HostError: The kernel has no tracing folder, or mounting is not allowed.
     """
     place = next((p for p in _PLACES if (p / "current_tracer").exists()), None)
-    if place is not None and not _mounted_by_a_killed_capture():
+    if place is not None and not _mounted_by_killed_capture():
         yield place
         return
     place = place or _mount()
@@ -56,27 +55,27 @@ def _mount() -> Path:
         raise HostError(
             f"the kernel's tracing folder cannot be mounted: {done.stderr.strip()}",
             where=str(place),
-            remedy="a kernel with CONFIG_FTRACE and CONFIG_BLK_DEV_IO_TRACE, and root, are needed",
+            remedy="use a kernel with CONFIG_FTRACE and CONFIG_BLK_DEV_IO_TRACE, and run as root",
         )
     return place
 
 
-def _mounted_by_a_killed_capture() -> bool:
+def _mounted_by_killed_capture() -> bool:
     try:
         mounter = json.loads(_MOUNTED.read_text(encoding="utf-8"))
         return not _is_alive(mounter)
     except FileNotFoundError:
         return False
     except (ValueError, KeyError, TypeError):
-        return True  # killed while it wrote this
+        return True  # the capture was killed while it wrote this file
 
 
 @contextmanager
-def kept_as_it_was(files: Mapping[Path, str]) -> Iterator[None]:
-    """Write values to kernel files, in order; put the old ones back afterwards, in reverse.
+def temporary_values(files: Mapping[Path, str]) -> Iterator[None]:
+    """Write values to kernel files, in order; restore the old values afterwards, in reverse order.
 
     Raises:
-        HostError: the kernel refuses a value.
+        HostError: The kernel refuses a value.
     """
     before = {path: _setting(path) for path in files}
     _JOURNAL.write_text(
@@ -87,15 +86,15 @@ def kept_as_it_was(files: Mapping[Path, str]) -> Iterator[None]:
             write(path, value)
         yield
     finally:
-        _put_back(before)
+        _restore(before)
         _JOURNAL.unlink(missing_ok=True)
 
 
-def restore_after_a_kill() -> None:
-    """Put back what a capture that was killed left changed.
+def restore_after_kill() -> None:
+    """Restore the values that a killed capture left changed.
 
     Raises:
-        HostError: another capture of ours is running.
+        HostError: Another capture by cephfit is running.
     """
     try:
         journal = json.loads(_JOURNAL.read_text(encoding="utf-8"))
@@ -104,40 +103,44 @@ def restore_after_a_kill() -> None:
     except FileNotFoundError:
         return
     except (ValueError, KeyError, TypeError):
-        # Written in the instant of the kill, before anything was changed.
+        # The capture was killed while it wrote the journal, before any change.
         _JOURNAL.unlink(missing_ok=True)
         return
     if alive:
         raise HostError(
-            f"process {journal['pid']} is capturing: the kernel has one blk tracer only",
+            f"process {journal['pid']} is capturing: the kernel has only one blk tracer",
             remedy="wait until that capture ends",
         )
-    _put_back(before)
+    _restore(before)
     _JOURNAL.unlink(missing_ok=True)
 
 
 def write(path: Path, value: str) -> None:
-    """Raises: HostError: the kernel refuses the value."""
+    """Write a value to a kernel file.
+
+    Raises:
+        HostError: The kernel refuses the value.
+    """
     try:
         path.write_text(value, encoding="ascii")
     except OSError as error:
         raise HostError(f"the kernel refuses {value!r}: {error.strerror}", where=str(path)) from None
 
 
-def _put_back(before: Mapping[Path, str]) -> None:
+def _restore(before: Mapping[Path, str]) -> None:
     refused: list[HostError] = []
     for path, value in reversed(list(before.items())):
         try:
             if path.exists():
                 write(path, value)
         except HostError as error:
-            refused.append(error)  # the other files must be put back all the same
+            refused.append(error)  # the other files must still be restored
     if refused:
         raise refused[0]
 
 
 def _setting(path: Path) -> str:
-    """The value to write back: ``7 (expanded: 1408)`` is a buffer of 1408 KiB that nobody has used yet."""
+    """Return the value to restore: ``7 (expanded: 1408)`` is a buffer of 1408 KiB that was not used yet."""
     text = path.read_text(encoding="ascii").strip()
     return text.partition("expanded:")[2].strip(" )") or text
 
@@ -151,7 +154,7 @@ def _is_alive(process: Mapping[str, Any]) -> bool:
 
 
 def _start_time(pid: int) -> str | None:
-    """Clock ticks since boot at which a process began: a pid that is used again has another one."""
+    """Return the clock ticks since boot at which a process began; it distinguishes processes with a reused pid."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -159,14 +162,14 @@ def _start_time(pid: int) -> str | None:
 
 
 _BUFFER_KB = 16 * 1024
-"""Of the kernel's ring buffer for each CPU: 300,000 events, while the reader drains it many times a second."""
+"""Size of the kernel's ring buffer per CPU: 300,000 events; the reader drains it many times a second."""
 
 _READ_NBYTES = 1 << 20
 _IDLE_SECONDS = 0.01
 
 
 class _Drain(threading.Thread):
-    """Copies what the CPUs' pipes give to one file each, until told to stop and the pipes are empty."""
+    """Copies the pipe of each CPU to a file, until it is stopped and the pipes are empty."""
 
     def __init__(self, pipes: dict[int, int], files: dict[int, Path]) -> None:
         super().__init__(name="cephfit-drain")
@@ -207,21 +210,21 @@ class _Drain(threading.Thread):
 
 @contextmanager
 def tracing(device: str, folder: Path, stem: str) -> Iterator[list[int]]:
-    """Record a device's events to ``FOLDER/STEM.blktrace.N`` while the context lasts.
+    """Record a device's events to ``FOLDER/STEM.blktrace.N`` during the context.
 
     Args:
-        device: kernel name, such as ``sda`` or ``loop3``.
-        folder: exists.
-        stem: of the files.
+        device: Kernel name, such as ``sda`` or ``loop3``.
+        folder: An existing folder.
+        stem: Stem of the file names.
 
     Yields:
-        a list to which the number of lost events is appended when the context ends.
+        A list to which the number of lost events is appended when the context ends.
 
     Raises:
-        HostError: no tracer in this kernel, or it is in use.
+        HostError: The kernel has no tracer, or it is in use.
     """
     with mounted_tracefs() as root:
-        restore_after_a_kill()
+        restore_after_kill()
         switch = Path("/sys/class/block") / device / "trace" / "enable"
         _refuse_if_in_use(root, switch)
         settings = {
@@ -229,10 +232,10 @@ def tracing(device: str, folder: Path, stem: str) -> Iterator[list[int]]:
             root / "current_tracer": "blk",
             root / "options" / "bin": "1",
             root / "options" / "context-info": "0",
-            root / "options" / "overwrite": "0",  # what finds no room is dropped and counted, no note in between
+            root / "options" / "overwrite": "0",  # a full buffer drops and counts events
         }
         buffers = {path / "buffer_size_kb": str(_BUFFER_KB) for path in _cpus(root).values()}
-        with kept_as_it_was({**buffers, **settings, switch: "1"}):
+        with temporary_values({**buffers, **settings, switch: "1"}):
             before = _lost(root)
             lost: list[int] = []
             with _drained(root, folder, stem):
@@ -250,7 +253,7 @@ def _refuse_if_in_use(root: Path, switch: Path) -> None:
         raise HostError(
             "this kernel has no blk tracer",
             where=str(root),
-            remedy="a kernel with CONFIG_BLK_DEV_IO_TRACE is needed",
+            remedy="use a kernel with CONFIG_BLK_DEV_IO_TRACE",
         )
     current = (root / "current_tracer").read_text(encoding="ascii").strip()
     events = (root / "set_event").read_text(encoding="ascii").strip()
@@ -259,19 +262,19 @@ def _refuse_if_in_use(root: Path, switch: Path) -> None:
         raise HostError(
             f"the kernel's trace buffer is in use by {user}",
             where=str(root),
-            remedy="end the other tracing first (`trace-cmd reset` where nobody uses it any more)",
+            remedy="end the other tracing first (`trace-cmd reset` if it is not needed any more)",
         )
     if switch.read_text(encoding="ascii").strip() != "0":
         raise HostError(
             "the device is being traced already",
             where=str(switch),
-            remedy="end the other tracing first (`blktrace -k DEVICE` where nobody uses it any more)",
+            remedy="end the other tracing first (`blktrace -k DEVICE` if it is not needed any more)",
         )
 
 
 @contextmanager
 def _drained(root: Path, folder: Path, stem: str) -> Iterator[None]:
-    """Copy all CPUs' records to files while the context lasts."""
+    """Copy the records of all CPUs to files during the context."""
     pipes: dict[int, int] = {}
     files = {cpu: folder / f"{stem}.blktrace.{cpu}" for cpu in _cpus(root)}
     try:
@@ -283,7 +286,7 @@ def _drained(root: Path, folder: Path, stem: str) -> Iterator[None]:
         raise HostError(
             f"the trace cannot be read: {error.strerror}",
             where=str(root),
-            remedy="another program reads trace_pipe: end it first",
+            remedy="end the other program that reads trace_pipe",
         ) from None
     drain = _Drain(pipes, files)
     drain.start()
@@ -303,7 +306,7 @@ def _cpus(root: Path) -> dict[int, Path]:
 
 
 def _lost(root: Path) -> int:
-    """Events that found no room, over all CPUs, since the buffers were made."""
+    """Return the number of events dropped by full buffers of all CPUs since the buffers were created."""
     total = 0
     for path in _cpus(root).values():
         for line in (path / "stats").read_text(encoding="ascii").splitlines():

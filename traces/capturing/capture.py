@@ -1,7 +1,4 @@
-"""Capture a block device's accesses: by blktrace, or by the kernel's own tracer where blktrace is forbidden.
-
-Capture by the blktrace program.
-"""
+"""Capture a block device's accesses with blktrace, or with the kernel's blk tracer where blktrace cannot work."""
 
 import json
 import os
@@ -30,25 +27,25 @@ _CHANNEL = re.compile(re.escape(str(_DEBUGFS)) + r"/.+/trace\d+")
 
 
 class BlktraceUnavailableError(HostError):
-    """blktrace cannot trace on this machine; the kernel's own tracer may."""
+    """blktrace cannot trace on this machine; the kernel's tracer may work."""
 
 
 @contextmanager
 def tracing(device: str, folder: Path, stem: str) -> Iterator[list[int]]:
-    """Record a device's events to ``FOLDER/STEM.blktrace.N`` while the context lasts.
+    """Record a device's events to ``FOLDER/STEM.blktrace.N`` with blktrace during the context.
 
     Yields:
-        a list to which the number of lost events is appended when the context ends.
+        A list to which the number of lost events is appended when the context ends.
 
     Raises:
-        BlktraceUnavailableError: there is no blktrace, or it did not get its channel from the kernel.
-        HostError: it failed later.
+        BlktraceUnavailableError: blktrace is not installed, or the kernel denied its channel.
+        HostError: blktrace failed later.
     """
     program = shutil.which("blktrace") or shutil.which("blktrace", path="/usr/sbin:/sbin")
     if program is None:
         raise BlktraceUnavailableError("the program blktrace is not installed")
     if not _DEBUGFS.is_dir():
-        raise BlktraceUnavailableError(f"the kernel shows no {_DEBUGFS}, which blktrace needs")
+        raise BlktraceUnavailableError(f"the kernel has no {_DEBUGFS}, which blktrace needs")
     command = [program, "-d", f"/dev/{device.replace('!', '/')}", "-D", str(folder), "-o", stem]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         lost: list[int] = []
@@ -59,27 +56,27 @@ def tracing(device: str, folder: Path, stem: str) -> Iterator[list[int]]:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
             try:
-                said, _ = process.communicate(timeout=_STOP_SECONDS)
+                text, _ = process.communicate(timeout=_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
-                said, _ = process.communicate()
-        dropped = _DROPPED.search(said)
+                text, _ = process.communicate()
+        dropped = _DROPPED.search(text)
         if process.returncode != 0 or dropped is None:
-            raise HostError(f"blktrace failed: {said.strip()[-300:]}", where=f"/dev/{device}")
+            raise HostError(f"blktrace failed: {text.strip()[-300:]}", where=f"/dev/{device}")
         lost.append(int(dropped[1]))
 
 
 def _wait_until_started(process: "subprocess.Popen[str]", device: str) -> None:
-    """Events are recorded when the device's switch is on and blktrace has the kernel's channels open.
+    """Wait until the device's switch is on and blktrace has the kernel's channels open.
 
-    The switch alone does not tell: a locked-down kernel turns it on and then refuses the channels.
+    The switch alone is not enough: a locked-down kernel turns it on and then refuses the channels.
     """
     switch = Path("/sys/class/block") / device / "trace" / "enable"
     end = time.monotonic() + _START_SECONDS
     while time.monotonic() < end:
         if process.poll() is not None:
-            said, _ = process.communicate()
-            raise BlktraceUnavailableError(f"blktrace says: {said.strip()[-300:]}")
+            text, _ = process.communicate()
+            raise BlktraceUnavailableError(f"blktrace reports: {text.strip()[-300:]}")
         if switch.read_text(encoding="ascii").strip() == "1" and _has_channel(process.pid):
             return
         time.sleep(0.02)
@@ -87,7 +84,7 @@ def _wait_until_started(process: "subprocess.Popen[str]", device: str) -> None:
 
 
 def _has_channel(pid: int) -> bool:
-    """Whether a process has one of the kernel's trace channels, ``.../block/DEVICE/traceN``, open."""
+    """Return whether a process has one of the kernel's trace channels, ``.../block/DEVICE/traceN``, open."""
     try:
         opened = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
@@ -100,7 +97,7 @@ def _has_channel(pid: int) -> bool:
 
 
 def capture(device: Path, seconds: float, output: Path, *, progress: Progress | None = None) -> CaptureReport:
-    """Record a device's accesses for a time; as ``capturing``."""
+    """Record a device's accesses for ``seconds``, as ``capturing`` does."""
     progress = progress or Silence()
     with capturing(device, output) as report:
         progress.start(f"tracing {device}", seconds)
@@ -114,22 +111,22 @@ def capture(device: Path, seconds: float, output: Path, *, progress: Progress | 
 
 @contextmanager
 def capturing(device: Path, output: Path) -> Iterator[CaptureReport]:
-    """Record a device's accesses while the context lasts.
+    """Record a device's accesses during the context.
 
-    Everything of the kernel that is changed is put back afterwards, also after an exception, SIGINT or SIGTERM.
+    All changes to the kernel are reverted afterwards, also after an exception, SIGINT or SIGTERM.
 
     Args:
-        device: block device, a whole disk or a partition.
-        output: an existing folder, or one named with a slash at its end: the files are ``DEVICE.blktrace.N`` in
-            it; else the base name of the files, ``OUTPUT.blktrace.N``. A ``.capture.json`` beside them says how
-            they were made and what was lost.
+        device: Block device, a whole disk or a partition.
+        output: An existing folder: the files are ``DEVICE.blktrace.N`` in it. Otherwise the base name of the
+            files, ``OUTPUT.blktrace.N``. A file ``.capture.json`` next to them records the method and the lost
+            events.
 
     Yields:
-        the report, filled in when the context ends.
+        The report, completed when the context ends.
 
     Raises:
-        InputError: no such block device, or the output exists.
-        HostError: no root, no tracer in this kernel, or it is in use.
+        InputError: The block device does not exist, or the output exists.
+        HostError: The user is not root, the kernel has no tracer, or it is in use.
     """
     name = _kernel_name(device)
     if os.geteuid() != 0:
@@ -143,7 +140,7 @@ def capturing(device: Path, output: Path) -> Iterator[CaptureReport]:
         except BlktraceUnavailableError as error:
             lost = tracer.enter_context(blk_tracer.tracing(name, folder, stem))
             report.method, report.why_method = "tracefs", error.what
-        # Also after an interrupt: what was recorded is kept, and what was lost must be known with it.
+        # Also after an interrupt: the records are kept, together with the number of lost events.
         afterwards.callback(_fill_in, report, folder, stem, lost)
         begun = time.monotonic()
         try:
@@ -166,7 +163,11 @@ def _fill_in(report: CaptureReport, folder: Path, stem: str, lost: list[int]) ->
 
 
 def _kernel_name(device: Path) -> str:
-    """Raises: InputError: there is no such block device."""
+    """Return the kernel's name of a device.
+
+    Raises:
+        InputError: The block device does not exist.
+    """
     try:
         status = device.stat()
     except OSError as error:
@@ -178,21 +179,25 @@ def _kernel_name(device: Path) -> str:
 
 
 def _place(output: Path, device: str) -> tuple[Path, str]:
-    """Folder and stem of the files. Raises: InputError: they exist, or their folder does not."""
+    """Return folder and stem of the files.
+
+    Raises:
+        InputError: The files exist, or their folder does not.
+    """
     folder, stem = (output, device) if output.is_dir() else (output.parent, output.name)
     if not folder.is_dir():
         raise InputError("this folder does not exist", where=str(folder), remedy="create it first")
     taken = [*folder.glob(f"{stem}.blktrace.*"), *folder.glob(f"{stem}.capture.json")]
     if taken:
         raise InputError(
-            "there is already a trace here", where=str(taken[0]), remedy="choose another place, or delete it"
+            "a trace exists here already", where=str(taken[0]), remedy="choose another place, or delete it"
         )
     return folder, stem
 
 
 @contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM unwind the program as Ctrl-C does, so that what was changed is put back."""
+    """Let SIGTERM unwind the program as Ctrl-C does, so that all changes are reverted."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

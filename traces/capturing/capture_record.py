@@ -1,6 +1,6 @@
-"""The trace that a guest took of its volume, kept as a file: block tracepoints as text, compressed.
+"""The record of a capture: the report for the user, and a small file next to the trace.
 
-What a capture says about itself: to the person, and in a small file beside the trace it wrote.
+This module also writes the trace of a guest's volume: block tracepoints as compressed text.
 """
 
 import gzip
@@ -17,21 +17,21 @@ SUFFIX = ".capture.json"
 
 
 EVENTS_SUFFIX = ".events.gz"
-"""Of the file that a guest's events are kept in."""
+"""Suffix of the file with a guest's events."""
 
 
 @dataclass(slots=True)
 class CaptureReport:
-    """A capture, filled in when it ends.
+    """The report of a capture, completed when it ends.
 
     Attributes:
-        device: block device that was traced.
-        method: ``blktrace``, ``tracefs`` (the kernel's own blk tracer), or how a guest recorded itself.
-        why_method: why blktrace was not used; empty if it was.
-        seconds: how long events were recorded.
-        files: of the trace, one for each CPU that saw events.
-        nbytes: of all files together.
-        lost_events: that did not fit into the kernel's buffers.
+        device: Block device that was traced.
+        method: ``blktrace``, ``tracefs`` (the kernel's blk tracer), or the method of a guest.
+        why_method: Why blktrace was not used; empty if it was.
+        seconds: Duration of the recording.
+        files: Files of the trace, one for each CPU with events.
+        nbytes: Total size of the files.
+        lost_events: Number of events that did not fit into the kernel's buffers.
     """
 
     device: str
@@ -48,22 +48,22 @@ class CaptureReport:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What a later reader of the trace must know about how it was made."""
+    """What a reader of the trace must know about its capture."""
 
     method: str
     lost: int
 
 
 def record_path(folder: Path, stem: str) -> Path:
-    """The file beside the trace files ``STEM.blktrace.N``."""
+    """Return the record's file, next to the trace files ``STEM.blktrace.N``."""
     return folder / f"{stem}{SUFFIX}"
 
 
 def of_files(files: Sequence[Path]) -> Captured | None:
-    """What was written beside the files of one recording; None where they were captured by other means.
+    """Return the record of the files of one recording; None if cephfit did not capture them.
 
     Raises:
-        InputError: the file beside them is damaged.
+        InputError: The record is damaged.
     """
     name = files[0].name
     stem = name.partition(".blktrace.")[0].removesuffix(EVENTS_SUFFIX)
@@ -75,17 +75,17 @@ def of_files(files: Sequence[Path]) -> Captured | None:
         return Captured(str(document["method"]), int(document["lost_events"]))
     except (ValueError, KeyError, TypeError, UnicodeDecodeError):
         raise InputError(
-            "this is not what a capture writes about itself",
+            "this is not the record of a capture",
             where=str(path),
-            remedy="delete the file: then lost events are not known",
+            remedy="delete the file; lost events are then unknown",
         ) from None
 
 
 def file_of(output: Path, client: str) -> Path:
-    """Where the trace of a client goes: ``CLIENT.events.gz`` in a folder that is there, else ``OUTPUT.events.gz``.
+    """Return the trace file of a client: ``CLIENT.events.gz`` in an existing folder, else ``OUTPUT.events.gz``.
 
     Raises:
-        InputError: there is one already, or the folder is not there.
+        InputError: The file exists, or its folder does not.
     """
     file = (
         output / f"{client}{EVENTS_SUFFIX}" if output.is_dir() else output.with_name(output.name + EVENTS_SUFFIX)
@@ -94,20 +94,20 @@ def file_of(output: Path, client: str) -> Path:
         raise InputError("this folder does not exist", where=str(file.parent), remedy="create it first")
     if file.exists():
         raise InputError(
-            "there is already a trace here", where=str(file), remedy="choose another place, or delete it"
+            "a trace exists here already", where=str(file), remedy="choose another place, or delete it"
         )
     return file
 
 
 def keep(text: str, lost_events: int, file: Path, *, volume: str, seconds: float) -> CaptureReport:
-    """Write a guest's trace, and beside it how it was made and what was lost.
+    """Write a guest's trace, and its record next to it.
 
     Args:
-        text: lines of events.
-        lost_events: that the guest had no room for.
-        file: see ``file_of``.
-        volume: as the guest calls its device.
-        seconds: how long events were recorded.
+        text: Lines of events.
+        lost_events: Number of events that did not fit into the guest's buffers.
+        file: See ``file_of``.
+        volume: The guest's name of its device.
+        seconds: Duration of the recording.
     """
     file.write_bytes(gzip.compress(text.encode(), mtime=0))
     report = CaptureReport(

@@ -1,1 +1,1 @@
-"""Accesses counted: one pass, every histogram."""
+"""Count accesses: all histograms in one pass."""

@@ -1,17 +1,15 @@
-"""Buckets of histograms: the limits of vscsiStats, and finding a bucket without a search.
+"""The histogram buckets: the limits of vscsiStats, and a lookup without a search.
 
-The limits of vscsiStats' histograms: every description of a workload uses them, so that all compare.
+Every description of a workload uses the limits of vscsiStats, so all descriptions are comparable. A value belongs
+to the first limit that is not below it; one more bucket holds the values above the last limit. Source: output of
+``vscsiStats -p all -c`` (VMware ESXi).
 
-A value belongs to the first limit that is not below it; one more bucket holds what is above the last limit.
-Source: output of ``vscsiStats -p all -c`` (VMware ESXi).
-
-Buckets that a value finds without a search and without a branch: by the leading bits of its form as a float.
-
-The sign, the exponent and the first five bits of the mantissa are its *key*: 32 keys between any power of two and
-the next. No key holds more than one limit of ours, so all values of a key belong to the bucket of its lowest value
-or, above that limit, to the next one. A step for each key says both: value plus step, shifted, is the bucket,
-because the sum has the bucket of the lowest value in its upper bits, and the lower ones carry over where the value
-exceeds the limit. That is one conversion, one load and an addition for a number, of whatever sign and size.
+The lookup needs no search and no branch. It uses the leading bits of the value as a float. The sign, the exponent
+and the first five bits of the mantissa are the *key*: there are 32 keys between a power of two and the next. No
+key holds more than one limit. So all values of a key belong to the bucket of its lowest value or, above that
+limit, to the next one. Each key has a step that encodes both: value plus step, shifted, is the bucket. The upper
+bits of the sum hold the bucket of the lowest value, and the lower bits carry over if the value exceeds the
+limit. This costs one conversion, one load and one addition for a number of any sign and size.
 """
 
 from collections.abc import Sequence
@@ -33,51 +31,54 @@ SIZE_NBYTES = np.array(
 _DISTANCES_FORWARD = [1, 2, 4, 6, 8, 16, 32, 64, 128, 500, 1000, 5000, 10000, 50000, 100000, 500000]
 
 DISTANCE_LBN = np.array([-d for d in reversed(_DISTANCES_FORWARD)] + [0, *_DISTANCES_FORWARD], dtype=np.int64)
-"""LBN from the last block of the previous access to the first block of the next: 1 is adjacent."""
+"""LBN from the last block of the previous access to the first block of the next one; 1 is adjacent."""
 
 TIME_US = np.array([1, 10, 100, 500, 1000, 5000, 15000, 30000, 50000, 100000], dtype=np.int64)
 """Microseconds of latency and of inter-arrival."""
 
 OUTSTANDING = np.array([1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 64], dtype=np.int64)
-"""Accesses in flight when one is issued, itself counted (vscsiStats' smallest value is 1)."""
+"""Accesses in flight when one is issued, including itself (the smallest value of vscsiStats is 1)."""
 
 SPAN_LBN = np.array([1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384], dtype=np.int64)
-"""Absolute distances: other thresholds at which the share of random accesses is told as well."""
+"""Absolute distances: further thresholds at which the share of random accesses is reported."""
 
 
 def other_threshold(threshold: int) -> str:
-    """What a profile says where another distance makes an access random."""
-    return f"random means more than {threshold} LBN away; Meyer's method means {RANDOM_THRESHOLD_LBN}"
+    """Return the note of a profile with another random threshold than the default."""
+    return f"random means more than {threshold} LBN away; Meyer's method uses {RANDOM_THRESHOLD_LBN}"
 
 
 def bucket_table(limits: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Bucket of every value from the first limit to one above the last, the table's place being the value less
-    the first limit: several times as fast as a binary search, and at most a million bytes."""
+    """Return the bucket of every value from the first limit to one above the last.
+
+    The index is the value minus the first limit. The table is several times as fast as a binary search and takes
+    at most a million bytes.
+    """
     values = np.arange(limits[0], limits[-1] + 2)
     return np.searchsorted(limits, values, side="left").astype(np.uint8)
 
 
 PER_OCTAVE = 32
 N_KEYS = 1 << 17
-"""Room for the steps of all keys; most stand for fractions, and their memory is never touched."""
+"""Capacity for the steps of all keys; most keys are fractions, and their memory is never touched."""
 
 _MANTISSA_BITS = 5
 _KEY_SHIFT = np.uint64(52 - _MANTISSA_BITS)
 _KEY_OF_ONE = 1023 << _MANTISSA_BITS
 _NEGATIVE = 1 << 16
 _ROUNDING = np.uint64(1 << 10)
-"""A number that has more bits than a float may be rounded to the next key; the difference is less than this."""
+"""A number with more bits than a float may be rounded to the next key; the difference is less than this."""
 
 
 @inlined
 def place(value: int, steps: NDArray[np.uint64], part: np.uint64, shift: np.uint64) -> np.uintp:
-    """Where a number belongs by the ``steps`` that begin at ``part``, which were made for this ``shift``."""
+    """Return the place of a number by the ``steps`` that begin at ``part`` and were created for this ``shift``."""
     bits = np.float64(value).view(np.uint64)  # type: ignore[call-arg,unused-ignore]
     return np.uintp((np.uint64(value) + steps[part + (bits >> _KEY_SHIFT)]) >> shift)
 
 
 def lowest_of(rank: int) -> int:
-    """The lowest whole number of a key: 0 is the rank of 0, 1 of 1, 33 of 2 and so on."""
+    """Return the lowest integer of a key; the rank of 0 is 0, of 1 is 1, of 2 is 33 and so on."""
     if rank == 0:
         return 0
     octave, within = divmod(rank - 1, PER_OCTAVE)
@@ -85,19 +86,19 @@ def lowest_of(rank: int) -> int:
 
 
 def steps_of(limits: Sequence[int], shift: int, added: Sequence[int] = ()) -> NDArray[np.uint64]:
-    """Steps to buckets between ascending limits; a value belongs to the first limit that is not below it.
+    """Return the steps to buckets between ascending limits; a value belongs to the first limit not below it.
 
     Args:
-        limits: of any sign.
+        limits: Of any sign.
         shift: 1 << (64 - shift) exceeds every place. Values must be below 1 << (shift + 5).
-        added: to the bucket of the values >= 0 of each rank, the last one to those of all further ranks, so that a
-            place tells more than the bucket.
+        added: Added to the bucket of the values >= 0 of each rank, the last one for all further ranks. The place
+            then encodes more than the bucket.
 
     Returns:
-        shape (N_KEYS,).
+        Shape (N_KEYS,).
 
     Raises:
-        ValueError: two limits share a key.
+        ValueError: Two limits share a key.
     """
     lows = [lowest_of(rank) for rank in range(63 * PER_OCTAVE + 2)]
     # Between small numbers most keys are empty.
@@ -109,7 +110,7 @@ def steps_of(limits: Sequence[int], shift: int, added: Sequence[int] = ()) -> ND
     steps = np.zeros(N_KEYS, np.uint64)
     steps[keys] = _steps_between(lowest, highest, limits, shift, more)
     steps[keys[1:] + _NEGATIVE] = _steps_between(-highest[1:], -lowest[1:], limits, shift, 0)
-    # What conversion rounds up to 2^63, and the number that is -2^63.
+    # Numbers that the conversion rounds up to 2^63, and the number -2^63.
     beyond = _KEY_OF_ONE + len(lows) - 2
     steps[beyond], steps[beyond + _NEGATIVE] = steps[beyond - 1], steps[beyond - 1 + _NEGATIVE]
     return steps

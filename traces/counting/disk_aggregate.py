@@ -1,8 +1,8 @@
-"""The counts of many disks as one sum, with no more for each disk than joining its stretches takes.
+"""Count many disks as one sum, with only the data per disk that joining its stretches needs.
 
-A tally takes 77 KB, and a cloud's trace has thousands of disks. Of most of them nothing is told but that they are
-there and how many accesses they had: so all are counted into one array, and of each one its boundary and extent
-are kept, 160 bytes. The sum is what adding up their tallies would give.
+A tally takes 77 KB, and a cloud's trace has thousands of disks. A profile contains only the name and the number of
+accesses of most of them. So all are counted into one array, and the boundary and extent of each disk are kept, 160
+bytes. The result equals the sum of their tallies.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -20,106 +20,107 @@ from cephfit.traces.counting.joint_counts import (
     STEPS,
     edge_of,
     empty_joint,
-    put_edge,
+    set_edge,
 )
 from cephfit.traces.counting.tally import NO_DEPTHS, NO_TIMES, Tally
 from cephfit.traces.counting.tally_loop import ALL, N
 
 DISKS_LISTED = 64
-"""Disks that are listed one by one; a trace of a cloud has thousands."""
+"""Number of disks that are listed individually; a trace of a cloud has thousands."""
 
 _NO_EDGE = edge_of(empty_joint())
 _FEWEST_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
-    """Disks that are counted as one sum. Values are never changed, only joined.
+class DiskAggregate:
+    """Disks that are counted as one sum; immutable.
 
     Attributes:
-        asked: disks that are counted by themselves, however many; empty: the first DISKS_LISTED by name.
-        numbers: disk to its row.
-        edges: int64 (disks, N_EDGE), as ``places.edge_of`` makes them.
-        joint: their counts, without boundary and extent.
+        requested: Disks that are counted individually, however many; empty: the first DISKS_LISTED by name.
+        numbers: Disk to its row.
+        edges: int64 (disks, N_EDGE), as ``joint_counts.edge_of`` creates them.
+        joint: Their counts, without boundary and extent.
     """
 
-    asked: frozenset[str] = frozenset()
+    requested: frozenset[str] = frozenset()
     numbers: Mapping[str, int] = field(default_factory=dict)
     edges: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, N_EDGE), np.int64))
     joint: NDArray[np.int64] = field(default_factory=empty_joint)
 
-    def apart(self, disks: Iterable[str], stacked: Iterable[tuple[str, str]] = ()) -> Set[str]:
-        """Those of the disks that stay by themselves.
+    def counted_individually(self, disks: Iterable[str], stacked: Iterable[tuple[str, str]] = ()) -> Set[str]:
+        """Return the disks that are counted individually.
 
-        The first by name are the same however the trace is cut, because those of a whole are among those of every
-        part that they are in. A disk that passes its accesses on, or gets them so, may not count in the end.
+        The first disks by name do not depend on how the trace is divided: the first disks of the whole trace are
+        also among the first disks of every part that contains them. A disk that is part of a stack may not count
+        in the end, so it is always counted individually.
 
         Args:
-            disks: all that are not in a crowd yet.
-            stacked: as in AccessBatch.
+            disks: All disks that are not in an aggregate yet.
+            stacked: As in AccessBatch.
         """
         levels = set[str]().union(*stacked)
-        return levels.union(self.asked or sorted(set(disks) - levels)[:DISKS_LISTED])
+        return levels.union(self.requested or sorted(set(disks) - levels)[:DISKS_LISTED])
 
     def n_of(self, disk: str) -> int:
-        """Accesses of one disk."""
+        """Return the number of accesses of one disk."""
         return int(self.edges[self.numbers[disk], 3 * N + ALL])
 
     def latest_ns(self, disk: str) -> int:
-        """The time of its latest access."""
+        """Return the time of its latest access."""
         return int(self.edges[self.numbers[disk], EDGE_EXTENT + 1])
 
     def tally(self) -> Tally:
-        """The sum, as ``Tally.beside`` gives it."""
+        """Return the sum, as ``Tally.plus`` does."""
         joint = self.joint.copy()
         if len(self.edges):
             edge = self.edges.sum(axis=0)
             edge[EDGE_EXTENT:] = self.edges[:, EDGE_EXTENT].min(), self.edges[:, EDGE_EXTENT + 1].max()
-            put_edge(joint, edge)
+            set_edge(joint, edge)
         return Tally(joint)
 
-    def followed_by(self, later: "Crowd") -> "Crowd":
-        """This stretch and the one right after it."""
+    def followed_by(self, later: "DiskAggregate") -> "DiskAggregate":
+        """Join this stretch and the next one."""
         if not (self.numbers and later.numbers):
             longer = self if self.numbers else later
-            return replace(longer, asked=self.asked | later.asked)
+            return replace(longer, requested=self.requested | later.requested)
         numbers = dict(self.numbers)
         at = np.array([numbers.setdefault(disk, len(numbers)) for disk in later.numbers], np.int64)
         edges = np.concatenate([self.edges, np.tile(_NO_EDGE, (len(numbers) - len(self.edges), 1))])
         joint = self.joint + later.joint
         tally_loop.join_edges(later.edges, at, STEPS, edges, joint)
-        put_edge(joint, _NO_EDGE)
-        return Crowd(self.asked | later.asked, numbers, edges, joint)
+        set_edge(joint, _NO_EDGE)
+        return DiskAggregate(self.requested | later.requested, numbers, edges, joint)
 
-    def with_disks(self, tallies: Mapping[str, Tally]) -> "Crowd":
-        """The same with disks more that were counted by themselves."""
+    def with_disks(self, tallies: Mapping[str, Tally]) -> "DiskAggregate":
+        """Add disks that were counted individually."""
         if not tallies:
             return self
         joint, numbers = self.joint.copy(), dict(self.numbers)
         for disk, tally in tallies.items():
             numbers[disk] = len(numbers)
             joint += tally.joint
-        put_edge(joint, _NO_EDGE)
+        set_edge(joint, _NO_EDGE)
         edges = np.concatenate([self.edges, [edge_of(tally.joint) for tally in tallies.values()]])
-        return Crowd(self.asked, numbers, edges, joint)
+        return DiskAggregate(self.requested, numbers, edges, joint)
 
     def with_more_in_flight(
         self, op: NDArray[np.uint8], depth: NDArray[np.int32], more: NDArray[np.int64]
-    ) -> "Crowd":
-        """As ``Tally.with_more_in_flight``."""
+    ) -> "DiskAggregate":
+        """Do as ``Tally.with_more_in_flight``."""
         return replace(self, joint=Tally(self.joint).with_more_in_flight(op, depth, more).joint)
 
-    def renamed(self, prefix: str) -> "Crowd":
-        """The same with a prefix before the disks' names."""
+    def renamed(self, prefix: str) -> "DiskAggregate":
+        """Add a prefix to the names of the disks."""
         numbers = {f"{prefix}{disk}": number for disk, number in self.numbers.items()}
-        return replace(self, asked=frozenset(f"{prefix}{disk}" for disk in self.asked), numbers=numbers)
+        return replace(self, requested=frozenset(f"{prefix}{disk}" for disk in self.requested), numbers=numbers)
 
 
-class CrowdCounting:
-    """Counts batch after batch of many disks into one sum.
+class DiskAggregateCounting:
+    """Counts the batches of many disks into one sum.
 
     Attributes:
-        numbers: disk to its row.
+        numbers: Disk to its row.
     """
 
     def __init__(self) -> None:
@@ -128,7 +129,7 @@ class CrowdCounting:
         self._joint = empty_joint()
 
     def begin(self, disk: str, joint: NDArray[np.int64] | None = None) -> None:
-        """One disk more, which may have been counted by itself so far."""
+        """Add a disk; ``joint`` holds its counts if it was counted individually so far."""
         number = self.numbers.setdefault(disk, len(self.numbers))
         if number == len(self._edges):
             self._edges = np.concatenate([self._edges, np.tile(_NO_EDGE, (number, 1))])
@@ -144,13 +145,13 @@ class CrowdCounting:
         ends: NDArray[np.int64],
         at: NDArray[np.int64],
     ) -> None:
-        """Count accesses of disks that were begun, from a batch.
+        """Count accesses of disks that were added.
 
         Args:
-            batch: holds them.
-            rows: of the batch, disk by disk.
-            begins, ends: int64 (disks,), where the rows of each one begin and end.
-            at: int64 (disks,), their numbers.
+            batch: Holds the accesses.
+            rows: Rows of the batch, grouped by disk.
+            begins, ends: int64 (disks,), where the rows of each disk begin and end.
+            at: int64 (disks,), the numbers of the disks.
         """
         tally_loop.count_disks(
             np.ascontiguousarray(batch.time_ns),
@@ -169,7 +170,7 @@ class CrowdCounting:
             self._joint,
         )
 
-    def crowd(self, asked: Sequence[str]) -> Crowd:
-        """All that was counted; nothing may be added afterwards."""
-        put_edge(self._joint, _NO_EDGE)
-        return Crowd(frozenset(asked), self.numbers, self._edges[: len(self.numbers)], self._joint)
+    def aggregate(self, requested: Sequence[str]) -> DiskAggregate:
+        """Return all counts; nothing may be added afterwards."""
+        set_edge(self._joint, _NO_EDGE)
+        return DiskAggregate(frozenset(requested), self.numbers, self._edges[: len(self.numbers)], self._joint)

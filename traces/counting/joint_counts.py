@@ -1,7 +1,7 @@
-"""The joint counts of ``tally_loop``: one array, what stands where in it, and how a number finds its place.
+"""The layout of the joint counts of ``tally_loop``, and the lookup of places in them.
 
-They are one array with parts of fixed sizes, so that the loop has one address to remember instead of one for each
-histogram, and no strides: that makes it a third faster.
+The joint counts are one array with sections of fixed sizes. The loop then needs one address instead of one for
+each histogram, and no strides; this makes it a third faster.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from cephfit.traces.counting import buckets
 from cephfit.traces.counting.buckets import N_KEYS, PER_OCTAVE, steps_of
 
 FINE_OCTAVES = 44
-"""Times are told apart up to 2^44 ns, about five hours."""
+"""Times are distinguished up to 2^44 ns, about five hours."""
 
 N_FINE = FINE_OCTAVES * PER_OCTAVE
 LONGEST_NS = (1 << FINE_OCTAVES) - 1
-"""Longer times count as this one."""
+"""Longer times count as this value."""
 
-# Every limit that any histogram of the same quantity has.
+# The limits of all histograms of the same quantity.
 _SPANS = {*buckets.SPAN_LBN.tolist(), RANDOM_THRESHOLD_LBN}
 SIZES: Sequence[int] = sorted({*buckets.SIZE_NBYTES.tolist(), *SIZE_BIN_EDGES})
 DISTANCES: Sequence[int] = sorted({*buckets.DISTANCE_LBN.tolist(), *_SPANS, *(-span - 1 for span in _SPANS)})
@@ -30,19 +30,20 @@ TIMES: Sequence[int] = (buckets.TIME_US * 1000).tolist()
 
 N_SIZES = len(SIZES) + 1
 N_DISTANCES = len(DISTANCES) + 2
-"""The last place is for a first access, which has no distance."""
+"""The last place holds first accesses, which have no distance."""
 N_TIMES = N_FINE + len(TIMES)
-"""A time's place is its fine bucket plus the number of limits below it, which tells both."""
+"""The place of a time is its fine bucket plus the number of limits below it; it determines both."""
 DEPTHS: Sequence[int] = [
     *range(1, buckets.OUTSTANDING[-1]),
     *(int(2**octave * (1 + step / 16)) for octave in range(6, 16) for step in range(16)),
     1 << 16,
 ]
-"""Each number of accesses in flight up to vscsiStats' last limit, then 16 in each octave; more are one place."""
+"""Each number of accesses in flight up to the last limit of vscsiStats, then 16 per octave; higher numbers share
+one place."""
 N_DEPTHS = len(DEPTHS) + 1
 
 FEW_SHIFT, MANY_SHIFT = 58, 52
-"""Of steps to up to 64 places, of any value, and to up to 4096, of values below 2^57."""
+"""Shifts of steps to at most 64 places for any value, and to at most 4096 places for values below 2^57."""
 
 SIZE_STEPS, DISTANCE_STEPS, TIME_STEPS = (i * N_KEYS for i in range(3))
 """Where the steps of each quantity begin in ``STEPS``."""
@@ -63,21 +64,21 @@ def _all_steps() -> NDArray[np.uint64]:
 
 STEPS = _all_steps()
 DEPTH_PLACES = np.searchsorted(DEPTHS, np.arange(DEPTHS[-1] + 2)).astype(np.uint8)
-"""Place of each number of accesses in flight; the last one stands for all above."""
+"""Place of each number of accesses in flight; the last place also holds all higher numbers."""
 
 
 class Sections(NamedTuple):
     """Views into joint counts, int64.
 
     Attributes:
-        boundary: (6, 3), rows as ``tally_loop`` names them, by stream.
+        boundary: (6, 3), rows as named in ``tally_loop``, by stream.
         step: (2 ops, sizes, distances).
-        step_of_all: (distances,), distances from the access before, of whatever op.
+        step_of_all: (distances,), distances from the previous access of any op.
         gap: (3 streams, times), inter-arrival.
         latency: (2 ops, times).
         outstanding: (2 ops, depths).
         nbytes, clock_steps_back: (2 ops,), (3 streams,).
-        extent_ns: (2,), earliest and latest time: the only ones that are no sums.
+        extent_ns: (2,), earliest and latest time: the only values that are not sums.
     """
 
     boundary: NDArray[np.int64]
@@ -101,7 +102,7 @@ BOUNDARY, STEP, STEP_OF_ALL, GAP, LATENCY, OUTSTANDING, NBYTES, STEPS_BACK, EXTE
 
 
 def empty_joint() -> NDArray[np.int64]:
-    """Nothing counted yet."""
+    """Return joint counts without any access."""
     joint = np.zeros(N_PLACES, np.int64)
     never = np.iinfo(np.int64).max
     sections_of(joint).extent_ns[:] = never, -never
@@ -109,22 +110,21 @@ def empty_joint() -> NDArray[np.int64]:
 
 
 def sections_of(joint: NDArray[np.int64]) -> Sections:
-    """The sections of joint counts, shape (N_PLACES,)."""
+    """Return the sections of joint counts, shape (N_PLACES,)."""
     parts = [joint[a:b].reshape(s) for a, b, s in zip(_BEGINS, _BEGINS[1:], _SHAPES, strict=False)]
     return Sections(*parts)
 
 
 EDGE_EXTENT = STEP - BOUNDARY
 N_EDGE = EDGE_EXTENT + N_PLACES - EXTENT
-"""What of joint counts is needed to join them with those of other stretches: the boundary, and from
-``EDGE_EXTENT`` on the extent."""
+"""The edge is what joining stretches needs: the boundary and, from ``EDGE_EXTENT`` on, the extent."""
 
 
 def edge_of(joint: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Boundary and extent of joint counts: int64 (N_EDGE,)."""
+    """Return boundary and extent of joint counts: int64 (N_EDGE,)."""
     return np.concatenate([joint[BOUNDARY:STEP], joint[EXTENT:]])
 
 
-def put_edge(joint: NDArray[np.int64], edge: NDArray[np.int64]) -> None:
-    """Let joint counts have this boundary and extent."""
+def set_edge(joint: NDArray[np.int64], edge: NDArray[np.int64]) -> None:
+    """Set boundary and extent of joint counts."""
     joint[BOUNDARY:STEP], joint[EXTENT:] = edge[:EDGE_EXTENT], edge[EDGE_EXTENT:]

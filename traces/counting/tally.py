@@ -1,13 +1,12 @@
-"""What is counted about the accesses of one disk, and how two counts join.
+"""Count the accesses of one disk, and join counts.
 
-The histograms that add up from the joint counts of ``tally_loop``.
+A tally covers consecutive accesses; its histograms are sums over the joint counts of ``tally_loop``. Two tallies
+of consecutive stretches join into exactly the tally of one pass over both, because each keeps its boundary: the
+end of its last access, and the start of its first access, which has no predecessor in the tally. Joining is
+associative.
 
-A tally covers consecutive accesses. Two tallies of consecutive stretches join into exactly the tally that one
-pass over both would have given, because each keeps its boundary: where its last access ended, and where its
-first one began, which has no predecessor within the tally. Joining is associative.
-
-The first access of a kind on a disk has no predecessor at all: whether it is random cannot be told, so it is
-counted in its size bin but not judged, and shares of random accesses are over the judged ones.
+The first access of a kind on a disk has no predecessor, so it cannot be classified as random or sequential. It is
+counted in its size bin but not judged; shares of random accesses are over the judged accesses.
 """
 
 from typing import NamedTuple
@@ -29,17 +28,17 @@ from cephfit.traces.counting.joint_counts import (
     TIMES,
     edge_of,
     empty_joint,
-    put_edge,
     sections_of,
+    set_edge,
 )
 from cephfit.traces.counting.tally_loop import ALL, READ, N
 
 FINE_PER_OCTAVE = PER_OCTAVE
-"""Buckets per doubling in the fine histograms behind percentiles: their relative error is below 1/32."""
+"""Buckets per octave in the fine histograms for percentiles: their relative error is below 1/32."""
 
 
 class Counts(NamedTuple):
-    """The histograms of a ``tally.Tally``, int64; what they hold is said there."""
+    """The histograms of a ``tally.Tally``, int64; documented there."""
 
     accesses: NDArray[np.int64]
     judged: NDArray[np.int64]
@@ -58,18 +57,21 @@ class Counts(NamedTuple):
 
 
 def _adding(bucket: NDArray[np.int64], n_buckets: int) -> NDArray[np.int64]:
-    """int64 (places, buckets): 1 where a place belongs to a bucket, so that counts @ this adds up the buckets; a
-    negative bucket is none."""
+    """Return a matrix that sums places into buckets by ``counts @ matrix``.
+
+    Returns:
+        int64 (places, buckets): 1 if a place belongs to a bucket; a negative bucket is none.
+    """
     return np.asarray(bucket[:, None] == np.arange(n_buckets)[None, :]).astype(np.int64)
 
 
 _SIZE_OF_PLACE = np.array([*SIZES, SIZES[-1] + 1])
-"""A size of each place: its greatest one."""
+"""The largest size of each place."""
 _TO_SIZE = _adding(np.searchsorted(buckets.SIZE_NBYTES, _SIZE_OF_PLACE), len(buckets.SIZE_NBYTES) + 1)
 _TO_BIN = _adding(np.searchsorted(SIZE_BIN_EDGES, _SIZE_OF_PLACE), len(SIZE_BINS))
 
 _DISTANCE_OF_PLACE = np.array([*DISTANCES, DISTANCES[-1] + 1])
-"""A distance of each place but the last one, which is that of no distance."""
+"""A distance of each place except the last one, which holds accesses without a distance."""
 
 
 def _adding_distances(bucket: NDArray[np.int64], n_buckets: int) -> NDArray[np.int64]:
@@ -86,7 +88,7 @@ _IS_RANDOM = np.append(np.abs(_DISTANCE_OF_PLACE) > RANDOM_THRESHOLD_LBN, False)
 
 
 def _times_of_places() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Fine bucket and bucket in ``limits.TIME_US`` of each place of a time; -1 where no time belongs."""
+    """Return the fine bucket and the bucket in ``buckets.TIME_US`` of each place of a time; -1 if it has none."""
     fine, coarse = np.full(N_TIMES, -1, np.int64), np.full(N_TIMES, -1, np.int64)
     for bucket in range(N_FINE):
         rank = bucket + 1
@@ -116,7 +118,7 @@ def _with_all(by_op: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def counts_of(joint: NDArray[np.int64]) -> Counts:
-    """The histograms that the joint counts add up to."""
+    """Return the histograms of joint counts."""
     counted = sections_of(joint)
     by_size, by_distance = counted.step.sum(axis=2), counted.step.sum(axis=1)
     judged = counted.step[:, :, :-1].sum(axis=2)
@@ -141,7 +143,7 @@ def counts_of(joint: NDArray[np.int64]) -> Counts:
 
 
 KINDS = ("all", "read", "write")
-"""Streams that are counted side by side: "all" is every access against the one before it, of whatever op."""
+"""Streams that are counted in parallel; "all" compares every access with the previous one of any op."""
 
 NO_TIMES = np.empty(0, np.int64)
 NO_DEPTHS = np.empty(0, np.int32)
@@ -158,12 +160,12 @@ def count_on(
     outstanding: NDArray[np.int32] | None,
     rows: NDArray[np.int64] | None = None,
 ) -> None:
-    """Count the accesses of one disk that come right after those that ``joint`` holds.
+    """Add the next accesses of one disk to ``joint``.
 
     Args:
-        joint: as ``places.empty_joint`` makes it.
-        time_ns ... outstanding: columns as in AccessBatch.
-        rows: of the disk; None: all.
+        joint: As ``joint_counts.empty_joint`` creates it.
+        time_ns ... outstanding: Columns as in AccessBatch.
+        rows: Rows of the disk; None: all.
     """
     tally_loop.count_accesses(
         np.ascontiguousarray(time_ns),
@@ -180,17 +182,17 @@ def count_on(
 
 
 class Tally:
-    """Counts over consecutive accesses of one disk; never changed once it is made.
+    """Counts over consecutive accesses of one disk; immutable.
 
     Attributes:
-        joint: what the loop counted.
-        counts: the histograms that it adds up to, int64; rows of 3 are ``KINDS``, rows of 2 read and write:
+        joint: The counts of the loop.
+        counts: The histograms, int64; rows of 3 are ``KINDS``, rows of 2 read and write:
             accesses, judged, random (2, 5): by size bin;
             nbytes (2,);
-            size, distance, interarrival, latency, outstanding (3, limits + 1): in vscsiStats' limits;
-            span (2, limits + 1): absolute distances of the judged ones, in ``limits.SPAN_LBN``;
+            size, distance, interarrival, latency, outstanding (3, limits + 1): in the limits of vscsiStats;
+            span (2, limits + 1): absolute distances of the judged accesses, in ``buckets.SPAN_LBN``;
             fine_interarrival, fine_latency, fine_outstanding (3, buckets): for percentiles;
-            clock_steps_back (3,): accesses with a time before that of the one before; they have no inter-arrival.
+            clock_steps_back (3,): accesses with an earlier time than the previous one; they have no inter-arrival.
     """
 
     __slots__ = ("_counts", "_sections", "joint")
@@ -201,7 +203,7 @@ class Tally:
         self._counts: Counts | None = None
 
     def __reduce__(self) -> tuple[type["Tally"], tuple[NDArray[np.int64]]]:
-        return Tally, (self.joint,)  # the rest is made of it
+        return Tally, (self.joint,)  # the rest is derived from it
 
     @property
     def counts(self) -> Counts:
@@ -226,7 +228,7 @@ class Tally:
 
     @property
     def n(self) -> int:
-        """Accesses counted."""
+        """Number of accesses."""
         return int(self._sections.boundary[N, ALL])
 
     @property
@@ -238,28 +240,31 @@ class Tally:
         return int(self._sections.extent_ns[1])
 
     def followed_by(self, later: "Tally") -> "Tally":
-        """The tally of this stretch and the one that comes right after it on the same disk."""
+        """Join this stretch and the next one on the same disk."""
         if not later.n or not self.n:
             return self if self.n else later
         edges, joint = edge_of(self.joint)[None], self.joint + later.joint
         tally_loop.join_edges(edge_of(later.joint)[None], _ONE_DISK, STEPS, edges, joint)
-        put_edge(joint, edges[0])
+        set_edge(joint, edges[0])
         return Tally(joint)
 
-    def beside(self, other: "Tally") -> "Tally":
-        """The sum of the counts of two disks. No access of one follows any of the other, so the boundary means
-        nothing any more but its count: a sum takes part only in further sums."""
+    def plus(self, other: "Tally") -> "Tally":
+        """Return the sum of the counts of two disks.
+
+        Accesses of different disks do not follow each other. So only the count of the boundary has a meaning, and
+        a sum takes part only in further sums.
+        """
         return self._summed(other)
 
     def with_more_in_flight(
         self, op: NDArray[np.uint8], depth: NDArray[np.int32], more: NDArray[np.int64]
     ) -> "Tally":
-        """The same where some of the accesses found more in flight.
+        """Increase the number in flight at some of the accesses.
 
         Args:
-            op: uint8 (n,), theirs.
-            depth: int32 (n,), how many in flight they were counted with.
-            more: int64 (n,), how many more there were.
+            op: uint8 (n,), their ops.
+            depth: int32 (n,), the number in flight with which they were counted.
+            more: int64 (n,), the number to add.
         """
         changed = Tally(self.joint.copy())
         last = len(DEPTH_PLACES) - 1
@@ -275,13 +280,13 @@ class Tally:
 
 
 def fine_value_ns(bucket: int) -> float:
-    """The middle of a fine bucket."""
+    """Return the middle of a fine bucket."""
     octave, within = divmod(bucket, FINE_PER_OCTAVE)
     return float(2**octave * (1 + (within + 0.5) / FINE_PER_OCTAVE))
 
 
 def percentile_ns(fine: NDArray[np.int64], share: float) -> float | None:
-    """The time that ``share`` (0 to 1) of the counted times do not exceed; None where nothing was counted."""
+    """Return the time that ``share`` (0 to 1) of the counted times do not exceed; None if there are no counts."""
     total = int(fine.sum())
     if not total:
         return None
@@ -290,8 +295,11 @@ def percentile_ns(fine: NDArray[np.int64], share: float) -> float | None:
 
 
 def depth_percentile(fine: NDArray[np.int64], share: float) -> int | None:
-    """The number in flight that ``share`` (0 to 1) of the accesses do not exceed: exact up to 64, then the next of
-    ``places.DEPTHS``. None where nothing was counted, or it is beyond them."""
+    """Return the number in flight that ``share`` (0 to 1) of the accesses do not exceed.
+
+    It is exact up to 64, above it the next of ``joint_counts.DEPTHS``. None if there are no counts, or the number
+    exceeds these.
+    """
     total = int(fine.sum())
     if not total:
         return None

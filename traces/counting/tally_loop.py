@@ -1,9 +1,9 @@
-"""The loop that counts accesses: one pass, every histogram at once.
+"""The loop that counts accesses into all histograms in one pass.
 
-It counts into few and small joint histograms, from which ``tally`` adds up the ones that are kept: one count of
-(op, size, distance) tells sizes, distances, randomness and the other thresholds. What it costs is its
-instructions: so every number finds its place by ``buckets.place``, and whether an access is the first one of its
-kind is not asked for each but taken care of before.
+It counts into few and small joint histograms, and ``tally`` derives the other histograms: one count of (op, size,
+distance) contains sizes, distances, randomness and the other thresholds. The number of instructions determines its
+cost. So ``buckets.place`` finds the place of every number, and first accesses are handled before the loop instead
+of by a test in it.
 """
 
 import numpy as np
@@ -14,13 +14,13 @@ from cephfit.traces.counting import joint_counts
 from cephfit.traces.counting.buckets import place
 
 ALL, READ, WRITE = range(3)
-"""Streams: all accesses, each held against the one before it of whatever op, then by op."""
+"""Streams: all accesses, each compared with the previous one of any op; then by op."""
 
 N, FIRST_LBN, FIRST_NBYTES, FIRST_NS, LAST_LBN, LAST_NS = range(6)
-"""Rows of a boundary: accesses so far; first block, bytes and time of the first one; last block that the last one
-touched, and its time."""
+"""Rows of a boundary: number of accesses; first block, bytes and time of the first access; last block and time of
+the last access."""
 
-# Unsigned, because a place that might be negative costs a test each time.
+# Unsigned, because an index that may be negative costs a test each time.
 _FEW, _MANY = np.uint64(joint_counts.FEW_SHIFT), np.uint64(joint_counts.MANY_SHIFT)
 _BY_SIZE, _BY_DISTANCE = np.uint64(joint_counts.SIZE_STEPS), np.uint64(joint_counts.DISTANCE_STEPS)
 _BY_TIME = np.uint64(joint_counts.TIME_STEPS)
@@ -59,8 +59,11 @@ def _begin(
     op: NDArray[np.uint8], time_ns: NDArray[np.int64], lbn: NDArray[np.int64], nbytes: NDArray[np.int64],
     rows: NDArray[np.int64] | None, steps: NDArray[np.uint64], joint: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Let every stream that is still empty look as if an access had ended right before its first one and at the
-    same time, and take back now what the loop will count for that."""
+    """Prepare the streams that are still empty.
+
+    Each looks as if an access ended directly before its first one at the same time. What the loop will count for
+    this is subtracted here.
+    """
     n = len(op) if rows is None else len(rows)
     for stream in range(3):
         s, what = np.uintp(stream), np.uintp(max(stream - 1, 0))
@@ -97,13 +100,13 @@ def count_accesses(
     depth_places: NDArray[np.uint8],
     joint: NDArray[np.int64],
 ) -> None:
-    """Count accesses of one disk that come after those counted, columns as in AccessBatch.
+    """Count the next accesses of one disk, columns as in AccessBatch.
 
     Args:
-        time_ns ... outstanding: latency and outstanding are empty where not known.
-        rows: those of the disk, None where all are: that is known when the loop is compiled.
-        steps, depth_places: ``places.STEPS`` and ``DEPTH_PLACES``.
-        joint: as ``places.Sections`` says; added to.
+        time_ns ... outstanding: Latency and outstanding are empty if unknown.
+        rows: Rows of the disk; None: all. The loop is compiled separately for None.
+        steps, depth_places: ``joint_counts.STEPS`` and ``DEPTH_PLACES``.
+        joint: As in ``joint_counts.Sections``; added to.
     """
     _begin(op, time_ns, lbn, nbytes, rows, steps, joint)
     n, n_depths, n_writes = len(time_ns) if rows is None else len(rows), len(depth_places), np.uintp(0)
@@ -134,7 +137,7 @@ def count_accesses(
         if timed and latency_ns[i] >= 0:
             joint[_LATENCY + what * _N_TIMES + _time_place(latency_ns[i], steps)] += 1
         if counted and outstanding[i] >= 0:
-            # vscsiStats counts the new access, too.
+            # vscsiStats includes the new access.
             depth = np.uintp(depth_places[np.uintp(min(outstanding[i] + 1, n_depths - 1))])
             joint[_OUTSTANDING + what * _N_DEPTHS + depth] += 1
     joint[_EARLIEST], joint[_LATEST] = earliest, latest
@@ -164,11 +167,11 @@ def count_disks(
     """Count accesses of many disks into one sum, as ``count_accesses`` does for each.
 
     Args:
-        time_ns ... depth_places: as ``count_accesses`` takes them, but for ``rows``, which are those of all disks.
+        time_ns ... depth_places: As for ``count_accesses``, except ``rows``, which are those of all disks.
         begins, ends: int64 (n,), where the rows of each disk begin and end.
-        at: int64 (n,), the row of each one in ``edges``.
-        edges: as ``places.edge_of`` makes them; written.
-        joint: added to; its boundary and extent mean nothing.
+        at: int64 (n,), the row of each disk in ``edges``.
+        edges: As ``joint_counts.edge_of`` creates them; written.
+        joint: Added to; its boundary and extent have no meaning.
     """
     n_boundary = joint_counts.EDGE_EXTENT
     for k in range(len(at)):
@@ -189,16 +192,16 @@ def join_edges(
     edges: NDArray[np.int64],
     joint: NDArray[np.int64],
 ) -> None:
-    """Join stretches of disks: count the first access of each stream after a cut against the last one before it.
+    """Join stretches of disks: compare the first access of each stream after a cut with the last one before it.
 
-    Everything about these accesses alone was counted with their own stretches.
+    All other counts of these accesses are in the counts of their stretches.
 
     Args:
-        later: int64 (n, N_EDGE), as ``places.edge_of`` makes them, of the stretches behind the cut.
-        at: int64 (n,), the row of each one's disk in ``edges``.
-        steps: ``places.STEPS``.
-        edges: of the stretches before the cut; written: of both together.
-        joint: the sum of the counts before and behind; added to.
+        later: int64 (n, N_EDGE), as ``joint_counts.edge_of`` creates them, of the stretches after the cut.
+        at: int64 (n,), the row of each disk in ``edges``.
+        steps: ``joint_counts.STEPS``.
+        edges: Of the stretches before the cut; written: of both stretches.
+        joint: The sum of the counts before and after the cut; added to.
     """
     for k in range(len(at)):
         i = at[k]
@@ -216,7 +219,7 @@ def join_edges(
                 else:
                     at_step = _step_place(op, later[k, 3 * FIRST_NBYTES + s], distance, steps)
                     joint[at_step] += 1
-                    # It is no first access any more: it has a distance now.
+                    # It is not a first access any more: it has a distance now.
                     joint[at_step - place(distance, steps, _BY_DISTANCE, _FEW) + _N_DISTANCES - _1] -= 1
             if edges[i, 3 * N + s] == 0:
                 for row in (FIRST_LBN, FIRST_NBYTES, FIRST_NS):

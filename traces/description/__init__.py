@@ -1,1 +1,1 @@
-"""The full description of a workload: over time, over the disk, in phases, in pictures."""
+"""The full description of a workload: over time, over the disk, in phases, in plots."""

@@ -1,11 +1,10 @@
-"""Portraits of a trace's disks as the part ``behaviour`` of a profile's description. Fields: docs/traces.md.
+"""Compute the part ``behaviour`` of a profile from the descriptions of its disks. Fields: docs/traces.md.
 
-Phases: the places in time where a workload changes its behaviour.
-
-Bins over time are cut where the sum of squared deviations from each phase's own means, in units of the noise, plus
-a penalty for each phase is smallest; then neighbours whose medians differ by less than the noise are one. The
-minimum is exact: optimal partitioning by dynamic programming (Jackson et al. 2005, doi:10.1109/LSP.2001.838216)
-over at most 512 bins, which needs no library and takes milliseconds.
+Phases are stretches of time between changes of a workload's behaviour. The borders between time bins minimise
+the sum of squared deviations from the mean of each phase, in units of the noise, plus a penalty per phase.
+Neighbouring phases are then merged if their medians differ by less than the noise. The minimum is exact: optimal
+partitioning by dynamic programming (Jackson et al. 2005, doi:10.1109/LSP.2001.838216) over at most 512 bins needs
+no library and takes milliseconds.
 """
 
 import itertools
@@ -19,35 +18,35 @@ from cephfit.core.units import LBN_NBYTES, NS_PER_S, NS_PER_US
 from cephfit.core.values.cells import SIZE_BINS, Op
 from cephfit.traces.counting import buckets
 from cephfit.traces.counting.tally import KINDS
-from cephfit.traces.description.disk_description import Portrait
+from cephfit.traces.description.disk_description import DiskDescription
 from cephfit.traces.description.disk_loops import ACCESSES, JUDGED, LATENCY_NS, N_TIMED, RANDOM, TOTAL_NBYTES, Grid
 from cephfit.traces.description.footprint import hot_shares
 
 MAX_PHASES = 12
-"""More are no description any more: the penalty is doubled until so many are left."""
+"""More phases are not a useful description: the penalty is doubled until at most this many remain."""
 
 MIN_SHARE = 1 / 32
-"""Of the bins that a phase has at least."""
+"""A phase has at least this share of the bins."""
 
-ENOUGH_ACCESSES = 20
-"""On average in a bin; bins are joined in pairs until they hold so many, lest chance counts look like changes."""
+MIN_MEAN_ACCESSES = 20
+"""Bins are joined in pairs until they hold this many on average, because random counts would look like changes."""
 
-TELLING_ACCESSES = 5
-"""A bin with fewer tells nothing of their mean size and random share."""
+MIN_KNOWN_ACCESSES = 5
+"""Fewer accesses in a bin are too few for a mean size or a random share."""
 
 SMALLEST_CHANGE = np.array([0.15, 0.15, 0.15, 0.05, 0.05])
-"""Noise is taken to be at least so much in each feature: 10 % in a rate or in the mean size, 5 % in a share."""
+"""Lower limit of the noise of each feature: 10 % in a rate or in the mean size, 5 % in a share."""
 
 
 def phases_of(series: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Consecutive (first bin, bin after the last) that cover the whole series.
+    """Return consecutive phases (first bin, bin after the last) that cover the whole series.
 
     Args:
-        series: (bins, N_COLUMNS) as in ``portrait_loop``, one bin or more.
+        series: Shape (bins, N_COLUMNS) as in ``disk_loops``; at least one bin.
     """
     join = 0
     counts = series
-    while counts[:, :JUDGED].sum() < ENOUGH_ACCESSES * len(counts) and len(counts) > 8:
+    while counts[:, :JUDGED].sum() < MIN_MEAN_ACCESSES * len(counts) and len(counts) > 8:
         join += 1
         counts = np.add.reduceat(series, np.arange(0, len(series), 1 << join), axis=0)
     borders = change_points(features_of(counts), SMALLEST_CHANGE)
@@ -56,18 +55,20 @@ def phases_of(series: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def features_of(series: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(bins, 5): log2 of 1 + reads and of 1 + writes, log2 of the mean size, random shares of reads and writes.
+    """Return the features of each bin.
 
-    What a bin with fewer than TELLING_ACCESSES does not tell is as in the bin before.
+    Returns:
+        Shape (bins, 5): log2 of 1 + reads and of 1 + writes, log2 of the mean size, random shares of reads and
+        writes. A bin with fewer than MIN_KNOWN_ACCESSES takes size and shares from the bin before it.
     """
     reads, writes = (series[:, ACCESSES + 5 * op : ACCESSES + 5 * op + 5].sum(axis=1) for op in (0, 1))
     n, nbytes = reads + writes, series[:, TOTAL_NBYTES : TOTAL_NBYTES + 2].sum(axis=1)
     columns = [np.log2(1.0 + reads), np.log2(1.0 + writes)]
-    columns.append(_carried(np.log2(np.maximum(nbytes, 1) / np.maximum(n, 1)), n >= TELLING_ACCESSES))
+    columns.append(_carried(np.log2(np.maximum(nbytes, 1) / np.maximum(n, 1)), n >= MIN_KNOWN_ACCESSES))
     for op in (0, 1):
         judged = series[:, JUDGED + 5 * op : JUDGED + 5 * op + 5].sum(axis=1)
         random = series[:, RANDOM + 5 * op : RANDOM + 5 * op + 5].sum(axis=1)
-        columns.append(_carried(random / np.maximum(judged, 1), judged >= TELLING_ACCESSES))
+        columns.append(_carried(random / np.maximum(judged, 1), judged >= MIN_KNOWN_ACCESSES))
     return np.stack(columns, axis=1)
 
 
@@ -80,11 +81,11 @@ def _carried(values: NDArray[np.float64], is_known: NDArray[np.bool_]) -> NDArra
 
 
 def change_points(features: NDArray[np.float64], smallest: NDArray[np.float64]) -> list[int]:
-    """Bins at which another phase begins, ascending.
+    """Return the bins at which a new phase begins, ascending.
 
     Args:
-        features: (n, d).
-        smallest: (d,) least noise of each feature.
+        features: Shape (n, d).
+        smallest: Shape (d,), the lower limit of the noise of each feature.
     """
     n, d = features.shape
     scaled = features / np.maximum(_noise(features), smallest)
@@ -94,14 +95,14 @@ def change_points(features: NDArray[np.float64], smallest: NDArray[np.float64]) 
     penalty = 2.0 * (d + 1) * np.log(max(n, 2))
     while True:
         borders = _partition(sums, squares, shortest, penalty)
-        borders = _told_apart(features, borders, smallest)
+        borders = _distinct_borders(features, borders, smallest)
         if len(borders) < MAX_PHASES:
             return borders
         penalty *= 2
 
 
 def _noise(features: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standard deviation within phases: of the differences of neighbours, less the largest twentieth."""
+    """Return the standard deviation within phases, from differences of neighbours without the largest 5 %."""
     if len(features) < 3:
         return np.zeros(features.shape[1])
     steps = np.sort(np.abs(np.diff(features, axis=0)), axis=0)
@@ -109,11 +110,13 @@ def _noise(features: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.sqrt((kept**2).mean(axis=0) / 2))
 
 
-def _told_apart(features: NDArray[np.float64], borders: list[int], smallest: NDArray[np.float64]) -> list[int]:
-    """The borders at which the medians of both sides differ by more than the noise of a bin on either side.
+def _distinct_borders(
+    features: NDArray[np.float64], borders: list[int], smallest: NDArray[np.float64]
+) -> list[int]:
+    """Return the borders at which the medians of both sides differ by more than the noise of a bin on either side.
 
-    The bin in which a change falls is a mixture of both sides: its deviation alone would make a phase of it. And
-    the noise of a count depends on the count, so that it differs between phases.
+    The bin in which a change falls is a mixture of both sides; its deviation alone would create a phase. The noise
+    of a count depends on the count, so it differs between phases.
     """
     kept: list[int] = []
     ends = [*borders[1:], len(features)][: len(borders)]
@@ -127,7 +130,7 @@ def _told_apart(features: NDArray[np.float64], borders: list[int], smallest: NDA
 
 
 def _spread(features: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standard deviation by the median absolute deviation, which single bins do not move (Gaussian: 1.4826)."""
+    """Return the standard deviation from the median absolute deviation (Gaussian: 1.4826), a robust estimate."""
     return np.asarray(1.4826 * np.median(np.abs(features - np.median(features, axis=0)), axis=0))
 
 
@@ -156,38 +159,40 @@ def _partition(
 
 HOT_SHARES = (0.5, 0.8, 0.9)
 DISKS_SHOWN = 8
-"""Busiest disks whose maps and samples are part of the description."""
+"""Number of busiest disks with a heat map and a sample in the description."""
 
 SIZES_SHOWN = 10
 _WINDOWS = 5
 
 
-def behaviour_of(portraits: Mapping[str, Portrait], *, is_timed: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The part ``behaviour``, and the windowed distance as a histogram by kind.
+def behaviour_of(
+    disk_descriptions: Mapping[str, DiskDescription], *, is_timed: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the part ``behaviour``, and the histogram of the windowed distance by kind.
 
     Args:
-        portraits: of whole disks (``Portrait.whole``), one at least.
-        is_timed: their accesses have different times; else nothing can be said over time.
+        disk_descriptions: Of whole disks (``DiskDescription.whole``); at least one.
+        is_timed: The accesses have different times; otherwise nothing is known over time.
     """
-    total: Portrait | None = None
-    for portrait in portraits.values():
-        total = portrait if total is None else total.beside(portrait)
+    total: DiskDescription | None = None
+    for disk in disk_descriptions.values():
+        total = disk if total is None else total.plus(disk)
     assert total is not None
     unit_ns = total.unit_ns
-    origin_ns = min(int(p.time.low) for p in portraits.values()) * unit_ns
-    busiest = sorted(portraits, key=lambda name: (-portraits[name].n, name))[:DISKS_SHOWN]
+    origin_ns = min(int(p.time.low) for p in disk_descriptions.values()) * unit_ns
+    busiest = sorted(disk_descriptions, key=lambda name: (-disk_descriptions[name].n, name))[:DISKS_SHOWN]
     used = total.series[: total.time.n_used]
     behaviour: dict[str, Any] = {
         "random_threshold_lbn": total.threshold,
         "sensitivity": _sensitivity(total),
         "sizes": _sizes(total.sizes),
         "burstiness": _burstiness(total) if is_timed else [],
-        "footprint": _footprint(list(portraits.values())),
-        "hot_spots": _hot_spots(list(portraits.values())),
-        "busy_share": _in_flight(total, is_timed=is_timed)["busy_share"] if len(portraits) == 1 else None,
+        "footprint": _footprint(list(disk_descriptions.values())),
+        "hot_spots": _hot_spots(list(disk_descriptions.values())),
+        "busy_share": _in_flight(total, is_timed=is_timed)["busy_share"] if len(disk_descriptions) == 1 else None,
         "over_time": _over_time(used, total.time, unit_ns, origin_ns) if is_timed else None,
         "phases": _phases(used, total.time, unit_ns, origin_ns) if is_timed else [],
-        "disks": {name: _disk(portraits[name], origin_ns, is_timed=is_timed) for name in busiest},
+        "disks": {name: _disk(disk_descriptions[name], origin_ns, is_timed=is_timed) for name in busiest},
     }
     windowed = {
         kind: {"limits": buckets.DISTANCE_LBN.tolist(), "counts": total.windowed[i].tolist()}
@@ -197,14 +202,14 @@ def behaviour_of(portraits: Mapping[str, Portrait], *, is_timed: bool) -> tuple[
 
 
 def shares_at_threshold(
-    portraits: Mapping[str, Portrait],
+    disk_descriptions: Mapping[str, DiskDescription],
 ) -> tuple[dict[Op, float], dict[Op, dict[str, float]]]:
-    """Random shares by op, and by op and size bin, at the portraits' own threshold; the portraits are whole."""
-    total = sum(p.magnitudes[:, 0] for p in portraits.values())
-    edges = next(iter(portraits.values())).edges
+    """Return random shares by op, and by op and size bin, at the threshold of the (whole) descriptions."""
+    total = sum(p.magnitudes[:, 0] for p in disk_descriptions.values())
+    edges = next(iter(disk_descriptions.values())).edges
     assert not isinstance(total, int)
     judged = total.sum(axis=2)
-    place = int(np.searchsorted(edges, next(iter(portraits.values())).threshold))
+    place = int(np.searchsorted(edges, next(iter(disk_descriptions.values())).threshold))
     random = total[:, :, place + 1 :].sum(axis=2)
     return _random_shares(judged, random)
 
@@ -212,7 +217,7 @@ def shares_at_threshold(
 def _random_shares(
     judged: NDArray[np.int64], random: NDArray[np.int64]
 ) -> tuple[dict[Op, float], dict[Op, dict[str, float]]]:
-    """From counts (2, 5) by op and size bin."""
+    """Return the shares for counts of shape (2, 5), by op and size bin."""
     by_op, by_bin = {}, {}
     for i, op in enumerate(Op):
         by_op[op] = float(random[i].sum() / judged[i].sum()) if judged[i].any() else 0.0
@@ -220,8 +225,8 @@ def _random_shares(
     return by_op, by_bin
 
 
-def _sensitivity(total: Portrait) -> dict[str, Any]:
-    """Share of random accesses by op and measure, at each threshold."""
+def _sensitivity(total: DiskDescription) -> dict[str, Any]:
+    """Return the share of random accesses by op and measure, at each threshold."""
     table: dict[str, Any] = {"thresholds_lbn": total.edges.tolist()}
     for i, op in enumerate(Op):
         row = {}
@@ -234,7 +239,7 @@ def _sensitivity(total: Portrait) -> dict[str, Any]:
 
 
 def _sizes(sizes: NDArray[np.int64]) -> dict[str, Any]:
-    """The commonest exact sizes of each op, of the rarer one, too."""
+    """Return the most common exact sizes of each op."""
     n = int(sizes.sum())
     rows: list[dict[str, Any]] = []
     for op, exact in zip(Op, sizes[:, 1:], strict=True):
@@ -247,10 +252,10 @@ def _sizes(sizes: NDArray[np.int64]) -> dict[str, Any]:
     return {"dominant": rows, "other_sizes": int(sizes[:, 0].sum())}
 
 
-def _burstiness(total: Portrait) -> list[dict[str, Any]]:
-    """Peak to mean and index of dispersion of counts (variance / mean; 1 for Poisson arrivals) at some windows.
+def _burstiness(total: DiskDescription) -> list[dict[str, Any]]:
+    """Return peak to mean and index of dispersion of counts (variance / mean; 1 for Poisson arrivals) by window.
 
-    The first and the last window, which the trace covers in part, do not count.
+    The trace covers the first and the last window only in part; they do not count.
     """
     grid, rows = total.fine_time, []
     fine = total.fine[: grid.n_used]
@@ -274,8 +279,8 @@ def _burstiness(total: Portrait) -> list[dict[str, Any]]:
     return rows
 
 
-def _footprint(portraits: list[Portrait]) -> dict[str, Any]:
-    parts = [p.footprint for p in portraits]
+def _footprint(disk_descriptions: list[DiskDescription]) -> dict[str, Any]:
+    parts = [p.footprint for p in disk_descriptions]
     blocks = [f.n_blocks for f in parts]
     n = sum(blocks)
     error = float(np.sqrt(sum((f.relative_error * b) ** 2 for f, b in zip(parts, blocks, strict=True)))) / n
@@ -290,12 +295,12 @@ def _footprint(portraits: list[Portrait]) -> dict[str, Any]:
     }
 
 
-def _hot_spots(portraits: list[Portrait]) -> dict[str, Any]:
-    doublings = max(p.regions.doublings for p in portraits)
+def _hot_spots(disk_descriptions: list[DiskDescription]) -> dict[str, Any]:
+    doublings = max(p.regions.doublings for p in disk_descriptions)
     sums = []
-    for portrait in portraits:
-        counts = portrait.regions.counts
-        coarse = counts.keys >> (doublings - portrait.regions.doublings)
+    for disk in disk_descriptions:
+        counts = disk.regions.counts
+        coarse = counts.keys >> (doublings - disk.regions.doublings)
         places = np.unique(coarse, return_inverse=True)[1]
         merged = np.zeros((int(places.max()) + 1, 2), np.int64)
         np.add.at(merged, places, counts.sums)
@@ -312,7 +317,7 @@ def _hot_spots(portraits: list[Portrait]) -> dict[str, Any]:
 
 
 def _start_seconds(grid: Grid, unit_ns: int, origin_ns: int) -> float:
-    """Where the first bin begins; it may begin before the first access."""
+    """Return the start of the first bin, which may be before the first access."""
     return ((grid.origin << grid.shift) * unit_ns - origin_ns) / NS_PER_S
 
 
@@ -342,7 +347,7 @@ def _phases(series: NDArray[np.int64], grid: Grid, unit_ns: int, origin_ns: int)
         random, by_bin = _random_shares(
             counts[JUDGED : JUDGED + 10].reshape(2, 5), counts[RANDOM : RANDOM + 10].reshape(2, 5)
         )
-        # The first and the last bin reach beyond the trace.
+        # The first and the last bin extend beyond the trace.
         begin = max((grid.origin + first) << grid.shift, grid.low)
         seconds = (min((grid.origin + after) << grid.shift, grid.high + 1) - begin) * unit_ns / NS_PER_S
         rows.append(
@@ -363,33 +368,32 @@ def _phases(series: NDArray[np.int64], grid: Grid, unit_ns: int, origin_ns: int)
     return rows
 
 
-def _in_flight(portrait: Portrait, *, is_timed: bool) -> dict[str, Any]:
-    """How much of the time accesses of a disk were in flight, how many, and how long; null where no access has a
-    latency."""
-    latency_ns = int(portrait.series[:, LATENCY_NS : LATENCY_NS + 2].sum())
-    n = int(portrait.series[:, N_TIMED : N_TIMED + 2].sum())
-    wall_ns = portrait.busy.wall_ns or (portrait.time.high - portrait.time.low + 1) * portrait.unit_ns
+def _in_flight(disk: DiskDescription, *, is_timed: bool) -> dict[str, Any]:
+    """Return busy share, mean outstanding accesses and mean latency of a disk; null if no access has a latency."""
+    latency_ns = int(disk.series[:, LATENCY_NS : LATENCY_NS + 2].sum())
+    n = int(disk.series[:, N_TIMED : N_TIMED + 2].sum())
+    wall_ns = disk.busy.wall_ns or (disk.time.high - disk.time.low + 1) * disk.unit_ns
     return {
-        "busy_share": portrait.busy.share() if n and is_timed else None,
+        "busy_share": disk.busy.share() if n and is_timed else None,
         "mean_outstanding": latency_ns / wall_ns if n and is_timed else None,
         "mean_latency_us": latency_ns / n / NS_PER_US if n else None,
     }
 
 
-def _disk(portrait: Portrait, origin_ns: int, *, is_timed: bool) -> dict[str, Any]:
-    grid, place, unit_ns = portrait.map_time, portrait.place, portrait.unit_ns
-    sample = portrait.scatter.rows[np.argsort(portrait.scatter.rows[:, 1], kind="stable")]
+def _disk(disk: DiskDescription, origin_ns: int, *, is_timed: bool) -> dict[str, Any]:
+    grid, place, unit_ns = disk.map_time, disk.place, disk.unit_ns
+    sample = disk.scatter.rows[np.argsort(disk.scatter.rows[:, 1], kind="stable")]
     return {
-        "accesses": portrait.n,
-        **_in_flight(portrait, is_timed=is_timed),
-        "footprint": _footprint([portrait]),
-        "hot_spots": _hot_spots([portrait]),
+        "accesses": disk.n,
+        **_in_flight(disk, is_timed=is_timed),
+        "footprint": _footprint([disk]),
+        "hot_spots": _hot_spots([disk]),
         "heat_map": {
             "bin_seconds": (1 << grid.shift) * unit_ns / NS_PER_S,
             "start_seconds": _start_seconds(grid, unit_ns, origin_ns),
             "region_nbytes": 4096 << place.shift,
             "first_lbn": (place.origin << place.shift) * 8,
-            "rows": [" ".join(map(str, r[: place.n_used])) for r in portrait.heat[: grid.n_used].tolist()],
+            "rows": [" ".join(map(str, r[: place.n_used])) for r in disk.heat[: grid.n_used].tolist()],
         },
         "sample": {
             "time_us": " ".join(map(str, ((sample[:, 1] - origin_ns) // NS_PER_US).tolist())),

@@ -1,4 +1,4 @@
-"""A whole trace's counts as a Profile with its description."""
+"""Turn the counts of a whole trace into a Profile with its description."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,17 +13,17 @@ from cephfit.traces.counting.tally import Tally
 from cephfit.traces.description import behaviour, distributions
 from cephfit.traces.description.disk_description import MAX_DISKS, too_many_disks
 from cephfit.traces.description.distributions import (
-    are_depths_told,
     are_timed,
+    has_depths,
     histograms_of,
     percentiles_of,
     random_by_threshold,
 )
-from cephfit.traces.description.recording import NOT_ASKED_FOR, PartialProfile, disks_asked_for, disks_of_one_level
+from cephfit.traces.description.recording import NOT_REQUESTED, PartialProfile, disks_of_one_level, requested_disks
 
 MISSING_LATENCIES = 0.01
-"""Share of the accesses from which on it is said that their latency is not known; at the end of a recording some
-are always in flight."""
+"""Share of accesses without a latency above which the profile reports it. Some accesses are always in flight at
+the end of a recording."""
 
 
 def profile_of(
@@ -41,26 +41,26 @@ def profile_of(
     with_behaviour: bool | None = False,
     clock_ns: int = 1,
 ) -> Profile:
-    """The profile of all accesses that were counted.
+    """Return the profile of all accesses that were counted.
 
     Args:
-        partial: the whole trace.
-        name: of the profile.
-        action: which event counted as the access; empty where the format knows but one.
-        sources: what was read, for the description.
-        duration_ns: of the recording.
-        keep_upper: which of two stacked disks counts.
-        disks: count only these; empty: all of one level.
-        losses_known: whether the source would show lost events.
-        lacks: what the format says that it does not tell; what the accesses show of that is added.
-        notes: sentences that a reader must know.
-        with_behaviour: the trace has portraits of its disks; None: unless there were too many of them.
-        clock_ns: the smallest difference that its times tell.
+        partial: The whole trace.
+        name: Name of the profile.
+        action: The event that counted as the access; empty where the format has only one.
+        sources: What was read, for the description.
+        duration_ns: Duration of the recording.
+        keep_upper: Count the upper of two stacked disks; otherwise the lower one.
+        disks: Count only these disks; empty: all disks of one level.
+        losses_known: Whether the source would show lost events.
+        lacks: What the format does not contain. What the accesses do not contain is added.
+        notes: Sentences that a reader must know.
+        with_behaviour: Add the behaviour from the disk descriptions; None: add it unless there are too many disks.
+        clock_ns: The resolution of the times.
 
     Raises:
-        InputError: no access was counted, or there is no such disk.
+        InputError: No access was counted, or a disk does not exist.
     """
-    kept, left_out = disks_that_count(partial, disks, keep_upper=keep_upper, where=str(sources[0]["files"][0]))
+    kept, omitted = counted_disks(partial, disks, keep_upper=keep_upper, where=str(sources[0]["files"][0]))
     total = partial.sum_of(kept)
     if not total.n:
         raise _no_accesses(partial, action, sources)
@@ -76,7 +76,7 @@ def profile_of(
         "random_by_threshold": random_by_threshold(total),
         "disks": {d: _disk(partial.disks[d]) for d in kept[:DISKS_LISTED]},
         "n_disks": len(kept),
-        "left_out": {d: {"accesses": partial.n_of(d), "why": why} for d, why in sorted(left_out.items())},
+        "left_out": {d: {"accesses": partial.n_of(d), "why": why} for d, why in sorted(omitted.items())},
         "skipped": dict(sorted(partial.skipped.items())),
         "events": dict(sorted(partial.events.items())),
         "lost_events": partial.lost if losses_known or partial.lost else None,
@@ -84,62 +84,62 @@ def profile_of(
         "lacks": _lacks(lacks, total, clock_ns),
     }
     accesses, random, by_bin = _shares(total)
-    if with_behaviour is None and partial.portraits.too_many:
+    if with_behaviour is None and partial.disk_descriptions.too_many:
         description["notes"].append(
-            f"behaviour over time and over the disk is left out: it is kept for at most {MAX_DISKS} disks, the "
-            f"trace has {len(partial.names)}; --disk takes some of them"
+            f"behaviour over time and over the disk is omitted: it is kept for at most {MAX_DISKS} disks, the "
+            f"trace has {len(partial.names)}; choose some of them with --disk"
         )
     elif with_behaviour is not False:
         random, by_bin = _with_behaviour(partial, kept, description, is_timed=are_timed(total))
-    if "behaviour" in description and not are_depths_told(total, clock_ns):
-        distributions.without_busy_shares(description["behaviour"])
+    if "behaviour" in description and not has_depths(total, clock_ns):
+        distributions.remove_busy_shares(description["behaviour"])
     return Profile(name, accesses, random, by_bin, description)
 
 
-def disks_that_count(
-    partial: PartialProfile, asked: Sequence[str], *, keep_upper: bool, where: str
+def counted_disks(
+    partial: PartialProfile, requested: Sequence[str], *, keep_upper: bool, where: str
 ) -> tuple[list[str], dict[str, str]]:
-    """The disks whose accesses a profile counts, sorted, and why each other one is left out.
+    """Return the disks whose accesses a profile counts, sorted, and why each other disk is omitted.
 
     Args:
-        partial: the whole trace.
-        asked: for these; empty: all of one level.
-        keep_upper: which of two stacked disks counts.
-        where: the trace is.
+        partial: The whole trace.
+        requested: Count these disks; empty: all disks of one level.
+        keep_upper: Count the upper of two stacked disks; otherwise the lower one.
+        where: Name of the trace, for errors.
 
     Raises:
-        InputError: there is no such disk.
+        InputError: A requested disk does not exist.
     """
-    if asked:
-        kept = disks_asked_for(asked, partial.names, where=where)
-        return kept, dict.fromkeys(set(partial.names) - set(kept), NOT_ASKED_FOR)
-    kept, left_out = disks_of_one_level(partial.names, partial.stacked, keep_upper=keep_upper)
-    # The order in which disks were met depends on how the trace was cut into parts.
-    return sorted(kept), left_out
+    if requested:
+        kept = requested_disks(requested, partial.names, where=where)
+        return kept, dict.fromkeys(set(partial.names) - set(kept), NOT_REQUESTED)
+    kept, omitted = disks_of_one_level(partial.names, partial.stacked, keep_upper=keep_upper)
+    # The order in which disks were found depends on how the trace was divided into parts.
+    return sorted(kept), omitted
 
 
 def _with_behaviour(
     partial: PartialProfile, kept: Sequence[str], description: dict[str, Any], *, is_timed: bool
 ) -> tuple[dict[Op, float], dict[Op, dict[str, float]]]:
-    """Add the behaviour to a description; return the random shares at the threshold that was asked for.
+    """Add the behaviour to a description; return the random shares at the requested threshold.
 
     Raises:
-        InputError: there are too many disks.
+        InputError: There are too many disks.
     """
-    if partial.portraits.too_many:
+    if partial.disk_descriptions.too_many:
         raise too_many_disks(min(kept))
-    portraits = {name: partial.portraits.disks[name].whole() for name in kept}
+    disk_descriptions = {name: partial.disk_descriptions.disks[name].whole() for name in kept}
     for name, disk in description["disks"].items():
-        random, by_bin = behaviour.shares_at_threshold({name: portraits[name]})
+        random, by_bin = behaviour.shares_at_threshold({name: disk_descriptions[name]})
         disk["random"] = {op.value: random[op] for op in Op}
         disk["random_by_bin"] = {op.value: by_bin[op] for op in Op}
-    description["behaviour"], windowed = behaviour.behaviour_of(portraits, is_timed=is_timed)
+    description["behaviour"], windowed = behaviour.behaviour_of(disk_descriptions, is_timed=is_timed)
     if any(windowed["all"]["counts"]):
         description["histograms"]["distance_windowed"] = windowed
     threshold = description["random_threshold_lbn"] = description["behaviour"]["random_threshold_lbn"]
     if threshold != RANDOM_THRESHOLD_LBN:
         description["notes"].append(buckets.other_threshold(threshold))
-    return behaviour.shares_at_threshold(portraits)
+    return behaviour.shares_at_threshold(disk_descriptions)
 
 
 def _no_accesses(partial: PartialProfile, action: str, sources: Sequence[Mapping[str, Any]]) -> InputError:
@@ -151,29 +151,28 @@ def _no_accesses(partial: PartialProfile, action: str, sources: Sequence[Mapping
             where=where,
             remedy=f"it has {partial.events[others[0]]} {others[0]} events: use --action {others[0]}",
         )
-    held = ", ".join(f"{n} {reason}" for reason, n in sorted((partial.skipped + partial.events).items()))
+    found = ", ".join(f"{n} {reason}" for reason, n in sorted((partial.skipped + partial.events).items()))
     return InputError(
-        "the trace has no reads and no writes" + (f", only: {held}" if held else ""),
+        "the trace has no reads and no writes" + (f", only: {found}" if found else ""),
         where=where,
         remedy="record it while the workload runs",
     )
 
 
-def _lacks(said: Sequence[str], tally: Tally, clock_ns: int) -> list[str]:
-    """What the trace does not say: what its format says of itself, and what the accesses show, so that no format
-    can forget it."""
-    lacks = list(said)
+def _lacks(of_format: Sequence[str], tally: Tally, clock_ns: int) -> list[str]:
+    """Return what the trace does not contain, as its format declares it and as its accesses show it."""
+    lacks = list(of_format)
     if tally.n > 1 and not are_timed(tally) and not any("no rates" in words for words in lacks):
         lacks.append("time: all accesses have the same one; no rates, no inter-arrival, none outstanding")
     elif clock_ns >= distributions.COARSE_NS and not any(words.startswith("time:") for words in lacks):
-        lacks.append(distributions.words_of(clock_ns))
+        lacks.append(distributions.clock_note(clock_ns))
     n_timed = int(tally.counts.latency[0].sum())
     if not any(words.startswith("latency") for words in lacks):
         if not n_timed:
             lacks.append("latency and outstanding accesses")
         elif tally.n - n_timed > MISSING_LATENCIES * tally.n:
             lacks.append(f"latency: of {tally.n - n_timed} of the {tally.n} accesses")
-        if n_timed and not are_depths_told(tally, clock_ns):
+        if n_timed and not has_depths(tally, clock_ns):
             lacks.append("outstanding accesses")
     return lacks
 
@@ -198,7 +197,7 @@ def _summary(tally: Tally, duration_ns: int) -> dict[str, Any]:
         "nbytes": {op.value: int(tally.counts.nbytes[i]) for i, op in enumerate(Op)},
         "clock_steps_back": int(tally.counts.clock_steps_back[0]),
     }
-    if duration_ns > 0 and are_timed(tally):  # the duration is the whole recording's, the tally some disks'
+    if duration_ns > 0 and are_timed(tally):  # the duration of the whole recording, the tally of some disks
         seconds = duration_ns / NS_PER_S
         summary |= {"iops": n / seconds, "bytes_per_second": nbytes / seconds}
     return summary

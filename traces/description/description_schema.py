@@ -1,6 +1,7 @@
-"""What a description must look like to be shown, drawn, compared or made into a job: profiles may be hand-written.
+"""Check the form of a profile's description, because profiles may be hand-written.
 
-A part may be missing where the views do without it; a part that is there has the right form.
+The commands that show, plot and compare profiles or make jobs from them rely on this form. A part may be missing
+where they do not need it; a part that is present must have the right form.
 """
 
 from collections.abc import Mapping
@@ -80,19 +81,23 @@ _DESCRIPTION: Mapping[str, Any] = {
     "lacks": [_TEXT],
     "notes": [_TEXT],
 }
-"""Every entry may be missing. ``*`` stands for any name, a tuple for a list of one entry at least, a list with
-None for one that may be null."""
+"""Every entry may be missing. ``*`` means any name, a tuple a list with at least one entry, a list with None a
+list that may be null."""
 
 
-def refuse_other_shapes(description: Mapping[str, Any], *, where: str) -> None:
-    """Raises: InputError: a part that the views use is not of the form that cephfit writes."""
+def check_description(description: Mapping[str, Any], *, where: str) -> None:
+    """Check the parts of a description that other commands use.
+
+    Raises:
+        InputError: A part does not have the form that cephfit writes.
+    """
     for name, form in _DESCRIPTION.items():
         if name in description:
             _check(description[name], form, f"{where}: description.{name}")
     for name, by_kind in description.get("histograms", {}).items():
         for kind, row in by_kind.items():
             if len(row["counts"]) != len(row["limits"]) + 1:
-                raise _wrong("there must be one count more than limits", f"{where}: histograms.{name}.{kind}")
+                raise _wrong("there must be one more count than limits", f"{where}: histograms.{name}.{kind}")
     behaviour = description.get("behaviour")
     if behaviour is not None:
         _check(behaviour, _BEHAVIOUR, f"{where}: description.behaviour")
@@ -104,7 +109,7 @@ def refuse_other_shapes(description: Mapping[str, Any], *, where: str) -> None:
 def _check(value: Any, form: Any, where: str) -> None:
     if isinstance(form, dict):
         if not isinstance(value, dict):
-            raise _wrong(f"{value!r:.40} is no object", where)
+            raise _wrong(f"{value!r:.40} is not an object", where)
         for name in form.keys() - {"*"} - value.keys():
             raise _wrong(f"{name!r} is missing", where)
         for name, part in value.items():
@@ -114,7 +119,8 @@ def _check(value: Any, form: Any, where: str) -> None:
         if value is None and None in form:
             return
         if not isinstance(value, list) or (isinstance(form, tuple) and not value):
-            raise _wrong(f"{value!r:.40} is no list" + (" of one entry at least" if value == [] else ""), where)
+            at_least_one = " with at least one entry" if value == [] else ""
+            raise _wrong(f"{value!r:.40} is not a list{at_least_one}", where)
         for i, part in enumerate(value):
             _check(part, form[0], f"{where}[{i}]")
     elif not _is(value, form):
@@ -134,4 +140,4 @@ def _is(value: Any, form: str) -> bool:
 
 
 def _wrong(what: str, where: str) -> InputError:
-    return InputError(what, where=where, remedy="make the profile again with `cephfit trace profile`")
+    return InputError(what, where=where, remedy="create the profile again with `cephfit trace profile`")

@@ -1,16 +1,12 @@
-"""The full description of the accesses of each disk, in bounded memory, and how two stretches join.
+"""The full description of the accesses of each disk of a trace, in bounded memory.
 
-For how long a disk had accesses in flight: how storage-bound a workload is.
+A description holds what ``tally`` omits for speed: windowed distances, randomness over thresholds, counts over
+time and place, exact sizes, footprint, hot regions, busy time and a sample of accesses. The descriptions of two
+consecutive stretches of a disk join exactly. A distance needs up to 16 earlier accesses. A description therefore
+keeps the first 16 accesses of each kind uncounted until the accesses before them are known.
 
-A bounded sample of accesses, for pictures of single accesses such as LBN over time.
-
-The full description of one disk's accesses, in bounded memory, and how two stretches of it join exactly.
-
-It holds what ``tally`` leaves out for speed: windowed distances, randomness over thresholds, counts over time
-and place, exact sizes, footprint, hot regions, busy time and a sample of accesses. A distance needs up to 16
-accesses before it, so a portrait keeps the first 16 of each kind uncounted until what came before is known.
-
-The portraits of all disks of a trace, as far as memory lets them be kept.
+Busy time is the time in which a disk had accesses in flight; it shows how storage-bound a workload is. The sample
+is bounded and serves plots of single accesses, such as LBN over time.
 """
 
 from collections.abc import Sequence
@@ -36,16 +32,16 @@ _NEVER = np.iinfo(np.int64).min
 class BusyTime:
     """Time with at least one access in flight on one disk, over consecutive accesses.
 
-    An access that finds none in flight (``outstanding`` 0) begins a busy period; the period ends when the latest
-    of its accesses completes. Accesses before the first such one go on with the period of the stretch before, so
-    that stretches join exactly.
+    An access that finds none in flight (``outstanding`` 0) begins a busy period. The period ends when the last of
+    its accesses completes. Accesses before the first such access continue the period of the previous stretch, so
+    stretches join exactly.
 
     Attributes:
-        is_known: every access told how many were in flight; else the rest means nothing.
-        head_end_ns: latest completion of the accesses before the first period that begins here.
-        closed_ns: sum of the periods that begin and end here.
-        start_ns, end_ns: of the last period that begins here; ``start_ns`` is None where none does.
-        first_ns: time of the first access.
+        is_known: Every access has its number of accesses in flight; otherwise the other values have no meaning.
+        head_end_ns: Latest completion of the accesses before the first period that begins in this stretch.
+        closed_ns: Sum of the periods that begin and end in this stretch.
+        start_ns, end_ns: Of the last period that begins in this stretch; ``start_ns`` is None if none does.
+        first_ns: Time of the first access.
     """
 
     is_known: bool = True
@@ -62,7 +58,7 @@ class BusyTime:
         latency_ns: NDArray[np.int64] | None,
         outstanding: NDArray[np.int32] | None,
     ) -> "BusyTime":
-        """Consecutive accesses of one disk, columns as in AccessBatch."""
+        """Return the busy time of consecutive accesses of one disk, columns as in AccessBatch."""
         if latency_ns is None or outstanding is None:
             return cls(is_known=not len(time_ns))
         if not len(time_ns):
@@ -80,7 +76,7 @@ class BusyTime:
         )
 
     def followed_by(self, later: "BusyTime") -> "BusyTime":
-        """This stretch and the one right after it."""
+        """Join this stretch and the next one."""
         if not (self.is_known and later.is_known):
             return BusyTime(is_known=False)
         first_ns = later.first_ns if self.first_ns is None else self.first_ns
@@ -95,13 +91,13 @@ class BusyTime:
 
     @property
     def wall_ns(self) -> int | None:
-        """From the first issue to the last completion; None where it cannot be told."""
+        """Time from the first issue to the last completion; None if unknown."""
         if not self.is_known or self.first_ns is None:
             return None
         return max(self.head_end_ns, self.end_ns) - self.first_ns
 
     def share(self) -> float | None:
-        """Share of that time; None where it cannot be told."""
+        """Return the share of that time with accesses in flight; None if unknown."""
         wall = self.wall_ns
         if wall is None or self.first_ns is None:
             return None
@@ -111,18 +107,18 @@ class BusyTime:
 
 
 SAMPLE = 2000
-"""Accesses that are kept: as many dots as a picture shows."""
+"""Number of accesses kept: the number of dots in a plot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """The accesses with the smallest hash of time, LBN, op and size.
+    """A sample: the accesses with the smallest hash of time, LBN, op and size.
 
-    Every access has the same chance, and which ones are kept follows from the set of accesses alone (bottom-k
-    sampling, Cohen and Kaplan 2007): parts join exactly, in any order.
+    Every access has the same chance. The set of accesses alone determines the sample (bottom-k sampling, Cohen and
+    Kaplan 2007): parts join exactly, in any order.
 
     Attributes:
-        rows: int64 (k, 5): hash order key, time in ns, LBN, op, bytes; sorted by all of them.
+        rows: int64 (k, 5): hash order key, time in ns, LBN, op, bytes; sorted by all columns.
     """
 
     rows: NDArray[np.int64]
@@ -155,10 +151,10 @@ class Scatter:
 
 
 THRESHOLDS = (16, 32, 64, 128, 256, 512, 1024, 2048)
-"""LBN, of the sensitivity table."""
+"""Thresholds of the sensitivity table, in LBN."""
 
 TIME_UNIT_NS = NS_PER_MS
-"""Narrowest bin over time, unless the clock is coarser."""
+"""Narrowest time bin, unless the clock is coarser."""
 
 PLACE_UNIT_SHIFT = 3
 """Smallest region of the map: 8 LBN, 4 KiB."""
@@ -166,7 +162,7 @@ PLACE_UNIT_SHIFT = 3
 TIME_BINS, FINE_TIME_BINS, MAP_TIME_BINS, MAP_REGIONS = 512, 4096, 128, 64
 
 EXACT_SIZES = 8192
-"""Multiples of 512 bytes that are counted one by one: below 4 MiB."""
+"""Multiples of 512 bytes that are counted separately: below 4 MiB."""
 
 _EDGES = np.array(SIZE_BIN_EDGES, np.int64)
 _DISTANCE_TABLE = buckets.bucket_table(buckets.DISTANCE_LBN)
@@ -176,12 +172,12 @@ _NO_BLOCKS = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is kept of the ends of a stretch, of one kind of accesses.
+    """The first and last accesses of one kind in a stretch, needed to join stretches.
 
     Attributes:
-        n: accesses.
-        first: int64 (up to 16, 4), the first ones, their distances not counted yet.
-        last: int64 (up to 16,), last blocks of the last ones, oldest first.
+        n: Number of accesses.
+        first: int64 (up to 16, 4), the first accesses; their distances are not counted yet.
+        last: int64 (up to 16,), last blocks of the last accesses, oldest first.
     """
 
     n: int
@@ -190,23 +186,23 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Portrait:
-    """Counts over consecutive accesses of one disk; never changed once made.
+class DiskDescription:
+    """Counts over consecutive accesses of one disk; immutable.
 
     Attributes:
-        threshold: LBN beyond which an access is random, in ``series``; portraits of one trace share it.
-        unit_ns: of the grids over time; they share that, too.
-        time, fine_time, map_time: grids in that unit.
-        place: grid in 4 KiB.
-        heads: one for each of KINDS.
+        threshold: LBN beyond which an access is random, in ``series``; equal for all disks of a trace.
+        unit_ns: Unit of the time grids; equal for all disks of a trace.
+        time, fine_time, map_time: Grids in that unit.
+        place: Grid in 4 KiB.
+        heads: One for each of KINDS.
         windowed: int64 (3, limits + 1), by KINDS.
         magnitudes: int64 (2, 2, 5, thresholds + 1), by op, measure (previous access, closest of 16), size bin
             and the thresholds that a distance exceeds.
-        series: int64 (TIME_BINS, N_COLUMNS), see ``portrait_loop``.
+        series: int64 (TIME_BINS, N_COLUMNS), see ``disk_loops``.
         fine: int64 (FINE_TIME_BINS,), accesses.
-        heat: int64 (MAP_TIME_BINS, MAP_REGIONS), accesses by where they begin.
-        sizes: int64 (2, EXACT_SIZES + 1), by op and number of 512-byte blocks; place 0: any other size.
-        busy, footprint, regions, scatter: see there.
+        heat: int64 (MAP_TIME_BINS, MAP_REGIONS), accesses by their first block.
+        sizes: int64 (2, EXACT_SIZES + 1), by op and number of 512-byte blocks; index 0: any other size.
+        busy, footprint, regions, scatter: See their classes.
     """
 
     threshold: int
@@ -233,7 +229,7 @@ class Portrait:
 
     @property
     def edges(self) -> NDArray[np.int64]:
-        """Thresholds that ``magnitudes`` tells apart."""
+        """Thresholds that ``magnitudes`` distinguishes."""
         return edges_of(self.threshold)
 
     @classmethod
@@ -248,9 +244,14 @@ class Portrait:
         *,
         threshold: int = RANDOM_THRESHOLD_LBN,
         clock_ns: int = 1,
-    ) -> "Portrait":
-        """Describe consecutive accesses of one disk (one at least), columns as in AccessBatch; ``clock_ns`` is the
-        smallest difference that the times tell."""
+    ) -> "DiskDescription":
+        """Describe consecutive accesses of one disk.
+
+        Args:
+            time_ns, op, lbn, nbytes, latency_ns, outstanding: Columns as in AccessBatch; at least one access.
+            threshold: LBN beyond which an access is random.
+            clock_ns: The resolution of the times.
+        """
         unit_ns = max(TIME_UNIT_NS, clock_ns)
         unit, region = time_ns // unit_ns, lbn >> PLACE_UNIT_SHIFT
         extent = int(unit.min()), int(unit.max())
@@ -298,8 +299,8 @@ class Portrait:
             heads.append(Head(len(mine), mine[:WINDOW].copy(), mine[-WINDOW:, LAST].copy()))
         return replace(found, heads=tuple(heads))
 
-    def followed_by(self, later: "Portrait") -> "Portrait":
-        """This stretch and the one right after it on the same disk."""
+    def followed_by(self, later: "DiskDescription") -> "DiskDescription":
+        """Join this stretch and the next one on the same disk."""
         joined = self._summed(later)
         heads = []
         for kind, (a, b) in enumerate(zip(self.heads, later.heads, strict=True)):
@@ -310,9 +311,12 @@ class Portrait:
             heads.append(Head(a.n + b.n, first, last))
         return replace(joined, heads=tuple(heads), busy=self.busy.followed_by(later.busy))
 
-    def whole(self) -> "Portrait":
-        """The portrait of a whole trace: its first accesses are counted against those that there are. The very
-        first one of a kind has none before it and is left out."""
+    def whole(self) -> "DiskDescription":
+        """Return the description of a whole trace.
+
+        Its first accesses are compared with the earlier ones that exist. The very first access of a kind has no
+        earlier one and is omitted.
+        """
         finished = replace(
             self, windowed=self.windowed.copy(), magnitudes=self.magnitudes.copy(), series=self.series.copy()
         )
@@ -320,9 +324,12 @@ class Portrait:
             finished._count(kind, head.first, _NO_BLOCKS, 1)
         return finished
 
-    def beside(self, other: "Portrait") -> "Portrait":
-        """The sum of the whole portraits of two disks. Places on them are not the same places: the map, the
-        regions, the footprint, busy time and sample of the sum mean nothing."""
+    def plus(self, other: "DiskDescription") -> "DiskDescription":
+        """Return the sum of the whole descriptions of two disks.
+
+        Their addresses are not comparable: the map, regions, footprint, busy time and sample of the sum have no
+        meaning.
+        """
         return self._summed(other)
 
     def _count(self, kind: int, rows: NDArray[np.int64], before: NDArray[np.int64], start: int) -> None:
@@ -343,7 +350,7 @@ class Portrait:
             self.series,
         )
 
-    def _summed(self, other: "Portrait") -> "Portrait":
+    def _summed(self, other: "DiskDescription") -> "DiskDescription":
         time, fine_time, map_time, place = (
             a.joined(b)
             for a, b in (
@@ -354,7 +361,7 @@ class Portrait:
             )
         )
 
-        def heat(part: Portrait) -> NDArray[np.int64]:
+        def heat(part: DiskDescription) -> NDArray[np.int64]:
             return moved(moved(part.heat, part.map_time, map_time), part.place, place, axis=1)
 
         return replace(
@@ -376,36 +383,36 @@ class Portrait:
 
 
 def edges_of(threshold: int) -> NDArray[np.int64]:
-    """The sensitivity table's thresholds and the one that was asked for."""
+    """Return the thresholds of the sensitivity table and the requested one."""
     return np.array(sorted({*THRESHOLDS, threshold}), np.int64)
 
 
 MAX_DISKS = 32
-"""A portrait takes up to 3 MiB. With more disks than this none is kept: which ones were would depend on the parts
-in which the trace was read."""
+"""A description takes up to 3 MiB. With more disks than this, none is kept: otherwise the parts in which the trace
+was read would decide which disks are described."""
 
 
 def too_many_disks(disk: str) -> InputError:
-    """The error for a full description of more disks; ``disk`` is one of them."""
+    """Return the error for a full description of too many disks; ``disk`` is one of them."""
     return InputError(
         f"the full description, and any random threshold but {RANDOM_THRESHOLD_LBN}, is kept for at most "
         f"{MAX_DISKS} disks; the trace has more",
         where="--describe full",
-        remedy=f"take some of the disks: --disk {disk}, or leave the behaviour out: --describe fast without "
+        remedy=f"choose some of the disks: --disk {disk}, or omit the behaviour: --describe fast without "
         "--threshold",
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Portraits:
-    """Portraits over a stretch of a trace, by disk name; joined like the partial profiles beside them.
+class DiskDescriptions:
+    """The descriptions of all disks over a stretch of a trace; they join as partial profiles do.
 
     Attributes:
-        disks: empty where there were too many.
-        too_many: more than MAX_DISKS disks were seen.
+        disks: By disk name; empty if there were too many.
+        too_many: More than MAX_DISKS disks were found.
     """
 
-    disks: dict[str, Portrait] = field(default_factory=dict)
+    disks: dict[str, DiskDescription] = field(default_factory=dict)
     too_many: bool = False
 
     @classmethod
@@ -416,8 +423,15 @@ class Portraits:
         threshold: int = RANDOM_THRESHOLD_LBN,
         only: Sequence[str] = (),
         clock_ns: int = 1,
-    ) -> "Portraits":
-        """Describe one batch, of the disks ``only`` if any are named; ``clock_ns`` as of the trace's reader."""
+    ) -> "DiskDescriptions":
+        """Describe one batch.
+
+        Args:
+            batch: Accesses of any number of disks.
+            threshold: LBN beyond which an access is random.
+            only: Describe only these disks; empty: all.
+            clock_ns: The resolution of the times, from the trace's reader.
+        """
         numbers = [int(d) for d in np.unique(batch.disk) if not only or batch.disks[d] in only]
         if len(numbers) > MAX_DISKS:
             return cls(too_many=True)
@@ -425,7 +439,7 @@ class Portraits:
         disks = {}
         for number in numbers:
             rows = slice(None) if alone else np.flatnonzero(batch.disk == number)
-            disks[batch.disks[number]] = Portrait.of(
+            disks[batch.disks[number]] = DiskDescription.of(
                 batch.time_ns[rows],
                 batch.op[rows],
                 batch.lbn[rows],
@@ -437,16 +451,16 @@ class Portraits:
             )
         return cls(disks)
 
-    def followed_by(self, later: "Portraits") -> "Portraits":
-        """This stretch and the one right after it."""
+    def followed_by(self, later: "DiskDescriptions") -> "DiskDescriptions":
+        """Join this stretch and the next one."""
         disks = dict(self.disks)
-        for name, portrait in later.disks.items():
-            disks[name] = disks[name].followed_by(portrait) if name in disks else portrait
+        for name, disk in later.disks.items():
+            disks[name] = disks[name].followed_by(disk) if name in disks else disk
         if self.too_many or later.too_many or len(disks) > MAX_DISKS:
-            return Portraits(too_many=True)
-        return Portraits(disks)
+            return DiskDescriptions(too_many=True)
+        return DiskDescriptions(disks)
 
-    def renamed(self, *, prefix: str = "", only_disk: str | None = None) -> "Portraits":
-        """The same with a prefix before the disks' names, or with its only disk called ``only_disk``."""
+    def renamed(self, *, prefix: str = "", only_disk: str | None = None) -> "DiskDescriptions":
+        """Return the same with a prefix before the disk names, or with the only disk named ``only_disk``."""
         names = {name: only_disk or f"{prefix}{name}" for name in self.disks}
-        return Portraits({names[name]: p for name, p in self.disks.items()}, self.too_many)
+        return DiskDescriptions({names[name]: p for name, p in self.disks.items()}, self.too_many)

@@ -1,10 +1,10 @@
-"""Loops of the full description: distances to a window of accesses before, and counts over time.
+"""Loops of the full description: distances to a window of previous accesses, and counts over time.
 
-A fixed number of bins over a range that is not known beforehand: bins double in width until all fits.
-
-A bin is ``unit >> shift``: bins are aligned to absolute multiples of their width, and the shift is the smallest
-with which the range from the lowest to the highest unit fits. Both follow from the range alone, so that the bins
-of a whole trace do not depend on the parts in which it was counted, and joining parts is exact and associative.
+A grid has a fixed number of bins over a range that is unknown at first: bins double in width until the range
+fits. A bin is ``unit >> shift``. Bins are aligned to absolute multiples of their width, and the shift is the
+smallest one with which the range from the lowest to the highest unit fits. Both depend on the range alone. So the
+bins of a whole trace do not depend on the parts in which it was counted, and joining parts is exact and
+associative.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class Grid:
     """Bins over the units ``low`` to ``high``, both inclusive; an empty grid has ``low > high``.
 
     Attributes:
-        n_bins: 2 or more (a range around 0 never fits into one aligned bin); at most so many are in use, and at
-            least half of them once the range is that long.
+        n_bins: The maximum number of bins, at least 2, because a range around 0 never fits into one aligned bin.
+            At least half of them are in use once the range is that long.
     """
 
     n_bins: int
@@ -42,7 +42,7 @@ class Grid:
 
     @property
     def origin(self) -> int:
-        """Number of the first bin: bin i covers units from ``(origin + i) << shift`` on."""
+        """Number of the first bin: bin i begins at unit ``(origin + i) << shift``."""
         return self.low >> self.shift
 
     @property
@@ -50,18 +50,18 @@ class Grid:
         return 0 if self.is_empty else (self.high >> self.shift) - self.origin + 1
 
     def joined(self, other: "Grid") -> "Grid":
-        """The grid over both ranges."""
+        """Return the grid over both ranges."""
         if self.is_empty or other.is_empty:
             return other if self.is_empty else self
         return Grid(self.n_bins, min(self.low, other.low), max(self.high, other.high))
 
     def places_in(self, wider: "Grid") -> NDArray[np.int64]:
-        """For every bin in use, its bin in a grid that was joined from this one."""
+        """Return, for every bin in use, its bin in a grid that was joined from this one."""
         return ((np.arange(self.n_used) + self.origin) >> (wider.shift - self.shift)) - wider.origin
 
 
 def moved(counts: NDArray[np.int64], grid: Grid, wider: Grid, *, axis: int = 0) -> NDArray[np.int64]:
-    """Counts of ``grid``'s bins along an axis as counts of ``wider``'s bins; sums are kept exactly."""
+    """Convert counts of ``grid``'s bins along an axis to counts of ``wider``'s bins; sums are exact."""
     if grid == wider:
         return counts
     source = np.moveaxis(counts, axis, 0)
@@ -71,13 +71,13 @@ def moved(counts: NDArray[np.int64], grid: Grid, wider: Grid, *, axis: int = 0) 
 
 
 WINDOW = 16
-"""Accesses that a windowed distance looks back at (vscsiStats: "closest of previous 16")."""
+"""Number of previous accesses in a windowed distance (vscsiStats: "closest of previous 16")."""
 
 FIRST, LAST, TIME, NBYTES = range(4)
 """Columns of a row of accesses: first and last block, time in ns, bytes."""
 
 ACCESSES, JUDGED, RANDOM, TOTAL_NBYTES, LATENCY_NS, N_TIMED, N_COLUMNS = 0, 10, 20, 30, 32, 34, 36
-"""Columns of the series over time; the first three have 10 each: op times 5 size bins; the others one per op."""
+"""First columns of each series over time: the first three have 10 (2 ops, 5 size bins), the others 2 (ops)."""
 
 
 @compiled
@@ -96,16 +96,16 @@ def count_distances(
     magnitudes: NDArray[np.int64],
     series: NDArray[np.int64],
 ) -> None:
-    """Count how far accesses start from the end of those before them.
+    """Count the distances of accesses from the ends of previous ones.
 
     Args:
         rows: (n, 4) consecutive accesses of one kind on one disk.
-        before: last blocks of the accesses right before them, oldest first.
-        start: the first row that counts.
-        size_bins, time_bins: (n,) where each row belongs.
-        edges: thresholds; a magnitude above edges[i] belongs to i + 1.
+        before: Last blocks of the accesses before them, oldest first.
+        start: The first row that counts.
+        size_bins, time_bins: (n,) bins of each row.
+        edges: Thresholds; a magnitude above edges[i] belongs to i + 1.
         threshold: LBN beyond which an access is random, for the series.
-        distance_table, lowest: as ``limits.bucket_table`` makes it.
+        distance_table, lowest: From ``buckets.bucket_table``.
         op: 0 or 1; -1 for accesses of any op, of which only the windowed histogram is counted.
         windowed: (limits + 1,) histogram of the distance to the closest of the previous 16.
         magnitudes: (2, 5, edges + 1) by measure (previous one, closest of 16), size bin and threshold.
@@ -152,15 +152,16 @@ def count_over_time(
     heat: NDArray[np.int64],
     sizes: NDArray[np.int64],
 ) -> None:
-    """Count accesses by time, place and exact size; latency empty where not known.
+    """Count accesses by time, address and exact size.
 
     Args:
-        unit, region: time in the grid's unit, and LBN in the map's.
-        shifts, origins: of the series', the fine series' and the map's time bins, and of the map's regions.
+        unit, region: Time in units of the grid, and LBN in units of the map.
+        latency_ns: Empty if unknown.
+        shifts, origins: Of the time bins of the series, the fine series and the map, and of the map's regions.
         series: (time bins, N_COLUMNS).
         fine: (fine time bins,).
         heat: (time bins, regions).
-        sizes: (2, n): multiples of 512 bytes; place 0 is every other size.
+        sizes: (2, n): multiples of 512 bytes; index 0 is every other size.
     """
     timed = len(latency_ns) > 0
     for i in range(len(unit)):

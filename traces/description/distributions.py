@@ -1,6 +1,6 @@
-"""The histograms and percentiles of a tally, as a description holds them; what times do not tell is left out.
+"""Compute the histograms and percentiles of a description from a tally.
 
-What a coarse clock does not tell: nothing finer than it is part of a description.
+Values below the resolution of the trace's clock are omitted.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,16 +15,16 @@ from cephfit.traces.counting import buckets
 from cephfit.traces.counting.tally import FINE_PER_OCTAVE, KINDS, Tally, depth_percentile, percentile_ns
 
 COARSE_NS = NS_PER_MS
-"""Of such a clock, or a coarser one, it is said that it is coarse."""
+"""A clock of this resolution, or a coarser one, is reported as coarse."""
 
 
-def is_told(time_ns: float, clock_ns: int) -> bool:
-    """Whether a difference of two times is more than none: those that are told are multiples of the clock's."""
+def is_resolved(time_ns: float, clock_ns: int) -> bool:
+    """Return whether a time difference is more than zero; differences are multiples of the clock's step."""
     return time_ns > clock_ns / 2
 
 
 def histogram_of_gaps(limits_us: list[int], counts: list[int], clock_ns: int) -> dict[str, list[int]] | None:
-    """The histogram of the differences of times with the limits that the clock tells; None: it tells none."""
+    """Return the histogram of inter-arrival with the limits that the clock resolves; None if it resolves none."""
     first = sum(limit * NS_PER_US < clock_ns for limit in limits_us)
     if first == len(limits_us):
         return None
@@ -32,32 +32,34 @@ def histogram_of_gaps(limits_us: list[int], counts: list[int], clock_ns: int) ->
 
 
 def has_gaps_below(fine_gaps: NDArray[np.int64], clock_ns: int) -> bool:
-    """Whether times differ by less than a step of the clock, so that it is finer.
+    """Return whether times differ by less than ``clock_ns``, so that the clock is finer.
 
     Args:
         fine_gaps: int64 (buckets,), as ``Tally.counts.fine_interarrival`` of any kind.
-        clock_ns: what a text's first lines told.
+        clock_ns: The resolution found in the first lines of a text.
     """
     octave = clock_ns.bit_length() - 1
     its_bucket = FINE_PER_OCTAVE * octave + (clock_ns * FINE_PER_OCTAVE >> octave) - FINE_PER_OCTAVE
-    return bool(fine_gaps[1:its_bucket].any())  # the first one has those of none
+    return bool(fine_gaps[1:its_bucket].any())  # the first bucket holds differences of zero
 
 
-def tells_depths(clock_ns: int, median_latency_ns: float | None) -> bool:
-    """Whether times and latencies tell what was in flight: within one step of the clock all accesses seem to begin
-    at once, which means little only where they take longer than that."""
+def resolves_depths(clock_ns: int, median_latency_ns: float | None) -> bool:
+    """Return whether times and latencies show the number in flight.
+
+    Within one step of the clock all accesses seem to begin at once. This matters unless accesses take longer.
+    """
     return clock_ns < COARSE_NS or median_latency_ns is None or median_latency_ns >= clock_ns
 
 
-def without_busy_shares(behaviour: dict[str, Any]) -> None:
-    """Take out for how long something was in flight."""
+def remove_busy_shares(behaviour: dict[str, Any]) -> None:
+    """Remove the busy shares."""
     for facts in (behaviour, *behaviour["disks"].values()):
         facts["busy_share"] = None
 
 
-def words_of(clock_ns: int) -> str:
-    """That times are told in steps, as what a trace lacks."""
-    return f"time: in steps of {clock_ns / NS_PER_S:g} s; inter-arrival and bursts below that cannot be told"
+def clock_note(clock_ns: int) -> str:
+    """Return what a trace with a coarse clock lacks."""
+    return f"time: in steps of {clock_ns / NS_PER_S:g} s; inter-arrival and bursts below that are unknown"
 
 
 HISTOGRAM_LIMITS: Mapping[str, NDArray[np.int64]] = {
@@ -67,28 +69,30 @@ HISTOGRAM_LIMITS: Mapping[str, NDArray[np.int64]] = {
     "latency_us": buckets.TIME_US,
     "outstanding": buckets.OUTSTANDING,
 }
-"""The histograms of a description, all in vscsiStats' limits."""
+"""The histograms of a description, with the limits of vscsiStats."""
 
 PERCENTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 
 
 def are_timed(tally: Tally) -> bool:
-    """Whether its accesses have different times; else how they followed each other is not known. (The duration
-    does not tell it: parts of a trace may each have none.)"""
+    """Return whether the accesses have different times; otherwise inter-arrival is unknown.
+
+    The duration does not show it: parts of a trace may each have a duration of zero.
+    """
     return tally.latest_ns > tally.earliest_ns
 
 
-def are_depths_told(tally: Tally, clock_ns: int) -> bool:
-    """Whether its accesses tell how many were in flight."""
+def has_depths(tally: Tally, clock_ns: int) -> bool:
+    """Return whether the accesses show how many were in flight."""
     latency_ns = percentile_ns(tally.counts.fine_latency[0], 0.5)
-    return bool(tally.counts.outstanding.any()) and tells_depths(clock_ns, latency_ns)
+    return bool(tally.counts.outstanding.any()) and resolves_depths(clock_ns, latency_ns)
 
 
 def histograms_of(tally: Tally, clock_ns: int) -> dict[str, Any]:
-    """Every histogram that has counts: name, then kind, then its limits and one more count than limits."""
-    left_out = {"interarrival_us", "outstanding"} if tally.n > 1 and not are_timed(tally) else set()
-    if not are_depths_told(tally, clock_ns):
-        left_out.add("outstanding")
+    """Return every histogram that has counts: name, then kind, then its limits and one more count than limits."""
+    omitted = {"interarrival_us", "outstanding"} if tally.n > 1 and not are_timed(tally) else set()
+    if not has_depths(tally, clock_ns):
+        omitted.add("outstanding")
     counts = {
         "size": tally.counts.size,
         "distance": tally.counts.distance,
@@ -102,27 +106,27 @@ def histograms_of(tally: Tally, clock_ns: int) -> dict[str, Any]:
             for i, kind in enumerate(KINDS)
         }
         for name in counts
-        if counts[name].any() and name not in left_out
+        if counts[name].any() and name not in omitted
     }
     gaps = table.pop("interarrival_us", {})
     for kind, row in gaps.items():
-        if told := histogram_of_gaps(row["limits"], row["counts"], clock_ns):
-            table.setdefault("interarrival_us", {})[kind] = told
+        if resolved := histogram_of_gaps(row["limits"], row["counts"], clock_ns):
+            table.setdefault("interarrival_us", {})[kind] = resolved
     return table
 
 
 def percentiles_of(tally: Tally, clock_ns: int) -> dict[str, Any]:
-    """Name, then kind, then n and each percentile that is told: times in us, and accesses in flight."""
+    """Return name, then kind, then n and each known percentile: times in us, and accesses in flight."""
     counts = tally.counts
     table = {"latency_us": _rows(counts.fine_latency, _time_us)}
     if are_timed(tally):
         table["interarrival_us"] = _rows(
             counts.fine_interarrival,
             lambda fine, share: (
-                _time_us(fine, share) if is_told(percentile_ns(fine, share) or 0, clock_ns) else None
+                _time_us(fine, share) if is_resolved(percentile_ns(fine, share) or 0, clock_ns) else None
             ),
         )
-        if are_depths_told(tally, clock_ns):
+        if has_depths(tally, clock_ns):
             table["outstanding"] = _rows(counts.fine_outstanding, depth_percentile)
     return {name: rows for name, rows in table.items() if rows}
 
@@ -130,7 +134,7 @@ def percentiles_of(tally: Tally, clock_ns: int) -> dict[str, Any]:
 def _rows(
     fine: NDArray[np.int64], percentile: Callable[[NDArray[np.int64], float], float | None]
 ) -> dict[str, Any]:
-    """By kind; ``fine`` as in ``tally.Tally``."""
+    """Return the percentiles by kind; ``fine`` as in ``tally.Tally``."""
     rows = {}
     for kind, counts in zip(KINDS, fine, strict=True):
         values = {f"p{100 * share:g}": percentile(counts, share) for share in PERCENTILES}
@@ -146,7 +150,7 @@ def _time_us(fine: NDArray[np.int64], share: float) -> float | None:
 
 
 def random_by_threshold(tally: Tally) -> dict[str, dict[str, float]]:
-    """The share of random accesses if the threshold were another one: op, then LBN, then share."""
+    """Return the share of random accesses at other thresholds: op, then LBN, then share."""
     table: dict[str, dict[str, float]] = {}
     for i, op in enumerate(Op):
         counts = tally.counts.span[i]

@@ -1,10 +1,9 @@
-"""How much of a disk is touched, how often again, and how unevenly: distinct blocks and regions, memory bounded.
+"""Count the distinct blocks and regions that accesses touch, in bounded memory.
 
-A hash that looks random and is the same everywhere, for samples that do not depend on the order of events.
-
-Both accumulators hold a set with counts that never grows beyond a limit. When it would, blocks are thinned to
-those with one more leading zero bit in their hash (adaptive sampling: Wegman 1984, Flajolet 1990), and regions
-double in size. The state depends only on the accesses, not on their order or their parts: joining is exact.
+The counts show how much of a disk is touched, how often it is touched again, and how unevenly. Both accumulators
+hold a set with counts of limited size. At the limit, blocks are thinned to those with one more leading zero bit in
+their hash (adaptive sampling: Wegman 1984, Flajolet 1990), and regions double in size. The hash is random-like and
+equal on every machine. The state depends only on the accesses, not on their order or parts: joining is exact.
 """
 
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from cephfit.traces.compiled import compiled
 
 
 def hashed(*columns: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """uint64 hash of the rows, by splitmix64's finalizer (Steele, Lea and Flood 2014) column after column."""
+    """Return a uint64 hash of the rows: splitmix64's finalizer (Steele, Lea and Flood 2014) for each column."""
     state = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
         state = (state ^ column.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
@@ -28,10 +27,10 @@ def hashed(*columns: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 MAX_BLOCKS = 1 << 17
-"""Blocks kept: exact up to 512 MiB touched; beyond, an estimate with a standard error below 0.4 %."""
+"""Blocks kept: exact up to 512 MiB touched; above, an estimate with a standard error below 0.4 %."""
 
 MAX_REGIONS = 1 << 14
-"""Regions kept: 1 MiB each up to 16 GiB touched, larger beyond."""
+"""Regions kept: 1 MiB each up to 16 GiB touched, larger above."""
 
 BLOCK_SHIFT = 3
 """LBN to blocks of 4 KiB."""
@@ -40,8 +39,8 @@ REGION_SHIFT = 11
 """LBN to regions of 1 MiB."""
 
 MAX_SPAN_NBYTES = 64 << 20
-"""Of one access at most so many bytes are followed block by block: no device takes more in one request, but a
-damaged trace may say so."""
+"""At most this many bytes of one access are counted by block: no device takes more in one request, but a damaged
+trace may contain more."""
 
 _SLICE_TOUCHES = 1 << 20
 
@@ -55,7 +54,7 @@ class Counted:
 
     @classmethod
     def of(cls, keys: NDArray[np.int64], weights: NDArray[np.int64]) -> "Counted":
-        """``weights`` is (n,) or (n, k)."""
+        """Sum the weights, shape (n,) or (n, k), by key."""
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
         starts = np.flatnonzero(np.diff(keys, prepend=keys[0] - 1)) if len(keys) else np.empty(0, np.int64)
@@ -71,9 +70,9 @@ class Footprint:
     """Blocks of 4 KiB that were touched.
 
     Attributes:
-        blocks: those whose hash has ``level`` leading zero bits at least, and how often each was touched.
+        blocks: Blocks whose hash has at least ``level`` leading zero bits, and how often each was touched.
         level: 0 while all blocks are kept.
-        touches: of all blocks, those of one access counted once each.
+        touches: Touches of all blocks; an access touches each of its blocks once.
     """
 
     blocks: Counted
@@ -119,19 +118,19 @@ class Footprint:
 
     @property
     def n_blocks(self) -> int:
-        """Distinct blocks: exact at level 0, else estimated."""
+        """Number of distinct blocks: exact at level 0, otherwise estimated."""
         return len(self.blocks.keys) << self.level
 
     @property
     def relative_error(self) -> float:
-        """Standard error of ``n_blocks``: of a binomial sample with chance 2**-level."""
+        """Relative standard error of ``n_blocks``, a binomial sample with probability 2**-level."""
         if not self.level or not len(self.blocks.keys):
             return 0.0
         return float(np.sqrt((1 - 0.5**self.level) / len(self.blocks.keys)))
 
     @property
     def reaccess_share(self) -> float | None:
-        """Share of the touches that found their block touched before."""
+        """Share of the touches of blocks that were touched before."""
         kept = int(self.blocks.sums.sum())
         return 1 - len(self.blocks.keys) / kept if kept else None
 
@@ -146,8 +145,8 @@ class Regions:
     """Accesses and bytes by region of a disk: an integer division of the LBN by the size of a region.
 
     Attributes:
-        counts: sums (n, 2): accesses that begin in the region, bytes of any access that lie in it.
-        doublings: a region has 1 MiB times 2 to this power.
+        counts: Sums (n, 2): accesses that begin in the region, bytes of all accesses in the region.
+        doublings: A region has 1 MiB times 2 to this power.
     """
 
     counts: Counted
@@ -190,10 +189,10 @@ class Regions:
 
 
 def hot_shares(sums: NDArray[np.int64], shares: tuple[float, ...]) -> list[float]:
-    """The smallest share of the regions that takes each share of the total: the largest first, until it is met.
+    """Return the smallest share of the regions that holds each share of the total.
 
     Args:
-        sums: one count for each touched region.
+        sums: One count for each touched region.
         shares: 0 to 1.
     """
     descending = np.cumsum(np.sort(sums)[::-1])
@@ -203,7 +202,7 @@ def hot_shares(sums: NDArray[np.int64], shares: tuple[float, ...]) -> list[float
 
 
 def _slices(n_parts: NDArray[np.int64]) -> Iterator[slice]:
-    """Consecutive rows that have at most about a million parts together."""
+    """Yield consecutive rows that have at most about a million parts in total."""
     total = np.cumsum(n_parts)
     start = 0
     while start < len(n_parts):
@@ -214,7 +213,7 @@ def _slices(n_parts: NDArray[np.int64]) -> Iterator[slice]:
 
 
 def _spread(first: NDArray[np.int64], n_parts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``first``, ``first + 1`` ... for every row."""
+    """Return ``first``, ``first + 1`` ... for every row."""
     if (n_parts == 1).all():
         return first
     ends = np.cumsum(n_parts)
@@ -225,12 +224,12 @@ def _spread(first: NDArray[np.int64], n_parts: NDArray[np.int64]) -> NDArray[np.
 def _shared_out(
     lbn: NDArray[np.int64], nbytes: NDArray[np.int64], first: NDArray[np.int64], n_regions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Regions of every access, and (1 where it begins, bytes in the region)."""
+    """Return the regions of every access, and (1 in the first region, bytes in the region)."""
     n = n_regions.sum()
     keys, weights = np.empty(n, np.int64), np.zeros((n, 2), np.int64)
     place = 0
     for i in range(len(lbn)):
-        # Bytes from the first region's beginning: those from the disk's may not fit into 64 bits.
+        # Bytes from the start of the first region: bytes from the start of the disk may exceed 64 bits.
         begin = (lbn[i] - (first[i] << REGION_SHIFT)) << 9
         end = begin + nbytes[i]
         for j in range(n_regions[i]):

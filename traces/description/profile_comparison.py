@@ -1,12 +1,12 @@
-"""How two workloads differ: per size bin, op and randomness, and histogram by histogram, as defined distances.
+"""Compare two workloads by size bin, op and randomness, and by histogram.
 
-Cells have no order that means anything between reads and writes or random and sequential, so their distance is the
-total variation: half the sum of the absolute differences of the shares. It is the share of accesses that would
-have to be of another cell for the workloads to be the same: 0 equal, 1 nothing in common. Histograms do have an
-order, so they also get the Kolmogorov-Smirnov distance, the largest difference of the cumulated shares.
+Cells have no meaningful order, so their distance is the total variation: half the sum of the absolute differences
+of the shares. It is the share of accesses that another cell would need to make the workloads equal: 0 is equal, 1
+is nothing in common. Histograms have an order, so they also get the Kolmogorov-Smirnov distance, the largest
+difference of the cumulative shares.
 
-Where one of the workloads has accesses of an op of which none could be judged random or not, both are compared by
-the op and size alone: what is not known is no difference. So they are where random means another distance in each.
+An op is compared by size alone if one workload has accesses of this op and none was classified as random or
+sequential: an unknown is not a difference. Both ops are compared by size alone if the random thresholds differ.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,11 @@ from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BINS, Op
 from cephfit.core.values.profile import Profile
 
 _VSCSI_HISTOGRAMS = "vscsi-histogram"
-"""Format of profiles that count outstanding reads at a read and outstanding writes at a write; profiles of traces
-count all accesses that are in flight."""
+"""Format of profiles that count outstanding reads at a read and outstanding writes at a write. Profiles of traces
+count all accesses in flight."""
 _OTHER_DEPTHS = (
     "outstanding at reads and at writes is not compared: vscsiStats' histograms count only accesses of the same "
-    "op, a profile of a trace all of them"
+    "op, a profile of a trace counts all of them"
 )
 
 
@@ -39,18 +39,18 @@ class HistogramDistance:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two workloads beside each other.
+    """The comparison of two workloads, A and B.
 
     Attributes:
-        shares: of each cell in A and in B, 0 to 1, in the order of ``cells.CELLS``; of a size bin's accesses of an
-            op instead where the op is ``unjudged``, or the thresholds differ.
-        total_variation: over these.
-        unjudged: ops of which one workload has accesses, but none that was judged random or not.
-        thresholds_lbn: distance beyond which an access is random, in A and in B.
-        random: share of random accesses by op in A and in B; None where none was judged.
-        rates: IOPS and bytes per second in A and in B where both are known.
-        histograms: of those that both have in the same limits and of the same definition.
-        notes: sentences on what is not compared, and why.
+        shares: Of each cell in A and in B, 0 to 1, in the order of ``cells.CELLS``; of each size bin of an op if
+            the op is ``unjudged`` or the thresholds differ.
+        total_variation: Over these shares.
+        unjudged: Ops of which one workload has accesses, but none classified as random or sequential.
+        thresholds_lbn: Distance beyond which an access is random, in A and in B.
+        random: Share of random accesses by op in A and in B; None if none was classified.
+        rates: IOPS and bytes per second in A and in B if both are known.
+        histograms: Of histograms that both have with the same limits and definition.
+        notes: Sentences on what is not compared, and why.
     """
 
     shares: Mapping[str, tuple[float, float]]
@@ -84,7 +84,7 @@ class Comparison:
 
 
 def compared(a: Profile, b: Profile) -> Comparison:
-    """Compare two profiles with at least one access each."""
+    """Compare two profiles; each has at least one access."""
     unjudged = tuple(
         op for op in Op if any(p.random_share(op) is None and any(p.accesses[op].values()) for p in (a, b))
     )
@@ -100,11 +100,11 @@ def compared(a: Profile, b: Profile) -> Comparison:
     histograms, notes = _histogram_distances(a, b)
     if by_size != unjudged:
         notes.append(
-            f"random means more than {thresholds[0]} LBN away in A and more than {thresholds[1]} in B: they "
+            f"random means more than {thresholds[0]} LBN away in A and more than {thresholds[1]} in B: accesses "
             "are compared by op and size only"
         )
     notes += [
-        f"{op.value}s are compared by size only: one of the two does not tell which of them are random"
+        f"{op.value}s are compared by size only: one of the two does not show which of them are random"
         for op in unjudged
     ]
     return Comparison(
@@ -124,7 +124,7 @@ def _threshold(profile: Profile) -> int:
 
 
 def _shares(profile: Profile, by_size: Sequence[Op]) -> dict[str, float]:
-    """Of each cell, or of each size bin of the ops whose randomness is not known."""
+    """Return the share of each cell, or of each size bin for the ops ``by_size``."""
     counts = {str(cell): n for cell, n in profile.cell_counts().items() if cell.pattern.op not in by_size}
     for op in by_size:
         counts |= {
@@ -134,17 +134,17 @@ def _shares(profile: Profile, by_size: Sequence[Op]) -> dict[str, float]:
 
 
 def total_variation(a: Sequence[float], b: Sequence[float]) -> float:
-    """Half the sum of absolute differences of two distributions that sum up to 1 each."""
+    """Return half the sum of absolute differences of two distributions; each sums up to 1."""
     return float(np.abs(np.asarray(a) - np.asarray(b)).sum() / 2)
 
 
 def kolmogorov_smirnov(a: Sequence[float], b: Sequence[float]) -> float:
-    """The largest difference of the cumulated shares of two distributions over the same ordered bins."""
+    """Return the largest difference of the cumulative shares of two distributions over the same ordered bins."""
     return float(np.abs(np.cumsum(a) - np.cumsum(b)).max())
 
 
 def _histogram_distances(a: Profile, b: Profile) -> tuple[list[HistogramDistance], list[str]]:
-    """Of those that can be compared; and sentences on those that both have and that cannot."""
+    """Return the distances of comparable histograms, and sentences on histograms that cannot be compared."""
     ours, others = (p.description.get("histograms", {}) for p in (a, b))
     same_depths = _counts_depths_by_op(a) == _counts_depths_by_op(b)
     found: list[HistogramDistance] = []

@@ -1,7 +1,7 @@
-"""The pictures of a workload: what Meyer (2017, Figures 4.8 to 4.58) draws, and its behaviour over time and place.
+"""Plot a workload: the figures of Meyer (2017, Figures 4.8 to 4.58), and behaviour over time and address.
 
-Needs matplotlib (the package's extra ``plot``). Colours are Okabe and Ito's, which colour-blind people tell apart;
-reads and writes also differ in their marks and hatches.
+Needs matplotlib (the extra ``plot``). The colours are those of Okabe and Ito, which colour-blind people can
+distinguish; reads and writes also differ in their markers and hatches.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,19 +23,19 @@ _KINDS = {"read": (READ_COLOUR, ""), "write": (WRITE_COLOUR, "///")}
 _GIB_LBN = 1 << 21
 
 _BURSTY = 30
-"""A rate whose peak is so many times its median is drawn on a logarithmic axis (linear below 1)."""
+"""A rate is drawn on a logarithmic axis (linear below 1) if its peak is this many times its median."""
 
 NAMES = (
     *("cells", "size", "distance", "distance_windowed", "outstanding", "latency_us", "interarrival_us"),
     *("iops", "bytes", "latency_over_time", "sensitivity", "lbn", "heat_map"),
 )
-"""All pictures; the last two also with ``:DISK`` for another disk than the busiest one."""
+"""All plots; the last two also with ``:DISK`` for a disk other than the busiest one."""
 
 Drawing = Callable[["Axes"], None]
 
 
 def drawings(profile: Profile) -> dict[str, Drawing]:
-    """Name to a function that draws it, of every picture that the profile has the facts for."""
+    """Return name to drawing function for every plot that the profile has data for."""
     histograms = profile.description.get("histograms", {})
     named: dict[str, Drawing] = {"cells": lambda axes: _cells(axes, profile)}
     for name, title, label in (
@@ -68,12 +68,12 @@ def drawings(profile: Profile) -> dict[str, Drawing]:
 
 
 def usually_drawn(profile: Profile) -> list[str]:
-    """The pictures that are drawn if none is named: of places those of the busiest disk."""
+    """Return the default plots; those over addresses show the busiest disk."""
     return [name for name in drawings(profile) if name in NAMES]
 
 
 def figure_of(profile: Profile, names: Sequence[str]) -> "Figure":
-    """All pictures ``names`` on one sheet, or one alone."""
+    """Return a figure with the plots ``names``."""
     from matplotlib.figure import Figure
 
     drawn = drawings(profile)
@@ -165,7 +165,7 @@ def _histogram_drawing(histogram: Mapping[str, Any], title: str, label: str) -> 
 
 
 def _short(value: int) -> str:
-    """Full below 10,000, so that 4095 and 4096 differ; then in thousands where exact."""
+    """Return the full value below 10,000, so that 4095 and 4096 differ; above, thousands if exact."""
     return f"{value // 1000}k" if abs(value) >= 10_000 and value % 1000 == 0 else str(value)
 
 

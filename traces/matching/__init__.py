@@ -1,1 +1,1 @@
-"""Completions given to the accesses that wait for them, and what is in flight."""
+"""Match completions with accesses, and count the accesses in flight."""

@@ -1,12 +1,11 @@
-"""The loops that give completions to the accesses that wait for them.
+"""The loops that match completions with the waiting accesses.
 
-The accesses that wait for their completions, found by the block after their last one: a table for the loops.
+The rule of the match is documented in ``latency``. The loops consist of steps that are inlined into the loop that
+reads the events: the loop over blktrace's records in ``blktrace_loop``, or ``follow_events`` in this module over
+columns of a text. Every step depends only on the events and their order, never on where a block of them ends.
 
-Those of one key are a list through the rows: ``before`` of each is the one that waits longer.
-
-They are made of steps that are put into whatever loop meets the events: the one over blktrace's records in
-``blktrace_loop``, or ``follow_events`` here over columns that a text was read into. What the rule is, ``latency``
-says. Every step depends on the events alone, in their order, never on where a block of them ends.
+A hash table holds the accesses that wait for their completions, by the block after their last one. Accesses with
+the same key are a linked list of rows: ``before`` of each is the one that waits longer.
 """
 
 from typing import NamedTuple
@@ -19,23 +18,23 @@ from cephfit.traces.columns import PENDING, TAKEN_BACK, UNKNOWN_LATENCY
 from cephfit.traces.compiled import compiled_in_place, inlined
 
 MAX_HELD = 1 << 18
-"""A completion that comes after this many later accesses is not the access's: memory stays constant."""
+"""A completion after this many later accesses does not belong to the access; this bounds the memory."""
 
 SMALLEST_TABLE = 1 << 10
 NONE = -1
 """No row."""
 
 _MIX = 0x9E3779B97F4A7C1
-"""Spreads keys over a table (Fibonacci hashing: 2^60 over the golden ratio)."""
+"""Distributes keys over a table (Fibonacci hashing: 2^60 over the golden ratio)."""
 _DISK_SHIFT = 56
 
 
 class Table(NamedTuple):
-    """Open addressing, of those that wait only, so that it stays in the processor's nearest cache.
+    """A hash table with open addressing. It holds only waiting accesses, so it stays in the nearest CPU cache.
 
     Attributes:
         keys: int64, last block and disk.
-        rows: int64, the latest row of those with this key; NONE where the place is empty.
+        rows: int64, the latest row with this key; NONE if the place is empty.
     """
 
     keys: NDArray[np.int64]
@@ -44,7 +43,7 @@ class Table(NamedTuple):
 
 @inlined
 def end_of(lbn: int, nbytes: int) -> int:
-    """The block after the last one."""
+    """Return the block after the last one."""
     return lbn + ((nbytes + 511) >> 9)
 
 
@@ -57,7 +56,7 @@ def _home(key: int, mask: int) -> int:
 def place_of(
     end: int, disk: int, keys: NDArray[np.int64], rows: NDArray[np.int64], disk_of: NDArray[np.int32]
 ) -> int:
-    """Where those that end there are in the table, or the empty place for them."""
+    """Return the place in the table of the accesses with this end, or the empty place for them."""
     mask = len(rows) - 1
     key = end ^ (disk << _DISK_SHIFT)
     at = _home(key, mask)
@@ -70,7 +69,7 @@ def place_of(
 
 @compiled_in_place
 def _empty(at: int, keys: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
-    """Empty a place, and move up those behind it that would not be found any more."""
+    """Empty a place, and move the following entries that would not be found any more."""
     mask = len(rows) - 1
     after = (at + 1) & mask
     while rows[np.uintp(after)] != NONE:
@@ -84,7 +83,7 @@ def _empty(at: int, keys: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
 
 @inlined
 def latest_at(at: int, n: int, rows: NDArray[np.int64]) -> int:
-    """The row that waits at a place of the table, NONE where there is none or it was given up."""
+    """Return the row that waits at a place of the table; NONE if the place is empty or the row was given up."""
     row = rows[np.uintp(at)]
     return row if n - row <= MAX_HELD else NONE
 
@@ -94,7 +93,7 @@ def enter(
     row: int, at: int, end: int, disk: int, keys: NDArray[np.int64], rows: NDArray[np.int64],
     before_of: NDArray[np.int64],
 ) -> int:  # fmt: skip
-    """Let a new row wait at its place in the table; returns how many keys that adds."""
+    """Insert a new waiting row into its place in the table; return the number of added keys."""
     before = rows[np.uintp(at)]
     before_of[np.uintp(row)] = before
     keys[np.uintp(at)], rows[np.uintp(at)] = end ^ (disk << _DISK_SHIFT), row
@@ -106,7 +105,7 @@ def leave(
     at: int, keys: NDArray[np.int64], rows: NDArray[np.int64], before_of: NDArray[np.int64],
     latency_of: NDArray[np.int64],
 ) -> int:  # fmt: skip
-    """Take the latest row of a place out of the table; returns how many keys are fewer for it."""
+    """Remove the latest row of a place from the table; return the number of removed keys."""
     row = before_of[np.uintp(rows[np.uintp(at)])]
     while row != NONE and latency_of[np.uintp(row)] != PENDING:
         row = before_of[np.uintp(row)]
@@ -118,23 +117,23 @@ def leave(
 
 
 ISSUED, COMPLETED, REQUEUED = range(3)
-"""What an event is: an access of the action that counts, a completion, or an access going back into the queue."""
+"""Kinds of events: an access of the action that counts, a completion, or an access that returns to the queue."""
 
 MAX_LATENCY_NS = 120 * NS_PER_S
-"""A completion that comes later than this is not the access's. Linux itself reports a task that waits this long as
-hung (kernel.hung_task_timeout_secs). Nor is one that comes after ``MAX_HELD`` later accesses."""
+"""A later completion does not belong to the access, as one after ``MAX_HELD`` later accesses. Linux reports a task
+that waits this long as hung (kernel.hung_task_timeout_secs)."""
 
 _LATEST = 1 << 12
-"""A driver gives back what it cannot take at once, so that this many accesses are enough to look through."""
+"""A driver requeues what it cannot take at once, so searching this many accesses is enough."""
 
 
 class Rows(NamedTuple):
     """Accesses in order of issue, shape (capacity,).
 
     Attributes:
-        time_ns, op, lbn, nbytes, disk, latency_ns: as in ``columns.Accesses``.
-        ended: int64, accesses of the same disk whose completion was seen before this one's issue.
-        before: int64, the access issued last before this one of those that wait and end at the same block.
+        time_ns, op, lbn, nbytes, disk, latency_ns: As in ``columns.Accesses``.
+        ended: int64, number of accesses of the same disk that completed before this one was issued.
+        before: int64, the previous access among those that wait and end at the same block.
     """
 
     time_ns: NDArray[np.int64]
@@ -148,8 +147,8 @@ class Rows(NamedTuple):
 
 
 N_ROWS, N_KEYS, FIRST_WAITING, N_RELEASED, SEEN_AT, N_TAKEN_BACK = range(6)
-"""Places of ``numbers``: rows there are, keys in the table, a row before which none waits, rows released earlier,
-the number of accesses when the first completion came, NONE before it, and rows there are that were taken back."""
+"""Indexes of ``numbers``: number of rows, keys in the table, a row before which none waits, rows released earlier,
+number of accesses at the first completion (NONE before it), and number of requeued rows."""
 
 
 @inlined
@@ -157,7 +156,7 @@ def complete(
     row: int, when: int, n: int, time_of: NDArray[np.int64], disk_of: NDArray[np.int32],
     latency_of: NDArray[np.int64], ended_of: NDArray[np.int64], ended_on: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Write down that a row's completion came, unless that was too late to be its own."""
+    """Record the completion of a row, unless it is too late to belong to the row."""
     issued = time_of[np.uintp(row)]
     took = max(when - issued, 0)
     if took > MAX_LATENCY_NS:
@@ -166,7 +165,7 @@ def complete(
         latency_of[np.uintp(row)] = took
         disk = disk_of[np.uintp(row)]
         ended_on[np.uintp(disk)] += 1
-        # An access of the very time of the completion does not find this one in flight.
+        # An access issued at the time of the completion does not find this one in flight.
         later = n - 1
         while later > row and time_of[np.uintp(later)] >= issued + took:
             ended_of[np.uintp(later)] += disk_of[np.uintp(later)] == disk
@@ -178,10 +177,10 @@ def complete_within(
     begin: int, end: int, disk: int, when: int, numbers: NDArray[np.int64], rows: Rows, table: Table,
     ended_on: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Complete what waits within these blocks: accesses that were merged into one request.
+    """Complete the accesses that wait within these blocks: they were merged into one request.
 
-    Where accesses one before the other reach from the end to the beginning, it was made of these; else (an event
-    was lost, or the request is a part of an access) of all that lie within.
+    If adjacent accesses cover the range from end to begin, the request consisted of these. Otherwise (an event was
+    lost, or the request is a part of an access) it consisted of all accesses within the range.
     """
     time_of, lbn_of, nbytes_of = rows.time_ns, rows.lbn, rows.nbytes
     disk_of, latency_of, ended_of, before_of = rows.disk, rows.latency_ns, rows.ended, rows.before
@@ -211,7 +210,7 @@ def complete_within(
                 if waiting[at] == row:
                     numbers[N_KEYS] -= leave(at, keys, waiting, before_of, latency_of)
         return
-    for row_end in range(begin + 1, end + 1):  # many wait: asking for each end is quicker
+    for row_end in range(begin + 1, end + 1):  # many accesses wait: a lookup for each end is faster
         at = place_of(row_end, disk, keys, waiting, disk_of)
         row = latest_at(at, n, waiting)
         while row >= first:
@@ -224,10 +223,10 @@ def complete_within(
 
 @compiled_in_place
 def take_back(lbn: int, end: int, disk: int, numbers: NDArray[np.int64], rows: Rows, table: Table) -> None:
-    """An access goes back into the queue: it counts when it is issued again.
+    """Handle a requeue: the access counts when it is issued again.
 
-    It is the latest one of these very blocks that waits. Where later ones wait that end at the same block, and
-    until the trace has shown a completion, when there is no table, it is looked for among the last ones only.
+    It is the latest waiting access of exactly these blocks. Only the last accesses are searched if later ones wait
+    that end at the same block, or before the first completion of the trace, when there is no table.
     """
     lbn_of, nbytes_of, disk_of, latency_of = rows.lbn, rows.nbytes, rows.disk, rows.latency_ns
     keys, waiting = table
@@ -242,7 +241,7 @@ def take_back(lbn: int, end: int, disk: int, numbers: NDArray[np.int64], rows: R
         if row == NONE:
             return
         latency_of[row] = TAKEN_BACK
-        if waiting[at] == row:  # else the one behind it passes it over when it leaves
+        if waiting[at] == row:  # otherwise the next one skips it when it leaves
             numbers[N_KEYS] -= leave(at, keys, waiting, rows.before, latency_of)
     else:
         row, first = n - 1, max(n - _LATEST, 0)
@@ -265,19 +264,20 @@ def follow_events(
     nbytes: NDArray[np.int64], disk: NDArray[np.int32], start: int, numbers: NDArray[np.int64], rows: Rows,
     table: Table, ended_on: NDArray[np.int64],
 ) -> int:  # fmt: skip
-    """Take events that were read into columns, until the table is half full, or must be made because the first
-    completion of the trace is next: until then accesses need not be found.
+    """Process events in columns, until the table is half full or must be created.
+
+    The table is created at the first completion of the trace: before it, no access is searched.
 
     Args:
-        kind ... disk: shape (n,); kind: ISSUED and so on; disk: NONE where it is none of those that have accesses.
-        start: the first event.
-        numbers: by N_ROWS and so on, changed.
-        rows: with room for n more.
-        table: changed.
+        kind ... disk: Shape (n,); kind: ISSUED and so on; disk: NONE if the disk has no accesses.
+        start: The first event.
+        numbers: Indexed by N_ROWS and so on; changed.
+        rows: Has capacity for n more; changed.
+        table: Changed.
         ended_on: int64 (disks,), added to.
 
     Returns:
-        the first event that was not taken.
+        The first event that was not processed.
     """
     time_of, op_of, lbn_of, nbytes_of = rows.time_ns, rows.op, rows.lbn, rows.nbytes
     disk_of, latency_of, ended_of, before_of = rows.disk, rows.latency_ns, rows.ended, rows.before
@@ -317,7 +317,7 @@ def follow_events(
 
 @compiled_in_place
 def n_ready(latency_ns: NDArray[np.int64], n: int) -> int:
-    """Of ``n`` rows, those before the first one whose completion may still come."""
+    """Return how many of ``n`` rows are before the first one whose completion may still come."""
     row = 0
     while row < n and (latency_ns[row] != PENDING or n - row > MAX_HELD):
         row += 1
@@ -328,16 +328,17 @@ def n_ready(latency_ns: NDArray[np.int64], n: int) -> int:
 def release(
     n: int, rows: Rows, numbers: NDArray[np.int64], known_on: NDArray[np.int64], depth: NDArray[np.int32]
 ) -> None:
-    """Tell how many accesses were in flight at the issue of each of the first ``n`` rows, which are complete or
-    given up; the latency of those becomes unknown.
+    """Compute how many accesses were in flight at the issue of each of the first ``n`` rows.
+
+    These rows are complete or given up; the latency of those given up becomes unknown.
 
     Args:
-        n: rows.
-        rows: as they were followed.
-        numbers: read only.
-        known_on: int64 (disks,), accesses of known latency released so far; added to.
-        depth: int32 (n,), written: accesses of known latency that were issued before and not complete; unknown for
-            what was given up before the trace had shown any completion.
+        n: Number of rows.
+        rows: The rows.
+        numbers: Read only.
+        known_on: int64 (disks,), number of accesses of known latency released so far; added to.
+        depth: int32 (n,), written: number of accesses of known latency that were issued before and not complete;
+            unknown for accesses that were given up before the first completion of the trace.
     """
     disk_of, latency_of, ended_of = rows.disk, rows.latency_ns, rows.ended
     first_known = numbers[SEEN_AT] - MAX_HELD - numbers[N_RELEASED]
@@ -351,10 +352,11 @@ def release(
 
 
 @compiled_in_place
-def wait_again(first: int, n: int, rows: Rows, table: Table) -> int:
-    """Put those rows from ``first`` to ``n`` that wait into an empty table of at least twice as many places.
+def insert_waiting(first: int, n: int, rows: Rows, table: Table) -> int:
+    """Insert the waiting rows from ``first`` to ``n`` into an empty table of at least twice as many places.
 
-    Returns how many keys it has.
+    Returns:
+        The number of keys in the table.
     """
     lbn_of, nbytes_of, disk_of, latency_of, before_of = (
         rows.lbn,

@@ -1,8 +1,8 @@
-"""What a ``CompletionMatcher`` knows of the accesses that it holds, to tell whether two of them know the same.
+"""Find the completion of each access, and count the accesses in flight.
 
-Which rows of a batch are of which disk.
-
-Which completion belongs to which access, and how many accesses were in flight.
+``CompletionMatcher`` matches events of issue and completion; ``WaitingRows`` compares the state of two matchers.
+``InFlight`` counts the accesses in flight where every access has its latency. ``rows_by_disk`` groups the rows
+of a batch by disk.
 """
 
 from collections.abc import Sequence
@@ -40,12 +40,12 @@ def _are_of_one(disk: NDArray[np.int32]) -> bool:
 
 @compiled_in_place
 def _sort(disk: NDArray[np.int32], next_of: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
-    """Write the rows disk by disk, those of a disk in their order.
+    """Group the rows by disk; the order within a disk stays.
 
     Args:
-        disk: shape (n,).
-        next_of: int64 (disks + 1,), zeros; written: where those of each disk end.
-        rows: shape (n,), written.
+        disk: Shape (n,).
+        next_of: int64 (disks + 1,), zeros; written: where the rows of each disk end.
+        rows: Shape (n,), written.
     """
     for i in range(len(disk)):
         next_of[np.uintp(disk[i] + 1)] += 1
@@ -58,10 +58,10 @@ def _sort(disk: NDArray[np.int32], next_of: NDArray[np.int64], rows: NDArray[np.
 
 
 def rows_by_disk(disk: NDArray[np.int32]) -> list[tuple[int, NDArray[np.int64] | None]]:
-    """The number of each disk and its rows, ascending; None: all rows.
+    """Return the number of each disk and its rows, ascending; None means all rows.
 
     Args:
-        disk: shape (n,), numbers from 0 on.
+        disk: Shape (n,), numbers from 0 on.
     """
     if not len(disk):
         return []
@@ -72,10 +72,10 @@ def rows_by_disk(disk: NDArray[np.int32]) -> list[tuple[int, NDArray[np.int64] |
 
 
 def ordered_by_disk(disk: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The same for many disks: where the rows of each number begin and end, and the rows, disk by disk.
+    """Return where the rows of each disk number begin and end, and the rows, grouped by disk.
 
     Args:
-        disk: shape (n,), numbers from 0 on.
+        disk: Shape (n,), numbers from 0 on.
     """
     ends, rows = np.zeros(int(disk.max(initial=0)) + 2, np.int64), np.empty(len(disk), np.int64)
     _sort(disk, ends, rows)
@@ -83,31 +83,32 @@ def ordered_by_disk(disk: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray
 
 
 _MOVES_PER_ACCESS = 64
-"""Accesses end nearly in the order in which they began: moving the few to their places is the fastest sort."""
+"""Accesses end nearly in the order in which they began: moving the few others to their places is the fastest
+sort."""
 
 _Columns: TypeAlias = tuple[NDArray[Any], ...]
 
 _WORD_NBYTES = 8
 _ROW_TYPES = [np.dtype(t) for t in ("int64", "uint8", "int64", "int64", "int32", "int64", "int64", "int64")]
 _ROW_NBYTES = sum(dtype.itemsize for dtype in _ROW_TYPES)
-"""Of ``Rows``, whose number is rounded up so that every column begins at a whole word."""
+"""Bytes of one row of ``Rows``; the number of rows is rounded up so that every column begins at a whole word."""
 
 _NOTHING = np.empty(0, np.int64)
 
 _FEWEST_READY = 1 << 13
-"""Accesses are given out when they are so many at least: what is done for each batch is little for each access."""
-_ROOM = 3 * _FEWEST_READY
-"""Rows that are made at least: what is given out, and the next ones until it can be."""
+"""Accesses are released when there are at least this many: then the work per batch is small per access."""
+_SPARE_ROWS = 3 * _FEWEST_READY
+"""Minimum number of free rows: for a released batch, and the accesses that arrive before its release."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Accesses whose completion came or is awaited no longer.
+    """Accesses that completed or were given up.
 
     Attributes:
-        accesses: in order of issue.
-        outstanding: int32, accesses of the disk in flight at the issue of each one: issued before, completed
-            later, and of known latency; UNKNOWN_LATENCY where that cannot be told.
+        accesses: In order of issue.
+        outstanding: int32, number of accesses of the disk in flight at the issue of each one: issued before,
+            completed later, and of known latency; UNKNOWN_LATENCY if it is unknown.
     """
 
     accesses: Accesses
@@ -115,19 +116,19 @@ class Ready:
 
 
 class CompletionMatcher:
-    """Joins completions to the accesses of a stream.
+    """Matches completions with the accesses of a stream.
 
-    A completion belongs to the latest access of its disk that waits and ends at the same block (the pieces of a
-    split request end with the access, too, so the end tells more than the start). Where it reaches further back
-    than this access, or there is none, the kernel had merged several into one request: it completes the accesses
-    that make it up. Neither too late a completion counts nor one after too many later accesses
-    (``completion_loop.MAX_LATENCY_NS``, ``waiting_table.MAX_HELD``).
+    A completion belongs to the latest waiting access of its disk that ends at the same block. (The last piece of a
+    split request also ends with the access, so the end identifies more than the start.) If the completion begins
+    before this access, or there is none, the kernel merged several accesses into one request: the completion
+    completes all of them. A completion does not count if it is too late or after too many later accesses
+    (``completion_loop.MAX_LATENCY_NS``, ``completion_loop.MAX_HELD``).
 
-    All of this follows from the order of the events alone, so where the stream is cut changes nothing. Accesses
-    leave in the order in which they came, as soon as all before them are complete or given up.
+    All of this depends only on the order of the events, so it does not matter where the stream is cut. Accesses
+    leave in their order, as soon as all accesses before them are complete or given up.
 
     Attributes:
-        rows, table, numbers, ended_on: what the loops of ``completion_loop`` work on.
+        rows, table, numbers, ended_on: The state of the loops of ``completion_loop``.
     """
 
     def __init__(self) -> None:
@@ -139,24 +140,24 @@ class CompletionMatcher:
 
     @property
     def completions_seen(self) -> bool:
-        """Whether the trace records completions at all."""
+        """Whether the trace contains completions."""
         return bool(self.numbers[SEEN_AT] != NONE)
 
-    def make_room(self, n_rows: int, n_disks: int) -> None:
-        """For so many more rows, and so many disks altogether."""
+    def reserve(self, n_rows: int, n_disks: int) -> None:
+        """Reserve capacity for ``n_rows`` more rows, and for ``n_disks`` disks in total."""
         n = int(self.numbers[N_ROWS])
         if n + n_rows > len(self.rows.time_ns):
-            self.rows = _moved(self.rows, 0, n, capacity=n + max(n_rows, n, _ROOM))
+            self.rows = _moved(self.rows, 0, n, capacity=n + max(n_rows, n, _SPARE_ROWS))
         if n_disks > len(self.ended_on):
             self.ended_on = _longer(self.ended_on, n_disks)
             self._known_on = _longer(self._known_on, n_disks)
 
-    def remake_table(self) -> None:
-        """The table is half full, or the accesses that wait for the trace's first completion are not in it yet."""
+    def rebuild_table(self) -> None:
+        """Create a larger table; called if it is half full, or at the first completion of the trace."""
         n = int(self.numbers[N_ROWS])
-        first = max(n - MAX_HELD, 0)  # those before are given up
+        first = max(n - MAX_HELD, 0)  # earlier ones are given up
         self.table = _table(int(np.count_nonzero(self.rows.latency_ns[first:n] == PENDING)))
-        self.numbers[N_KEYS] = completion_loop.wait_again(first, n, self.rows, self.table)
+        self.numbers[N_KEYS] = completion_loop.insert_waiting(first, n, self.rows, self.table)
 
     def push(
         self,
@@ -167,13 +168,13 @@ class CompletionMatcher:
         nbytes: NDArray[np.int64],
         disk: NDArray[np.int32],
     ) -> None:
-        """Take the next events of the stream.
+        """Process the next events of the stream.
 
         Args:
             kind: uint8, ``completion_loop.ISSUED`` and so on.
-            time_ns ... disk: as in AccessBatch, of the events; a disk of -1 is none that has accesses.
+            time_ns ... disk: As in AccessBatch, of the events; a disk of -1 has no accesses.
         """
-        self.make_room(len(time_ns), int(disk.max(initial=NONE)) + 1)
+        self.reserve(len(time_ns), int(disk.max(initial=NONE)) + 1)
         events = (kind, time_ns, op, lbn, nbytes, disk)
         done = 0
         while (
@@ -181,10 +182,10 @@ class CompletionMatcher:
                 *events, done, self.numbers, self.rows, self.table, self.ended_on
             )
         ) < len(time_ns):
-            self.remake_table()
+            self.rebuild_table()
 
     def ready(self) -> Ready | None:
-        """The accesses that may leave; None while they are few, or too few beside those that stay."""
+        """Return the accesses that may leave; None while they are few, or fewer than those that stay."""
         n_rows = int(self.numbers[N_ROWS])
         if self.completions_seen:
             n = completion_loop.n_ready(self.rows.latency_ns, n_rows)
@@ -194,23 +195,23 @@ class CompletionMatcher:
         return self._released(n) if n >= max(_FEWEST_READY, n_held) else None
 
     def settled(self) -> Ready:
-        """All accesses that may leave, however few they are; those that stay begin with one that waits."""
+        """Return all accesses that may leave, however few; the first of the remaining ones waits."""
         return self._released(completion_loop.n_ready(self.rows.latency_ns, int(self.numbers[N_ROWS])))
 
     def finish(self) -> Ready:
-        """The accesses that are left; those without a completion have an unknown latency."""
+        """Return the remaining accesses; those without a completion have an unknown latency."""
         return self._released(int(self.numbers[N_ROWS]))
 
     def _released(self, n: int) -> Ready:
         rows, depth = self.rows, np.empty(n, np.int32)
         completion_loop.release(n, rows, self.numbers, self._known_on, depth)
         n_held = int(self.numbers[N_ROWS]) - n
-        self.rows = _moved(rows, n, n_held, capacity=2 * n_held + _ROOM)
+        self.rows = _moved(rows, n, n_held, capacity=2 * n_held + _SPARE_ROWS)
         self.numbers[[N_ROWS, N_KEYS, FIRST_WAITING]] = n_held, 0, 0
         self.numbers[N_RELEASED] += n
         if self.completions_seen:
             self.table = _table(n_held)
-            self.numbers[N_KEYS] = completion_loop.wait_again(0, n_held, self.rows, self.table)
+            self.numbers[N_KEYS] = completion_loop.insert_waiting(0, n_held, self.rows, self.table)
         accesses = Accesses(
             rows.time_ns[:n], rows.op[:n], rows.lbn[:n], rows.nbytes[:n], rows.disk[:n], rows.latency_ns[:n]
         )
@@ -222,8 +223,10 @@ class CompletionMatcher:
 
 
 def _rows(n: int) -> Rows:
-    """Columns in one piece of memory: of some megabytes the kernel then makes large pages, and making small ones
-    costs as much as what is done with the rows."""
+    """Return columns in one piece of memory.
+
+    For some megabytes the kernel then uses large pages. Small pages cost as much as the work on the rows.
+    """
     n = -(-n // _WORD_NBYTES) * _WORD_NBYTES
     memory, begin = np.empty(n * _ROW_NBYTES, np.uint8), 0
     columns = []
@@ -235,7 +238,7 @@ def _rows(n: int) -> Rows:
 
 
 def _moved(rows: Rows, begin: int, n: int, *, capacity: int) -> Rows:
-    """Rows ``begin`` to ``begin + n`` as the first ones of others."""
+    """Return new rows that begin with the rows ``begin`` to ``begin + n``."""
     moved = _rows(capacity)
     for column, old in zip(cast(_Columns, moved), cast(_Columns, rows), strict=True):
         column[:n] = old[begin : begin + n]
@@ -256,16 +259,19 @@ def _longer(counts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
 class InFlight:
     """Counts, for each access of a stream, the accesses of the same disk that were in flight at its issue.
 
-    An access is in flight from its line on until a later line's access of its disk begins at its end or after. So
-    times may be in any order, and where the stream is cut changes nothing.
+    An access is in flight from its line on, until an access of its disk on a later line begins at its end or
+    after. So times may be in any order, and it does not matter where the stream is cut.
     """
 
     def __init__(self) -> None:
         self._ends: dict[int, NDArray[np.int64]] = {}
 
     def count(self, rows: Accesses) -> NDArray[np.int32]:
-        """int32, shape (n,): accesses on lines before that are not complete yet, those of known latency; at most
-        ``waiting_table.MAX_HELD``."""
+        """Count the accesses of known latency on earlier lines that are not complete yet.
+
+        Returns:
+            int32, shape (n,); at most ``completion_loop.MAX_HELD``.
+        """
         depth = np.empty(len(rows), np.int32)
         for disk, mine in rows_by_disk(rows.disk):
             begun, latency = (
@@ -285,14 +291,15 @@ class InFlight:
 def _count(
     begun: NDArray[np.int64], latency: NDArray[np.int64], carried: NDArray[np.int64], depth: NDArray[np.int32]
 ) -> NDArray[np.int64]:
-    """Write how many accesses of one disk are in flight at the issue of each, by the quickest loop that may.
-
-    Returns the ends of those still in flight, ascending.
+    """Count the accesses of one disk in flight at the issue of each, by the fastest possible loop.
 
     Args:
         begun, latency: int64 (n,), ns.
-        carried: the ends of those in flight before, ascending.
+        carried: The ends of the accesses in flight before, ascending.
         depth: int32 (n,), written.
+
+    Returns:
+        The ends of the accesses still in flight, ascending.
     """
     ends = np.empty(len(carried) + len(begun), np.int64)
     ends[: len(carried)] = carried
@@ -302,7 +309,7 @@ def _count(
     done, first, n = latency_loop.count_while_sorting(
         begun, latency, MAX_HELD, _MOVES_PER_ACCESS * len(ends), len(carried), ends, depth
     )
-    ends = ends[first:]  # what ascends is a heap, too
+    ends = ends[first:]  # an ascending sequence is also a heap
     n -= first
     if done < len(begun):
         n = latency_loop.count_by_heap(begun, latency, done, MAX_HELD, n, ends, depth)
@@ -311,16 +318,16 @@ def _count(
 
 @dataclass(frozen=True, slots=True)
 class WaitingRows:
-    """The accesses from the first one on that waits, after a matcher has given out all before it.
+    """The accesses from the first waiting one on, after a matcher has released all accesses before it.
 
-    Two matchers with the same ones do the same with all events from there on, however different those before were:
-    what is in flight at an access is what was issued before and is of known latency, less what was completed
-    before, and what is not held counts in both or in neither.
+    Two matchers with equal rows treat all further events equally, whatever they processed before. The number in
+    flight at an access is the number issued before with a known latency, minus the number completed before. An
+    access that is not held counts in both numbers or in neither.
 
     Attributes:
-        completions_seen: whether accesses wait for completions already; until then none is looked for.
-        columns: of ``completion_loop.Rows`` without the links; devices instead of numbers of disks, and instead of
-            how many were completed before how many were since.
+        completions_seen: Whether accesses wait for completions already.
+        columns: Of ``completion_loop.Rows`` without the links. They hold devices instead of numbers of disks, and
+            the number of later completions instead of the number of earlier ones.
     """
 
     completions_seen: bool
@@ -328,7 +335,7 @@ class WaitingRows:
 
     @classmethod
     def of(cls, matcher: CompletionMatcher, devices: Sequence[int]) -> "WaitingRows":
-        """``devices``: number of each disk. The matcher must just have been settled."""
+        """Copy the state of a matcher directly after ``settled``; ``devices``: number of each disk."""
         n, rows = int(matcher.numbers[N_ROWS]), matcher.rows
         disk = rows.disk[:n]
         columns = (rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.latency_ns)
@@ -339,8 +346,10 @@ class WaitingRows:
         )
 
     def same_as(self, other: "WaitingRows") -> bool:
-        """Whether what comes afterwards is the same. Only once completions were seen: before, it depends on how
-        many accesses there were."""
+        """Return whether both states treat further events equally.
+
+        This is known only after the first completion: before it, the number of accesses matters.
+        """
         return (
             self.completions_seen
             and other.completions_seen

@@ -1,9 +1,8 @@
-"""The loops that count what is in flight where every access comes with its latency.
+"""The loops that count the accesses in flight where every access has its latency.
 
-Many times compared with one in one step, inside compiled loops: the compiler's vector instructions.
-
-All give the same counts. Where times ascend, ``count_by_search`` needs no branch on how long an access took, which
-cannot be foreseen; the others keep the ends of what is in flight and take out those that an access finds over.
+All loops give the same counts. Where times ascend, ``count_by_search`` needs no branch on the latency, which the
+processor cannot predict; it compares many times with one in one step, by vector instructions. The other loops keep
+the ends of the accesses in flight and remove those that are over.
 """
 
 from typing import Any
@@ -17,21 +16,23 @@ from numpy.typing import NDArray
 from cephfit.traces.compiled import compiled_in_place, inlined
 
 N_TIMES = 16
-"""Times that are compared at once."""
+"""Number of times that are compared at once."""
 
 _TIME = ir.IntType(64)
 _TIMES = ir.VectorType(_TIME, N_TIMES)
 
 
 def _intrinsic(function: Any) -> Any:
-    """What type checkers need not look into."""
+    """Hide the decorator from type checkers."""
     return intrinsic(function)
 
 
 @_intrinsic
 def n_before(_context: Any, times: Any, at: Any, end: Any) -> Any:
-    """How many of the ``N_TIMES`` int64 numbers of an array from place ``at`` on are below ``end``. Nothing checks
-    that they lie within the array."""
+    """Return how many of the ``N_TIMES`` int64 numbers of an array from index ``at`` on are below ``end``.
+
+    There is no check that they are within the array.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, args[0])
@@ -48,7 +49,7 @@ def n_before(_context: Any, times: Any, at: Any, end: Any) -> Any:
 
 @inlined
 def _first_not_before(end: int, at: int, n: int, begun_ns: NDArray[np.int64]) -> int:
-    """The first access from ``at`` on that begins at ``end`` or after; the last one of all does."""
+    """Return the first access from ``at`` on that begins at ``end`` or after; the last access must do so."""
     length = min(N_TIMES, n - at)
     if length == N_TIMES and begun_ns[np.uintp(at + N_TIMES - 1)] >= end:
         return at + n_before(begun_ns, at, end)  # type: ignore[no-any-return]
@@ -64,7 +65,7 @@ def _first_not_before(end: int, at: int, n: int, begun_ns: NDArray[np.int64]) ->
 
 @compiled_in_place
 def ascends(times_ns: NDArray[np.int64]) -> bool:
-    """Whether no time is before the one before it."""
+    """Return whether no time is earlier than the previous one."""
     good = True
     for i in range(1, len(times_ns)):
         good &= times_ns[i - 1] <= times_ns[i]
@@ -79,23 +80,23 @@ def count_by_search(
     ends_ns: NDArray[np.int64],
     depth: NDArray[np.int32],
 ) -> int:
-    """Times ascend: which access is the first to find another one over is looked for among those after it.
+    """Count for ascending times: search the first access that finds another one complete.
 
     Args:
-        begun_ns: of accesses of one disk, one at least.
-        latency_ns: negative where it is not known, and the access never in flight.
-        n_carried: ends of earlier accesses that are there.
-        ends_ns: with room for those of all accesses; changed.
-        depth: written.
+        begun_ns: Of accesses of one disk; at least one.
+        latency_ns: Negative if unknown; such an access is never in flight.
+        n_carried: Number of ends of earlier accesses in ``ends_ns``.
+        ends_ns: Has capacity for the ends of all accesses; changed.
+        depth: Written.
 
     Returns:
-        how many ends are left, in no order.
+        The number of remaining ends, in no order.
     """
     n, n_left = len(begun_ns), 0
     last_ns = begun_ns[np.uintp(n - 1)]
     for i in range(n):
         depth[i] = 0
-    # First how many of those in flight each access is the first to find over, as a negative number.
+    # First, as a negative number: how many accesses each access is the first to find complete.
     for k in range(n_carried):
         end = ends_ns[np.uintp(k)]
         if end <= last_ns:
@@ -131,19 +132,19 @@ def count_while_sorting(
     ends_ns: NDArray[np.int64],
     depth: NDArray[np.int32],
 ) -> tuple[int, int, int]:
-    """Accesses end nearly in the order in which they begin: each end is moved to its place among those before it.
+    """Count by sorted insertion of each end, because accesses end nearly in the order in which they begin.
 
     Args:
-        begun_ns: of accesses of one disk, in their order.
-        latency_ns: negative where it is not known, and the access never in flight.
-        most: accesses in flight; of more, those that begin later are not counted.
-        n_moves: ends that may be moved altogether.
-        n: ends that are there, ascending.
-        ends_ns: with room for those of all accesses, which are added.
-        depth: written.
+        begun_ns: Of accesses of one disk, in their order.
+        latency_ns: Negative if unknown; such an access is never in flight.
+        most: Maximum number of accesses in flight; further ones are not counted.
+        n_moves: Maximum number of moves of ends.
+        n: Number of ends in ``ends_ns``, ascending.
+        ends_ns: Has capacity for the ends of all accesses, which are added.
+        depth: Written.
 
     Returns:
-        the first access that was not taken, and where the ends that are left begin and stop.
+        The first access that was not processed, and where the remaining ends begin and stop.
     """
     head = 0
     for k in range(len(begun_ns)):
@@ -175,9 +176,12 @@ def count_by_heap(
     ends_ns: NDArray[np.int64],
     depth: NDArray[np.int32],
 ) -> int:
-    """The same for ends in no order: ``ends_ns`` is a heap, its smallest first.
+    """Count by a heap, from the access ``start`` on, for ends in no order.
 
-    From the access ``start`` on; returns how many ends are left.
+    The arguments are those of ``count_while_sorting``; ``ends_ns`` is a heap with the smallest end first.
+
+    Returns:
+        The number of remaining ends.
     """
     for k in range(start, len(begun_ns)):
         row = np.uintp(k)

@@ -1,1 +1,1 @@
-"""Traces in parts: counted side by side, here or on other machines, and joined as if they had never been cut."""
+"""Count traces in parts, here or on other machines, and join the counts exactly."""

@@ -1,4 +1,4 @@
-"""Recordings counted: here, one after the other, or in parts side by side; the counts are the same."""
+"""Count recordings in this thread one after the other, or in parts concurrently; the counts are equal."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -24,18 +24,18 @@ def counted(
     scheduler: str | None,
     progress: Progress,
 ) -> Iterator[Counted]:
-    """The counts of each recording, in order.
+    """Yield the counts of each recording, in order.
 
     Args:
-        shares: one for each.
-        opened: the open files of each.
-        reader: of their format.
-        scheduler: as ``scheduling.counted`` takes it; None also reads one file with all cores where it can be cut,
-            and several side by side.
-        progress: told how many bytes were read.
+        shares: One for each recording.
+        opened: The open files of each recording.
+        reader: The reader of their format.
+        scheduler: As for ``scheduling.counted``. None also uses all cores: for the parts of one file if it can be
+            divided, and for several recordings concurrently.
+        progress: Receives the number of bytes read.
 
     Raises:
-        InputError: also where standard input is to be read elsewhere.
+        InputError: The input is wrong, or other processes would have to read standard input.
     """
     cut = [parts_of(share, reader, streams[0]) for share, streams in zip(shares, opened, strict=True)]
     if scheduler is None and all(len(parts) == 1 for parts in cut) and not _fill_the_cores(shares):
@@ -46,7 +46,7 @@ def counted(
         raise InputError(
             "standard input cannot be read by other processes",
             where=f"--scheduler {scheduler}",
-            remedy="write it into a file first, or leave --scheduler out",
+            remedy="write it into a file first, or omit --scheduler",
         )
     results = scheduling.counted([part for parts in cut for part in parts], scheduler)
     for i, (share, streams, parts) in enumerate(zip(shares, opened, cut, strict=True)):
@@ -54,14 +54,18 @@ def counted(
         try:
             for result in islice(results, len(parts)):
                 so_far = so_far.followed_by(result.partial, result.flight)
-                if share.threshold is not None and share.must_describe and so_far.partial.portraits.too_many:
+                if (
+                    share.threshold is not None
+                    and share.must_describe
+                    and so_far.partial.disk_descriptions.too_many
+                ):
                     raise too_many_disks(min(so_far.partial.names))
                 lacks, notes = result.lacks, result.notes
                 progress.advance(sum(f.stat().st_size for f in share.files if f.is_file()) / len(parts))
         except (InputError, NotOnItsOwn):
             if len(parts) == 1:
                 raise
-            # What a part is must be told from the whole file; the place of an error counts from its beginning.
+            # Read the whole file: only it shows what the part is, and error positions count from its beginning.
             results.close()
             yield _read_here(share, streams, reader, progress)
             results = scheduling.counted([part for parts in cut[i + 1 :] for part in parts], scheduler)
@@ -70,10 +74,13 @@ def counted(
 
 
 def _fill_the_cores(shares: Sequence[Share]) -> bool:
-    """Whether reading recordings side by side keeps all cores busy: none is so large that it would be read alone
-    in the end, when reading it here, where some steps of it have threads of their own, is quicker."""
+    """Return whether reading recordings concurrently keeps all cores busy.
+
+    It does not if one recording is so large that it would be read alone in the end. Reading it in this thread is
+    then faster, because some of its steps use their own threads.
+    """
     if n_cores() == 1 or not all(f.is_file() for share in shares for f in share.files):
-        return False  # a pipe is read but once
+        return False  # a pipe can be read only once
     nbytes = [sum(f.stat().st_size for f in share.files) for share in shares]
     return n_cores() * max(nbytes) <= sum(nbytes)
 

@@ -1,9 +1,9 @@
-"""What is in flight where a trace is cut: parts of a file are counted side by side, and join.
+"""Join the counts of parts of a file, with the accesses that are in flight at the cuts.
 
-A part does not know which accesses before it are still in flight at its beginning. One that ends at ``e`` is in
-flight for the accesses of its disk until one begins at ``e`` or after (``matching.latency.InFlight``): so it is
-counted once more by those whose latest time so far is below ``e``. These are the first ones of the part, which
-therefore keeps them, and gives back what is in flight at its own end.
+A part does not know which earlier accesses are still in flight at its beginning. An access that ends at ``e`` is
+in flight for the accesses of its disk until one begins at ``e`` or after (``matching.latency.InFlight``). So it
+adds one to the depth of those whose latest time so far is below ``e``. These are the first accesses of the part.
+A part therefore keeps its first accesses, and returns the accesses in flight at its end.
 """
 
 from collections.abc import Mapping
@@ -19,19 +19,19 @@ from cephfit.traces.matching.completion_loop import MAX_HELD
 from cephfit.traces.matching.latency import InFlight
 
 N_HEAD = 1 << 15
-"""Accesses at the beginning of a part that are kept. A part in which more would have to be is unfit."""
+"""Number of accesses kept at the beginning of a part. A part that needs more cannot be joined."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlightOfPart:
-    """What joins to the parts before and behind; disks by number.
+    """The data that joins a part to the parts before and after it; disks by number.
 
     Attributes:
-        time_ns, op, disk, depth: of the part's first accesses, shape (up to N_HEAD,); ``depth``: how many accesses
-            of this part were in flight.
-        disks: names of the disks.
-        ends_ns: of the accesses of each disk that are in flight at the part's end, ascending.
-        deepest: the greatest depth in the part.
+        time_ns, op, disk, depth: Of the first accesses of the part, shape (up to N_HEAD,); ``depth``: number of
+            accesses of this part in flight.
+        disks: Names of the disks.
+        ends_ns: Ends of the accesses of each disk that are in flight at the end of the part, ascending.
+        deepest: The greatest depth in the part.
     """
 
     time_ns: NDArray[np.int64]
@@ -44,7 +44,7 @@ class FlightOfPart:
 
 
 class InFlightOfPart(InFlight):
-    """Counts as if nothing was in flight at the part's beginning, and keeps what joining takes."""
+    """Counts as if nothing was in flight at the beginning of the part, and keeps the data for joining."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class InFlightOfPart(InFlight):
         depth = super().count(rows)
         n = min(N_HEAD - self._n_head, len(rows))
         if n:
-            # Copies, because the whole block would stay in memory with them.
+            # Copies, because views would keep the whole block in memory.
             head = rows.cut(0, n)
             self._head.append((head.time_ns.copy(), head.op.copy(), head.disk.copy(), depth[:n].copy()))
             self._n_head += n
@@ -64,7 +64,11 @@ class InFlightOfPart(InFlight):
         return depth
 
     def flight(self, disks: tuple[str, ...]) -> FlightOfPart | None:
-        """After the part's last access; ``disks``: their names. None: the part tells no latencies."""
+        """Return the data for joining, after the last access of the part; None if it has no latencies.
+
+        Args:
+            disks: Names of the disks.
+        """
         if not self._head:
             return None
         time_ns, op, disk, depth = (np.concatenate(columns) for columns in zip(*self._head, strict=True))
@@ -73,21 +77,21 @@ class InFlightOfPart(InFlight):
 
 @dataclass(frozen=True, slots=True)
 class CountedSoFar:
-    """Parts of a file from its beginning on, joined.
+    """The joined parts of a file from its beginning on.
 
     Attributes:
-        partial: their counts.
-        ends_ns: of what is in flight at the end, by name of disk, ascending.
+        partial: Their counts.
+        ends_ns: Ends of the accesses in flight at the end, by disk name, ascending.
     """
 
     partial: PartialProfile = field(default_factory=PartialProfile)
     ends_ns: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def followed_by(self, part: PartialProfile, flight: FlightOfPart | None) -> "CountedSoFar":
-        """These parts and the next one.
+        """Join these parts and the next one.
 
         Raises:
-            NotOnItsOwn: what is in flight at the cut stays so beyond the accesses that the part kept, or so many
+            NotOnItsOwn: Accesses in flight at the cut stay so beyond the accesses that the part kept; or so many
                 would be in flight that some are not counted (``MAX_HELD``).
         """
         if flight is None:
@@ -108,10 +112,10 @@ class CountedSoFar:
             if len(latest_ns) < part.n_of(name) and (not len(latest_ns) or latest_ns[-1] < carried[-1]):
                 raise NotOnItsOwn
             more = len(carried) - np.searchsorted(carried, latest_ns, side="right")
-            few = mine[: np.count_nonzero(more)]  # the later, the fewer are still in flight
+            few = mine[: np.count_nonzero(more)]  # later accesses find fewer in flight
             if len(few):
                 part = part.with_more_in_flight(name, flight.op[few], flight.depth[few], more[: len(few)])
-            # Accesses come in the order of issue, so those of before may end after some of the part.
+            # Accesses are in order of issue, so earlier ones may end after some accesses of the part.
             staying = carried[np.searchsorted(carried, part.latest_ns_of(name), side="right") :]
             ends[name] = np.sort(np.concatenate([staying, ends[name]]))
         return CountedSoFar(self.partial.followed_by(part), ends)

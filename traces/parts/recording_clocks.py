@@ -1,4 +1,4 @@
-"""Where the clock of a trace in parts begins anew, and how long recordings took."""
+"""Find where the clock of a trace in parts restarts, and compute the duration of recordings."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,78 +15,84 @@ from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.recordings import Recording, in_a_row
 
 _OUT_OF_ORDER_NS = 1_000_000_000
-"""Of accesses that are not sorted by time; a step back by more is another clock."""
-_ANEW_NS = 1_000_000
-"""A step back behind the beginning of the file before is another clock from here on: a file is longer than its
-accesses are out of order, unless it has but a few."""
+"""The largest step back of accesses that are not sorted by time; a larger step is a restart of the clock."""
+_RESTART_NS = 1_000_000
+"""A step back of at least this, to a time before the beginning of the previous file, is a restart of the clock. A
+file is longer than its accesses are out of order, unless it has only a few."""
 
 
-_ANEW = (
-    "the clock begins anew with {}: it was not read in a row with what is before, so latencies and accesses in "
-    "flight across this border are not known, and the time between is not part of the duration"
+_RESTARTED = (
+    "the clock restarts with {}: the parts before and after were read separately, so latencies and accesses in "
+    "flight across this border are unknown, and the time between is not part of the duration"
 )
 _STEPS = (
-    "{} accesses have an earlier time than the one before them: they are not sorted; the clock of no part begins "
-    "anew"
+    "{} accesses have an earlier time than the previous one: they are not sorted; the clock restarts in no part"
 )
 _STEPS_OF_PIPES = (
-    "{} accesses have an earlier time than the one before them: if the clock of a part begins anew, the duration, "
-    "the rates and latencies at its border are wrong; of parts that are files and no pipes it would be looked at"
+    "{} accesses have an earlier time than the previous one: if the clock of a part restarts, the duration, the "
+    "rates and the latencies at its border are wrong; give files instead of pipes to check this"
 )
 
 Recorded: TypeAlias = tuple[Recording, ...]
-"""One recording, by its consecutive parts."""
+"""The consecutive parts of one recording."""
 
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """Recordings divided where the clock begins anew: with the files ``anew``."""
+    """Recordings divided where the clock restarts, which is with the files ``restarted``."""
 
     recorded: list[Recorded]
-    anew: tuple[Path, ...]
+    restarted: tuple[Path, ...]
 
 
 def divided_by_clock(recorded: Sequence[Recorded], reader: StreamReader) -> Divided | None:
-    """The recordings as ``by_clock`` divides their parts; None: all clocks go on."""
+    """Return the recordings as ``by_clock`` divides their parts; None if no clock restarts."""
     of_each = [by_clock(parts, reader) for parts in recorded]
-    anew = tuple(its[0].files[0] for parts in of_each for its in parts[1:])
-    return Divided([its for parts in of_each for its in parts], anew) if anew else None
+    restarted = tuple(its[0].files[0] for parts in of_each for its in parts[1:])
+    return Divided([its for parts in of_each for its in parts], restarted) if restarted else None
 
 
-def notes_of_new_clocks(anew: Sequence[Path]) -> Iterator[str]:
-    """For each file with which the clock begins anew."""
-    return (_ANEW.format(remote.words_of(file)) for file in anew)
+def notes_of_clock_restarts(restarted: Sequence[Path]) -> Iterator[str]:
+    """Return a note for each file with which the clock restarts."""
+    return (_RESTARTED.format(remote.words_of(file)) for file in restarted)
 
 
-def note_of_steps(steps: int, *, can_tell: bool) -> str:
-    """Where times of parts step back; ``can_tell``: whether the parts' clocks were looked at."""
-    return (_STEPS if can_tell else _STEPS_OF_PIPES).format(steps)
+def note_of_steps(steps: int, *, clocks_checked: bool) -> str:
+    """Return the note for times that step back.
+
+    Args:
+        steps: Number of steps back.
+        clocks_checked: Whether the clocks of the parts were checked.
+    """
+    return (_STEPS if clocks_checked else _STEPS_OF_PIPES).format(steps)
 
 
 def by_clock(parts: Sequence[Recording], reader: StreamReader) -> list[Recorded]:
-    """Consecutive parts divided where the clock begins anew: where the first access of a file has a time before
-    the end of the file before it (of blktrace's, that of the same CPU). All are read for it.
+    """Divide consecutive parts where the clock restarts.
 
-    A file that begins or ends within a line or record is judged by what can be read of it; where nothing can, it
-    goes on with the file before it.
+    The clock restarts where the first access of a file has a time before the end of the previous file (for
+    blktrace, the previous file of the same CPU). All files are read for this.
+
+    A file that begins or ends within a line or record is judged by its readable accesses. A file without any
+    continues the previous file.
     """
     borders: set[int] = set()
     for row in in_a_row(parts):
         number_of = {file: i for i, part in enumerate(parts) for file in part.files}
         times = [(number_of[file], its) for file in row if (its := _times(file, reader)) is not None]
-        borders.update(i for (_, before), (i, its) in pairwise(times) if _begins_anew(before, its[0]))
+        borders.update(i for (_, before), (i, its) in pairwise(times) if _restarts(before, its[0]))
     ends = [0, *sorted(borders), len(parts)]
     return [tuple(parts[begin:end]) for begin, end in pairwise(ends)]
 
 
-def _begins_anew(before: tuple[int, int], first_ns: int) -> bool:
+def _restarts(before: tuple[int, int], first_ns: int) -> bool:
     began, ended = before
     step_ns = ended - first_ns
-    return step_ns > _OUT_OF_ORDER_NS or (first_ns <= began and step_ns >= _ANEW_NS)
+    return step_ns > _OUT_OF_ORDER_NS or (first_ns <= began and step_ns >= _RESTART_NS)
 
 
 def _times(file: Path, reader: StreamReader) -> tuple[int, int] | None:
-    """Times of the first access and of the latest one, ns; None: no access can be read."""
+    """Return the times of the first and the latest access in ns; None if no access can be read."""
     first: int | None = None
     latest = 0
     try:
@@ -96,17 +102,17 @@ def _times(file: Path, reader: StreamReader) -> tuple[int, int] | None:
                     first = int(batch.time_ns[0]) if first is None else first
                     latest = max(latest, int(np.max(batch.time_ns)))
     except InputError:
-        pass  # what is cut off here goes on in the next file; the parts in a row had no fault
+        pass  # the next file continues what is cut off here; reading the parts in sequence found no error
     return None if first is None else (first, max(first, latest))
 
 
 def duration_ns(spans: Sequence[tuple[str, int, int]], *, one_after_the_other: bool) -> int:
-    """From the first to the last access of recordings.
+    """Return the time from the first to the last access of recordings.
 
     Args:
-        spans: of each what it is of, and when it began and ended.
-        one_after_the_other: those of one name were; those of several were beside each other, unless they follow
-            each other by the clock.
+        spans: Name, begin and end of each recording.
+        one_after_the_other: Recordings of one name are consecutive. Those of several names are simultaneous,
+            unless they follow each other by the clock.
     """
     if not one_after_the_other or not spans:
         return max((end - begin for _, begin, end in spans), default=0)
@@ -117,7 +123,7 @@ def duration_ns(spans: Sequence[tuple[str, int, int]], *, one_after_the_other: b
 
 
 def _in_all(spans: Sequence[tuple[str, int, int]]) -> int:
-    # Clocks of parts that begin anew tell nothing of what is between them.
+    # If the clock restarts, the time between the parts is unknown.
     return spans[-1][2] - spans[0][1] if _is_in_order(spans) else sum(end - begin for _, begin, end in spans)
 
 

@@ -1,4 +1,4 @@
-"""Shares of the work of reading traces: each is counted on its own, on whatever machine, and the counts join."""
+"""Divide the reading of traces into shares that are counted independently, on any machine, and joined."""
 
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -15,11 +15,12 @@ from cephfit.traces.readers.reader import PartReader, StreamReader
 from cephfit.traces.readers.vscsi.vscsi_binary import VscsiBinaryReader, record_nbytes
 
 PART_NBYTES = 16 << 20
-"""Files are cut into parts of about this length: little work is lost at the end, where one core waits for the
-other, and less than that is what is done for each part."""
+"""Files are divided into parts of about this length. Then little time is lost at the end, when one core waits for
+another, and the work per part is small."""
 
 _LONGER = 4
-"""Times longer are the parts of large files: each part has to learn the names of all disks anew."""
+"""The parts of large files are up to this many times longer, because each part must learn the names of all
+disks."""
 _MANY_PARTS = 64
 
 
@@ -28,14 +29,14 @@ class Share:
     """Files that are read together, or a part of one file.
 
     Attributes:
-        rows: absolute paths or URLs of what is read together: each a file, or consecutive parts of one.
-        format_name, action, options: as in ``profile_files``.
-        threshold: LBN beyond which an access is random, for a full description; None: without one.
-        described: disks that the full description is of; empty: all.
-        each_disk: as ``Counting`` takes it.
-        must_describe: as ``Counting`` takes it.
-        begin, end: bytes of the only file; end None: its end.
-        clock_ns: the smallest difference that the times of all files tell.
+        rows: Absolute paths or URLs of files that are read together: each a file, or consecutive parts of one.
+        format_name, action, options: As in ``profile_files``.
+        threshold: LBN beyond which an access is random, for a full description; None: no full description.
+        described: Disks of the full description; empty: all.
+        each_disk: As for ``Counting``.
+        must_describe: As for ``Counting``.
+        begin, end: Bytes of the only file; end None: the end of the file.
+        clock_ns: The resolution of the times of all files.
     """
 
     rows: tuple[tuple[Path, ...], ...]
@@ -52,18 +53,18 @@ class Share:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Of all rows."""
+        """The files of all rows."""
         return tuple(chain.from_iterable(self.rows))
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a share gave.
+    """The counts of a share.
 
     Attributes:
-        partial: the counts.
-        lacks, notes: as of the reader after reading.
-        flight: of a part of a file: what joins it to the parts beside it.
+        partial: The counts.
+        lacks, notes: Of the reader, after reading.
+        flight: Of a part of a file: the data that joins it to its neighbours.
     """
 
     partial: PartialProfile
@@ -73,7 +74,7 @@ class Counted:
 
 
 def counting_of(share: Share) -> Counting:
-    """What counts its accesses."""
+    """Return the counting object for a share."""
     return Counting(
         share.threshold,
         share.described,
@@ -83,16 +84,16 @@ def counting_of(share: Share) -> Counting:
     )
 
 
-def count(share: Share, *, beside: bool = False) -> Counted:
-    """Count one share; runs in another process or on another machine, too.
+def count(share: Share, *, concurrent: bool = False) -> Counted:
+    """Count one share; also runs in another process or on another machine.
 
     Args:
-        share: to be counted.
-        beside: others are counted in this process at the same time.
+        share: The share to count.
+        concurrent: Other shares are counted in this process at the same time.
 
     Raises:
-        InputError: naming the file and the place in it; in a part, places count from its beginning.
-        NotOnItsOwn: it is a part that cannot be read alone.
+        InputError: The input is wrong; the error names the file and the position, in a part from its beginning.
+        NotOnItsOwn: The share is a part that cannot be read alone.
     """
     reader = next(r for r in formats.readers(share.action, share.options) if r.name == share.format_name)
     if share.begin or share.end is not None:
@@ -100,7 +101,7 @@ def count(share: Share, *, beside: bool = False) -> Counted:
     else:
         streams = [one_stream([TraceStream(f) for f in row]) for row in share.rows]
         for stream in streams:
-            stream.is_read_beside |= beside
+            stream.is_read_beside |= concurrent
     counting = counting_of(share)
     in_flight = InFlightOfPart()
     disks: tuple[str, ...] = ()
@@ -119,9 +120,9 @@ def count(share: Share, *, beside: bool = False) -> Counted:
 
 
 def parts_of(share: Share, reader: StreamReader, stream: TraceStream) -> list[Share]:
-    """The share cut into parts whose counts join into its own; itself where the format or the file allows no cut.
+    """Divide a share into parts with equal total counts; one part if the format or the file cannot be divided.
 
-    For a full description with latencies, what is in flight at a cut would be forgotten, so such files stay whole.
+    A full description with latencies would lose the accesses in flight at a cut, so such files stay whole.
     """
     if len(share.files) != 1 or share.files[0] == STANDARD_INPUT or not stream.is_plain_file():
         return [share]
@@ -139,7 +140,7 @@ def parts_of(share: Share, reader: StreamReader, stream: TraceStream) -> list[Sh
 
 
 def _cuts(path: Path, step: int) -> list[int]:
-    """Where parts begin: at records of ``step`` bytes, or at lines where it is 1."""
+    """Return where parts begin: at records of ``step`` bytes, or at lines if it is 1."""
     cuts, nbytes = [0], path.stat().st_size
     with path.open("rb") as file:
         length = min(max(PART_NBYTES, nbytes // _MANY_PARTS), _LONGER * PART_NBYTES)

@@ -1,1 +1,1 @@
-"""Workloads done again by fio: job files, I/O logs, replays."""
+"""Reproduce workloads with fio: job files, I/O logs, replays."""

@@ -1,13 +1,12 @@
-"""Replays a trace on a device or file through fio's ``read_iolog``, and says how punctual that was.
+"""Replay a trace on a device or file with fio's ``read_iolog``, and report the timing error.
 
-Which access was to be issued when, and which of those in fio's log it is: some dozen bytes for each access.
+A plan holds the planned time of each access, in a few dozen bytes, and is matched with fio's log of completions
+(``write_lat_log``, ``log_offset``). The issue time of an access is its time in the log minus its latency. fio
+writes that time in whole milliseconds, so lateness is known to within 1 ms.
 
-fio's log of completions (``write_lat_log``, ``log_offset``) tells when each access was issued: its time less its
-latency. fio writes that time in whole milliseconds, so what is said of lateness is said to within 1 ms.
-
-fio waits from one issue to the next, not for a time of its own clock (iolog.c, ``iolog_delay``): what every issue
-takes adds up. So the lateness of the whole grows over a long trace, and the error of a single gap does not; the
-report has both.
+fio waits from one issue to the next, not for an absolute time (iolog.c, ``iolog_delay``), so the duration of every
+issue adds up. The lateness therefore grows over a long trace, but the error of a single gap does not; the report
+contains both.
 """
 
 import errno
@@ -38,11 +37,11 @@ _MATCHED_AT_ONCE = 1 << 19
 
 
 class Issues(NamedTuple):
-    """Accesses, each of shape (n,).
+    """Accesses, each column of shape (n,).
 
     Attributes:
-        time_ms: float64, of issue.
-        place: int64, twice the first 512-byte block, and one more for a write.
+        time_ms: float64, time of issue.
+        place: int64, twice the first 512-byte block, plus one for a write.
         nbytes: int64.
     """
 
@@ -52,14 +51,19 @@ class Issues(NamedTuple):
 
 
 class Plan:
-    """What is to be issued, noted while it is written into the log that fio replays.
+    """The accesses to issue, recorded while they are written into the log that fio replays.
 
     Attributes:
-        rounded: accesses whose size is no multiple of 512 bytes.
+        rounded: Number of accesses with a size that is not a multiple of 512 bytes.
     """
 
     def __init__(self, nbytes: int, *, wrap: bool) -> None:
-        """For a target of ``nbytes``; ``wrap``: places beyond its end begin again at its start."""
+        """Create an empty plan.
+
+        Args:
+            nbytes: Size of the target.
+            wrap: Offsets beyond the end of the target restart at its beginning.
+        """
         self.rounded = 0
         self._nbytes = nbytes
         self._wrap = wrap
@@ -67,11 +71,11 @@ class Plan:
         self._disks: dict[str, None] = {}
         self._latest_ns: int | None = None
 
-    def noted(self, batches: Iterable[AccessBatch]) -> Iterator[AccessBatch]:
-        """The batches, their sizes rounded up to whole blocks.
+    def recorded(self, batches: Iterable[AccessBatch]) -> Iterator[AccessBatch]:
+        """Record the batches, and yield them with sizes rounded up to whole blocks.
 
         Raises:
-            InputError: they are of several disks, or do not fit on the target.
+            InputError: The accesses are of several disks, or do not fit on the target.
         """
         for batch in batches:
             self._refuse_others(batch)
@@ -88,7 +92,7 @@ class Plan:
                 raise InputError(
                     f"it touches byte {end - 1}, the target has {self._nbytes} bytes",
                     where="the trace",
-                    remedy="name a larger target, or let places beyond its end begin again at 0: --wrap",
+                    remedy="name a larger target, or let offsets beyond its end restart at 0: --wrap",
                 )
             if len(batch):
                 time_ns = np.maximum.accumulate(batch.time_ns)  # fio issues in the order of the lines
@@ -104,20 +108,23 @@ class Plan:
             first, *others = self._disks
             raise InputError(
                 f"the trace has accesses of several disks, {first} and {', '.join(others[:_DISKS_NAMED])}: on "
-                "one target they would overwrite each other's places",
+                "one target they would overwrite each other",
                 where="the trace",
-                remedy=f"replay one disk, each on a target of its own: --disk {first}",
+                remedy=f"replay each disk separately, on its own target: --disk {first}",
             )
 
     def whole(self) -> Issues:
-        """All of them, in order; nothing may be noted afterwards."""
+        """Return all accesses, in order; nothing may be recorded afterwards."""
         parts, self._parts = self._parts, []
         return _joined(parts)
 
 
 def read_log(path: Path) -> tuple[Issues, NDArray[np.float64]]:
-    """fio's log of completions (``write_lat_log`` with ``log_offset``): what was issued when, in the order of
-    completion, and float64 latencies in us."""
+    """Read fio's log of completions (``write_lat_log`` with ``log_offset``).
+
+    Returns:
+        The issued accesses in the order of completion, and their float64 latencies in us.
+    """
     parts: list[Issues] = []
     latencies: list[NDArray[np.float64]] = [np.empty(0)]
     with path.open(encoding="ascii") as file:
@@ -131,9 +138,12 @@ def read_log(path: Path) -> tuple[Issues, NDArray[np.float64]]:
 
 
 def matched(planned: Issues, logged: Issues) -> NDArray[np.int64]:
-    """int64 (planned,): which row of the log is the same access, -1 where none is.
+    """Match the accesses of the plan with those of the log.
 
-    The k-th of its op, place and size in the plan is the k-th issued one of them in the log.
+    The k-th access of an op, offset and size in the plan is the k-th issued one of these in the log.
+
+    Returns:
+        int64 (planned,): the row of the log with the same access, -1 if there is none.
     """
     found = np.full(len(planned.place), -1, np.int64)
     n_parts = 1 + (len(planned.place) + len(logged.place)) // _MATCHED_AT_ONCE
@@ -147,7 +157,7 @@ def matched(planned: Issues, logged: Issues) -> NDArray[np.int64]:
 def _pairs(
     planned: Issues, a: NDArray[np.int64], logged: Issues, b: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of both that belong together, of the rows ``a`` and ``b``."""
+    """Return the matching rows of both, among the rows ``a`` and ``b``."""
     place = np.concatenate([planned.place[a], logged.place[b]])
     nbytes = np.concatenate([planned.nbytes[a], logged.nbytes[b]])
     is_logged = np.arange(len(place)) >= len(a)
@@ -159,7 +169,7 @@ def _pairs(
     begins = np.flatnonzero(np.append(True, (place[1:] != place[:-1]) | (nbytes[1:] != nbytes[:-1])))
     sizes = np.diff(np.append(begins, len(order)))
     n_planned = np.add.reduceat(~is_logged[order], begins, dtype=np.int64)
-    # Of each group those of the plan come first; the k-th of the log stands n_planned behind the k-th of them.
+    # In each group the planned accesses come first; the k-th of the log is n_planned after the k-th of the plan.
     k = np.arange(len(order)) - np.repeat(begins, sizes)
     both = np.repeat(np.minimum(n_planned, sizes - n_planned), sizes)
     at = np.flatnonzero(k < both)
@@ -182,30 +192,30 @@ def _joined(parts: list[Issues]) -> Issues:
 
 
 RESOLUTION_MS = 1.0
-"""Of the times in fio's log."""
+"""Resolution of the times in fio's log."""
 
 _PERCENTILES = (50, 90, 99, 100)
 _GRACE_SECONDS = 120.0
 _LINK = "target"
-# Asks, once the kernel has been told to kill this process with its parent, whether the parent is still there.
+# Runs after setpriv has asked the kernel to kill this process with its parent: is the parent still alive?
 _ONLY_WITH_PARENT = 'test "$PPID" = "$1" || exit 1; shift; exec "$@"'
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What was replayed and how punctually.
+    """The result of a replay and its timing error.
 
     Attributes:
-        accesses: planned.
-        replayed: those found in fio's log.
-        rounded: those whose size was no multiple of 512 bytes, and was rounded up to one.
-        planned_seconds, actual_seconds: from the first issue to the last one.
-        late_ms: percentile to lateness of an issue against the plan, both counted from the first issue; to within
-            1 ms.
-        late_share: share of accesses issued more than 2 ms late. Both are None at full speed.
-        gap_error_ms: percentile to the absolute error of the time between an issue and the one before; as above.
-        latency_us: percentile to latency, of the replayed accesses.
-        fio: its version.
+        accesses: Number of planned accesses.
+        replayed: Number of accesses found in fio's log.
+        rounded: Number of accesses with a size rounded up to a multiple of 512 bytes.
+        planned_seconds, actual_seconds: From the first issue to the last one.
+        late_ms: Percentile to lateness of an issue compared with the plan, both counted from the first issue; to
+            within 1 ms. None at full speed.
+        late_share: Share of accesses issued more than 2 ms late. None at full speed.
+        gap_error_ms: Percentile to the absolute error of the time between two issues. None at full speed.
+        latency_us: Percentile to latency of the replayed accesses.
+        fio: Version of fio.
     """
 
     accesses: int
@@ -236,10 +246,10 @@ class ReplayReport:
 
 
 def refuse_unless_free(target: Path) -> int:
-    """The size in bytes of a device or file that nobody uses.
+    """Return the size in bytes of a device or file that is not in use.
 
     Raises:
-        InputError: there is none, it is neither, it is mounted or otherwise in use, or may not be written.
+        InputError: The target does not exist, is neither a device nor a file, is in use, or is not writable.
     """
     try:
         kind = target.stat().st_mode
@@ -247,21 +257,21 @@ def refuse_unless_free(target: Path) -> int:
         raise InputError(
             f"there is no such device or file: {error.strerror}",
             where=str(target),
-            remedy="name an existing one: for a file, make it as large as the places that the trace touches",
+            remedy="name an existing one; create a file that is large enough for the offsets of the trace",
         ) from None
     if not (stat.S_ISBLK(kind) or stat.S_ISREG(kind)):
         raise InputError(
             "this is neither a block device nor a file", where=str(target), remedy="name one of these"
         )
     try:
-        # The kernel grants exclusive use of a device only if it, its partitions and what lies above are free.
+        # The kernel grants exclusive use of a device only if it, its partitions and the devices above it are free.
         handle = os.open(target, os.O_RDWR | (os.O_EXCL if stat.S_ISBLK(kind) else 0))
     except OSError as error:
         busy = error.errno == errno.EBUSY
         raise InputError(
             "the device is in use: mounted, swap, or part of another device" if busy else f"{error.strerror}",
             where=str(target),
-            remedy="name a device whose content nobody needs" if busy else "be root, or name one you may write",
+            remedy="name a device with unneeded content" if busy else "run as root, or name a writable one",
         ) from None
     try:
         return os.lseek(handle, 0, os.SEEK_END)
@@ -280,15 +290,15 @@ def replay(
     """Replay accesses, reads and WRITES, at their recorded times.
 
     Args:
-        batches: in order of issue, of one disk.
-        target: what to replay on; its content is overwritten.
-        iodepth: accesses in flight at most; a workload that had more is issued late.
-        wrap: places beyond the end of the target begin again at its start, else they are an error.
+        batches: In order of issue, of one disk.
+        target: Device or file for the replay; its content is overwritten.
+        iodepth: Maximum number of accesses in flight; a workload with more is issued late.
+        wrap: Offsets beyond the end of the target restart at its beginning; otherwise they are an error.
         paced: False: as fast as fio can.
 
     Raises:
-        InputError: the target is in use or too small, or the trace is of several disks or cannot be replayed.
-        HostError: no fio, or it failed.
+        InputError: The target is in use or too small, or the trace is of several disks or cannot be replayed.
+        HostError: fio is not installed, or it failed.
     """
     nbytes = refuse_unless_free(target)
     program = shutil.which("fio")
@@ -298,15 +308,15 @@ def replay(
     version = subprocess.run(
         [program, "--version"], capture_output=True, text=True, check=False, timeout=30
     ).stdout
-    nbytes = nbytes // LBN_NBYTES * LBN_NBYTES  # direct I/O touches whole blocks
-    noted = Plan(nbytes, wrap=wrap)
+    nbytes = nbytes // LBN_NBYTES * LBN_NBYTES  # direct I/O uses whole blocks
+    plan = Plan(nbytes, wrap=wrap)
     with tempfile.TemporaryDirectory(prefix="cephfit-replay-") as name:
         folder = Path(name)
         log = folder / "trace.iolog"
         with log.open("w", encoding="utf-8") as output:
-            write_iolog(noted.noted(batches), output, file=_LINK, wrap_nbytes=nbytes if wrap else None)
-        plan = noted.whole()
-        # A log's line is UTF-8 words between blanks, of which fio reads 256 bytes: few paths are sure to fit.
+            write_iolog(plan.recorded(batches), output, file=_LINK, wrap_nbytes=nbytes if wrap else None)
+        planned = plan.whole()
+        # A line of the log consists of UTF-8 words between blanks; fio reads 256 bytes. Many paths do not fit.
         (folder / _LINK).symlink_to(target.absolute())
         command = [
             program,
@@ -322,7 +332,7 @@ def replay(
             *([] if paced else ["--replay_no_stall=1"]),
         ]
         guard = [setpriv, "--pdeathsig", "KILL", "sh", "-c", _ONLY_WITH_PARENT, "sh", str(os.getpid())]
-        limit = _seconds(plan) * 4 + len(plan.time_ms) * 0.1 + _GRACE_SECONDS
+        limit = _seconds(planned) * 4 + len(planned.time_ms) * 0.1 + _GRACE_SECONDS
         try:
             done = subprocess.run(
                 [*guard, *command], capture_output=True, text=True, check=False, cwd=folder, timeout=limit
@@ -333,7 +343,7 @@ def replay(
             ) from None
         _refuse_failure(done, target)
         log = folder / "replay_lat.1.log"
-        return _report(plan, log, version.strip(), rounded=noted.rounded, paced=paced)
+        return _report(planned, log, version.strip(), rounded=plan.rounded, paced=paced)
 
 
 def _refuse_failure(done: "subprocess.CompletedProcess[str]", target: Path) -> None:

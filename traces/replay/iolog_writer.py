@@ -1,6 +1,6 @@
-"""Writes fio's I/O logs, versions 2 and 3 (fio's HOWTO, "Trace file format").
+"""Write fio's I/O logs, versions 2 and 3 (fio's HOWTO, "Trace file format").
 
-Names of disks as words that may stand in fio's files and be names of files.
+This module also converts disk names into words that are valid in fio's files and as file names.
 """
 
 import re
@@ -17,15 +17,15 @@ from cephfit.core.units import LBN_NBYTES, NS_PER_US
 from cephfit.core.values.access import AccessBatch
 
 _LENGTH = 80
-"""fio cuts a section's name after 255 bytes, and two of them might be the same then."""
+"""fio cuts the name of a section after 255 bytes; two of them may then be equal."""
 
 
 def word_of(disk: str, taken: Collection[str]) -> str:
-    """The disk's name as a word without blanks or slashes that no other disk has.
+    """Return the disk's name as a unique word without blanks or slashes.
 
     Args:
-        disk: its name, which may be the path of a file.
-        taken: words of other disks.
+        disk: Its name, which may be the path of a file.
+        taken: Words of other disks.
     """
     word = re.sub(r"[^A-Za-z0-9._-]", "_", disk)[:_LENGTH] or "_"
     number, found = 2, word
@@ -39,12 +39,12 @@ _OPS = ("read", "write")
 
 @dataclass(frozen=True, slots=True)
 class IologWritten:
-    """What stands in the log.
+    """The content of a log.
 
     Attributes:
-        accesses: how many.
-        rounded: those whose size was no multiple of 512 bytes, and is rounded up to one.
-        disks: name in the log to the disk's own.
+        accesses: Number of accesses.
+        rounded: Number of accesses with a size rounded up to a multiple of 512 bytes.
+        disks: Name in the log to name of the disk.
     """
 
     accesses: int
@@ -53,7 +53,7 @@ class IologWritten:
 
 
 def whole_blocks(nbytes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sizes rounded up to whole blocks of 512 bytes: direct I/O, which fio is asked for, takes no others."""
+    """Round sizes up to whole blocks of 512 bytes, because fio uses direct I/O."""
     return -(-nbytes // LBN_NBYTES) * LBN_NBYTES
 
 
@@ -67,18 +67,18 @@ def write_iolog(
 ) -> IologWritten:
     """Write accesses as an I/O log that fio replays with ``read_iolog``.
 
-    The first access has the time 1 us: fio takes 0 for no time, and would lose the gap after it. A time before
-    that of the access before is written as the same time: fio issues in the order of the lines.
+    The first access has the time 1 us: fio treats 0 as no time and would lose the gap after it. A time before the
+    previous access is written as the time of that access: fio issues in the order of the lines.
 
-    fio writes to the files that a log names, and a disk's name may be that of a file: of the program that strace
-    followed. So no disk has its own name in the log.
+    fio writes to the files that a log names. In traces of strace, a disk's name is the path of a real file. So no
+    disk keeps its name in the log.
 
     Args:
-        batches: in order of issue, of disks of one level.
-        output: the log.
-        version: 3 has a time in every line (fio 3.31 or newer); 2 has waits between them, in whole microseconds.
-        file: name of the only file in the log; None: each disk has a name of its own, ``disk-`` and a word.
-        wrap_nbytes: offsets beyond this many bytes begin again at 0; None: they stay.
+        batches: In order of issue, of disks of one level.
+        output: The log.
+        version: 3 has a time in every line (fio 3.31 or newer); 2 has waits between lines, in whole microseconds.
+        file: Name of the only file in the log; None: each disk is named ``disk-`` and a word.
+        wrap_nbytes: Offsets beyond this many bytes restart at 0; None: they stay.
     """
     output.write(f"fio version {version} iolog\n")
     words: dict[str, str] = {}
@@ -119,10 +119,14 @@ def write_iolog(
 
 
 def open_output(path: Path) -> TextIO:
-    """Raises: InputError: the file cannot be written."""
+    """Open a text file for writing.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
     try:
         return path.open("w", encoding="utf-8", newline="\n")
     except OSError as error:
         raise InputError(
-            f"it cannot be written: {error.strerror}", where=str(path), remedy="choose another place"
+            f"the file cannot be written: {error.strerror}", where=str(path), remedy="choose another place"
         ) from None

@@ -1,12 +1,11 @@
-"""A fio job file: a section for each disk of a workload, each on a file or device of its own.
+"""Create a fio job file from profiles, with one section for each disk of a workload.
 
-A fio job that does what a profile says: sizes, mix, randomness, depth and pace.
+A section reproduces sizes, mix, randomness, depth and pace of a profile, on its own file or device. fio's options
+take whole percents: sizes by op (``bssplit``), reads (``rwmixread``), random by op (``percentage_random``). One
+job cannot have different shares of random accesses by size: it has the share of the op.
 
-What fio can be told is in whole percents: sizes by op (``bssplit``), reads (``rwmixread``), random by op
-(``percentage_random``). A share of random accesses by size cannot be told to one job: it is that of the op.
-
-fio starts the sections of a file together (``stonewall`` would let one wait for those before it), each as a
-process of its own. ``group_reporting`` would sum them up, so it is left out: each disk is reported by itself.
+fio starts the sections of a file together, each as one process (``stonewall`` would let a section wait for the
+previous ones). ``group_reporting`` would sum them up, so it is omitted: each disk is reported separately.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,40 +23,40 @@ from cephfit.traces.counting import buckets
 from cephfit.traces.replay.iolog_writer import word_of
 
 DEPTH_SHARE = 0.95
-"""``iodepth`` is what so many accesses did not exceed when they were issued."""
+"""``iodepth`` is the depth that this share of the accesses did not exceed when they were issued."""
 
 MAX_SIZES = 30
-"""Of one op; fio takes up to 64 (BSSPLIT_MAX)."""
+"""Maximum number of sizes per op; fio takes up to 64 (BSSPLIT_MAX)."""
 
 COARSE_IOPS = 10.0
-"""Of an op: below it fio's rates, which are whole accesses in a second, are off by more than 5 %."""
+"""Rate of an op below which fio's rates, which are whole accesses per second, are wrong by more than 5 %."""
 
 SHORT_THINK_US = 20_000
-"""Pauses from this on keep a pace although it is not known how long an access takes: that is little of them."""
+"""Pauses of at least this keep a pace even if the latency is unknown: it is a small part of them."""
 
 LONGEST_THINK_US = 4_000_000_000
-"""fio holds it in 32 bits."""
+"""fio stores the think time in 32 bits."""
 
 USED_SHARE = 0.9
-"""Of the recording: it is said of a disk whose accesses came within less of it."""
+"""A note reports a disk with all accesses within less than this share of the recording."""
 
 SMALLEST_FILE_NBYTES = 64 * MIB
-"""So that a random place is hardly ever within 128 LBN of the one before."""
+"""Large enough that a random offset is rarely within 128 LBN of the previous one."""
 
 
 @dataclass(frozen=True, slots=True)
 class FioJob:
-    """What the job is made of.
+    """The parameters of a job.
 
     Attributes:
-        sizes: by op, (bytes, whole percents that sum up to 100), largest share first.
-        read_percent, random_percent: whole percents; the latter by op.
-        iodepth: accesses in flight at most.
-        think_us: between the end of an access and the next one, where the pace is kept so: where depth is 1, and
-            of slow workloads.
-        rates: accesses in a second by op, Poisson, where the pace is kept so.
-        nbytes: of the file.
-        notes: what the job does not reproduce.
+        sizes: By op, (bytes, whole percents that sum up to 100), largest share first.
+        read_percent, random_percent: Whole percents; the latter by op.
+        iodepth: Maximum number of accesses in flight.
+        think_us: Pause between the end of an access and the next one, if it keeps the pace: at depth 1, and for
+            slow workloads.
+        rates: Accesses per second by op, Poisson, if they keep the pace.
+        nbytes: Size of the file.
+        notes: What the job does not reproduce.
     """
 
     sizes: dict[Op, list[tuple[int, int]]]
@@ -70,7 +69,7 @@ class FioJob:
     notes: tuple[str, ...]
 
     def options(self, file: Path) -> list[str]:
-        """The lines of the job's own section, of which each job file has one at least (``fio_job_file``)."""
+        """Return the lines of the job's section (see ``job_file``)."""
         reads, writes = (self.sizes[op] for op in Op)
         both = bool(reads) and bool(writes)
         lines = [f"filename={_escaped(file)}", f"size={self.nbytes}"]
@@ -91,16 +90,16 @@ class FioJob:
 def job_of(
     profile: Profile, *, paced: bool = True, nbytes: int | None = None, seconds: float | None = None
 ) -> FioJob:
-    """The job that reproduces a profile.
+    """Return the job that reproduces a profile.
 
     Args:
-        profile: any; with exact sizes, depths and times where its description has them.
-        paced: keep the pace of the workload, else go as fast as the device lets it.
-        nbytes: size of the file; None: the workload's footprint, where it is known.
-        seconds: that it is to run; None: however long.
+        profile: Any profile; sizes, depths and times are exact if its description has them.
+        paced: Keep the pace of the workload; otherwise run as fast as possible.
+        nbytes: Size of the file; None: the footprint of the workload if it is known.
+        seconds: Run time; None: unlimited.
 
     Raises:
-        InputError: no accesses, or the pace is not known.
+        InputError: The profile has no accesses, or the pace is unknown.
     """
     if not profile.n_accesses:
         raise InputError("the profile has no accesses", where=profile.name)
@@ -108,27 +107,27 @@ def job_of(
     notes = _folded(profile) + (_spread(profile) if paced else [])
     for op in Op:
         if any(profile.accesses[op].values()) and profile.random_share(op) is None:
-            notes.append(f"whether {op.value}s are random the trace does not tell: they are sequential")
+            notes.append(f"the trace does not show whether {op.value}s are random: they are sequential")
     sizes = {op: _sizes(profile, op, notes) for op in Op}
     n_reads = sum(profile.accesses[Op.READ].values())
     depth = _depth(about, notes)
     think_us, rates = _pace(profile, depth, notes) if paced else (None, None)
     if think_us and seconds and think_us > 1e6 * seconds:
-        think_us = round(1e6 * seconds)  # fio ends no pause before its time is over
+        think_us = round(1e6 * seconds)  # fio does not end a pause early
         notes.append(f"the workload has less than one access in {seconds:g} s; the job begins with one")
     read_percent = round(100 * n_reads / profile.n_accesses)
     if 0 < n_reads < profile.n_accesses and rates is not None:
-        read_percent = min(max(read_percent, 1), 99)  # the rates make the mix; of an op with 0 % fio does none
+        read_percent = min(max(read_percent, 1), 99)  # the rates set the mix; fio issues no access of an op at 0 %
     elif 0 < n_reads < profile.n_accesses and read_percent in (0, 100):
         rare = Op.WRITE if read_percent else Op.READ
-        notes.append(f"fewer than 0.5 % are {rare.value}s: fio takes whole percents and does none of them")
+        notes.append(f"fewer than 0.5 % are {rare.value}s: fio takes whole percents and issues none of them")
     if nbytes is None:
         footprint = about.get("behaviour", {}).get("footprint", {}).get("nbytes")
         if footprint is None:
-            notes.append("the footprint is not known (trace profile --describe full): the file has 1 GiB")
+            notes.append("the footprint is unknown (use trace profile --describe full): the file has 1 GiB")
         largest = max((size for op in Op for size, _ in sizes[op]), default=0)
-        wanted = max(footprint or 1024 * MIB, SMALLEST_FILE_NBYTES, 16 * largest)
-        nbytes = -(-wanted // MIB) * MIB
+        required = max(footprint or 1024 * MIB, SMALLEST_FILE_NBYTES, 16 * largest)
+        nbytes = -(-required // MIB) * MIB
     return FioJob(
         sizes,
         read_percent,
@@ -142,8 +141,11 @@ def job_of(
 
 
 def _sizes(profile: Profile, op: Op, notes: list[str]) -> list[tuple[int, int]]:
-    """Sizes by share: exact ones where most are known, else the upper limits of the histogram's buckets, else the
-    sizes with which the bins are measured."""
+    """Return sizes by share.
+
+    They are exact if most are known, otherwise the upper limits of the histogram's buckets, otherwise the
+    benchmark sizes of the bins.
+    """
     n = sum(profile.accesses[op].values())
     if not n:
         return []
@@ -156,7 +158,7 @@ def _sizes(profile: Profile, op: Op, notes: list[str]) -> list[tuple[int, int]]:
         bounds = [*histogram["limits"], 1 << 20]
         by_size: dict[int, int] = {}
         for bound, count in zip(bounds, histogram["counts"], strict=True):
-            size = max(bound // 512 * 512, 512)  # 4095 stands for 2049 to 4095 bytes
+            size = max(bound // 512 * 512, 512)  # 4095 means 2049 to 4095 bytes
             by_size[size] = by_size.get(size, 0) + count
         notes.append(f"{op.value} sizes are the upper limits of the histogram's buckets")
         return _whole_percents({size: count for size, count in by_size.items() if count})
@@ -165,7 +167,7 @@ def _sizes(profile: Profile, op: Op, notes: list[str]) -> list[tuple[int, int]]:
 
 
 def _whole_percents(counts: dict[int, int]) -> list[tuple[int, int]]:
-    """The commonest sizes in whole percents that sum up to 100, by the largest remainders."""
+    """Return the most common sizes in whole percents that sum up to 100, by the largest remainders."""
     kept = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_SIZES]
     total = sum(count for _, count in kept)
     exact = [100 * count / total for _, count in kept]
@@ -177,14 +179,16 @@ def _whole_percents(counts: dict[int, int]) -> list[tuple[int, int]]:
 
 
 def _depth(about: Mapping[str, Any], notes: list[str]) -> int:
-    """What DEPTH_SHARE of the accesses did not exceed: exact where the description has it, else the upper limit of
-    the histogram's bucket."""
+    """Return the depth that DEPTH_SHARE of the accesses did not exceed.
+
+    It is exact if the description has it, otherwise the upper limit of the histogram's bucket.
+    """
     exact = about.get("percentiles", {}).get("outstanding", {}).get("all", {}).get(f"p{100 * DEPTH_SHARE:g}")
     if exact is not None:
         return int(exact)
     histogram = about.get("histograms", {}).get("outstanding", {}).get("all")
     if histogram is None or not sum(histogram["counts"]):
-        notes.append("the trace does not tell how many accesses were outstanding: iodepth is 1")
+        notes.append("the trace does not show how many accesses were outstanding: iodepth is 1")
         return 1
     cumulated = np.cumsum(histogram["counts"])
     place = int(np.searchsorted(cumulated, DEPTH_SHARE * cumulated[-1]))
@@ -192,7 +196,7 @@ def _depth(about: Mapping[str, Any], notes: list[str]) -> int:
         return int(histogram["limits"][place])
     deepest = int(histogram["limits"][-1])
     notes.append(
-        f"more than {deepest} were outstanding, the histogram does not tell how many: iodepth is {deepest}"
+        f"more than {deepest} were outstanding, the histogram does not show how many: iodepth is {deepest}"
     )
     return deepest
 
@@ -200,13 +204,13 @@ def _depth(about: Mapping[str, Any], notes: list[str]) -> int:
 def _pace(profile: Profile, depth: int, notes: list[str]) -> tuple[int | None, dict[Op, int] | None]:
     about = profile.description
     seconds = about.get("duration_seconds")
-    # A disk may have had all its accesses at one moment of a recording; the rate over all of it is known.
+    # A disk may have all its accesses at one moment of a recording; the rate over the whole recording is known.
     iops = about.get("iops") or (profile.n_accesses / seconds if seconds else None)
     if not iops:
         raise InputError(
-            "the profile does not tell how fast the workload was",
+            "the profile does not contain the rate of the workload",
             where=profile.name,
-            remedy="make the job without its pace: --pace full-speed",
+            remedy="create the job without the pace: --pace full-speed",
         )
     latency_us = _mean_latency_us(profile)
     think_us = min(max(round(1e6 / iops - (latency_us or 0)), 0), LONGEST_THINK_US)
@@ -217,57 +221,57 @@ def _pace(profile: Profile, depth: int, notes: list[str]) -> tuple[int | None, d
     coarse = [op for op, share in shares.items() if 0 < iops * share < COARSE_IOPS]
     if coarse and think_us >= SHORT_THINK_US:
         notes.append(
-            "the pace is kept by thinktime, as fio's rates are whole accesses in a second"
-            + (": accesses end before it thinks, so hardly more than one is outstanding" if depth > 1 else "")
+            "the pace is kept by thinktime, because fio's rates are whole accesses per second"
+            + (": accesses end before the pause, so rarely more than one is outstanding" if depth > 1 else "")
         )
         return think_us, None
     notes.append(
         "the pace is kept by rate_iops: "
         + (
-            "with several accesses outstanding fio's thinktime would drain them"
+            "with several accesses outstanding, fio's thinktime would drain them"
             if depth > 1
-            else "how long an access takes, which fio's thinktime would have to leave out, the trace does not tell"
+            else "thinktime would require the latency, which the trace does not contain"
         )
     )
     for op in coarse:
         if rates[op] != round(iops * shares[op], 1):
             notes.append(
-                f"{op.value}s come at {iops * shares[op]:.2g} a second, in the job at {rates[op]}: "
-                "fio's rates are whole accesses in a second"
+                f"the workload has {iops * shares[op]:.2g} {op.value}s per second, the job {rates[op]}: "
+                "fio's rates are whole accesses per second"
             )
     return None, rates
 
 
 def _folded(profile: Profile) -> list[str]:
-    """What to know of a job that stands for several disks."""
+    """Return the notes for a job that represents several disks."""
     n_disks = profile.description.get("n_disks", 1)
     if n_disks < 2:
         return []
     return [
-        f"the accesses of {n_disks} disks are one job on one file, at the rate of all and with the depth of one: "
-        "this is their profile; of the trace itself each disk becomes a section of its own"
+        f"the accesses of {n_disks} disks are one job on one file, at the rate of all and with the depth of one, "
+        "because this is their common profile; give the trace itself to get one section per disk"
     ]
 
 
 def _spread(profile: Profile) -> list[str]:
-    """What to know of a disk that was used for a part of the recording only."""
+    """Return the notes for a disk that was used only in a part of the recording."""
     seconds, own = profile.description.get("duration_seconds"), _only_disk(profile).get("duration_seconds")
     if not seconds or own is None or own >= USED_SHARE * seconds:
         return []
     return [
-        f"the accesses came within {own:.3g} s of the {seconds:.3g} s that were recorded; the job does them at "
-        "their mean rate over the whole recording"
+        f"the accesses occurred within {own:.3g} s of the {seconds:.3g} s that were recorded; the job issues them "
+        "at their mean rate over the whole recording"
     ]
 
 
 def _only_disk(profile: Profile) -> Mapping[str, Any]:
-    """What the description says of the disk, where there is but one."""
+    """Return the description of the disk if there is only one."""
     disks = profile.description.get("disks", {})
     return next(iter(disks.values())) if len(disks) == 1 else {}
 
 
 def _mean_latency_us(profile: Profile) -> float | None:
-    """Of one disk where the full description has it, else the median."""
+    """Return the mean latency of one disk if the full description has it, otherwise the median latency."""
     disks = profile.description.get("behaviour", {}).get("disks", {}).values()
     means = [disk.get("mean_latency_us") for disk in disks]
     if len(means) == 1 and means[0] is not None:
@@ -281,15 +285,17 @@ def _split(sizes: Sequence[tuple[int, int]]) -> str:
 
 
 def _escaped(file: Path) -> str:
-    """fio takes a colon in a file name as the end of the name, and has no way to write what begins a comment.
+    """Escape a file name for fio.
+
+    fio takes a colon as the end of a file name, and cannot escape the characters that begin a comment.
 
     Raises:
-        InputError: the name cannot stand in a job file; cut short it would be another file's.
+        InputError: The name is not possible in a job file; fio would shorten it to the name of another file.
     """
     name = str(file)
     if name != name.strip() or any(letter in name for letter in "\n;#"):
         raise InputError(
-            "a file name in a fio job has no line ends, no ; and no #, and no blanks around it",
+            "a file name in a fio job cannot contain line ends, ; or #, or begin or end with blanks",
             where=name,
             remedy="name another file, or a link to it",
         )
@@ -297,17 +303,17 @@ def _escaped(file: Path) -> str:
 
 
 MAX_SECTIONS = 4096
-"""fio takes no more jobs (REAL_MAX_JOBS)."""
+"""Maximum number of jobs in fio (REAL_MAX_JOBS)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskJob:
-    """What a disk did, as a job.
+    """The workload of a disk as a job.
 
     Attributes:
-        disk: its name; None where the trace is of one disk only.
-        n_accesses: that it had.
-        job: that does the same.
+        disk: Its name; None if the trace is of one disk only.
+        n_accesses: Number of its accesses.
+        job: The job that reproduces them.
     """
 
     disk: str | None
@@ -317,7 +323,7 @@ class DiskJob:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section: ``name`` as fio takes it, and the file or device that the job works on."""
+    """One section: its name for fio, and the file or device of the job."""
 
     name: str
     file: Path
@@ -325,21 +331,21 @@ class Section:
 
 
 def sections_of(jobs: Sequence[DiskJob], *, file: Path, files: Mapping[str, Path]) -> list[Section]:
-    """A section for each job, no two of them on the same file.
+    """Return a section for each job, no two of them on the same file.
 
     Args:
-        jobs: of one workload, one at least.
-        file: what the only job works on; of several, each gets a file beside it that has the disk in its name.
-        files: by disk, instead of that.
+        jobs: Of one workload; at least one.
+        file: File of the only job. Of several jobs, each gets a file in the same folder with the disk in its name.
+        files: Files by disk that replace these.
 
     Raises:
-        InputError: a file is of no disk or of two, or ``file`` is one device for several disks; there are more
-            disks than fio takes jobs.
+        InputError: A file belongs to no disk or to two; ``file`` is one device for several disks; or there are
+            more disks than fio takes jobs.
     """
-    _refuse_strangers(jobs, files)
+    _refuse_unknown_disks(jobs, files)
     if len(jobs) > MAX_SECTIONS:
         raise InputError(
-            f"fio takes up to {MAX_SECTIONS} jobs, and the trace has {len(jobs)} disks",
+            f"fio takes at most {MAX_SECTIONS} jobs, and the trace has {len(jobs)} disks",
             remedy="choose some of them: --disk",
         )
     if len(jobs) == 1:
@@ -349,9 +355,9 @@ def sections_of(jobs: Sequence[DiskJob], *, file: Path, files: Mapping[str, Path
         words[job.disk or ""] = word_of(job.disk or "", set(words.values()))
     if file.exists() and not file.is_file() and any(job.disk not in files for job in jobs):
         raise InputError(
-            f"{len(jobs)} disks cannot all be this one",
+            f"{len(jobs)} disks cannot share this device",
             where=f"--file {file}",
-            remedy=f"give each one its own: --disk-file {jobs[0].disk} DEVICE ..., or take one of them: --disk "
+            remedy=f"give each disk its own: --disk-file {jobs[0].disk} DEVICE ..., or choose one of them: --disk "
             f"{jobs[0].disk}",
         )
     sections = []
@@ -364,24 +370,24 @@ def sections_of(jobs: Sequence[DiskJob], *, file: Path, files: Mapping[str, Path
 
 
 def job_file(sections: Sequence[Section], *, title: str, seconds: float) -> str:
-    """The text.
+    """Return the text of the job file.
 
     Args:
-        sections: one at least.
-        title: what the workload is called.
-        seconds: how long each section runs.
+        sections: At least one.
+        title: Name of the workload.
+        seconds: Run time of each section.
     """
     shared = shared_notes(sections)
-    lines = [f"# The workload {_one_line(title)} as cephfit profiled it."]
+    lines = [f"# The workload {_one_line(title)}, as profiled by cephfit."]
     if len(sections) > 1:
-        together = sum(section.of.job.nbytes for section in sections)
+        total_nbytes = sum(section.of.job.nbytes for section in sections)
         is_paced = any(section.of.job.think_us or section.of.job.rates for section in sections)
-        pace = "at its disk's own pace, as the disks were used" if is_paced else "as fast as that lets it"
+        pace = "at the recorded pace of its disk" if is_paced else "as fast as possible"
         lines += [
             f"# Each of its {len(sections)} disks is a section. fio runs all sections at the same time, each on",
-            f"# its own file (together {together} bytes) and {pace}.",
-            f"# One disk alone: fio --section={sections[0].name} THIS_FILE",
-            "# One after the other: stonewall=1 in each section.",
+            f"# its own file (in total {total_nbytes} bytes) and {pace}.",
+            f"# To run one disk alone: fio --section={sections[0].name} THIS_FILE",
+            "# To run the disks one after the other: add stonewall=1 to each section.",
         ]
     lines += [f"# {_one_line(note)}" for note in shared]
     lines += ["[global]", "ioengine=libaio", "direct=1", f"runtime={seconds:g}s", "time_based=1"]
@@ -397,21 +403,21 @@ def job_file(sections: Sequence[Section], *, title: str, seconds: float) -> str:
 
 
 def shared_notes(sections: Sequence[Section]) -> list[str]:
-    """What all of the jobs do not reproduce."""
+    """Return the notes that are common to all jobs."""
     return [note for note in sections[0].of.job.notes if all(note in s.of.job.notes for s in sections)]
 
 
 def _one_line(text: str) -> str:
-    """So that a comment stays one, whatever a disk or a workload is called."""
+    """Return a text on one line, so that a comment stays a comment with any name."""
     return " ".join(text.split())
 
 
-def _refuse_strangers(jobs: Sequence[DiskJob], files: Mapping[str, Path]) -> None:
+def _refuse_unknown_disks(jobs: Sequence[DiskJob], files: Mapping[str, Path]) -> None:
     known = [job.disk for job in jobs if job.disk is not None]
     for disk in files:
         if disk not in known:
             raise InputError(
-                f"there is no job of disk {disk!r}",
+                f"there is no job for disk {disk!r}",
                 where=f"--disk-file {disk}",
                 remedy=f"the disks are {', '.join(known[:64])}" if known else "give the file as --file",
             )
@@ -423,7 +429,7 @@ def _refuse_shared(sections: Sequence[Section]) -> None:
         place, disk = section.file.resolve(), section.of.disk or ""
         if place in seen:
             raise InputError(
-                f"disks {seen[place]} and {disk} would overwrite each other there",
+                f"disks {seen[place]} and {disk} would overwrite each other",
                 where=str(section.file),
                 remedy="give each its own file or device: --disk-file DISK FILE",
             )

@@ -1,4 +1,4 @@
-"""`cephfit trace capture`: record what a block device is asked to do."""
+"""`cephfit trace capture`: record the accesses to a block device."""
 
 from pathlib import Path
 
@@ -33,9 +33,9 @@ def command(device: Path, seconds: float, output: str, as_json: bool) -> None:
     if as_json:
         print_json(report.to_json())
         return
-    by = "blktrace" if report.method == "blktrace" else f"the kernel's blk tracer ({report.why_method})"
+    method = "blktrace" if report.method == "blktrace" else f"the kernel's blk tracer ({report.why_method})"
     amount = f"{len(report.files)} files, {format_nbytes(report.nbytes)} bytes in {format_seconds(report.seconds)}"
-    click.echo(f"{amount}, by {by}")
+    click.echo(f"{amount}, by {method}")
     for file in report.files:
         click.echo(f"  {file}")
     if report.lost_events:
@@ -43,7 +43,7 @@ def command(device: Path, seconds: float, output: str, as_json: bool) -> None:
     else:
         click.echo("no events were lost")
     if not report.files:
-        click.echo(f"{device} was not accessed meanwhile; record it while the workload runs")
+        click.echo(f"{device} was not accessed during the capture; record it while the workload runs")
         return
     source = output if place.is_dir() or len(report.files) != 1 else report.files[0]
     click.echo(f"next: cephfit trace profile {source} -o profile.json")

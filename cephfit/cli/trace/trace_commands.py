@@ -22,7 +22,7 @@ def command() -> None:
     """Workload traces: capture, profile, show, plot, compare, convert, jobs, replay, workload."""
     announce_slow_compilation(
         lambda: click.echo(
-            "compiling the loops that read traces, up to half a minute; the next command finds them compiled",
+            "compiling the loops that read traces; this takes up to half a minute, only once",
             err=True,
         )
     )

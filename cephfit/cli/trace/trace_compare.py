@@ -1,4 +1,4 @@
-"""`cephfit trace compare`: how two workloads differ."""
+"""`cephfit trace compare`: compare two workloads."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from cephfit.cli.trace.trace_show import rate_text
 def command(workloads: tuple[Path, ...], trace: TraceInput, as_json: bool) -> None:
     """Compare two workloads, each a profile or a trace.
 
-    Of a workload in several files make a profile first: cephfit trace profile --parts FILE... --describe full -o
-    a.json (without --parts for recordings beside each other). A folder of blktrace's files is one recording.
+    For a workload in several files, create a profile first: cephfit trace profile --parts FILE... --describe full
+    -o a.json (without --parts for simultaneous recordings). A folder of blktrace files is one recording.
 
     The distance is the share of accesses that would need another size bin, op or randomness to make the two
     equal (total variation): 0 % means the same, 100 % nothing in common.
@@ -32,10 +32,10 @@ def command(workloads: tuple[Path, ...], trace: TraceInput, as_json: bool) -> No
 
     if len(workloads) != 2:
         raise InputError(
-            f"two workloads are compared, and {len(workloads)} named",
+            f"exactly two workloads can be compared, and {len(workloads)} are given",
             where=" ".join(map(remote.words_of, workloads)),
-            remedy="of a workload in several files make a profile first: cephfit trace profile [--parts] FILE... "
-            "--describe full -o a.json",
+            remedy="for a workload in several files, create a profile first: cephfit trace profile [--parts] "
+            "FILE... --describe full -o a.json",
         )
     with progress_display() as progress:
         first, second = (trace.profile([path], progress) for path in workloads)
@@ -44,7 +44,7 @@ def command(workloads: tuple[Path, ...], trace: TraceInput, as_json: bool) -> No
         print_json({"a": first.name, "b": second.name, **found.to_json()})
         return
     click.echo(f"A {first.name}: {first.n_accesses} accesses; B {second.name}: {second.n_accesses} accesses")
-    click.echo(f"distance: {100 * found.total_variation:.1f} % of the accesses fall into another cell\n")
+    click.echo(f"distance: {100 * found.total_variation:.1f} % of the accesses are in another cell\n")
     rows = [
         [cell, f"{100 * x:.1f}", f"{100 * y:.1f}", f"{100 * (y - x):+.1f}"]
         for cell, (x, y) in found.shares.items()

@@ -1,4 +1,4 @@
-"""`cephfit trace convert`: a trace as Parquet or as fio's I/O log."""
+"""`cephfit trace convert`: write a trace as Parquet or as fio's I/O log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cephfit.cli.terminal.output import json_option, print_json, progress_displa
 from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, written_whole
 from cephfit.cli.trace.trace_input import TraceInput, trace_options
 from cephfit.cli.trace.trace_reading import TracePath
-from cephfit.cli.trace.trace_show import print_disks_left_out
+from cephfit.cli.trace.trace_show import print_omitted_disks
 
 if TYPE_CHECKING:
     from cephfit.traces.replay.iolog_writer import IologWritten
@@ -48,14 +48,14 @@ def command(
 ) -> None:
     """Write one recording in another format, in constant memory.
 
-    Several TRACEs are the files that blktrace wrote for the CPUs. Put consecutive parts together: cat PART... |
-    cephfit trace convert - -o FILE.
+    Several TRACEs are the blktrace files of the CPUs. Join consecutive parts: cat PART... | cephfit trace
+    convert - -o FILE.
 
-    Of a disk and the one below it (dm and what it lies on) only one is written, as in `trace profile`.
+    Of a disk and the disk below it (dm and its disk) only one is written, as in `trace profile`.
 
     Parquet (needs pip install 'cephfit[parquet]') keeps every column, and every command that reads traces reads
-    it. fio's I/O log holds times, sizes and offsets only; fio replays it with read_iolog. In the log disks have
-    names that are those of no files, and sizes are whole 512-byte blocks.
+    it. fio's I/O log holds only times, sizes and offsets; fio replays it with read_iolog. In the log, disks have
+    names that are not names of files, and sizes are whole 512-byte blocks.
     """
     from cephfit.core.errors import InputError
     from cephfit.traces.readers.parquet import write_parquet
@@ -70,7 +70,7 @@ def command(
         )
     refuse_lost_input(output)
     with progress_display() as progress:
-        source, left_out = trace.accesses(files, disk=disk, progress=progress)
+        source, omitted = trace.accesses(files, disk=disk, progress=progress)
     its_log: IologWritten | None = None
     with written_whole(output, what="the trace") as place:
         if kind == ".parquet":
@@ -88,28 +88,28 @@ def command(
             n = its_log.accesses
     nbytes = output.stat().st_size
     if as_json:
-        about: dict[str, Any] = {"file": str(output), "accesses": n, "nbytes": nbytes, "left_out": left_out}
+        about: dict[str, Any] = {"file": str(output), "accesses": n, "nbytes": nbytes, "left_out": omitted}
         if its_log:
             about |= {"disks": dict(its_log.disks), "rounded": its_log.rounded}
         print_json(about)
         return
-    print_disks_left_out(left_out)
+    print_omitted_disks(omitted)
     click.echo(f"{output}: {n} accesses, {nbytes} bytes ({nbytes / n:.1f} per access)")
     if its_log:
-        _say_what_stands_in(its_log)
+        _print_log_summary(its_log)
 
 
-def _say_what_stands_in(log: IologWritten) -> None:
+def _print_log_summary(log: IologWritten) -> None:
     if log.rounded:
         click.echo(
-            f"{log.rounded} of the accesses are no multiples of 512 bytes: "
-            "their sizes are rounded up for direct I/O"
+            f"{log.rounded} accesses have sizes that are not multiples of 512 bytes: "
+            "the sizes are rounded up for direct I/O"
         )
     for name, disk in list(log.disks.items())[:_DISKS_NAMED]:
         click.echo(f"{name} in the log: disk {disk}")
     if len(log.disks) > _DISKS_NAMED:
         click.echo(f"and {len(log.disks) - _DISKS_NAMED} more disks")
     click.echo(
-        "fio writes to files of these names in its working directory; its --replay_redirect=TARGET names another "
-        "file or device"
+        "fio writes to files with these names in its working directory; --replay_redirect=TARGET of fio selects "
+        "another file or device"
     )

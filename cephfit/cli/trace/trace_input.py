@@ -1,6 +1,6 @@
-"""Arguments that are a profile or a trace, told by their content, and how a trace is to be read.
+"""Arguments that are a profile or a trace (detected from the content), and options for reading traces.
 
-Where a captured trace goes.
+This module also handles the place of a captured trace.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from cephfit.cli.options.completers import trace_formats
 from cephfit.cli.trace.trace_reading import (
     TracePath,
     disks_option,
-    parts_in_mind,
     parts_option,
     read_options,
     reading_options,
+    with_parts_hint,
 )
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 @contextmanager
 def trace_place(text: str) -> Iterator[Path]:
-    """An existing folder, the base name of the files, or with a slash at its end a folder that is made.
+    """Yield the place of a captured trace: a folder, or the base name of the files.
 
-    A folder made here is removed again if nothing was written into it.
+    A name with a slash at its end is a folder, which is created if needed, and removed again if it stays empty.
 
     Raises:
-        InputError: the folder cannot be made.
+        InputError: The folder cannot be created.
     """
     place = Path(text)
-    made = text.endswith(os.sep) and not place.is_dir()
-    if made:
+    created = text.endswith(os.sep) and not place.is_dir()
+    if created:
         try:
             place.mkdir(parents=True)
         except OSError as error:
@@ -54,7 +54,7 @@ def trace_place(text: str) -> Iterator[Path]:
     try:
         yield place
     finally:
-        if made:
+        if created:
             with suppress(OSError):
                 place.rmdir()
 
@@ -64,15 +64,15 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class TraceInput:
-    """How a trace is to be read.
+    """Options for reading a trace.
 
     Attributes:
-        format_name: None to tell by content.
-        action: event of the block layer that counts, ``Q`` or ``D``.
-        options: what the content does not say.
-        describe: ``fast`` or ``full``; None: full, but of a trace of too many disks.
-        disks: count only these; empty: all.
-        parts: several files are consecutive parts of one trace; else recordings beside each other.
+        format_name: Name of the format; None: detect it from the content.
+        action: The event of the block layer that counts, ``Q`` or ``D``.
+        options: What the content does not contain.
+        describe: ``fast`` or ``full``; None: full, except for a trace of too many disks.
+        disks: Count only these disks; empty: all.
+        parts: Several files are consecutive parts of one trace; otherwise they are simultaneous recordings.
     """
 
     format_name: str | None
@@ -83,11 +83,11 @@ class TraceInput:
     parts: bool = False
 
     def profile(self, files: Sequence[Path], progress: Progress) -> Profile:
-        """A profile file's profile, or that of traces read together.
+        """Return the profile of a profile file, or of traces that are read together.
 
         Raises:
-            InputError: they are neither, or damaged, or a profile of other disks than were asked for, or one
-                among other files.
+            InputError: The files are neither, or damaged; a profile has other disks than the requested ones; or a
+                profile is given together with other files.
         """
         from cephfit.traces import profile_files
         from cephfit.traces.readers.block_events.block_layer import Action
@@ -95,7 +95,7 @@ class TraceInput:
         found = self._profile_file(files)
         if found is not None:
             return found
-        with parts_in_mind(files, parts=self.parts):
+        with with_parts_hint(files, parts=self.parts):
             return profile_files(
                 files,
                 format_name=self.format_name,
@@ -108,10 +108,10 @@ class TraceInput:
             )
 
     def profiles_by_disk(self, files: Sequence[Path], progress: Progress) -> list[Profile]:
-        """A profile file's profile, of however many disks it is, or that of each disk of traces read together.
+        """Return the profile of a profile file (with any number of disks), or a profile of each disk of traces.
 
         Raises:
-            InputError: as ``profile``.
+            InputError: As for ``profile``.
         """
         from cephfit.traces import profiles_by_disk
         from cephfit.traces.readers.block_events.block_layer import Action
@@ -119,7 +119,7 @@ class TraceInput:
         found = self._profile_file(files)
         if found is not None:
             return [found]
-        with parts_in_mind(files, parts=self.parts):
+        with with_parts_hint(files, parts=self.parts):
             return profiles_by_disk(
                 files,
                 format_name=self.format_name,
@@ -134,7 +134,7 @@ class TraceInput:
     def _profile_file(self, files: Sequence[Path]) -> Profile | None:
         from cephfit.core.errors import InputError
         from cephfit.core.profile_files import read_profile
-        from cephfit.traces.description.description_schema import refuse_other_shapes
+        from cephfit.traces.description.description_schema import check_description
 
         if self.format_name is not None or self.options.format_name is not None:
             return None
@@ -148,7 +148,7 @@ class TraceInput:
                 remedy="give one profile alone, or all trace files of the workload",
             )
         found = read_profile(path)
-        refuse_other_shapes(found.description, where=str(path))
+        check_description(found.description, where=str(path))
         self._refuse_other_disks(found, path)
         return found
 
@@ -159,36 +159,40 @@ class TraceInput:
             raise InputError(
                 "a profile covers all its disks together",
                 where=f"{path}, --disk {self.disks[0]}",
-                remedy="give the trace, or make a profile of the disk: cephfit trace profile TRACE --disk "
+                remedy="give the trace, or create a profile of the disk: cephfit trace profile TRACE --disk "
                 f"{self.disks[0]} -o profile.json",
             )
 
     def accesses(
         self, files: Sequence[Path], *, disk: str | None, progress: Progress
     ) -> tuple[AccessSource, Mapping[str, Any]]:
-        """The accesses of a recording of one disk, or of all disks of one level, and the disks that are left out
-        because another one's accesses are theirs.
+        """Return the accesses of a recording, and the omitted disks.
+
+        The accesses are those of one disk, or of all disks of one level. A disk is omitted if its accesses are
+        those of another disk.
 
         Raises:
-            InputError: there is no such trace, or not one only.
+            InputError: The trace does not exist, or there are several recordings.
         """
         from cephfit.core.errors import InputError
-        from cephfit.traces.access_source import AccessSource, left_out
+        from cephfit.traces.access_source import AccessSource, omitted_disks
         from cephfit.traces.readers.block_events.block_layer import Action
         from cephfit.traces.recordings import recordings_of
 
         recordings = recordings_of(files)
         if len(recordings) > 1:
             raise InputError(
-                f"one recording is needed, and {len(recordings)} are named",
+                f"one recording is needed, and {len(recordings)} are given",
                 where=", ".join(recording.name for recording in recordings),
-                remedy="name one; of one in consecutive parts, put these together: "
-                f"cat PART... | {click.get_current_context().command_path} - (blktrace: those of each CPU into a "
-                "file NAME.blktrace.CPU)",
+                remedy="give one; join consecutive parts: "
+                f"cat PART... | {click.get_current_context().command_path} - (blktrace: the parts of each CPU "
+                "into a file NAME.blktrace.CPU)",
             )
         action = Action(self.action)
         others = (
-            left_out(files, format_name=self.format_name, action=action, options=self.options, progress=progress)
+            omitted_disks(
+                files, format_name=self.format_name, action=action, options=self.options, progress=progress
+            )
             if disk is None
             else {}
         )
@@ -204,7 +208,7 @@ class TraceInput:
 
 
 def trace_options(command: _Command) -> _Command:
-    """Adds all that says how a trace is to be read, given to the command as ``trace``, a ``TraceInput``."""
+    """Add the options for reading a trace, passed to the command as ``trace``, a ``TraceInput``."""
     for option in (
         click.option(
             "--action",
@@ -243,25 +247,29 @@ def trace_options(command: _Command) -> _Command:
 
 
 def files_argument(command: _Command) -> _Command:
-    """Adds a profile, or traces that are read together as ``trace profile`` does, given to the command as
-    ``files``, and ``--parts``; stands below ``trace_options``."""
+    """Add the argument ``files`` (a profile, or traces that are read together) and ``--parts``.
+
+    Apply it below ``trace_options``.
+    """
     files = click.argument("files", metavar="PROFILE|TRACE...", nargs=-1, required=True, type=TracePath())
     return files(parts_option(command))
 
 
 def description_option(command: _Command) -> _Command:
-    """Adds ``--describe`` and ``--disk``, for commands that make a profile of a trace; stands below
-    ``trace_options``."""
+    """Add ``--describe`` and ``--disk``, for commands that profile a trace; apply it below ``trace_options``."""
     return click.option(
         "--describe",
         type=click.Choice(["fast", "full"]),
-        help="How much of a trace to describe; fast leaves out behaviour over time and over the disk "
+        help="How much of a trace to describe; fast omits behaviour over time and over the disk "
         "[default: full, for up to 32 disks].",
     )(disks_option(command))
 
 
 def _looks_like_a_profile(path: Path, *, alone: bool) -> bool:
-    """What a capture wrote about itself may be named with its trace files, as ``trace/*`` does."""
+    """Return whether a file looks like a profile.
+
+    The record of a capture may be given together with its trace files, for example by ``trace/*``.
+    """
     from cephfit.traces.capturing import capture_record
 
     if not path.is_file() or (not alone and path.name.endswith(capture_record.SUFFIX)):

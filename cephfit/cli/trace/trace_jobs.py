@@ -1,4 +1,4 @@
-"""`cephfit trace jobs`: a fio job file that reproduces a profile."""
+"""`cephfit trace jobs`: write a fio job file that reproduces a profile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     default=Path("cephfit-fio.data"),
     show_default=True,
-    help="File or device that the job works on. The job WRITES to it. With several disks, each gets its own file "
+    help="File or device for the job. The job WRITES to it. With several disks, each gets its own file "
     "next to this one, with the disk's name in its name.",
 )
 @click.option(
@@ -64,11 +64,11 @@ def command(
     For a trace of several disks (--disk selects some), each disk becomes a section that reproduces its own
     profile; fio runs all sections at once, each on its own file. A profile file becomes one job.
 
-    Several TRACEs are read together, as in `trace profile`: beside each other, each with disks of its own; or with
-    --parts as one recording, each going on where the one before ends.
+    Several TRACEs are read together, as in `trace profile`: as simultaneous recordings of different disks, or with
+    --parts as consecutive parts of one recording.
 
-    fio takes whole percentages, and one share of random accesses for all reads and one for all writes. Works best
-    from a trace, or a profile made with --describe full, which has the exact sizes and the footprint.
+    fio takes whole percentages, and one share of random accesses for all reads and one for all writes. The result
+    is best for a trace, or for a profile with --describe full, which has the exact sizes and the footprint.
     """
     from cephfit.core.units import parse_nbytes
     from cephfit.traces.replay.workload_job import DiskJob, job_file, job_of, sections_of, shared_notes
@@ -99,7 +99,7 @@ def command(
     elif output is None:
         click.echo(text, nl=False)
     else:
-        _say(output, sections, shared_notes(sections))
+        _print_result(output, sections, shared_notes(sections))
 
 
 def _as_json(section: Section) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _as_json(section: Section) -> dict[str, Any]:
     }
 
 
-def _say(output: Path, sections: list[Section], shared: list[str]) -> None:
+def _print_result(output: Path, sections: list[Section], shared: list[str]) -> None:
     if len(sections) == 1:
         click.echo(f"{output}: fio {output} runs it on {sections[0].file} (and overwrites that)")
     else:

@@ -1,4 +1,4 @@
-"""`cephfit trace plot`: the pictures of a workload."""
+"""`cephfit trace plot`: plot a workload."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def command(
     """Draw size bins, sizes, distances, outstanding I/O, latency, inter-arrival times, and behaviour over time and
     over the disk.
 
-    Several TRACEs are read together, as in `trace profile`: beside each other, each with disks of its own; or with
-    --parts as one recording, each going on where the one before ends.
+    Several TRACEs are read together, as in `trace profile`: as simultaneous recordings of different disks, or with
+    --parts as consecutive parts of one recording.
 
     Needs matplotlib: pip install 'cephfit[plot]'.
     """
@@ -78,7 +78,7 @@ def command(
     from cephfit.traces.description.workload_figures import NAMES, drawings, figure_of, usually_drawn
 
     for name in only:
-        if name.partition(":")[0] not in NAMES:  # said before a trace is read for hours
+        if name.partition(":")[0] not in NAMES:  # refused before a trace is read for hours
             raise InputError(
                 f"there is no plot {name!r}", where="--only", remedy=f"choose from: {', '.join(NAMES)}"
             )
@@ -89,7 +89,7 @@ def command(
     for name in only:
         if name not in known:
             raise InputError(
-                f"there is no plot {name!r} of it", where="--only", remedy=f"choose from: {', '.join(known)}"
+                f"the workload has no plot {name!r}", where="--only", remedy=f"choose from: {', '.join(known)}"
             )
     names = list(only) or usually_drawn(found)
     style: Any = {"svg.hashsalt": "cephfit", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
@@ -106,7 +106,7 @@ def command(
 
 
 def _page(found: Profile, names: list[str]) -> str:
-    """One page with every picture in it; it fetches nothing."""
+    """Return one page with all plots; it loads nothing from the network."""
     from html import escape
 
     from cephfit.traces.description.workload_figures import figure_of
@@ -122,7 +122,7 @@ def _page(found: Profile, names: list[str]) -> str:
 
 
 def _own_ids(svg: str, prefix: str) -> str:
-    """The pictures of one page must not share the ids by which their parts refer to each other."""
+    """Make the ids of a plot unique, because the parts of each plot refer to each other by ids."""
     import re
 
     return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)

@@ -1,4 +1,4 @@
-"""`cephfit trace profile`: traces to a workload profile."""
+"""`cephfit trace profile`: read traces into a workload profile."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ from cephfit.cli.terminal.written_files import OUTPUT_FILE, refuse_lost_input, w
 from cephfit.cli.trace.trace_reading import (
     TracePath,
     disks_option,
-    parts_in_mind,
     parts_option,
     read_options,
     reading_options,
+    with_parts_hint,
 )
 from cephfit.cli.trace.trace_show import print_summary
 
@@ -43,7 +43,7 @@ from cephfit.cli.trace.trace_show import print_summary
     default="fast",
     show_default=True,
     help="full adds windowed distance, behaviour over time, phases, heat map, hot spots, footprint, busy share, "
-    "burstiness and exact sizes. It reads about a million accesses a second, and works for up to 32 disks.",
+    "burstiness and exact sizes. It reads about a million accesses per second, and works for up to 32 disks.",
 )
 @click.option(
     "--threshold",
@@ -59,7 +59,7 @@ from cephfit.cli.trace.trace_show import print_summary
     metavar="ADDRESS",
     help="Read the files on a Dask cluster (tcp://HOST:8786; its workers must see them under the same paths), or "
     "in one process per core (`processes`). The profile is the same. With --parts all files of a device are one "
-    "job, as each part goes on where the one before ends.",
+    "job, because each part continues the previous one.",
 )
 @click.option("--name", help="Name of the profile.  [default: from the first file]")
 @click.option("-o", "--output", type=OUTPUT_FILE, help="File to write the profile to.")
@@ -83,26 +83,26 @@ def command(
     """Read traces and count accesses per size bin, op and randomness.
 
     FILE is a trace (also compressed with gzip, xz, bzip2 or zstd), a URL (s3://, http:// ...: install
-    cephfit[remote]), - for standard input, a folder with blktrace's files, or their base name. Several disks are
+    cephfit[remote]), - for standard input, a folder with blktrace files, or their base name. Several disks are
     counted separately and added up; the files of one recording (blktrace: one per CPU) are merged.
 
-    Several FILEs are recordings beside each other, each with disks of its own; or with --parts one recording, each
-    going on where the one before ends.
+    Several FILEs are simultaneous recordings of different disks, or with --parts consecutive parts of one
+    recording.
 
     Formats, detected from the content: blktrace (raw files, blkparse -d dumps), blkparse (default text),
     block-events (perf script, trace-cmd), biosnoop, vscsi-csv and vscsi-binary (vscsiStats command traces),
     vscsi-histogram (vscsiStats -p all -c), fio-iolog, strace, qemu, rbd-replay, xperf, and those of published
     traces: msr, spc, alibaba, tencent, systor17, fiu, mqsim, disksim, blkreplay, oracle-general; and parquet, as
-    `trace convert` writes it. The profile lists what its format cannot tell.
+    `trace convert` writes it. The profile lists what its format does not contain.
 
-    Read a file of another layout with --columns, and the output of blkparse -f with --blkparse-format.
+    Read a file with another layout with --columns, and the output of blkparse -f with --blkparse-format.
     """
     from cephfit.traces import profile_files
     from cephfit.traces.readers.block_events.block_layer import Action
 
     if output is not None:
         refuse_lost_input(output)
-    with progress_display() as progress, parts_in_mind(files, parts=parts):
+    with progress_display() as progress, with_parts_hint(files, parts=parts):
         found = profile_files(
             files,
             format_name=format_name,

@@ -1,4 +1,4 @@
-"""Options that say about a trace what its content does not."""
+"""Options for properties of a trace that its content does not contain."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ op=write, length=4096. sep=comma, semicolon, tab, pipe or space. Example:
 
 
 class TracePath(click.Path):
-    """A file, a folder or a URL, which stays as it was written."""
+    """A file, a folder or a URL; a URL stays unchanged."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
@@ -36,7 +36,7 @@ class TracePath(click.Path):
 
 
 def reading_options(command: _Command) -> _Command:
-    """Adds ``--assume-op``, ``--columns`` and ``--blkparse-format``."""
+    """Add ``--assume-op``, ``--columns`` and ``--blkparse-format``."""
     for option in (
         click.option(
             "--blkparse-format",
@@ -47,7 +47,7 @@ def reading_options(command: _Command) -> _Command:
         click.option(
             "--assume-op",
             type=click.Choice(["read", "write"]),
-            help="Count all accesses as reads or writes, if the format does not tell them apart.",
+            help="Count all accesses as reads or writes, if the format does not distinguish them.",
         ),
     ):
         command = option(command)
@@ -55,23 +55,25 @@ def reading_options(command: _Command) -> _Command:
 
 
 def disks_option(command: _Command) -> _Command:
-    """Adds ``--disk``, given to the command as ``disks``."""
+    """Add ``--disk``, passed to the command as ``disks``."""
     return click.option("--disk", "disks", multiple=True, help="For a trace: count this disk only. Repeatable.")(
         command
     )
 
 
 def parts_option(command: _Command) -> _Command:
-    """Adds ``--parts``."""
+    """Add ``--parts``."""
     return click.option(
         "--parts", is_flag=True, help="The files are consecutive parts of one trace, in this order."
     )(command)
 
 
 @contextmanager
-def parts_in_mind(files: Sequence[Path], *, parts: bool) -> Iterator[None]:
-    """Of several files, an error in one of them also says what it may come from: that they are parts of one trace,
-    or (``parts``) not all of its parts in their order."""
+def with_parts_hint(files: Sequence[Path], *, parts: bool) -> Iterator[None]:
+    """Add a hint to errors in one of several files.
+
+    The cause may be that the files are parts of one trace or, with ``parts``, that a part is missing or misplaced.
+    """
     from cephfit.core.errors import InputError
     from cephfit.traces.files import remote
 
@@ -81,14 +83,18 @@ def parts_in_mind(files: Sequence[Path], *, parts: bool) -> Iterator[None]:
         if len(files) == 1 or not error.where.startswith(tuple(map(remote.words_of, files))):
             raise
         if parts:
-            hint = "or, if a part is missing or in another place, name all parts in their order"
+            hint = "or, if a part is missing or misplaced, give all parts in their order"
         else:
             hint = "or, if the files are consecutive parts of one trace, add --parts"
         raise InputError(error.what, where=error.where, remedy=f"{error.remedy}; {hint}") from None
 
 
 def read_options(assume_op: str | None, columns: str | None, blkparse_format: str | None) -> ReadOptions:
-    """Raises: InputError: two of them exclude each other."""
+    """Return the options for reading a trace.
+
+    Raises:
+        InputError: Two of them exclude each other.
+    """
     from cephfit.core.errors import InputError
     from cephfit.core.values.cells import Op
     from cephfit.traces.read_options import ReadOptions

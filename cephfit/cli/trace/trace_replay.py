@@ -1,4 +1,4 @@
-"""`cephfit trace replay`: do on a device what a trace recorded, and say how punctual that was."""
+"""`cephfit trace replay`: replay a trace on a device, and report the timing error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from cephfit.cli.terminal.output import json_option, print_json, progress_display
 from cephfit.cli.trace.trace_input import TraceInput, trace_options
 from cephfit.cli.trace.trace_reading import TracePath
-from cephfit.cli.trace.trace_show import print_disks_left_out
+from cephfit.cli.trace.trace_show import print_omitted_disks
 from cephfit.core.units import format_seconds
 
 
@@ -45,14 +45,14 @@ def command(
 ) -> None:
     """Issue a trace's reads and WRITES at their recorded times, through fio.
 
-    A trace of several disks needs --disk, as each disk has its own offsets. Of a disk and the one below it (dm and
-    what it lies on) only one is replayed, as in `trace profile`.
+    A trace of several disks needs --disk, because each disk has its own offsets. Of a disk and the disk below it
+    (dm and its disk) only one is replayed, as in `trace profile`.
 
-    Several TRACEs are the files that blktrace wrote for the CPUs. Put consecutive parts together: cat PART... |
-    cephfit trace replay - --file FILE.
+    Several TRACEs are the blktrace files of the CPUs. Join consecutive parts: cat PART... | cephfit trace replay -
+    --file FILE.
 
     A device that is mounted or otherwise in use is refused. Lateness is how much later than in the trace an access
-    was issued, both counted from the first access; fio's log tells it to within 1 ms.
+    was issued, both counted from the first access; fio's log shows it to within 1 ms.
     """
     from cephfit.core.errors import InputError
     from cephfit.traces.replay.fio_replay import replay
@@ -77,13 +77,13 @@ def command(
             remedy="if that is intended, add --i-know-it-writes",
         )
     with progress_display() as progress:
-        source, left_out = trace.accesses(files, disk=disk, progress=progress)
+        source, omitted = trace.accesses(files, disk=disk, progress=progress)
         progress.note(f"replaying on {target}")
         report = replay(source, target, iodepth=iodepth, wrap=wrap, paced=not full_speed)
     if as_json:
-        print_json({**report.to_json(), "left_out": left_out})
+        print_json({**report.to_json(), "left_out": omitted})
         return
-    print_disks_left_out(left_out)
+    print_omitted_disks(omitted)
     click.echo(
         f"{report.replayed} of {report.accesses} accesses replayed by {report.fio} in "
         f"{format_seconds(report.actual_seconds)}, recorded in {format_seconds(report.planned_seconds)}"

@@ -1,8 +1,6 @@
-"""Show what a trace or profile contains.
+"""`cephfit trace show`: show a workload in the terminal.
 
-A workload profile in the terminal.
-
-`cephfit trace show`: what a workload does, in the terminal.
+``print_summary`` is also the output of `cephfit trace profile`.
 """
 
 from __future__ import annotations
@@ -23,11 +21,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _NAMES = 6
-"""Files or recordings that are named; a recording may be of a file for each of 256 CPUs."""
+"""Number of files or recordings that are listed; a recording may have a file for each of 256 CPUs."""
 
 
 def print_summary(found: Profile) -> None:
-    """A profile for people: how much, how large, how random."""
+    """Print a profile: number, sizes and randomness of the accesses."""
     about = found.description
     total = found.n_accesses
     click.echo(f"{found.name}: {total} accesses{_pace(found)}")
@@ -60,22 +58,23 @@ def print_summary(found: Profile) -> None:
             click.echo(f"\n{title} of {row_of['n']} accesses, at most: {shown}", nl=False)
     click.echo()
     _print_thresholds(found)
-    print_disks_left_out(about.get("left_out", {}))
+    print_omitted_disks(about.get("left_out", {}))
     skipped = about.get("skipped", {})
     if skipped:
         click.echo(
-            "skipped, as they are not accesses: " + ", ".join(f"{n} {reason}" for reason, n in skipped.items())
+            "skipped, because they are not accesses: "
+            + ", ".join(f"{n} {reason}" for reason, n in skipped.items())
         )
     _print_steps_back(found)
     for missing in about.get("lacks", []):
-        click.echo(f"the trace does not say: {missing}")
+        click.echo(f"the trace does not contain: {missing}")
     for note in about.get("notes", []):
         click.echo(f"note: {note}")
 
 
 def _print_sources(sources: Sequence[Mapping[str, Any]]) -> None:
-    """What was read together: the files of one recording, or several recordings."""
-    # A profile may be hand-written, and have sources of any form.
+    """Print the sources: the files of one recording, or several recordings."""
+    # A profile may be hand-written and have sources of any form.
     files = [its for source in sources if isinstance(its := source.get("files"), list) and its]
     if len(files) > 1:
         shown = [f"{its[0]}{f' ({len(its)} files)' if len(its) > 1 else ''}" for its in files]
@@ -89,14 +88,14 @@ def _some_of(names: Sequence[Any]) -> str:
     return ", ".join([*map(str, names[:_NAMES]), *more])
 
 
-def print_disks_left_out(disks: Mapping[str, Any]) -> None:
-    """The disks that were not counted, and why."""
+def print_omitted_disks(disks: Mapping[str, Any]) -> None:
+    """Print the disks that were not counted, and why."""
     for disk, left in disks.items():
         click.echo(f"not counted: {left['accesses']} accesses of disk {disk}: {left['why']}")
 
 
 def _print_thresholds(found: Profile) -> None:
-    """How much hangs on the threshold: the random share at half, double ... of it."""
+    """Print the random share at other thresholds: half, double ... of the one used."""
     threshold = found.description.get("random_threshold_lbn", RANDOM_THRESHOLD_LBN)
     for op, table in found.description.get("random_by_threshold", {}).items():
         near = {t: s for t, s in table.items() if 1 / 8 <= int(t) / max(threshold, 1) <= 8}
@@ -105,13 +104,13 @@ def _print_thresholds(found: Profile) -> None:
 
 
 def _print_steps_back(found: Profile) -> None:
-    """How often an access has a time before that of the access before it on its disk."""
+    """Print how many accesses have an earlier time than the previous access on their disk."""
     n = found.description.get("clock_steps_back", 0)
     if not n:
         return
     click.echo(
-        f"the clock steps back: {n} of {found.n_accesses} accesses have an earlier time than the access before "
-        "them, and no inter-arrival time"
+        f"the clock steps back: {n} of {found.n_accesses} accesses have an earlier time than the previous access, "
+        "and no inter-arrival time"
     )
     if n > found.n_accesses / 2:
         click.echo(
@@ -131,12 +130,12 @@ def _pace(found: Profile) -> str:
 
 
 def rate_text(rate: float) -> str:
-    """Three digits at least: a quarter of an access in a second is not none."""
+    """Format a rate with at least three digits, so that 0.25 accesses per second are not 0."""
     return f"{rate:,.0f}" if rate >= 999.5 else f"{rate:.3g}"
 
 
 def _time(microseconds: float) -> str:
-    """Three significant digits in the unit that suits: ``565 us``, ``24.9 ms``, ``1.99 s``."""
+    """Format a time with three significant digits and a suitable unit: ``565 us``, ``24.9 ms``, ``1.99 s``."""
     for unit, size in (("s", 1e6), ("ms", 1e3)):
         if microseconds >= size:
             return f"{microseconds / size:.3g} {unit}"
@@ -152,7 +151,7 @@ _LEVELS = " ░▒▓█"
 _SPARKS = " ▁▂▃▄▅▆▇█"
 
 
-@click.command("show", short_help="What a workload does, in the terminal.")
+@click.command("show", short_help="Show a workload in the terminal.")
 @trace_options
 @files_argument
 @description_option
@@ -160,8 +159,8 @@ _SPARKS = " ▁▂▃▄▅▆▇█"
 def command(files: tuple[Path, ...], trace: TraceInput, as_json: bool) -> None:
     """Show a workload: cells, histograms, behaviour over time, phases, heat map, hot spots.
 
-    Several TRACEs are read together, as in `trace profile`: beside each other, each with disks of its own; or with
-    --parts as one recording, each going on where the one before ends.
+    Several TRACEs are read together, as in `trace profile`: as simultaneous recordings of different disks, or with
+    --parts as consecutive parts of one recording.
     """
     with progress_display() as progress:
         found = trace.profile(files, progress)
@@ -194,7 +193,7 @@ def command(files: tuple[Path, ...], trace: TraceInput, as_json: bool) -> None:
 
 
 def _print_histogram(console: Console, title: str, unit: str, histogram: dict[str, Any]) -> None:
-    """Rows that hold nothing in any kind are left out."""
+    """Print a histogram without the rows that are empty in every kind."""
     kinds = [k for k in ("all", "read", "write") if k in histogram]
     limits = histogram["all"]["limits"]
     labels = [f"≤ {_number(v)}" for v in limits] + [f"> {_number(limits[-1])}"]
@@ -228,7 +227,7 @@ def _number(value: float) -> str:
 
 def _print_behaviour(console: Console, behaviour: dict[str, Any]) -> None:
     if behaviour["over_time"] is None:
-        console.print("\nOver time: not available, as all accesses have the same time", style="bold")
+        console.print("\nOver time: not available, because all accesses have the same time", style="bold")
     else:
         _print_over_time(console, behaviour["over_time"])
         _print_phases(console, behaviour["phases"])
@@ -250,11 +249,11 @@ def _print_over_time(console: Console, over: dict[str, Any]) -> None:
     ):
         line, peak = _spark(series, width, over["bin_seconds"])
         console.print(f"{label:>11} │{line}│ at most {rate_text(peak * scale)}", markup=False, soft_wrap=True)
-    console.print(f"{'':>11}  {format_seconds(n_bins * over['bin_seconds'])} in all", markup=False)
+    console.print(f"{'':>11}  {format_seconds(n_bins * over['bin_seconds'])} in total", markup=False)
 
 
 def _spark(counts: Sequence[int], width: int, bin_seconds: float) -> tuple[str, float]:
-    """A line of blocks, bins joined where there are more than ``width``, and the largest rate in a second."""
+    """Return a line of at most ``width`` blocks, with bins joined as needed, and the largest rate per second."""
     per = -(-len(counts) // width)
     joined = [sum(counts[i : i + per]) for i in range(0, len(counts), per)]
     peak = max(joined)
@@ -320,7 +319,7 @@ def _print_facts(behaviour: dict[str, Any]) -> None:
 
 
 def _print_map(console: Console, name: str, heat_map: dict[str, Any]) -> None:
-    """LBN upwards, time to the right; the shade is the logarithm of the count."""
+    """Print a heat map: LBN upwards, time to the right; the shade is the logarithm of the count."""
     from math import ceil, log1p
 
     rows = [[int(n) for n in row.split()] for row in heat_map["rows"]]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cephfit.traces.capturing.capture_record import CaptureReport
 
 _CLIENT = "c0"
-"""The one client that the workload runs on."""
+"""The only client of the workload."""
 
 
 @click.command("workload", short_help="Run a real workload on a target and capture its trace.")
@@ -69,8 +69,8 @@ def command(
 ) -> None:
     """Run the workload once on the default configuration and record the accesses to its block device.
 
-    Loading the data is not recorded, nor pgbench's start; of a program of yours all that its `run` does is. The
-    volume is kept for the next run of this command. In a cloud
+    Loading the data and the start of pgbench are not recorded; for your own program, the whole step `run` is
+    recorded. The volume is kept for the next run of this command. In a cloud
     (`openstack:CLOUD,image=cephfit-guest-postgresql,...`) pgbench runs in a guest on its Cinder volume, and the
     guest's kernel records it; the guest is deleted at the end.
     """
@@ -162,8 +162,8 @@ def _kept(trace: GuestTrace, sample: WorkloadSample, output: str) -> CaptureRepo
     from cephfit.core.units import NS_PER_S
     from cephfit.traces.capturing.capture_record import file_of, keep
 
-    said = sample.evidence["output"]
-    seconds = (said["finished_ns"] - said["started_ns"]) / NS_PER_S
+    times = sample.evidence["output"]
+    seconds = (times["finished_ns"] - times["started_ns"]) / NS_PER_S
     with trace_place(output) as place:
         file = file_of(place, _CLIENT)
         return keep(trace.text, trace.lost_events, file, volume=VOLUME, seconds=seconds)

@@ -51,7 +51,7 @@ class Following:
         """
         files, matcher = reading.files, self.matcher
         while not files.is_over.all():
-            matcher.make_room(1, len(self.devices))
+            matcher.reserve(1, len(self.devices))
             why, file = blktrace_loop.follow_records(
                 files, self._layout, self._wanted, self._numbers, self.found, matcher.numbers, matcher.rows,
                 matcher.table, matcher.ended_on,
@@ -62,7 +62,7 @@ class Following:
             elif why == blktrace_loop.BROKEN:
                 self._noted.add({}, {}, (), reading.skip_loss_note(file))
             elif why == blktrace_loop.FULL:
-                matcher.remake_table()
+                matcher.rebuild_table()
             elif why == blktrace_loop.NO_ROOM:
                 continue
             elif reading.n_used(file) == n_blocks:

@@ -22,7 +22,7 @@ from cephfit.core.units import MIB
 from cephfit.core.values.cells import RANDOM_THRESHOLD_LBN, SIZE_BIN_EDGES, SIZE_BINS, Op
 from cephfit.core.values.profile import Profile
 from cephfit.traces.counting import buckets
-from cephfit.traces.description.recording import NOT_ASKED_FOR, disks_asked_for
+from cephfit.traces.description.recording import NOT_REQUESTED, requested_disks
 from cephfit.traces.files.stream import TraceStream, text_blocks
 
 SEVERAL_SAMPLES = (
@@ -208,7 +208,7 @@ def profiles_of_histograms(
         for disk, sample in read_samples(stream):
             samples.setdefault(disk, []).append(sample)
     found = {disk: accumulated(taken) for disk, taken in samples.items()}
-    wanted = disks_asked_for(disks, list(found), where=", ".join(files)) or list(found)
+    wanted = requested_disks(disks, list(found), where=", ".join(files)) or list(found)
     used = [disk for disk in wanted if _n_accesses(found[disk])] if each else []
     groups = [[disk] for disk in used] or [wanted]
     return [_profile(name, files, found, {d: len(samples[d]) for d in group}, threshold) for group in groups]
@@ -254,7 +254,7 @@ def _profile(
         "disks": {d: _disk_as_json(sample, n_samples[d], threshold) for d, sample in per_disk.items()},
         "n_disks": len(per_disk),
         "left_out": {
-            disk: {"accesses": _n_accesses(sample), "why": NOT_ASKED_FOR}
+            disk: {"accesses": _n_accesses(sample), "why": NOT_REQUESTED}
             for disk, sample in sorted(found.items())
             if disk not in per_disk
         },

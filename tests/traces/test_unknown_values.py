@@ -1,4 +1,4 @@
-"""One access, no time between accesses, clocks that step back: what cannot be told is not told as a figure."""
+"""One access, no time between accesses, clocks that step back: unknown values are not shown as numbers."""
 
 import json
 from pathlib import Path
@@ -17,14 +17,14 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 
 def test_the_randomness_of_a_single_access_is_not_known(tmp_path: Path) -> None:
-    """It has none before it to be far from."""
+    """It has no previous access."""
     shown = run("profile", written(tmp_path, "one", ONE)).stdout.splitlines()
     (row,) = (line.split() for line in shown if line.startswith("all "))
     assert row == ["all", "1", "100.0", "%", "-", "0", "0.0", "%", "-"]
 
 
 @pytest.mark.parametrize("other", [RANDOM, SEQUENTIAL])
-def test_what_is_not_known_is_no_difference(tmp_path: Path, other: str) -> None:
+def test_an_unknown_is_not_a_difference(tmp_path: Path, other: str) -> None:
     a, b = written(tmp_path, "one", ONE), written(tmp_path, "many", other)
     for pair in ((a, b), (b, a)):
         found = json.loads(run("compare", *pair, "--json").stdout)
@@ -43,7 +43,7 @@ def test_judged_workloads_are_compared_by_randomness(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [ONE, ONE + "1,W,8192,4096,1000\n"])
 def test_no_time_no_rates(tmp_path: Path, text: str) -> None:
-    """Not even in bins of 1 ms, in which one access would be 1,000 a second."""
+    """Not even in bins of 1 ms, where one access would be 1,000 per second."""
     trace = written(tmp_path, "t", text)
     shown = run("show", trace).stdout
     assert "IOPS" not in shown
@@ -53,7 +53,7 @@ def test_no_time_no_rates(tmp_path: Path, text: str) -> None:
     assert "iops" not in about
 
 
-def test_pictures_of_a_trace_without_time_leave_time_out(tmp_path: Path) -> None:
+def test_plots_of_a_trace_without_time_omit_time(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     drawn = json.loads(run("plot", written(tmp_path, "one", ONE), "-o", tmp_path / "x.html", "--json").stdout)[
         "pictures"
@@ -62,7 +62,7 @@ def test_pictures_of_a_trace_without_time_leave_time_out(tmp_path: Path) -> None
     assert not {"iops", "bytes"} & set(drawn)
 
 
-def test_clocks_that_step_back_are_said(tmp_path: Path) -> None:
+def test_clocks_that_step_back_are_reported(tmp_path: Path) -> None:
     lines = SEQUENTIAL.splitlines(keepends=True)
     lines[10], lines[11] = lines[11], lines[10]
     trace = written(tmp_path, "t", "".join(lines))
@@ -71,7 +71,7 @@ def test_clocks_that_step_back_are_said(tmp_path: Path) -> None:
     assert json.loads(run("profile", trace, "--json").stdout)["description"]["clock_steps_back"] == 1
 
 
-def test_a_file_in_reversed_time_is_warned_of(tmp_path: Path) -> None:
+def test_a_file_in_reversed_time_gives_a_warning(tmp_path: Path) -> None:
     trace = written(tmp_path, "t", "".join(reversed(SEQUENTIAL.splitlines(keepends=True))))
     shown = run("profile", trace).stdout
     assert "the clock steps back: 49 of 50 accesses" in shown
@@ -79,7 +79,7 @@ def test_a_file_in_reversed_time_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_disk_without_times_has_no_rates_though_the_recording_lasts(tmp_path: Path) -> None:
-    """All accesses of a disk at one moment; the time until another's says nothing of their rate."""
+    """All accesses of a disk are at one moment; the duration of the recording does not give their rate."""
     rows = [f"{disk},R,{4096 * i},4096,{1000 * disk}\n" for disk in (1, 2) for i in range(5)]
     trace = written(tmp_path, "t", "".join(rows))
     shown = run("profile", trace, "--disk", "1").stdout
@@ -87,9 +87,9 @@ def test_a_disk_without_times_has_no_rates_though_the_recording_lasts(tmp_path: 
     assert "time: all accesses have the same one; no rates" in shown
     about = json.loads(run("profile", trace, "--disk", "1", "--json").stdout)["description"]
     assert not {"iops", "bytes_per_second"} & set(about)
-    # A job has a pace: the mean one of the recording, which it says; a recording of one moment has none.
-    assert "# the accesses came within 0 s of the" in run("jobs", trace, "--disk", "1").stdout
+    # A job has the mean pace of the recording, with a note; a recording of one moment has no pace.
+    assert "# the accesses occurred within 0 s of the" in run("jobs", trace, "--disk", "1").stdout
     alone = written(tmp_path, "alone", "".join(rows[:5]))
     refused = run("jobs", alone, check=False)
-    assert (refused.returncode, "does not tell how fast" in refused.stderr) == (2, True)
+    assert (refused.returncode, "does not contain the rate" in refused.stderr) == (2, True)
     assert "IOPS" in run("profile", trace).stdout

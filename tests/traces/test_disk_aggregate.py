@@ -1,4 +1,4 @@
-"""Thousands of disks: what is told is the same as if each was counted by itself, and memory is bounded."""
+"""Thousands of disks: the profile equals that of disks counted individually, and memory is bounded."""
 
 import itertools
 import pickle
@@ -31,7 +31,7 @@ ROWS_OF_ONE = b"".join(b"%d,4096,1,read,%d,%d\n" % (i, 8 * i, 2756778716647 + i)
 
 
 def of_many_disks(n: int, n_disks: int, seed: int) -> AccessBatch:
-    """Accesses with latencies and steps back in time, on disks whose names come in any order."""
+    """Accesses with latencies and steps back in time, on disks with names in any order."""
     rng = random.Random(seed)
     rows = [
         (
@@ -54,7 +54,7 @@ def of_many_disks(n: int, n_disks: int, seed: int) -> AccessBatch:
 
 
 def stretch(whole: AccessBatch, begin: int, end: int) -> AccessBatch:
-    """Its own reader has met only some of the disks, in another order."""
+    """The reader of a part has found only some of the disks, in another order."""
     assert whole.latency_ns is not None and whole.outstanding is not None
     part = slice(begin, end)
     there, disk = np.unique(whole.disk[part], return_inverse=True)
@@ -96,7 +96,7 @@ def profile(partial: PartialProfile, asked: tuple[str, ...] = ()) -> Profile:
     seed=st.integers(0, 1000),
     asks=st.booleans(),
 )
-def test_disks_counted_as_one_sum_give_the_profile_of_each_counted_by_itself(
+def test_disks_counted_as_one_sum_give_the_profile_of_individual_counts(
     n_disks: int, n_batches: int, borders: list[int], seed: int, asks: bool
 ) -> None:
     whole = of_many_disks(600, n_disks, seed)
@@ -109,8 +109,8 @@ def test_disks_counted_as_one_sum_give_the_profile_of_each_counted_by_itself(
     assert profile(joined, asked).dumps() == each
 
 
-def test_disks_that_lie_on_others_are_known_by_themselves() -> None:
-    """As Parquet says it with its first rows: which of two counts is decided at the end."""
+def test_stacked_disks_are_counted_individually() -> None:
+    """Parquet lists them with its first rows; only the end shows which of two disks counts."""
     whole = replace(of_many_disks(2000, 200, 5), stacked=tuple((f"d{i}", f"d{199 - i}") for i in range(30)))
     found = []
     for each_disk in (True, False):
@@ -121,13 +121,13 @@ def test_disks_that_lie_on_others_are_known_by_themselves() -> None:
     assert len(found[1].description["left_out"]) == 30
 
 
-def test_recordings_of_many_disks_beside_each_other() -> None:
+def test_simultaneous_recordings_of_many_disks() -> None:
     first, second = (of_many_disks(500, 100, seed) for seed in (1, 2))
     found = [
         profile(
             PartialProfile()
-            .beside(counted(first, 2, each_disk=each_disk), prefix="a/")
-            .beside(counted(second, 2, each_disk=each_disk), prefix="b/")
+            .with_recording(counted(first, 2, each_disk=each_disk), prefix="a/")
+            .with_recording(counted(second, 2, each_disk=each_disk), prefix="b/")
         )
         for each_disk in (True, False)
     ]
@@ -136,13 +136,13 @@ def test_recordings_of_many_disks_beside_each_other() -> None:
 
 
 def test_a_part_of_a_trace_of_thousands_of_disks_takes_little_memory() -> None:
-    """Parts are handed from process to process, so what they take is what they are packed in."""
+    """Parts are passed between processes, so their packed size matters."""
     n_disks = 5000
     partial = counted(of_many_disks(20_000, n_disks, 1), 3, each_disk=False)
     assert len(partial.names) > 4500
     nbytes = len(pickle.dumps(partial))
     assert nbytes < (N_LISTED + 1) * 8 * N_PLACES + 250 * n_disks + 100_000
-    assert nbytes < 8 << 20  # each by itself: 360 MiB
+    assert nbytes < 8 << 20  # individually: 360 MiB
     joined = partial.followed_by(counted(of_many_disks(20_000, n_disks, 2), 3, each_disk=False))
     assert len(pickle.dumps(joined)) < 8 << 20
 
@@ -193,7 +193,7 @@ def damaged_after_many_disks(path: Path) -> Path:
 
 
 def test_a_full_description_of_too_many_disks_is_refused_before_all_is_read(tmp_path: Path) -> None:
-    """What comes after the 33rd disk is not looked at: hours, in a trace of a cloud."""
+    """Nothing after the 33rd disk is read, which would take hours in a trace of a cloud."""
     trace = damaged_after_many_disks(tmp_path / "trace.csv")
     for how in ({"full": True}, {"threshold": 500}):
         with pytest.raises(InputError, match="at most 32 disks; the trace has more") as caught:
@@ -209,7 +209,7 @@ def test_a_full_description_of_too_many_disks_is_refused_before_all_is_read(tmp_
         profile_files(files, full=True)
 
 
-def test_parts_with_few_disks_each_have_too_many_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_with_few_disks_can_have_too_many_in_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_bytes(b"".join(b"%d,R,%d,4096,%d\n" % (i // 50, 4096 * i, 10**15 + i) for i in range(2000)))
     monkeypatch.setattr(shares, "PART_NBYTES", 5000)
@@ -219,12 +219,12 @@ def test_parts_with_few_disks_each_have_too_many_together(tmp_path: Path, monkey
     assert found.n_accesses == 2000
 
 
-def test_what_shows_a_workload_leaves_the_behaviour_of_too_many_disks_out(tmp_path: Path) -> None:
+def test_views_of_a_workload_omit_the_behaviour_of_too_many_disks(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_bytes(rows_of_volumes(3000, 40, latency=False))
     program = [sys.executable, "-m", "cephfit.cli.main", "trace"]
     shown = subprocess.run([*program, "show", trace], capture_output=True, text=True, timeout=240, check=True)
-    assert "note: behaviour over time and over the disk is left out: it is kept for at most 32" in shown.stdout
+    assert "note: behaviour over time and over the disk is omitted: it is kept for at most 32" in shown.stdout
     asked = subprocess.run(
         [*program, "show", trace, "--describe", "full"], capture_output=True, text=True, timeout=240
     )
@@ -244,8 +244,8 @@ def test_one_of_many_files_of_a_disk_each_is_described(tmp_path: Path) -> None:
     assert len(found.description["left_out"]) == 39
 
 
-def test_few_rows_of_a_block_do_not_keep_the_room_for_all_of_them() -> None:
-    """The loop stops at each disk that it does not know yet: of thousands, there are thousands of stretches."""
+def test_few_rows_of_a_block_do_not_keep_the_memory_of_all_rows() -> None:
+    """The loop stops at each unknown disk: thousands of disks give thousands of stretches."""
     from cephfit.traces.lines.plain_lines import DiskTable
     from cephfit.traces.readers.delimited.delimited_formats import FORMATS
 

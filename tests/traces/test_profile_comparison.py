@@ -1,4 +1,4 @@
-"""What two profiles do not mean the same by is not compared, and what cannot be looked at is refused."""
+"""Quantities with different definitions are not compared; a profile that cannot be shown is refused."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def trace(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("view", ["show", "compare", "jobs", "plot"])
 def test_a_profile_without_accesses_is_refused(tmp_path: Path, view: str) -> None:
-    """A hand-written one, whose counts are all 0: there is nothing to divide by."""
+    """A hand-written profile with counts of 0: there is nothing to divide by."""
     (tmp_path / "none.json").write_text(json.dumps(NOTHING))
     more = {"compare": [tmp_path / "none.json"], "plot": ["-o", tmp_path / "w.png"]}.get(view, [])
     done = run(view, tmp_path / "none.json", *more, check=False)
@@ -26,7 +26,7 @@ def test_a_profile_without_accesses_is_refused(tmp_path: Path, view: str) -> Non
 
 
 def test_profiles_of_different_thresholds_are_compared_by_size_only(tmp_path: Path, trace: Path) -> None:
-    """The same trace twice: random and sequential mean something else in each."""
+    """The same trace twice: random and sequential have a different definition in each."""
     for lbn in ("128", "1000000000"):
         run("profile", trace, "--threshold", lbn, "--describe", "full", "-o", tmp_path / f"{lbn}.json")
     found = json.loads(run("compare", tmp_path / "128.json", tmp_path / "1000000000.json", "--json").stdout)
@@ -37,7 +37,7 @@ def test_profiles_of_different_thresholds_are_compared_by_size_only(tmp_path: Pa
     assert note in run("compare", tmp_path / "128.json", tmp_path / "1000000000.json").stdout
 
 
-def test_disks_have_the_shares_of_the_threshold_that_was_asked_for(trace: Path) -> None:
+def test_disks_have_the_shares_of_the_requested_threshold(trace: Path) -> None:
     whole, usual = (
         json.loads(run("profile", trace, "--threshold", lbn, "--json").stdout) for lbn in ("1000000000", "128")
     )
@@ -46,8 +46,8 @@ def test_disks_have_the_shares_of_the_threshold_that_was_asked_for(trace: Path) 
     assert disk["random"]["read"] < usual["random"]["read"]
 
 
-def test_outstanding_of_histograms_is_another_quantity_than_that_of_traces(tmp_path: Path, trace: Path) -> None:
-    """vscsiStats counts outstanding reads at a read; of a trace all accesses that are in flight count."""
+def test_outstanding_in_histograms_differs_from_outstanding_in_traces(tmp_path: Path, trace: Path) -> None:
+    """vscsiStats counts outstanding reads at a read; for a trace all accesses in flight count."""
     run("profile", trace, "-o", tmp_path / "a.json")
     document = json.loads((tmp_path / "a.json").read_text())
     document["description"]["sources"][0]["format"] = "vscsi-histogram"

@@ -1,4 +1,4 @@
-"""The full description joins exactly, whatever the parts; and what it counts is what its definitions say."""
+"""The full description joins exactly for any parts, and its counts follow the definitions."""
 
 import itertools
 from collections import Counter
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cephfit.traces.counting import buckets
 from cephfit.traces.description import footprint as footprint_module
-from cephfit.traces.description.disk_description import BusyTime, Portrait
+from cephfit.traces.description.disk_description import BusyTime, DiskDescription
 from cephfit.traces.description.disk_loops import Grid
 from cephfit.traces.description.footprint import Footprint, Regions, hot_shares
 
@@ -31,8 +31,8 @@ def columns(rows: list[tuple[int, ...]]) -> list[Any]:
     return [time, op.astype(np.uint8), lbn, nbytes, latency, depth.astype(np.int32)]
 
 
-def portrait(rows: list[tuple[int, ...]]) -> Portrait:
-    return Portrait.of(*columns(rows))
+def disk_description(rows: list[tuple[int, ...]]) -> DiskDescription:
+    return DiskDescription.of(*columns(rows))
 
 
 def same(a: Any, b: Any) -> bool:
@@ -44,10 +44,10 @@ def same(a: Any, b: Any) -> bool:
     return bool(np.array_equal(a, b))
 
 
-def rejoined(rows: list[tuple[int, ...]], borders: list[int], random: Any) -> Portrait:
+def rejoined(rows: list[tuple[int, ...]], borders: list[int], random: Any) -> DiskDescription:
     places = sorted({0, len(rows), *(min(b, len(rows)) for b in borders)})
-    parts = [portrait(rows[a:b]) for a, b in itertools.pairwise(places)]
-    while len(parts) > 1:  # join any two neighbours until one is left
+    parts = [disk_description(rows[a:b]) for a, b in itertools.pairwise(places)]
+    while len(parts) > 1:  # join any two neighbours until one remains
         i = random.randrange(len(parts) - 1)
         parts[i : i + 2] = [parts[i].followed_by(parts[i + 1])]
     return parts[0]
@@ -59,10 +59,10 @@ def rejoined(rows: list[tuple[int, ...]], borders: list[int], random: Any) -> Po
     st.lists(st.integers(0, 90), max_size=8),
     st.randoms(use_true_random=False),
 )
-def test_any_split_joined_in_any_grouping_gives_the_identical_portrait(
+def test_any_split_joined_in_any_grouping_gives_the_identical_description(
     rows: list[tuple[int, ...]], borders: list[int], random: Any
 ) -> None:
-    whole, joined = portrait(rows), rejoined(rows, borders, random)
+    whole, joined = disk_description(rows), rejoined(rows, borders, random)
     assert same(whole, joined)
     assert same(whole.whole(), joined.whole())
     assert whole.busy.share() == joined.busy.share()
@@ -77,7 +77,7 @@ def test_joining_stays_exact_when_the_limits_are_reached(
         patch.setattr(footprint_module, "MAX_BLOCKS", 8)
         patch.setattr(footprint_module, "MAX_REGIONS", 4)
         patch.setattr("cephfit.traces.description.disk_description.SAMPLE", 5)
-        whole, joined = portrait(rows), rejoined(rows, borders, random)
+        whole, joined = disk_description(rows), rejoined(rows, borders, random)
         assert same(whole, joined)
         assert len(whole.footprint.blocks.keys) <= 8 and len(whole.regions.counts.keys) <= 4
 
@@ -90,14 +90,14 @@ def test_windowed_distance_is_to_the_closest_of_the_previous_16(rows: list[tuple
     for i in range(1, len(rows)):
         distances = [rows[i][2] - end for end in reversed(ends[max(i - 16, 0) : i])]
         expected[int(np.searchsorted(buckets.DISTANCE_LBN, min(distances, key=abs)))] += 1
-    counted = portrait(rows).whole().windowed[0]
+    counted = disk_description(rows).whole().windowed[0]
     assert {i: n for i, n in enumerate(counted.tolist()) if n} == dict(expected)
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(ROW, min_size=1, max_size=60))
 def test_randomness_over_thresholds(rows: list[tuple[int, ...]]) -> None:
-    found = portrait(rows).whole()
+    found = disk_description(rows).whole()
     for op, (place, threshold) in itertools.product((0, 1), enumerate(found.edges.tolist())):
         mine = [r for r in rows if r[1] == op]
         expected = sum(abs(b[2] - (a[2] + -(-a[3] // 512) - 1)) > threshold for a, b in itertools.pairwise(mine))
@@ -115,7 +115,7 @@ def test_a_grid_holds_its_range_with_the_narrowest_bins(units: list[int], n_bins
 
 
 def busy_share(rows: list[tuple[int, int]]) -> float | None:
-    """(issue, latency) in order of issue: what BusyTime makes of it, joined one by one."""
+    """(issue, latency) in order of issue: the result of BusyTime, joined one by one."""
     ends: list[int] = []
     total = BusyTime()
     for begun, latency in rows:
@@ -148,13 +148,13 @@ def test_the_footprint_is_exact_until_its_limit_and_near_after_it() -> None:
 
 
 def test_an_access_within_one_region_touches_one() -> None:
-    """ioprof's Perl version counts 4 KiB at an odd place in two 1 MiB buckets."""
+    """The Perl version of ioprof counts 4 KiB at an odd offset in two 1 MiB buckets."""
     found = Regions.of(np.array([8, 2040, 2047]), np.array([4096, 4096, 1024]))
     assert found.counts.keys.tolist() == [0, 1]
     assert found.counts.sums.tolist() == [[3, 4096 + 4096 + 512], [0, 512]]
 
 
-def test_an_access_at_the_last_byte_that_can_be_told_has_its_region() -> None:
+def test_an_access_at_the_last_possible_byte_has_its_region() -> None:
     """An offset of 2^63 - 1 bytes; where the access ends does not fit into 64 bits."""
     last = (2**63 - 1) >> 9
     found = Regions.of(np.array([last, 8]), np.array([4096, 4096]))

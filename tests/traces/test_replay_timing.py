@@ -1,4 +1,4 @@
-"""Replayed accesses are found in fio's log: the k-th of its op, place and size is the k-th that was issued."""
+"""Replayed accesses are matched with fio's log: the k-th of an op, offset and size is the k-th issued one."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -24,7 +24,7 @@ def issues(rows: list[tuple[int, int]], times: list[float]) -> Issues:
 def test_the_kth_is_the_kth(
     at_once: int, planned: list[tuple[int, int]], logged: list[tuple[int, int]], chance: st.DataObject
 ) -> None:
-    """By dictionaries of lists, one access after the other; some are in one of the two only."""
+    """Compared with dictionaries of lists; some accesses are only in one of the two."""
     times = [float(chance.random()) for _ in logged]  # type: ignore[attr-defined]
     waiting = defaultdict(list)
     for row in sorted(range(len(logged)), key=lambda row: times[row]):
