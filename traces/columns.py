@@ -63,7 +63,7 @@ class Accesses:
             self.latency_ns[rows],
         )
 
-    def with_room(self, n: int) -> "Accesses":
+    def with_capacity(self, n: int) -> "Accesses":
         """A copy with ``n`` more rows that hold anything."""
         first = len(self)
 

@@ -64,7 +64,7 @@ def compiled_in_place(function: Callable[_P, _R]) -> Callable[_P, _R]:
 def _compiled(function: Callable[_P, _R], **options: bool) -> Callable[_P, _R]:
     njit: Any = numba.njit  # its types do not know the option that Numba's own library is compiled with
     try:
-        with _kept_as(version_of(Path(function.__code__.co_filename))):
+        with _cached_as(version_of(Path(function.__code__.co_filename))):
             return cast(Callable[_P, _R], njit(cache=True, nogil=True, **options)(function))
     except (OSError, RuntimeError):  # no file, or no place to keep it for this user: compiled in every process
         return cast(Callable[_P, _R], njit(nogil=True, **options)(function))
@@ -114,20 +114,20 @@ def _file_of(module: str) -> Path:
 
 @cache
 def _home() -> Path:
-    """Where loops are kept: beside the code, or where this user may write."""
-    beside = Path(__file__).parent / "__pycache__"
+    """Where loops are kept: next to the code, or where this user may write."""
+    next_to_code = Path(__file__).parent / "__pycache__"
     if _CONFIG.CACHE_DIR:
         return Path(_CONFIG.CACHE_DIR)
-    if os.access(beside if beside.exists() else beside.parent, os.W_OK):
-        return beside
+    if os.access(next_to_code if next_to_code.exists() else next_to_code.parent, os.W_OK):
+        return next_to_code
     return user_cache_path("cephfit")
 
 
 @contextmanager
-def _kept_as(version: str) -> Iterator[None]:
-    home, told = _home(), _CONFIG.CACHE_DIR
+def _cached_as(version: str) -> Iterator[None]:
+    home, before = _home(), _CONFIG.CACHE_DIR
     _CONFIG.CACHE_DIR = str(home / f"loops-{version}")
     try:
         yield
     finally:
-        _CONFIG.CACHE_DIR = told
+        _CONFIG.CACHE_DIR = before

@@ -92,7 +92,7 @@ def format_of(stream: TraceStream) -> str:
     )
 
 
-def refuse_different(files: Sequence[Path]) -> None:
+def require_one_format(files: Sequence[Path]) -> None:
     """Of files that are no trace in a row: one that goes on within a line or record may show no format.
 
     Raises:

@@ -40,14 +40,14 @@ from cephfit.traces.readers.rbd_replay import RbdReplayReader
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.readers.vscsi import vscsi_histogram
 from cephfit.traces.recordings import (
+    are_rereadable,
     by_device,
-    can_be_read_again,
+    consecutive_files,
     device_of,
-    in_a_row,
     recordings_of,
     total_nbytes,
 )
-from cephfit.traces.trace_metadata import BLOCK_LAYER, NO_EVENTS, STACKING, lacks_of, told
+from cephfit.traces.trace_metadata import BLOCK_LAYER, STACKING, UNCOUNTED_EVENTS, lacks_of, metadata_of
 
 
 def across_recordings(disks: Collection[str], stacked: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
@@ -170,11 +170,11 @@ def _profiles(paths: Sequence[Path], asked: _Asked, scheduler: str | None, progr
     try:
         return _read(by_device(recordings), asked, scheduler, progress)
     except InputError as error:
-        if not can_be_read_again(recordings):
+        if not are_rereadable(recordings):
             raise
         fault = error
     if asked.options.format_with(asked.format_name) is None:
-        formats.refuse_different([f for recording in recordings for f in recording.files])
+        formats.require_one_format([f for recording in recordings for f in recording.files])
     try:
         return _read(apart, replace(asked, why_apart=fault.what), scheduler, progress)
     except InputError as error:
@@ -186,7 +186,7 @@ def _read(recorded: Sequence[Recorded], asked: _Asked, scheduler: str | None, pr
     """The profile of recordings beside each other, or of parts that are no trace in a row."""
     first = recorded[0][0]
     name = asked.name or ("workload" if first.files[0] == STANDARD_INPUT else first.name)
-    rows = [in_a_row(parts) if len(parts) > 1 else [(f,) for f in parts[0].files] for parts in recorded]
+    rows = [consecutive_files(parts) if len(parts) > 1 else [(f,) for f in parts[0].files] for parts in recorded]
     with ExitStack() as stack:
         files = [[[stack.enter_context(TraceStream(f)) for f in row] for row in its] for its in rows]
         all_files = [stream for its in files for row in its for stream in row]
@@ -268,8 +268,8 @@ def _from_accesses(
         # What a file's beginning told of its clock may be wrong of what follows.
         clocks_kept.append(1 if its_counts.has_gaps_below(clock_ns) else clock_ns)
         lacks.update(dict.fromkeys(gave.lacks))
-        its = told(parts, reader, events=its_counts.events, notes=gave.notes, lost=its_counts.lost)
-        for name in NO_EVENTS:
+        its = metadata_of(parts, reader, events=its_counts.events, notes=gave.notes, lost=its_counts.lost)
+        for name in UNCOUNTED_EVENTS:
             its_counts.events.pop(name, None)
         notes.update(dict.fromkeys(its.notes))
         losses_known &= its.losses_known
@@ -277,7 +277,7 @@ def _from_accesses(
         spans += [(device_of(parts[0]), *its_counts.span_ns)] if its_counts.n_accesses else []
         sources.append(
             {
-                "files": [remote.words_of(f) for part in parts for f in part.files],
+                "files": [remote.display_name(f) for part in parts for f in part.files],
                 "format": reader.name,
                 "accesses": its_counts.n_accesses,
                 "duration_seconds": its_counts.duration_ns / 1e9,
@@ -299,7 +299,7 @@ def _from_accesses(
         total = replace(total, stacked=across_recordings(total.names, total.stacked))
     if any(len(parts) > 1 for parts in recorded):
         steps = int(total.sum_of(total.names).counts.clock_steps_back[0])
-        can_tell = can_be_read_again([part for parts in recorded for part in parts])
+        can_tell = are_rereadable([part for parts in recorded for part in parts])
         if steps and can_tell and not asked.anew and (divided := divided_by_clock(recorded, reader)) is not None:
             return divided
         if steps and not asked.anew:
@@ -322,7 +322,7 @@ def _from_accesses(
         clock_ns=reader.common_clock_ns(clocks_kept),
     )
     if asked.each:
-        where = remote.words_of(recorded[0][0].files[0])
+        where = remote.display_name(recorded[0][0].files[0])
         each, _ = disks_that_count(total, asked.disks, keep_upper=keep_upper, where=where)
         if len(each) > 1:
             return [profile(disks=(disk,)) for disk in each]

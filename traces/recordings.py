@@ -17,7 +17,7 @@ PER_CPU = re.compile(r"(?P<stem>.*)\.blktrace\.(?P<number>\d+)(?:\.(?:gz|xz|bz2|
 
 def per_cpu(file: Path) -> re.Match[str] | None:
     """``PER_CPU`` of a file or a URL, whose query is no part of the name."""
-    return PER_CPU.fullmatch(Path(remote.words_of(file)).name)
+    return PER_CPU.fullmatch(Path(remote.display_name(file)).name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def recordings_of(paths: Sequence[Path]) -> list[Recording]:
     groups: dict[tuple[Path, str, int], list[Path]] = {}
     seen = Counter[Path]()
     for file in dict.fromkeys(files):
-        path = Path(remote.words_of(file))
+        path = Path(remote.display_name(file))
         if match := per_cpu(file):
             # URLs that differ in their queries only are no two CPUs of one recording.
             groups.setdefault((path.parent, match["stem"], seen[path]), []).append(file)
@@ -51,7 +51,7 @@ def recordings_of(paths: Sequence[Path]) -> list[Recording]:
         else:
             groups.setdefault((file.parent, file.name, 0), []).append(file)
     # URLs that differ in their queries only have one name in results.
-    shown = [Path(remote.words_of(folder / stem)) for folder, stem, _ in groups]
+    shown = [Path(remote.display_name(folder / stem)) for folder, stem, _ in groups]
     stems, wholes = Counter(path.name for path in shown), Counter[Path]()
     recordings = []
     for path, members in zip(shown, groups.values(), strict=True):
@@ -85,7 +85,7 @@ def _numbered(folder: Path, stem: str) -> list[Path]:
     return [f for m, f in sorted(found, key=lambda pair: (pair[0]["stem"], int(pair[0]["number"])))]
 
 
-def siblings_left_out(recording: Recording) -> list[str]:
+def omitted_siblings(recording: Recording) -> list[str]:
     """Blktrace files of the same recording that lie beside the given ones and were not given."""
     first = recording.files[0]
     match = per_cpu(first)
@@ -109,7 +109,7 @@ def by_device(recordings: Sequence[Recording]) -> list[tuple[Recording, ...]]:
     return [tuple(its) for its in parts.values()]
 
 
-def in_a_row(recordings: Sequence[Recording]) -> list[tuple[Path, ...]]:
+def consecutive_files(recordings: Sequence[Recording]) -> list[tuple[Path, ...]]:
     """The files that go on with each other where recordings are consecutive parts of one: those of each CPU of a
     device, in the order of their numbers."""
     rows: dict[tuple[str, int], list[Path]] = {}
@@ -120,7 +120,7 @@ def in_a_row(recordings: Sequence[Recording]) -> list[tuple[Path, ...]]:
     return [tuple(rows[key]) for key in sorted(rows)]
 
 
-def can_be_read_again(recordings: Sequence[Recording]) -> bool:
+def are_rereadable(recordings: Sequence[Recording]) -> bool:
     """Whether all are files, and none a pipe."""
     return all(file.is_file() or remote.url_of(file) for r in recordings for file in r.files)
 

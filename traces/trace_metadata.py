@@ -10,8 +10,8 @@ from cephfit.traces.readers.blkparse.blkparse_text import BlkparseTextReader
 from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader
 from cephfit.traces.readers.block_events.block_events_text import BlockEventsTextReader
 from cephfit.traces.readers.block_events.qemu_events import QemuEventsReader
-from cephfit.traces.readers.reader import LOSSES_TOLD, StreamReader
-from cephfit.traces.recordings import Recording, siblings_left_out
+from cephfit.traces.readers.reader import LOSSES_STATED, StreamReader
+from cephfit.traces.recordings import Recording, omitted_siblings
 
 BLOCK_LAYER = (BlktraceReader, BlkparseTextReader, BlkparseFormatReader, BlockEventsTextReader)
 """Readers of formats in which an access is several events, of which one counts."""
@@ -19,14 +19,14 @@ BLOCK_LAYER = (BlktraceReader, BlkparseTextReader, BlkparseFormatReader, BlockEv
 STACKING = (*BLOCK_LAYER, QemuEventsReader)
 """Readers of formats that show in any place that a disk passes its accesses on to another one."""
 
-NO_EVENTS = (LOSSES_TOLD,)
+UNCOUNTED_EVENTS = (LOSSES_STATED,)
 """What readers count among the events to tell of losses, and a profile does not."""
 
 _LOSSES_UNKNOWN = "lost events: whether the tracer lost some"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TraceMetadata:
     """Of one recording, which may be in parts.
 
     Attributes:
@@ -42,14 +42,14 @@ class Told:
     notes: tuple[str, ...]
 
 
-def told(
+def metadata_of(
     parts: Sequence[Recording],
     reader: StreamReader,
     *,
     events: Mapping[str, int],
     notes: Sequence[str],
     lost: int,
-) -> Told:
+) -> TraceMetadata:
     """What is told of a recording after it was read.
 
     Args:
@@ -63,12 +63,12 @@ def told(
         InputError: the file that a capture wrote beside them is damaged.
     """
     captured = [found for part in parts if (found := capture_record.of_files(part.files))]
-    left_out = [note for part in parts for note in siblings_left_out(part)]
-    return Told(
+    left_out = [note for part in parts for note in omitted_siblings(part)]
+    return TraceMetadata(
         captured[0].method if captured else "",
         # What is dropped leaves a gap in the numbers, too, where the kernel numbers first (Linux since 2025).
         max(sum(its.lost for its in captured) - lost, 0),
-        len(captured) == len(parts) or bool(events.get(LOSSES_TOLD)),
+        len(captured) == len(parts) or bool(events.get(LOSSES_STATED)),
         tuple(filter(None, (reader.note, *notes, *left_out))),
     )
 

@@ -36,7 +36,7 @@ def _small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blktrace_bytes, "MAX_PAYLOAD", 200)
         patch.setattr(blktrace_parts, "FIRST_BLOCKS", (1000, 1000, 1000))
-        patch.setattr(blktrace_joining, "MAX_APART", 1 << 30)
+        patch.setattr(blktrace_joining, "MAX_UNJOINED", 1 << 30)
         patch.setattr(blktrace_parts, "NBYTES_OF_FILE", 1)
         yield
 
@@ -52,7 +52,7 @@ def whole(files: list[Path], action: Action) -> PartialProfile:
 
 def in_parts(files: list[Path], action: Action, part_nbytes: int, block_nbytes: int) -> tuple[PartialProfile, int]:
     """What parts give, and how many there were."""
-    streams, wanted = [TraceStream(file) for file in files], BlktraceReader(action).wanted
+    streams, counted_action = [TraceStream(file) for file in files], BlktraceReader(action).counted_action
     layout = layout_of(streams)
     for stream in streams:
         stream.close()
@@ -60,8 +60,8 @@ def in_parts(files: list[Path], action: Action, part_nbytes: int, block_nbytes: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blktrace_parts, "PART_NBYTES", part_nbytes)
         patch.setattr(blktrace_bytes, "BLOCK_NBYTES", block_nbytes)
-        parts = list(parts_of(files, layout, wanted))
-        return joined_parts(iter(parts), layout, wanted, 2, lambda _: None), len(parts)
+        parts = list(parts_of(files, layout, counted_action))
+        return joined_parts(iter(parts), layout, counted_action, 2, lambda _: None), len(parts)
 
 
 def told(partial: PartialProfile) -> tuple[object, ...]:
@@ -201,9 +201,9 @@ def test_any_cut_gives_the_identical_profile(
 def joined_after(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """After how many of its first blocks each part joined; none for a part that was followed again to its end."""
     joined: list[int] = []
-    join = blktrace_joining.Joining._join
+    join = blktrace_joining.PartJoiner._join
     monkeypatch.setattr(
-        blktrace_joining.Joining, "_join", lambda self, f, n: (joined.append(n), join(self, f, n))[1]
+        blktrace_joining.PartJoiner, "_join", lambda self, f, n: (joined.append(n), join(self, f, n))[1]
     )
     return joined
 
@@ -235,7 +235,7 @@ def test_an_access_that_never_completes_is_given_up_as_in_one_stretch(
     found, n_parts = in_parts([trace], Action.QUEUE, 20_000, 4096)
     assert n_parts > 10
     assert told(found) == told(whole([trace], Action.QUEUE))
-    monkeypatch.setattr(blktrace_joining, "MAX_APART", 2)
+    monkeypatch.setattr(blktrace_joining, "MAX_UNJOINED", 2)
     assert told(in_parts([trace], Action.QUEUE, 20_000, 4096)[0]) == told(found)
 
 
@@ -264,7 +264,7 @@ def two_parts(trace: Path, before: bytes, after: bytes) -> list[Part]:
 
 
 def joined(parts: list[Part]) -> PartialProfile:
-    return joined_parts(iter(parts), parts[0].layout, parts[0].wanted, 1, lambda _: None)
+    return joined_parts(iter(parts), parts[0].layout, parts[0].counted_action, 1, lambda _: None)
 
 
 COMPLETE = packed([Event(100, 9000), Event(200, 9000, what=made.C)])

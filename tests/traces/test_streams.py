@@ -20,7 +20,7 @@ import zstandard
 from cephfit.core.errors import HostError, InputError
 from cephfit.traces import profile_files
 from cephfit.traces.files import remote
-from cephfit.traces.recordings import Recording, in_a_row, recordings_of
+from cephfit.traces.recordings import Recording, consecutive_files, recordings_of
 
 ROWS = "".join(f"{i},{'RW'[i % 2]},{4096 * i},4096,{1000 * i}\n" for i in range(5000)).encode()
 
@@ -218,6 +218,6 @@ def test_the_query_of_a_url_is_no_part_of_the_name_that_says_which_files_belong_
     first, second, other = (Path(f"https://h/x/sda.blktrace.{n}") for n in ("0?s=a/b", "1?s=2", "0?s=3"))
     (recording,) = recordings_of([first, second])
     assert (recording.name, recording.files) == ("sda", (first, second))
-    assert in_a_row([recording, Recording("sda", (other,))]) == [(first, other), (second,)]
+    assert consecutive_files([recording, Recording("sda", (other,))]) == [(first, other), (second,)]
     # The same file by two queries may be two versions of it, but never two CPUs.
     assert [r.files for r in recordings_of([first, other])] == [(first,), (other,)]

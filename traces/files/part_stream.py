@@ -71,7 +71,7 @@ class JoinedStream(TraceStream):
         return sum(stream.consumed() for stream in self._streams)
 
 
-class NotOnItsOwn(Exception):  # noqa: N818 - no error: the whole is read instead
+class NeedsWholeFile(Exception):  # noqa: N818 - no error: the whole is read instead
     """A part cannot be read without what is before it: the file must be read as a whole."""
 
 
@@ -82,7 +82,7 @@ class PartStream(TraceStream):
         begin: where the part begins.
     """
 
-    is_read_beside = True
+    is_read_in_parallel = True
 
     def __init__(self, path: Path, begin: int, end: int | None) -> None:
         super().__init__(path)

@@ -24,7 +24,7 @@ def has_second_core() -> bool:
 
 
 def read_ahead(items: Iterator[_T]) -> Iterator[_T]:
-    """The same items in the same order, made by a thread while those before them are used; what ``items`` raises
+    """The same items in the same order, ready by a thread while those before them are used; what ``items`` raises
     is raised here, in its place. The compiled loops let go of Python's lock, so both sides really run at once.
 
     On a single core there is no thread.
@@ -33,13 +33,13 @@ def read_ahead(items: Iterator[_T]) -> Iterator[_T]:
 
 
 def _from_thread(items: Iterator[_T]) -> Generator[_T, None, None]:
-    made: Queue[tuple[str, Any]] = Queue(_DEPTH)
+    ready: Queue[tuple[str, Any]] = Queue(_DEPTH)
     stopped = threading.Event()
 
     def put(what: str, value: Any = None) -> None:
         while not stopped.is_set():
             try:
-                made.put((what, value), timeout=_WAIT_SECONDS)
+                ready.put((what, value), timeout=_WAIT_SECONDS)
                 break
             except Full:
                 continue
@@ -58,7 +58,7 @@ def _from_thread(items: Iterator[_T]) -> Generator[_T, None, None]:
     thread.start()
     try:
         while True:
-            what, value = made.get()
+            what, value = ready.get()
             if what == "error":
                 raise value
             if what == "end":

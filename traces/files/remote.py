@@ -13,7 +13,7 @@ _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?P<rest>[^/].*)")
 _FILE = re.compile(r"[Ff][Ii][Ll][Ee]:/+(?:localhost/)?(?P<rest>[^/].*)")
 _USER = re.compile(r"//[^/?#\s'\"]*@")
 _QUERY = re.compile(r"(://[^?#\s'\"]*)[?#][^\s'\"]*")
-_LEFT_OUT = "\x1f"
+_DROPPED_BY_PATH = "\x1f"
 """Before a component that ``Path`` would leave out, an empty one or a dot; no URL has this character."""
 _ADDRESS = re.compile(r", url='?\S+$")
 """How aiohttp ends what it says of an answer; the error's place names the address already."""
@@ -25,7 +25,7 @@ def path_of(text: str) -> Path:
     match = _URL.fullmatch(text)
     if match is None or _FILE.fullmatch(text) or Path(text).exists():
         return local(Path(text))
-    kept = [part if part not in ("", ".") else _LEFT_OUT + part for part in match["rest"].split("/")]
+    kept = [part if part not in ("", ".") else _DROPPED_BY_PATH + part for part in match["rest"].split("/")]
     return Path(f"{match['scheme']}:/{'/'.join(kept)}")
 
 
@@ -47,10 +47,10 @@ def url_of(path: Path) -> str | None:
     if match is None or path.exists():
         return None
     slashes = "///" if match["scheme"].lower() == "file" else "//"
-    return f"{match['scheme']}:{slashes}{match['rest'].replace(_LEFT_OUT, '')}"
+    return f"{match['scheme']}:{slashes}{match['rest'].replace(_DROPPED_BY_PATH, '')}"
 
 
-def shown(url: str) -> str:
+def display_url(url: str) -> str:
     """The URL as messages and results have it: without users and passwords, and without a query, which may be a
     signature."""
     return _in_text(re.split("[?#]", url, maxsplit=1)[0])
@@ -61,10 +61,10 @@ def _in_text(text: str) -> str:
     return _QUERY.sub(r"\1", _USER.sub("//", text))
 
 
-def words_of(path: Path) -> str:
+def display_name(path: Path) -> str:
     """How messages and results name a file or URL."""
     url = url_of(path)
-    return shown(url) if url else str(path)
+    return display_url(url) if url else str(path)
 
 
 def open_url(url: str) -> BinaryIO:
@@ -72,22 +72,22 @@ def open_url(url: str) -> BinaryIO:
     HostError: fsspec, or its part for this kind of URL, is not installed.
     InputError: there is no such file, or no access to it.
     """
-    fsspec = optional_module("fsspec", where=shown(url))
+    fsspec = optional_module("fsspec", where=display_url(url))
     try:
         return cast(BinaryIO, _Remote(fsspec.open(url, "rb").open(), url))
     except ImportError as error:
         remedy = f"install it: {install_command('remote')}"
-        raise HostError(_words(error, url), where=shown(url), remedy=remedy) from None
+        raise HostError(_words(error, url), where=display_url(url), remedy=remedy) from None
     except Exception as error:  # every kind of store raises its own
         raise InputError(
             f"the trace cannot be read: {_reason(error, url)}",
-            where=shown(url),
+            where=display_url(url),
             remedy="check the address, and that this host may read it (credentials, proxy)",
         ) from None
 
 
 def _words(error: BaseException, url: str) -> str:
-    return _in_text((str(error) or type(error).__name__).splitlines()[0].replace(url, shown(url)))
+    return _in_text((str(error) or type(error).__name__).splitlines()[0].replace(url, display_url(url)))
 
 
 def _reason(error: BaseException, url: str) -> str:

@@ -22,12 +22,12 @@ class TraceStream:
     """One trace file, read once from its beginning to its end.
 
     Attributes:
-        is_read_beside: others are read at the same time, so that threads of its own would have no core.
+        is_read_in_parallel: others are read at the same time, so that threads of its own would have no core.
         name: the path as it was given, for messages.
         offset: decompressed bytes read so far, without a byte order mark; of UTF-16 those of its text in UTF-8.
     """
 
-    is_read_beside: bool = False
+    is_read_in_parallel: bool = False
 
     def __init__(self, path: Path) -> None:
         """Raises:
@@ -36,7 +36,7 @@ class TraceStream:
         """
         self.path = path
         url = None if path == STANDARD_INPUT else remote.url_of(path)
-        self.name = remote.shown(url) if url else "standard input" if path == STANDARD_INPUT else str(path)
+        self.name = remote.display_url(url) if url else "standard input" if path == STANDARD_INPUT else str(path)
         self.offset = 0
         self._ahead = b""
         self._is_converted = False
@@ -201,7 +201,7 @@ def text_blocks(stream: TraceStream) -> Iterator[TextBlock]:
         end = block.rfind(b"\n") + 1
         rest = block[end:]
         if len(rest) > HEAD_NBYTES:
-            raise no_text(stream, len(rest))
+            raise not_text(stream, len(rest))
         lines = block[:end].split(b"\n")[:-1]
         yield TextBlock(lines, first, cut_off=False)
         first += len(lines)
@@ -232,7 +232,7 @@ def impossible_numbers(stream: TraceStream, number: int, line: bytes) -> InputEr
     )
 
 
-def no_text(stream: TraceStream, nbytes: int) -> InputError:
+def not_text(stream: TraceStream, nbytes: int) -> InputError:
     """The error for a line that has no end after ``nbytes``, which were read last."""
     return InputError(
         "a line is longer than 64 KiB: this is not text",

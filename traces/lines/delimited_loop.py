@@ -48,8 +48,8 @@ class Scale(NamedTuple):
     high: int
 
 
-class Room(NamedTuple):
-    """Room for a column on its way from text to numbers: words of 8 bytes, those before them and those that end
+class Scratch(NamedTuple):
+    """Scratch for a column on its way from text to numbers: words of 8 bytes, those before them and those that end
     with a point, how long fields are, and fractions."""
 
     words: NDArray[np.uint64]
@@ -82,11 +82,11 @@ def _read_whole(
     trim: int,
     drop: int,
     limits: tuple[int, int],
-    room: Room,
+    scratch: Scratch,
     out: NDArray[np.int64],
 ) -> bool:
     """Write what fields are without their last ``drop`` bytes; whether all are numbers of ``limits`` digits."""
-    words, words_before, _, lengths, _ = room
+    words, words_before, _, lengths, _ = scratch
     load_longer_ends(lines, n, column, trim, drop, words, words_before, lengths)
     least, most = extent(lengths, n)
     if least < max(limits[0], 1) or most > min(limits[1], MOST_DIGITS):
@@ -108,13 +108,13 @@ def _read_short_decimals(
     trim: int,
     n_after: int,
     limits: tuple[int, int],
-    room: Room,
+    scratch: Scratch,
     out: NDArray[np.int64],
 ) -> bool:
     """Write what stands before the point, of less than 8 digits, and as fractions the last ``n_after`` digits, of
     up to 9; whether all fields are such numbers. Each field is looked for once, not four times as for any number.
     """
-    words, words_before, words_to_point, lengths, fractions = room
+    words, words_before, words_to_point, lengths, fractions = scratch
     for line in range(n):
         begin, end = field(lines, line, column, trim)
         words[np.uintp(line)] = eight_bytes(end - WORD_NBYTES)
@@ -137,17 +137,17 @@ def _read_short_decimals(
 
 
 @compiled
-def _read_fractions(lines: Lines, n: int, column: int, trim: int, n_after: int, room: Room) -> bool:
+def _read_fractions(lines: Lines, n: int, column: int, trim: int, n_after: int, scratch: Scratch) -> bool:
     """Write the numbers that the last ``n_after`` digits of fields are; whether a point is before all of them."""
-    load_ends(lines, n, column, trim, n_after, room.words, room.lengths)
+    load_ends(lines, n, column, trim, n_after, scratch.words, scratch.lengths)
     good = True
     for line in range(n):
-        good &= room.words[line] >> _TO_LAST == np.uint64(_POINT)
+        good &= scratch.words[line] >> _TO_LAST == np.uint64(_POINT)
     wrong = np.uint64(0)
     for digit in range(0, n_after, WORD_NBYTES):
-        load_ends(lines, n, column, trim, digit, room.words, room.lengths)
-        room.lengths[:n] = n_after
-        wrong |= _add_digits(room.words, room.lengths, n, digit, digit, room.fractions)
+        load_ends(lines, n, column, trim, digit, scratch.words, scratch.lengths)
+        scratch.lengths[:n] = n_after
+        wrong |= _add_digits(scratch.words, scratch.lengths, n, digit, digit, scratch.fractions)
     return good and wrong == np.uint64(0)
 
 
@@ -171,11 +171,11 @@ def whole_numbers(
     trim: int,
     limits: tuple[int, int],
     scale: Scale,
-    room: Room,
+    scratch: Scratch,
     out: NDArray[np.int64],
 ) -> int:
     """Numbers of ``limits`` digits: the least and the most."""
-    if _read_whole(lines, n, column, trim, 0, limits, room, out) and _scaled(out, n, scale):
+    if _read_whole(lines, n, column, trim, 0, limits, scratch, out) and _scaled(out, n, scale):
         return n
     origin, unit, shift, low, high = scale
     for line in range(n):
@@ -198,7 +198,7 @@ def decimals(
     limits: tuple[int, int],
     needs_point: bool,
     scale: Scale,
-    room: Room,
+    scratch: Scratch,
     out: NDArray[np.int64],
 ) -> int:
     """Numbers of ``limits`` digits, the least and the most, and a point and up to 9 digits; nothing is 0 if the
@@ -209,14 +209,16 @@ def decimals(
     begin, end = field(lines, 0, column, trim)
     n_after = _digits_behind_point(begin, end)
     if n_after > 0 and n_after <= MOST_FRACTION:
-        good = _read_short_decimals(lines, n, column, trim, n_after, limits, room, out)
+        good = _read_short_decimals(lines, n, column, trim, n_after, limits, scratch, out)
         if not good:
-            good = _read_fractions(lines, n, column, trim, n_after, room)
-            good = good and _read_whole(lines, n, column, trim, n_after + 1, limits, room, out)
+            good = _read_fractions(lines, n, column, trim, n_after, scratch)
+            good = good and _read_whole(lines, n, column, trim, n_after + 1, limits, scratch, out)
         if good and _scaled(out, n, scale):
-            _add_fractions(room.fractions, n, unit, _TEN_TO[n_after], out)
+            _add_fractions(scratch.fractions, n, unit, _TEN_TO[n_after], out)
             return n
-    elif not needs_point and _read_whole(lines, n, column, trim, 0, limits, room, out) and _scaled(out, n, scale):
+    elif (
+        not needs_point and _read_whole(lines, n, column, trim, 0, limits, scratch, out) and _scaled(out, n, scale)
+    ):
         return n
     for line in range(n):
         begin, end = field(lines, line, column, trim)
@@ -261,7 +263,7 @@ def _digits_behind_point(begin: int, end: int) -> int:
     return -1 if end - 1 - n_after < begin else n_after
 
 
-TEXT, DIGITS, DECIMAL, DECIMAL_OR_NOTHING, OP, HEXADECIMAL, LEFT_OUT, UNQUOTED = range(8)
+TEXT, DIGITS, DECIMAL, DECIMAL_OR_NOTHING, OP, HEXADECIMAL, IGNORED, UNQUOTED = range(8)
 """What a field must be: anything but nothing; a whole number; a number that may have a fraction; ...; anything;
 anything that does not begin with a quotation mark, within which a separator would separate nothing."""
 
@@ -317,21 +319,21 @@ def parse(
     disk: NDArray[np.int32],
     latency_ns: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Read lines from byte ``at`` to byte ``stop``, where one ends; the text has room around them.
+    """Read lines from byte ``at`` to byte ``stop``, where one ends; the text has scratch around them.
 
     Returns:
         rows written, and the first byte of the first line that was not read.
     """
     places = np.empty(N_PLACES, np.int32)
-    scratch = np.empty(CHUNK_NBYTES, np.int64)
-    room = Room(
+    unused = np.empty(CHUNK_NBYTES, np.int64)
+    scratch = Scratch(
         np.empty(CHUNK_NBYTES, np.uint64),
         np.empty(CHUNK_NBYTES, np.uint64),
         np.empty(CHUNK_NBYTES, np.uint64),
         np.empty(CHUNK_NBYTES, np.int64),
         np.empty(CHUNK_NBYTES, np.int64),
     )
-    names = Names(room.words, room.lengths, room.words_before)
+    names = Names(scratch.words, scratch.lengths, scratch.words_before)
     step, gap = (1, 1) if fields.separator else (2, 0)
     n_fields = len(fields.kinds)
     spellings = fields.ops.copy()
@@ -355,7 +357,7 @@ def parse(
                 n = field_loops.ops(lines, n, c, trim, spellings, names, op[row:])
                 continue
             # What names a disk is looked up: a name is known from lines that were looked at whole.
-            if kind == LEFT_OUT or (fields.disk == c).any():
+            if kind == IGNORED or (fields.disk == c).any():
                 continue
             if kind == UNQUOTED:
                 n = field_loops.unquoted(lines, n, c, trim)
@@ -363,7 +365,7 @@ def parse(
             if kind in (TEXT, HEXADECIMAL):
                 n = field_loops.texts(lines, n, c, trim, kind == HEXADECIMAL)
                 continue
-            out = scratch
+            out = unused
             if kept_as == TIME:
                 out = time_ns[row:]
             elif kept_as == OFFSET:
@@ -376,9 +378,9 @@ def parse(
             scale = Scale(origin, unit, shift, low, high)
             digits = (fields.least_digits[c], fields.most_digits[c])
             if kind == DIGITS:
-                n = whole_numbers(lines, n, c, trim, digits, scale, room, out)
+                n = whole_numbers(lines, n, c, trim, digits, scale, scratch, out)
             else:
-                n = decimals(lines, n, c, trim, digits, kind == DECIMAL, scale, room, out)
+                n = decimals(lines, n, c, trim, digits, kind == DECIMAL, scale, scratch, out)
         if len(fields.disk):
             n = field_loops.disk_numbers(lines, n, fields.disk, trims, disks, names, disk[row:])
         if n:

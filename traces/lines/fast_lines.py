@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.traces.files.read_ahead import n_cores
-from cephfit.traces.files.stream import HEAD_NBYTES, TextBlock, TraceStream, no_text
+from cephfit.traces.files.stream import HEAD_NBYTES, TextBlock, TraceStream, not_text
 from cephfit.traces.lines.text_bytes import BEFORE_NBYTES, N_BYTES
 
 BLOCK_NBYTES = 1 << 21
 """Joining the counts of a batch costs as much as reading thousands of lines."""
 
 _BEFORE = -(-BEFORE_NBYTES // N_BYTES) * N_BYTES
-_ROOM = _BEFORE + HEAD_NBYTES + BLOCK_NBYTES + N_BYTES
+_BUFFER_NBYTES = _BEFORE + HEAD_NBYTES + BLOCK_NBYTES + N_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +71,14 @@ class TextBuffers:
         rest = b""
         is_last = False
         while not is_last:
-            text = self._free.pop() if self._free else np.zeros(_ROOM, np.uint8)
+            text = self._free.pop() if self._free else np.zeros(_BUFFER_NBYTES, np.uint8)
             fresh = _BEFORE + len(rest)
             text[_BEFORE:fresh] = np.frombuffer(rest, np.uint8)
             n = self._stream.readinto(memoryview(text.data)[fresh : fresh + BLOCK_NBYTES])
             is_last, stop = n < BLOCK_NBYTES, fresh + n
             end = _after_last_newline(text, _BEFORE, stop)
             if stop - end > HEAD_NBYTES:
-                raise no_text(self._stream, stop - end)
+                raise not_text(self._stream, stop - end)
             rest = text[end:stop].tobytes()
             yield TextBuffer(text, _BEFORE, end, stop if is_last else end, is_last)
 
@@ -106,11 +106,11 @@ class LineParser(ABC, Generic[_T]):
         Runs in any thread, for any part of the file, and so does not know what was before.
 
         Returns:
-            how many lines it read, the first byte after them, and what they gave.
+            how many lines it read, the first byte after them, and what they result.
         """
 
-    def took(self, n_lines: int, gave: _T) -> None:
-        """What ``plain`` gave is next in the file."""
+    def parsed_ahead(self, n_lines: int, result: _T) -> None:
+        """What ``plain`` result is next in the file."""
 
     @abstractmethod
     def any_line(self, block: TextBlock) -> _T:
@@ -121,8 +121,8 @@ class LineParser(ABC, Generic[_T]):
         """
 
 
-def read_by_turns(stream: TraceStream, parser: LineParser[_T]) -> Iterator[list[_T]]:
-    """Read a stream block by block; each gives what its stretches gave, in order.
+def parse_stream(stream: TraceStream, parser: LineParser[_T]) -> Iterator[list[_T]]:
+    """Read a stream block by block; each gives what its stretches result, in order.
 
     Raises:
         InputError: a line is longer than 64 KiB, so this is no text; and what ``any_line`` raises.
@@ -137,13 +137,13 @@ def read_by_turns(stream: TraceStream, parser: LineParser[_T]) -> Iterator[list[
 
 
 def _n_threads(stream: TraceStream) -> int:
-    return 1 if stream.is_read_beside else n_cores()
+    return 1 if stream.is_read_in_parallel else n_cores()
 
 
 def _parsed_ahead(
     buffers: TextBuffers, parser: LineParser[_T], n_threads: int
 ) -> Iterator[tuple[TextBuffer, tuple[int, int, _T]]]:
-    """Blocks and what ``plain`` gave from their beginnings on.
+    """Blocks and what ``plain`` result from their beginnings on.
 
     Raises:
         InputError: the stream's, after all that is before it.
@@ -186,9 +186,9 @@ def _turns(
     at, n_slow = block.begin, 1
     text = b""
     while at < block.end:
-        n_read, at, gave = parsed if not found else parser.plain(block.text, at, block.end)
-        parser.took(n_read, gave)
-        found.append(gave)
+        n_read, at, result = parsed if not found else parser.plain(block.text, at, block.end)
+        parser.parsed_ahead(n_read, result)
+        found.append(result)
         number += n_read
         if at == block.end:
             break

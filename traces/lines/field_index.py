@@ -86,7 +86,7 @@ def words(where: int, nbytes: int, places: NDArray[np.int32]) -> Found:
 
     Python takes more for white space: text with a form feed, or a carriage return within a line, is not indexed.
     """
-    n, n_lines, n_returns, n_strangers = 0, 0, 0, 0
+    n, n_lines, n_returns, n_unexpected = 0, 0, 0, 0
     before = last = np.uint64(0)
     for begin in range(0, nbytes, N_BYTES):
         within = bits_below(nbytes - begin)
@@ -95,14 +95,14 @@ def words(where: int, nbytes: int, places: NDArray[np.int32]) -> Found:
         n_lines += n_bits(ends)
         returns = equal(where + begin, RETURN) & within
         n_returns += n_bits(returns)
-        n_strangers += n_bits(at_most(where + begin, RETURN) & within & content)
-        n_strangers -= n_bits(ends & (returns << np.uint64(1) | last))
+        n_unexpected += n_bits(at_most(where + begin, RETURN) & within & content)
+        n_unexpected -= n_bits(ends & (returns << np.uint64(1) | last))
         last = returns >> np.uint64(63)
         n = _write_places((content ^ (content << np.uint64(1) | before)) & within, begin, places, n)
         before = content >> np.uint64(63)
     # The line end of a last carriage return comes with the next chunk.
-    n_strangers -= byte_at(where + nbytes - 1) == RETURN
-    if n_strangers:
+    n_unexpected -= byte_at(where + nbytes - 1) == RETURN
+    if n_unexpected:
         return Found(0, 0, False)
     return Found(n, n_lines, n_returns > 0)
 

@@ -55,13 +55,13 @@ def ops(
     column: int,
     trim: int,
     spellings: NDArray[np.uint64],
-    room: Names,
+    scratch: Names,
     out: NDArray[np.uint8],
 ) -> int:
     """Words that mean read or write, of up to 8 bytes; row 0 of ``spellings`` are those of reads, row 1 of writes,
     each packed into a word of 8 bytes. Those that are met are moved to the front."""
     # First as if all were spelled as the first ones are: vector instructions, and no branch on what an access is.
-    words, lengths, _ = room
+    words, lengths, _ = scratch
     usual_read, usual_write = spellings[0, 0], spellings[1, 0]
     load_ends(lines, n, column, trim, 0, words, lengths)
     least, most = extent(lengths, n)
@@ -163,7 +163,7 @@ def _disk_number(
     disks: KnownDisks,
     key: NDArray[np.uint64],
 ) -> int:
-    """The number of a line's disk, -1 where it is not known; ``key`` is room for ``KEY_WORDS``."""
+    """The number of a line's disk, -1 where it is not known; ``key`` is scratch for ``KEY_WORDS``."""
     n_words = 0
     for i in range(len(columns)):
         begin, end = field(lines, line, columns[i], trims[columns[i]])
@@ -207,7 +207,7 @@ def disk_numbers(
     columns: NDArray[np.int64],
     trims: NDArray[np.int64],
     disks: KnownDisks,
-    room: Names,
+    scratch: Names,
     out: NDArray[np.int32],
 ) -> int:
     """Numbers of disks whose names are known; a name is several columns together.
@@ -216,7 +216,7 @@ def disk_numbers(
     looking them up in the table takes as long as reading the numbers of the line.
     """
     key = np.zeros(KEY_WORDS, np.uint64)
-    words, lengths, others = room
+    words, lengths, others = scratch
     least, most = _pack(lines, n, columns[-1], trims, others, lengths)
     if len(columns) == 2:
         least_too, most_too = _pack(lines, n, columns[0], trims, words, lengths)

@@ -102,7 +102,7 @@ class Field:
 
 
 TEXT, OP, HEXADECIMAL = Field(loop.TEXT), Field(loop.OP), Field(loop.HEXADECIMAL)
-LEFT_OUT, UNQUOTED = Field(loop.LEFT_OUT), Field(loop.UNQUOTED)
+IGNORED, UNQUOTED = Field(loop.IGNORED), Field(loop.UNQUOTED)
 DIGITS, DECIMAL = Field(loop.DIGITS), Field(loop.DECIMAL)
 DECIMAL_OR_WHOLE = Field(loop.DECIMAL_OR_NOTHING)
 DECIMAL_OR_NOTHING = Field(loop.DECIMAL_OR_NOTHING, least=0)
@@ -125,7 +125,7 @@ class PlainLine:
 
     def of_length(self, n: int) -> "PlainLine":
         """The same with further fields that are left out, up to ``n``."""
-        return replace(self, fields=(*self.fields, *[LEFT_OUT] * (n - len(self.fields))))
+        return replace(self, fields=(*self.fields, *[IGNORED] * (n - len(self.fields))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +196,13 @@ def parse(
     constants: Constants = Constants(),
 ) -> tuple[int, int, Accesses]:
     """Read plain lines from byte ``at`` on, up to byte ``stop``: how many, the first byte after them, the rows."""
-    rows = Accesses.none().with_room((stop - at) // (2 * len(fields.kinds)) + 1)
+    rows = Accesses.none().with_capacity((stop - at) // (2 * len(fields.kinds)) + 1)
     n, end = loop.parse(
         text, at, stop, fields, disks.known,
         rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.disk, rows.latency_ns,
     )  # fmt: skip
     # Few rows are copied: the room for all would stay in memory with them.
-    rows = rows.cut(0, n) if _FEW * n > len(rows) else rows.cut(0, n).with_room(0)
+    rows = rows.cut(0, n) if _FEW * n > len(rows) else rows.cut(0, n).with_capacity(0)
     if constants.time_ns is not None:
         rows.time_ns.fill(constants.time_ns)
     if constants.op is not None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cephfit.traces.columns import Accesses
 from cephfit.traces.description.recording import PartialProfile
-from cephfit.traces.files.part_stream import NotOnItsOwn
+from cephfit.traces.files.part_stream import NeedsWholeFile
 from cephfit.traces.matching.completion_loop import MAX_HELD
 from cephfit.traces.matching.latency import InFlight
 
@@ -87,8 +87,8 @@ class CountedSoFar:
         """These parts and the next one.
 
         Raises:
-            NotOnItsOwn: what is in flight at the cut stays so beyond the accesses that the part kept, or so many
-                would be in flight that some are not counted (``MAX_HELD``).
+            NeedsWholeFile: what is in flight at the cut stays so beyond the accesses that the part kept, or so
+                many would be in flight that some are not counted (``MAX_HELD``).
         """
         if flight is None:
             return CountedSoFar(self.partial.followed_by(part), self.ends_ns)
@@ -102,11 +102,11 @@ class CountedSoFar:
             if not len(carried):
                 continue
             if len(carried) + flight.deepest >= MAX_HELD:
-                raise NotOnItsOwn
+                raise NeedsWholeFile
             mine = np.flatnonzero(flight.disk == numbers[name])
             latest_ns = np.maximum.accumulate(flight.time_ns[mine])
             if len(latest_ns) < part.n_of(name) and (not len(latest_ns) or latest_ns[-1] < carried[-1]):
-                raise NotOnItsOwn
+                raise NeedsWholeFile
             more = len(carried) - np.searchsorted(carried, latest_ns, side="right")
             few = mine[: np.count_nonzero(more)]  # the later, the fewer are still in flight
             if len(few):

@@ -12,7 +12,7 @@ from cephfit.core.errors import InputError
 from cephfit.traces.files import remote
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.recordings import Recording, in_a_row
+from cephfit.traces.recordings import Recording, consecutive_files
 
 _OUT_OF_ORDER_NS = 1_000_000_000
 """Of accesses that are not sorted by time; a step back by more is another clock."""
@@ -55,7 +55,7 @@ def divided_by_clock(recorded: Sequence[Recorded], reader: StreamReader) -> Divi
 
 def notes_of_new_clocks(anew: Sequence[Path]) -> Iterator[str]:
     """For each file with which the clock begins anew."""
-    return (_ANEW.format(remote.words_of(file)) for file in anew)
+    return (_ANEW.format(remote.display_name(file)) for file in anew)
 
 
 def note_of_steps(steps: int, *, can_tell: bool) -> str:
@@ -71,7 +71,7 @@ def by_clock(parts: Sequence[Recording], reader: StreamReader) -> list[Recorded]
     goes on with the file before it.
     """
     borders: set[int] = set()
-    for row in in_a_row(parts):
+    for row in consecutive_files(parts):
         number_of = {file: i for i, part in enumerate(parts) for file in part.files}
         times = [(number_of[file], its) for file in row if (its := _times(file, reader)) is not None]
         borders.update(i for (_, before), (i, its) in pairwise(times) if _begins_anew(before, its[0]))

@@ -92,7 +92,7 @@ def count(share: Share, *, beside: bool = False) -> Counted:
 
     Raises:
         InputError: naming the file and the place in it; in a part, places count from its beginning.
-        NotOnItsOwn: it is a part that cannot be read alone.
+        NeedsWholeFile: it is a part that cannot be read alone.
     """
     reader = next(r for r in formats.readers(share.action, share.options) if r.name == share.format_name)
     if share.begin or share.end is not None:
@@ -100,7 +100,7 @@ def count(share: Share, *, beside: bool = False) -> Counted:
     else:
         streams = [one_stream([TraceStream(f) for f in row]) for row in share.rows]
         for stream in streams:
-            stream.is_read_beside |= beside
+            stream.is_read_in_parallel |= beside
     counting = counting_of(share)
     in_flight = InFlightOfPart()
     disks: tuple[str, ...] = ()

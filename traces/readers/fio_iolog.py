@@ -16,7 +16,7 @@ from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.columns import Accesses
 from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line
 from cephfit.traces.lines import plain_lines
-from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
+from cephfit.traces.lines.fast_lines import LineParser, parse_stream
 from cephfit.traces.lines.plain_lines import DIGITS, OP, TEXT, DiskTable, PlainLine
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.record_limits import NBYTES_MAX, TIME_US_MAX
@@ -64,7 +64,7 @@ class FioIologReader(StreamReader):
                 where=f"{stream.name}, line 1",
                 remedy="write it with fio's write_iolog, or name the file's own format by --format",
             )
-        for batches in read_by_turns(stream, _Lines(stream, version)):
+        for batches in parse_stream(stream, _Lines(stream, version)):
             yield from batches
         # Where there are no waits either, all accesses have the same time: that is said beside this.
         self.lacks = (_ADDED_UP,) if version == 2 else ()

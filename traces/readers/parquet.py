@@ -22,7 +22,7 @@ from cephfit.core.values.access import UNKNOWN, AccessBatch
 from cephfit.traces.columns import Accesses
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.matching.latency import InFlight
-from cephfit.traces.readers.reader import LOSSES_TOLD, StreamReader
+from cephfit.traces.readers.reader import LOSSES_STATED, StreamReader
 from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
 KEY = "cephfit.trace"
@@ -32,7 +32,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class ParquetMetadata:
     """As a reader of the trace told it; a file by somebody else says nothing.
 
     Attributes:
@@ -68,11 +68,11 @@ class Aside:
         )
 
 
-def aside_of(metadata: dict[bytes, bytes] | None, where: str) -> Aside:
+def metadata_of(metadata: dict[bytes, bytes] | None, where: str) -> ParquetMetadata:
     """Raises: InputError: it was changed to something else."""
     try:
         found = json.loads((metadata or {}).get(KEY.encode(), b"{}"))
-        return Aside(
+        return ParquetMetadata(
             _counts(found.get("skipped", {})),
             _counts(found.get("events", {})),
             tuple((_text(upper), _text(lower)) for upper, lower in found.get("stacked", [])),
@@ -108,7 +108,7 @@ def _counts(value: Any) -> dict[str, int]:
 
 _MAGIC = b"PAR1"
 _ROWS = 1 << 18
-_NOTHING = Aside()
+_NOTHING = ParquetMetadata()
 _OPS = ["read", "write"]
 _NEEDED = {"time_ns": "int64", "op": "string", "lbn": "int64", "nbytes": "int64", "disk": "string"}
 _WORDS = ("string", "large_string", "string_view")
@@ -169,7 +169,7 @@ def write_parquet(
                 written += len(batch)
                 if len(batch):
                     writer.write_table(_table(pa, schema, batch), row_group_size=_ROWS)
-            aside = Aside(
+            metadata = ParquetMetadata(
                 skipped,
                 events,
                 tuple(stacked),
@@ -179,7 +179,7 @@ def write_parquet(
                 tuple(notes()),
                 clock_ns(),
             )
-            writer.add_key_value_metadata({KEY: aside.dumps()})
+            writer.add_key_value_metadata({KEY: metadata.dumps()})
     except OSError as error:
         raise InputError(
             f"it cannot be written: {error.strerror or error}", where=str(path), remedy="choose another place"
@@ -228,7 +228,7 @@ class ParquetReader(StreamReader):
             return 1
         try:
             with pq.ParquetFile(stream.path) as file:
-                return aside_of(file.metadata.metadata, stream.name).clock_ns
+                return metadata_of(file.metadata.metadata, stream.name).clock_ns
         except (pa.ArrowException, OSError, UnicodeDecodeError):
             return 1  # reading says what is wrong
 
@@ -248,11 +248,11 @@ class ParquetReader(StreamReader):
             with pq.ParquetFile(stream.path) as file:
                 columns = _columns(pa, file.schema_arrow, stream.name)
             with pq.ParquetFile(stream.path, read_dictionary=["op", "disk"]) as file:
-                aside = aside_of(file.metadata.metadata, stream.name)
-                self.lacks, self.notes = aside.lacks, aside.notes
-                if aside.losses_known:
-                    aside = replace(aside, events=aside.events | {LOSSES_TOLD: 1})
-                yield from _batches(pa, file, columns, stream.name, aside)
+                metadata = metadata_of(file.metadata.metadata, stream.name)
+                self.lacks, self.notes = metadata.lacks, metadata.notes
+                if metadata.losses_known:
+                    metadata = replace(metadata, events=metadata.events | {LOSSES_STATED: 1})
+                yield from _batches(pa, file, columns, stream.name, metadata)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise InputError(
                 f"the Parquet file is damaged: {str(error).splitlines()[0]}",
@@ -278,17 +278,21 @@ def _columns(pa: Any, schema: Any, where: str) -> list[str]:
     return [c for c in (*_NEEDED, "latency_ns", "outstanding") if c in kinds]
 
 
-def _batches(pa: Any, file: Any, columns: list[str], where: str, aside: Aside) -> Iterator[AccessBatch]:
+def _batches(
+    pa: Any, file: Any, columns: list[str], where: str, metadata: ParquetMetadata
+) -> Iterator[AccessBatch]:
     numbers: dict[str, int] = {}
     in_flight = InFlight() if _is_empty(file, "outstanding", columns) else None
-    told, n_read = aside, 0
+    unsent, n_read = metadata, 0
     for group in range(file.num_row_groups):  # all at once would hold more the larger the file is
         for rows in file.iter_batches(batch_size=_ROWS, row_groups=[group], columns=columns, use_threads=False):
             batch = _accesses(pa, rows, numbers, where, n_read)
             if in_flight is not None and batch.latency_ns is not None:
                 batch = replace(batch, outstanding=in_flight.count(_columns_of(batch, batch.latency_ns)))
-            yield replace(batch, skipped=told.skipped, events=told.events, stacked=told.stacked, lost=told.lost)
-            told, n_read = _NOTHING, n_read + len(rows)
+            yield replace(
+                batch, skipped=unsent.skipped, events=unsent.events, stacked=unsent.stacked, lost=unsent.lost
+            )
+            unsent, n_read = _NOTHING, n_read + len(rows)
 
 
 def _is_empty(file: Any, name: str, columns: list[str]) -> bool:

@@ -33,7 +33,7 @@ RUN_MAX = 100
 """More of them one after the other are taken for another file behind the trace."""
 
 
-class ForeignLines:
+class UnknownLines:
     """Counts runs of them, and tells when it is too much."""
 
     def __init__(self, stream: TraceStream, expected: str) -> None:
@@ -45,7 +45,7 @@ class ForeignLines:
         """The line is one of the tracer's."""
         self._first = None
 
-    def foreign(self, number: int, line: bytes, *, strict: bool = False, cut_off: bool = False) -> None:
+    def unknown(self, number: int, line: bytes, *, strict: bool = False, cut_off: bool = False) -> None:
         """Raises: InputError: naming the first line of the run, if it is too long or ``strict``."""
         if self._first is None:
             self._first = number, line
@@ -54,7 +54,7 @@ class ForeignLines:
             raise bad_line(self._stream, first, text, self._expected, cut_off=cut_off and first == number)
 
 
-def no_record(program: str, stream: TraceStream, offset: int) -> InputError:
+def not_a_record(program: str, stream: TraceStream, offset: int) -> InputError:
     """The error; ``program`` is whose records were expected at this byte of the stream."""
     return InputError(
         f"there is no {program} record where one must begin",
@@ -63,7 +63,7 @@ def no_record(program: str, stream: TraceStream, offset: int) -> InputError:
     )
 
 
-LOSSES_TOLD = "statements of what was lost"
+LOSSES_STATED = "statements of what was lost"
 """Counted among the events: the file says how many events were lost, be it none. Without it, and where the format
 cannot show losses, a count of none means that nobody knows."""
 
@@ -142,5 +142,5 @@ class PartReader(StreamReader):
 
         Raises:
             InputError: naming the file and the line, counted from the part's beginning.
-            NotOnItsOwn: the file must be read as a whole.
+            NeedsWholeFile: the file must be read as a whole.
         """

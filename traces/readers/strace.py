@@ -18,7 +18,7 @@ from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.columns import UNKNOWN_LATENCY
 from cephfit.traces.files.stream import TraceStream, bad_line, text_blocks
 from cephfit.traces.readers.access_rows import Rows, batches_of, decimal_ns
-from cephfit.traces.readers.reader import ForeignLines, StreamReader, clock_ns_of
+from cephfit.traces.readers.reader import StreamReader, UnknownLines, clock_ns_of
 
 PREFIX = re.compile(
     rb"^(?:\[pid\s+(?P<pid>\d+)\]\s+|(?P<bare>\d+)\s+(?=\d\d:\d\d:\d\d|\d{9,}\.\d|[a-z_]\w*\(|<\.\.\.|\+\+\+|---))?"
@@ -268,7 +268,7 @@ class StraceReader(StreamReader):
         self.lacks = (*calls.lacks(), *coarse)
 
     def _stretches(self, stream: TraceStream, calls: "Calls", reader: LineReader) -> Iterator[Rows]:
-        foreign = ForeignLines(stream, "a line of strace")
+        unknown_lines = UnknownLines(stream, "a line of strace")
         for block in text_blocks(stream):
             for number, line in enumerate(block.lines, block.first):
                 if not line.strip():
@@ -281,9 +281,9 @@ class StraceReader(StreamReader):
                 except ValueError:
                     raise bad_line(stream, number, line, "possible numbers", cut_off=cut_off) from None
                 if call is not False:
-                    foreign.known()
+                    unknown_lines.known()
                     continue
-                foreign.foreign(number, line, strict=reader.strict, cut_off=cut_off)
+                unknown_lines.unknown(number, line, strict=reader.strict, cut_off=cut_off)
                 calls.rows.skip("line of the program itself")
             yield calls.rows.take()
 

@@ -33,7 +33,7 @@ def command(workloads: tuple[Path, ...], trace: TraceInput, as_json: bool) -> No
     if len(workloads) != 2:
         raise InputError(
             f"two workloads are compared, and {len(workloads)} named",
-            where=" ".join(map(remote.words_of, workloads)),
+            where=" ".join(map(remote.display_name, workloads)),
             remedy="of a workload in several files make a profile first: cephfit trace profile [--parts] FILE... "
             "--describe full -o a.json",
         )

@@ -18,7 +18,7 @@ from cephfit.traces.readers.block_events.block_layer import (
     accesses_of,
     device_number,
     is_write,
-    unfit_of,
+    skip_reason,
 )
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.record_limits import DEVICE_MAX, LBN_MAX, NBYTES_MAX, TIME_NS_MAX
@@ -111,7 +111,7 @@ class BlkparseFormatReader(StreamReader):
                 continue
             try:
                 sector, nbytes = int(fields["S"]), _nbytes_of(fields)
-                if reason := unfit_of(fields["d"], nbytes, sector):
+                if reason := skip_reason(fields["d"], nbytes, sector):
                     if kind == ISSUED:
                         skipped[reason] = skipped.get(reason, 0) + 1
                     continue

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled, inlined
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
-from cephfit.traces.readers.blkparse import blkparse_usual
+from cephfit.traces.readers.blkparse import blkparse_fast_path
 from cephfit.traces.readers.block_events.block_layer import Rows
 from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_S_MAX
 
@@ -66,7 +66,7 @@ def parse(
     text: NDArray[np.uint8],
     at: int,
     stop: int,
-    wanted: int,
+    counted_action: int,
     rows: Rows,
     names: NDArray[np.int64],
     skipped: NDArray[np.int64],
@@ -77,7 +77,7 @@ def parse(
     Args:
         text: uint8 (n,), with room around the lines.
         at, stop: where lines begin.
-        wanted: the letter of the action that counts.
+        counted_action: the letter of the action that counts.
         rows: written from row 0 on.
         names: int64 (N_NAMES,), lines by action, added to.
         skipped: int64 (4,), by ``REASONS``, added to.
@@ -87,12 +87,12 @@ def parse(
         rows written, lines read, the first byte of the first line that was not read, and pairs.
     """
     n = n_lines = n_pairs = 0
-    requeue = _R if wanted == _ISSUE else 0
+    requeue = _R if counted_action == _ISSUE else 0
     while at < stop:
-        n, n_read, at = blkparse_usual.parse(text, at, stop, wanted, requeue, n, rows, names)
+        n, n_read, at = blkparse_fast_path.parse(text, at, stop, counted_action, requeue, n, rows, names)
         n_lines += n_read
         n, n_read, at, n_pairs = _any_known(
-            text, at, stop, wanted, requeue, n, rows, names, skipped, pairs, n_pairs, _MOST_UNUSUAL
+            text, at, stop, counted_action, requeue, n, rows, names, skipped, pairs, n_pairs, _MOST_UNUSUAL
         )
         n_lines += n_read
         if not n_read:
@@ -105,7 +105,7 @@ def _any_known(
     text: NDArray[np.uint8],
     at: int,
     stop: int,
-    wanted: int,
+    counted_action: int,
     requeue: int,
     n: int,
     rows: Rows,
@@ -156,7 +156,7 @@ def _any_known(
         ):
             break
         device = major << 20 | minor
-        counts = n_letters == 1 and action in (wanted, _C, requeue)
+        counts = n_letters == 1 and action in (counted_action, _C, requeue)
         reason, sector, n_sectors, is_write = _NONE, np.int64(0), np.int64(0), False
         if n_letters == 1 and action == _A:
             end = after
@@ -238,7 +238,7 @@ def _any_known(
                 time_ns[row] = seconds * 1_000_000_000 + fraction
                 op[row], lbn[row], nbytes[row], devices[row] = is_write, sector, n_sectors * 512, device
                 n += 1
-            elif action == wanted:
+            elif action == counted_action:
                 skipped[reason] += 1
         names[name] += 1
         at = p + 1

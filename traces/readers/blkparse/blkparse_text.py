@@ -20,13 +20,13 @@ from cephfit.traces.readers.block_events.block_layer import (
     EventLines,
     EventTextReader,
     device_number,
+    empty_rows,
     events_of,
     is_write,
-    no_data_of,
-    room_for,
-    unfit_of,
+    no_data_reason,
+    skip_reason,
 )
-from cephfit.traces.readers.reader import LOSSES_TOLD
+from cephfit.traces.readers.reader import LOSSES_STATED
 from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
 _EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
@@ -59,13 +59,13 @@ class BlkparseTextReader(EventTextReader):
     lines = _Lines
 
     def sniff(self, head: bytes) -> bool:
-        told = [line for line in head.splitlines()[:40] if not SUMMARY.match(line)]
-        return bool(told) and _EVENT.match(told[0]) is not None
+        events = [line for line in head.splitlines()[:40] if not SUMMARY.match(line)]
+        return bool(events) and _EVENT.match(events[0]) is not None
 
 
 def _plain_events(text: NDArray[np.uint8], at: int, stop: int, action: int) -> tuple[int, int, BlockEvents]:
     """Read plain lines from byte ``at`` to ``stop``: how many, the first byte after them, and what they held."""
-    rows = room_for((stop - at) // _LINE_NBYTES + 1)
+    rows = empty_rows((stop - at) // _LINE_NBYTES + 1)
     names = np.zeros(blkparse_loop.N_NAMES, np.int64)
     skipped = np.zeros(len(blkparse_loop.REASONS), np.int64)
     pairs = np.zeros((blkparse_loop.MAX_PAIRS, 2), np.int64)
@@ -127,7 +127,7 @@ def lost_of(line: bytes, events: dict[str, int]) -> int:
     skips = _SKIPS.match(line)
     if skips is None:
         return 0
-    events[LOSSES_TOLD] = events.get(LOSSES_TOLD, 0) + 1
+    events[LOSSES_STATED] = events.get(LOSSES_STATED, 0) + 1
     return int(re.sub(rb"\D", b"", skips[1])[:18] or b"0")
 
 
@@ -144,8 +144,8 @@ def _unfit(words: list[bytes]) -> str:
     if len(words) < 10 or words[8] != b"+" or not words[7].isdigit():
         if any(w.startswith(b"(") for w in words[7:9]):
             return "passthrough"
-        return unfit_of(kind, 0)
-    return no_data_of(kind) or unfit_of(kind, int(words[9]), int(words[7]))
+        return skip_reason(kind, 0)
+    return no_data_reason(kind) or skip_reason(kind, int(words[9]), int(words[7]))
 
 
 def _remember_remap(line: bytes, target: bytes, stacked: set[tuple[int, int]]) -> None:

@@ -12,7 +12,7 @@ from cephfit.core.errors import InputError
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.readers.blktrace import blktrace_record as record
 from cephfit.traces.readers.blktrace.blktrace_loop import Files, Layout
-from cephfit.traces.readers.reader import no_record
+from cephfit.traces.readers.reader import not_a_record
 
 BLOCK_NBYTES = 2 << 20
 """Bytes held of all files of one recording together."""
@@ -36,7 +36,7 @@ def layout_of(streams: Sequence[TraceStream]) -> Layout | None:
         if layout is not None:
             known[stream.name] = layout
         elif stream.head():
-            raise no_record("blktrace", stream, 0)
+            raise not_a_record("blktrace", stream, 0)
     (first, layout), *others = known.items() or [("", None)]
     for name, other in others:
         if other != layout:
@@ -71,7 +71,7 @@ class Reading:
         """
         Args:
             streams: of all CPUs.
-            pool: reads ahead; None: each block is read when it is wanted.
+            pool: reads ahead; None: each block is read when it is needed.
             begins: where in its file each stream begins; none: at its beginning.
             first_blocks: bytes of each file's first blocks, if they are to be smaller than the others.
             memory: gives so many bytes for the blocks, which are the reading's as long as it is used.
@@ -159,6 +159,6 @@ class Reading:
             self.files.at[file] += note.end()
             return int(note[1] or 1)
         if bytes(unread[:4]) != _LOSS_NOTE_BEGINS or len(unread) >= _LOSS_NOTE_NBYTES:
-            raise no_record("blktrace", self._streams[file], self.offset(file))
+            raise not_a_record("blktrace", self._streams[file], self.offset(file))
         self.read_on(file)
         return 0

@@ -25,15 +25,22 @@ from cephfit.traces.readers.blktrace.blktrace_loop import Layout
 from cephfit.traces.readers.blktrace.blktrace_notes import (
     MAX_CPUS,
     MAX_NUMBERED,
-    NOBODY,
+    NO_DEVICE,
     Found,
     numbers_by_device,
     row_of,
 )
-from cephfit.traces.readers.blktrace.blktrace_parts import Followed, Part, Place, count_on, follow_alone, parts_of
-from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader, Following
+from cephfit.traces.readers.blktrace.blktrace_parts import (
+    Checkpoint,
+    FollowedPart,
+    Part,
+    count_on,
+    follow_alone,
+    parts_of,
+)
+from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader, RecordFollower
 
-MAX_APART = 4
+MAX_UNJOINED = 4
 """Parts one after the other in which both never knew the same; the rest is then read as a whole."""
 
 
@@ -55,23 +62,23 @@ def count_in_parts(
     layout = layout_of(streams)
     if layout is None:
         return None
-    parts = parts_of([stream.path for stream in streams], layout, reader.wanted)
+    parts = parts_of([stream.path for stream in streams], layout, reader.counted_action)
     first = next(parts)
     if first.is_last:
         return None
-    return joined_parts(chain([first], parts), layout, reader.wanted, n_cores(), advance)
+    return joined_parts(chain([first], parts), layout, reader.counted_action, n_cores(), advance)
 
 
 def joined_parts(
-    parts: Iterator[Part], layout: Layout, wanted: int, n_threads: int, advance: Callable[[float], None]
+    parts: Iterator[Part], layout: Layout, counted_action: int, n_threads: int, advance: Callable[[float], None]
 ) -> PartialProfile:
     """Follow parts in so many threads and join them; ``advance`` as above.
 
     Raises:
         InputError: a record is cut off, or what stands there is no record.
     """
-    joining = Joining(layout, wanted)
-    begun: deque[tuple[Part, Future[Followed | None]]] = deque()
+    joining = PartJoiner(layout, counted_action)
+    begun: deque[tuple[Part, Future[FollowedPart | None]]] = deque()
     with ThreadPoolExecutor(n_threads) as pool:
         try:
             while True:
@@ -81,7 +88,7 @@ def joined_parts(
                     return joining.finish()
                 part, future = begun.popleft()
                 followed = future.result()
-                if followed is None or joining.n_apart == MAX_APART:
+                if followed is None or joining.n_unjoined == MAX_UNJOINED:
                     for _, other in begun:
                         other.cancel()
                     joining.read_rest(part)
@@ -92,21 +99,21 @@ def joined_parts(
             pool.shutdown(cancel_futures=True)
 
 
-class Joining:
+class PartJoiner:
     """Parts of a recording, one after the other, as if it was read at once.
 
     Attributes:
         total: what was counted so far.
-        n_apart: parts before in a row that had to be followed to their ends.
+        n_unjoined: parts before in a row that had to be followed to their ends.
     """
 
-    def __init__(self, layout: Layout, wanted: int) -> None:
+    def __init__(self, layout: Layout, counted_action: int) -> None:
         self.total = PartialProfile()
-        self.n_apart = 0
-        self._following = Following(layout, wanted)
+        self.n_unjoined = 0
+        self._following = RecordFollower(layout, counted_action)
         self._at_beginning = True
 
-    def add(self, part: Part, followed: Followed) -> None:
+    def add(self, part: Part, followed: FollowedPart) -> None:
         """The next part, which was followed alone."""
         if self._at_beginning:
             self._at_beginning = False
@@ -114,16 +121,18 @@ class Joining:
             return
         with ExitStack() as stack:
             reading, counting = part.opened(stack), Counting(None)
-            for n, place in enumerate(followed.places, 1):
+            for n, checkpoint in enumerate(followed.checkpoints, 1):
                 count_on(self._following, reading, counting, n)
                 counting.add(self._following.settled())
-                if place.same_as(Place.of(self._following, reading)) and self._goes_on_numbering(followed):
+                if checkpoint.same_as(Checkpoint.of(self._following, reading)) and self._goes_on_numbering(
+                    followed
+                ):
                     self._follow_up(counting.partial())
                     self._join(followed, n)
                     return
             count_on(self._following, reading, counting)
             self._follow_up(counting.partial())
-        self.n_apart += 1
+        self.n_unjoined += 1
 
     def read_rest(self, part: Part) -> None:
         """All from a part's beginning on, as a whole.
@@ -148,20 +157,22 @@ class Joining:
     def _follow_up(self, counted: PartialProfile) -> None:
         self.total = self.total.followed_by(counted)
 
-    def _join(self, followed: Followed, n_again: int) -> None:
+    def _join(self, followed: FollowedPart, n_again: int) -> None:
         """Take over what a part counted but for its first stretches, and go on from where it ended."""
         for counted in followed.counted[n_again:]:
             self._follow_up(counted)
         before, after = self._following.found, followed.following.found
         if n_again:
-            self._follow_up(PartialProfile(lost=_lost_between(before, after, followed.places[n_again - 1].cpus)))
+            self._follow_up(
+                PartialProfile(lost=_lost_between(before, after, followed.checkpoints[n_again - 1].cpus))
+            )
             _go_on_numbering(before, after)
-        self._following, self.n_apart = followed.following, 0
+        self._following, self.n_unjoined = followed.following, 0
 
-    def _goes_on_numbering(self, followed: Followed) -> bool:
+    def _goes_on_numbering(self, followed: FollowedPart) -> bool:
         """Whether the numbers of all devices can be followed on."""
         before, after = self._following.found.numbered, followed.following.found.numbered
-        return len(np.union1d(before[before != NOBODY], after[after != NOBODY])) < MAX_NUMBERED
+        return len(np.union1d(before[before != NO_DEVICE], after[after != NO_DEVICE])) < MAX_NUMBERED
 
 
 def _lost_between(before: Found, after: Found, again: Mapping[int, NDArray[np.int64]]) -> int:

@@ -42,7 +42,7 @@ from cephfit.traces.readers.blktrace.blktrace_notes import (
 )
 from cephfit.traces.record_limits import LBN_MAX, TIME_NS_MAX
 
-SHORT, BROKEN, NEW_DISK, FULL, NO_ROOM = range(5)
+SHORT, BROKEN, NEW_DISK, FULL, NO_FREE_ROW = range(5)
 """Why the loop stopped: the bytes of a file end, with a record or within one; something in a file is no record; an
 access is on a disk that has no number yet; the table is half full, or must be made because the trace's first
 completion is next; there is no row left."""
@@ -144,7 +144,7 @@ def _take_back(
 def follow_records(
     files: Files,
     layout: Layout,
-    wanted: int,
+    counted_action: int,
     devices: NDArray[np.int64],
     found: Found,
     numbers: NDArray[np.int64],
@@ -157,7 +157,7 @@ def follow_records(
     Args:
         files: read on from where they are.
         layout: of their records.
-        wanted: the action that counts as an access.
+        counted_action: the action that counts as an access.
         devices: int64 (disks,), the devices that have a number.
         found: added to.
         numbers, rows, table, ended_on: as in ``completion_loop.follow_events``.
@@ -176,7 +176,7 @@ def follow_records(
     n_places, n_rows = len(waiting), len(time_of)
     n, n_keys = numbers[N_ROWS], numbers[N_KEYS]
     seen = numbers[SEEN_AT] != NONE
-    looked_into = 1 << _REMAP | (1 << _REQUEUE if wanted == _ISSUE else 0)
+    looked_into = 1 << _REMAP | (1 << _REQUEUE if counted_action == _ISSUE else 0)
     n_lost = 0
     device = disk = NONE
     first_number = 0
@@ -207,10 +207,10 @@ def follow_records(
             if word(block, at + device_at, big) != device:
                 device = word(block, at + device_at, big)
                 disk, first_number = _number_of(device, devices), row_of(device, found.numbered) * MAX_CPUS
-            if what == wanted or is_completion:
+            if what == counted_action or is_completion:
                 lbn, length = long(block, at + 16, big), word(block, at + 24, big)
                 if category & NO_DATA or length == 0 or lbn < 0 or lbn >= LBN_MAX:
-                    if what == wanted:
+                    if what == counted_action:
                         note_skipped(category, length, skipped)
                 else:
                     if is_completion and not seen:
@@ -218,16 +218,16 @@ def follow_records(
                         why = FULL
                         break
                     if disk == NONE:
-                        if what == wanted:
+                        if what == counted_action:
                             why = NEW_DISK
                             break
                     elif n == n_rows:
-                        why = NO_ROOM
+                        why = NO_FREE_ROW
                         break
                     else:
                         last = end_of(lbn, length)
                         place = place_of(last, disk, keys, waiting, disk_of) if seen else 0
-                        if what == wanted:
+                        if what == counted_action:
                             row = np.uintp(n)
                             time_of[row], lbn_of[row], nbytes_of[row], disk_of[row] = when, lbn, length, disk
                             op_of[row] = (category & _WRITE) >> 1

@@ -15,7 +15,7 @@ REASONS = (
     "passthrough", "discard", "write zeroes", "zone reset", "zone reset all", "zone finish", "zone open",
     "zone close", "flush", "zero length", "no valid sector",
 )  # fmt: skip
-"""Why a record of the wanted action is no access."""
+"""Why a record of the counted_action action is no access."""
 
 _FLUSH_BIT, _PASSTHROUGH_BIT, _DISCARD_BIT = 1 << 2, 1 << 9, 1 << 13
 _FIRST_ZONE_BIT, _LAST_ZONE_BIT, _WRITE_ZEROES_BIT = 17, 21, 22
@@ -31,7 +31,7 @@ MAX_NUMBERED = 64
 """Devices whose records' numbers are followed; of more, the first ones are."""
 UNFOLLOWED = MAX_NUMBERED * MAX_CPUS
 """Where the numbers of all others stand, which tell nothing."""
-NOBODY = -1
+NO_DEVICE = -1
 """A row of ``Found.numbered`` that no device has yet."""
 MAX_PAIRS = 256
 
@@ -42,7 +42,7 @@ class Found(NamedTuple):
     Attributes:
         skipped: int64 (reasons,), by ``REASONS``.
         actions: int64 (N_ACTIONS,), records by action.
-        numbered: int64 (MAX_NUMBERED,), the device of each row below, or NOBODY.
+        numbered: int64 (MAX_NUMBERED,), the device of each row below, or NO_DEVICE.
         first_sequence, last_sequence: int64 (UNFOLLOWED + MAX_CPUS,), of each device on each CPU, as the kernel
             numbers; 0 where it had none. Notes take no part: the kernel leaves their numbers as they are.
         n_cpus: int64 (1,): no CPU from this on had any.
@@ -69,7 +69,7 @@ def nothing_found() -> Found:
     return Found(
         skipped=np.zeros(len(REASONS), np.int64),
         actions=np.zeros(N_ACTIONS, np.int64),
-        numbered=np.full(MAX_NUMBERED, NOBODY, np.int64),
+        numbered=np.full(MAX_NUMBERED, NO_DEVICE, np.int64),
         first_sequence=np.zeros(UNFOLLOWED + MAX_CPUS, np.int64),
         last_sequence=np.zeros(UNFOLLOWED + MAX_CPUS, np.int64),
         n_cpus=np.zeros(1, np.int64),
@@ -82,7 +82,7 @@ def numbers_by_device(found: Found) -> Iterator[tuple[int, NDArray[np.int64], ND
     """Each device with its first and last sequence numbers on each CPU, views of int64 (n_cpus,)."""
     n = int(found.n_cpus[0])
     for row, device in enumerate(found.numbered.tolist()):
-        if device == NOBODY:
+        if device == NO_DEVICE:
             return
         begin = row * MAX_CPUS
         yield device, found.first_sequence[begin : begin + n], found.last_sequence[begin : begin + n]
@@ -92,7 +92,7 @@ def numbers_by_device(found: Found) -> Iterator[tuple[int, NDArray[np.int64], ND
 def row_of(device: int, numbered: NDArray[np.int64]) -> int:
     """The row of a device, which may be a new one; the one behind the last if there is none left."""
     for row in range(len(numbered)):
-        if numbered[row] == NOBODY:
+        if numbered[row] == NO_DEVICE:
             numbered[row] = device
         if numbered[row] == device:
             return row
@@ -115,7 +115,7 @@ def note_remap(block: NDArray[np.uint8], payload: int, target: int, found: Found
 
 @compiled_in_place
 def note_skipped(category: int, length: int, skipped: NDArray[np.int64]) -> None:
-    """Count why a record of the wanted action is no access."""
+    """Count why a record of the counted_action action is no access."""
     if category & _PASSTHROUGH_BIT:
         skipped[PASSTHROUGH] += 1
     elif category & _DISCARD_BIT:

@@ -29,7 +29,7 @@ from cephfit.traces.matching.latency import WaitingRows
 from cephfit.traces.readers.blktrace.blktrace_bytes import MAX_PAYLOAD, Reading
 from cephfit.traces.readers.blktrace.blktrace_loop import OVER, Layout
 from cephfit.traces.readers.blktrace.blktrace_notes import numbers_by_device
-from cephfit.traces.readers.blktrace.blktrace_reader import TO_THE_END, Following
+from cephfit.traces.readers.blktrace.blktrace_reader import TO_THE_END, RecordFollower
 
 PART_NBYTES = 24 << 20
 """Files are cut into parts of about this length: what is done for each part is little beside it, and so is what is
@@ -167,14 +167,14 @@ class Part:
 
     Attributes:
         files: all of the recording.
-        layout, wanted: as ``Following`` takes them.
+        layout, counted_action: as ``RecordFollower`` takes them.
         begins, ends: bytes of each file; an end of None is that of the file.
         until_ns: all records must be before this.
     """
 
     files: tuple[Path, ...]
     layout: Layout
-    wanted: int
+    counted_action: int
     begins: tuple[int, ...]
     ends: tuple[int | None, ...]
     until_ns: int
@@ -198,7 +198,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Checkpoint:
     """A place in a part, and what was known there.
 
     Attributes:
@@ -212,7 +212,7 @@ class Place:
     cpus: Mapping[int, NDArray[np.int64]]
 
     @classmethod
-    def of(cls, following: Following, reading: Reading) -> "Place":
+    def of(cls, following: RecordFollower, reading: Reading) -> "Checkpoint":
         """Where ``following`` is, which was just settled."""
         return cls(
             tuple(reading.offset(file) for file in range(len(reading.files.at))),
@@ -220,40 +220,40 @@ class Place:
             {d: np.flatnonzero(last) for d, _, last in numbers_by_device(following.found)},
         )
 
-    def same_as(self, other: "Place") -> bool:
+    def same_as(self, other: "Checkpoint") -> bool:
         """Whether what comes is the same; the CPUs may be others where another part came before."""
         return self.at == other.at and self.waiting.same_as(other.waiting)
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedPart:
     """A part that was followed as if nothing was before it.
 
     Attributes:
         following: as it was at the end.
-        places: after each of the first blocks.
+        checkpoints: after each of the first blocks.
         counted: up to the first place, between each and the next one, and up to the end.
     """
 
-    following: Following
-    places: tuple[Place, ...]
+    following: RecordFollower
+    checkpoints: tuple[Checkpoint, ...]
     counted: tuple[PartialProfile, ...]
 
 
-def parts_of(files: Sequence[Path], layout: Layout, wanted: int) -> Iterator[Part]:
+def parts_of(files: Sequence[Path], layout: Layout, counted_action: int) -> Iterator[Part]:
     """The parts of files that one recorder wrote, in order."""
     begins: tuple[int, ...] = (0,) * len(files)
     for cut in cuts_of(files, layout):
-        yield Part(tuple(files), layout, wanted, begins, cut.at, cut.time_ns)
+        yield Part(tuple(files), layout, counted_action, begins, cut.at, cut.time_ns)
         begins = cut.at
-    yield Part(tuple(files), layout, wanted, begins, (None,) * len(files), OVER)
+    yield Part(tuple(files), layout, counted_action, begins, (None,) * len(files), OVER)
 
 
-def follow_alone(part: Part) -> Followed | None:
+def follow_alone(part: Part) -> FollowedPart | None:
     """None: it cannot be followed alone, because it begins or ends within a record, is damaged, has too many
     disks, its end is no end in time, or no completion comes for so long that none is likely to."""
-    following, counting = Following(part.layout, part.wanted), Counting(None)
-    places: list[Place] = []
+    following, counting = RecordFollower(part.layout, part.counted_action), Counting(None)
+    checkpoints: list[Checkpoint] = []
     counted: list[PartialProfile] = []
     with ExitStack() as stack:
         try:
@@ -264,7 +264,7 @@ def follow_alone(part: Part) -> Followed | None:
                     break
                 counting.add(following.settled())
                 counted.append(counting.partial())
-                places.append(Place.of(following, reading))
+                checkpoints.append(Checkpoint.of(following, reading))
                 if len(following.devices) > MAX_DISKS:
                     return None
                 counting = Counting(None)
@@ -275,10 +275,10 @@ def follow_alone(part: Part) -> Followed | None:
             return None  # whoever reads on from the part before finds out what it is, and where
     if int(reading.files.latest_ns.max()) >= part.until_ns:
         return None
-    return Followed(following, tuple(places), (*counted, counting.partial()))
+    return FollowedPart(following, tuple(checkpoints), (*counted, counting.partial()))
 
 
-def count_on(following: Following, reading: Reading, counting: Counting, n_blocks: int = TO_THE_END) -> None:
-    """Count what is complete or given up, as far as ``Following.follow`` says."""
+def count_on(following: RecordFollower, reading: Reading, counting: Counting, n_blocks: int = TO_THE_END) -> None:
+    """Count what is complete or given up, as far as ``RecordFollower.follow`` says."""
     for batch in following.follow(reading, n_blocks):
         counting.add(batch)

@@ -17,14 +17,14 @@ from cephfit.traces.readers.blktrace import blktrace_loop, blktrace_notes
 from cephfit.traces.readers.blktrace import blktrace_record as record
 from cephfit.traces.readers.blktrace.blktrace_bytes import Reading, layout_of
 from cephfit.traces.readers.blktrace.blktrace_loop import Layout
-from cephfit.traces.readers.block_events.block_layer import Action, Noted
+from cephfit.traces.readers.block_events.block_layer import Action, PendingCounts
 from cephfit.traces.readers.reader import StreamReader
 
 TO_THE_END = 1 << 60
 """More blocks than any file has."""
 
 
-class Following:
+class RecordFollower:
     """Follows records from where a reading is; several readings one after the other, if they are of one recording.
 
     Attributes:
@@ -33,10 +33,10 @@ class Following:
         found: what the loop counts; the losses and events in it belong to the next batch.
     """
 
-    def __init__(self, layout: Layout, wanted: int) -> None:
-        """``wanted``: the action that counts as an access."""
-        self._layout, self._wanted = layout, wanted
-        self._noted = Noted()
+    def __init__(self, layout: Layout, counted_action: int) -> None:
+        """``counted_action``: the action that counts as an access."""
+        self._layout, self._counted_action = layout, counted_action
+        self._pending = PendingCounts()
         self._numbers = np.empty(0, np.int64)
         self.matcher = CompletionMatcher()
         self.devices: list[int] = []
@@ -53,17 +53,17 @@ class Following:
         while not files.is_over.all():
             matcher.make_room(1, len(self.devices))
             why, file = blktrace_loop.follow_records(
-                files, self._layout, self._wanted, self._numbers, self.found, matcher.numbers, matcher.rows,
-                matcher.table, matcher.ended_on,
+                files, self._layout, self._counted_action, self._numbers, self.found, matcher.numbers,
+                matcher.rows, matcher.table, matcher.ended_on,
             )  # fmt: skip
             if why == blktrace_loop.NEW_DISK:
                 self.devices.append(reading.device_at(file, self._layout))
                 self._numbers = np.array(self.devices, np.int64)
             elif why == blktrace_loop.BROKEN:
-                self._noted.add({}, {}, (), reading.skip_loss_note(file))
+                self._pending.add({}, {}, (), reading.skip_loss_note(file))
             elif why == blktrace_loop.FULL:
                 matcher.remake_table()
-            elif why == blktrace_loop.NO_ROOM:
+            elif why == blktrace_loop.NO_FREE_ROW:
                 continue
             elif reading.n_used(file) == n_blocks:
                 break
@@ -73,7 +73,7 @@ class Following:
                 yield self._batch(ready)
 
     def settled(self) -> AccessBatch:
-        """All accesses that need not wait any more, however few, and what was noted so far."""
+        """All accesses that need not wait any more, however few, and what was pending so far."""
         return self._batch(self.matcher.settled())
 
     def finished(self) -> AccessBatch:
@@ -82,7 +82,7 @@ class Following:
 
     def _batch(self, ready: Ready) -> AccessBatch:
         self._note()
-        return self._noted.batch(ready, self.devices, self.matcher.completions_seen)
+        return self._pending.batch(ready, self.devices, self.matcher.completions_seen)
 
     def _note(self) -> None:
         """Move what was counted beside the accesses."""
@@ -90,7 +90,7 @@ class Following:
         n_pairs, n_lost = found.numbers.tolist()
         seen = {name: int(found.actions[i]) for i, name in record.ACTION_NAMES.items() if found.actions[i]}
         skipped = {r: int(k) for r, k in zip(blktrace_notes.REASONS, found.skipped, strict=True) if k}
-        self._noted.add(skipped, seen, ((int(a), int(b)) for a, b in found.pairs[:n_pairs]), n_lost)
+        self._pending.add(skipped, seen, ((int(a), int(b)) for a, b in found.pairs[:n_pairs]), n_lost)
         found.skipped[:] = 0
         found.actions[:] = 0
         found.numbers[:] = 0
@@ -110,7 +110,7 @@ class BlktraceReader(StreamReader):
         self.action = action
 
     @property
-    def wanted(self) -> int:
+    def counted_action(self) -> int:
         """The action that counts as an access, as records say it."""
         return _WHAT[self.action]
 
@@ -132,7 +132,7 @@ class BlktraceReader(StreamReader):
         layout = layout_of(streams)
         if layout is None:
             return
-        following = Following(layout, self.wanted)
+        following = RecordFollower(layout, self.counted_action)
         with ThreadPoolExecutor(1) if has_second_core() else nullcontext() as pool:
             yield from following.follow(Reading(streams, pool))
         yield following.finished()

@@ -13,7 +13,7 @@ from cephfit.core.units import NS_PER_MS, NS_PER_S
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.readers.access_rows import Rows, batches_of, decimal_ns, stretches_of
-from cephfit.traces.readers.block_events.block_layer import is_write, unfit_of
+from cephfit.traces.readers.block_events.block_layer import is_write, skip_reason
 from cephfit.traces.readers.reader import StreamReader
 
 _HEADER = re.compile(rb"^\s*TIME\(s\)\s+COMM\s+PID\s+DISK\s+T\s+SECTOR\s+BYTES\s.*LAT\(ms\)\s*$")
@@ -52,8 +52,8 @@ class BiosnoopReader(StreamReader):
                     remedy="record with bcc's biosnoop, or with `cephfit trace capture`",
                 )
             return False
-        told = [line for line in lines if not (_NOISE.match(line) or _LOST.match(line))]
-        return bool(told) and bool(_HEADER.match(told[0]) or _ROW.match(told[0]))
+        rows = [line for line in lines if not (_NOISE.match(line) or _LOST.match(line))]
+        return bool(rows) and bool(_HEADER.match(rows[0]) or _ROW.match(rows[0]))
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         return batches_of(stretches_of(stream, _take), timed=True, in_order=False)
@@ -73,7 +73,7 @@ def _take(rows: Rows, line: bytes) -> str:
 
 def _add(rows: Rows, match: re.Match[bytes]) -> None:
     kind, nbytes, sector = match["op"], int(match["nbytes"]), int(match["sector"])
-    if reason := unfit_of(kind, nbytes if sector >= 0 else 0):
+    if reason := skip_reason(kind, nbytes if sector >= 0 else 0):
         rows.skip(reason)
     else:
         latency_ns = decimal_ns(match["latency"], NS_PER_MS)

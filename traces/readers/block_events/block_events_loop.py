@@ -84,7 +84,7 @@ def parse(
     text: NDArray[np.uint8],
     at: int,
     stop: int,
-    wanted: int,
+    counted_action: int,
     rows: Rows,
     counts: NDArray[np.int64],
     known: NDArray[np.uint64],
@@ -94,7 +94,7 @@ def parse(
     Args:
         text: uint8, with room around the lines.
         at, stop: where lines begin.
-        wanted: QUEUE or ISSUE, whichever counts.
+        counted_action: QUEUE or ISSUE, whichever counts.
         rows: written from row 0 on.
         counts: int64 (names,), lines by event, added to.
         known: ``KNOWN``.
@@ -103,7 +103,7 @@ def parse(
         rows there are, lines read, and the first byte of the first line that was not read.
     """
     kind_of, time_ns, op, lbn, nbytes, devices = rows
-    requeue = REQUEUE if wanted == ISSUE else -1
+    requeue = REQUEUE if counted_action == ISSUE else -1
     start = text.ctypes.data
     n = n_lines = 0
     device, device_word, device_nbytes = np.int64(-1), _NONE, np.int64(-1)
@@ -172,7 +172,7 @@ def parse(
                 end += 1
         if _other_white_space(line, rest + end):
             break
-        if what in (wanted, COMPLETE, BIO_COMPLETE, requeue):
+        if what in (counted_action, COMPLETE, BIO_COMPLETE, requeue):
             rest_of_line = rest + end
             while byte_at(rest) == _SPACE:
                 rest += 1
@@ -224,7 +224,7 @@ def parse(
             if n_sectors < 1 or n_sectors >= NBYTES_MAX // 512:
                 break
             row = np.uintp(n)
-            kind_of[row] = ISSUED if what == wanted else REQUEUED if what == requeue else COMPLETED
+            kind_of[row] = ISSUED if what == counted_action else REQUEUED if what == requeue else COMPLETED
             time_ns[row] = seconds * 1_000_000_000 + fraction * _TEN_TO[np.uintp(9 - n_after)]
             op[row], lbn[row], nbytes[row], devices[row] = is_write, sector, n_sectors * 512, device
             n += 1

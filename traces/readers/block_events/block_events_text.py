@@ -22,11 +22,11 @@ from cephfit.traces.readers.block_events.block_layer import (
     EventLines,
     EventTextReader,
     device_number,
+    empty_rows,
     events_of,
     is_write,
-    no_data_of,
-    room_for,
-    unfit_of,
+    no_data_reason,
+    skip_reason,
 )
 from cephfit.traces.record_limits import DEVICE_MAX, LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
@@ -64,10 +64,12 @@ _LINE_NBYTES = 40
 
 class _Lines(EventLines):
     def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, BlockEvents]:
-        rows = room_for((stop - at) // _LINE_NBYTES + 1)
+        rows = empty_rows((stop - at) // _LINE_NBYTES + 1)
         counts = np.zeros(len(block_events_loop.NAMES), np.int64)
-        wanted = block_events_loop.QUEUE if self._action is Action.QUEUE else block_events_loop.ISSUE
-        n, n_lines, end = block_events_loop.parse(text, at, stop, wanted, rows, counts, block_events_loop.KNOWN)
+        counted_action = block_events_loop.QUEUE if self._action is Action.QUEUE else block_events_loop.ISSUE
+        n, n_lines, end = block_events_loop.parse(
+            text, at, stop, counted_action, rows, counts, block_events_loop.KNOWN
+        )
         events: Counter[str] = Counter()
         for name, count in zip(block_events_loop.NAMES, counts.tolist(), strict=True):
             if count:
@@ -100,8 +102,8 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
         cut_off = block.cut_off and line is block.lines[-1]
         match = _EVENT.search(line)
         if match is None:
-            if told := _LOST.search(line[:_LOST_NBYTES]):
-                lost += _n_lost(told)
+            if statement := _LOST.search(line[:_LOST_NBYTES]):
+                lost += _n_lost(statement)
             elif not (_OTHER.search(line) or _NOISE.match(line)):
                 raise bad_line(stream, number, line, "an event of perf script or trace-cmd", cut_off=cut_off)
             continue
@@ -137,18 +139,18 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
     return BlockEvents.of_rows(rows, skipped=skipped, events=events, stacked=frozenset(stacked), lost=lost)
 
 
-def _n_lost(told: re.Match[bytes]) -> int:
+def _n_lost(statement: re.Match[bytes]) -> int:
     """Events that were lost; at least one where it is not said how many."""
-    if told["kept"]:
-        return max(int(told["written"]) - int(told["kept"]), 0)
-    return int(told["ftrace"] or told["dropped"] or told["perf"] or 1)
+    if statement["kept"]:
+        return max(int(statement["written"]) - int(statement["kept"]), 0)
+    return int(statement["ftrace"] or statement["dropped"] or statement["perf"] or 1)
 
 
 def _unfit(body: re.Match[bytes]) -> str:
     """Why an event is no read or write of some blocks. A flush that failed has sector 2^64-1."""
-    if body["command"] and not no_data_of(body["kind"]):
+    if body["command"] and not no_data_reason(body["kind"]):
         return "passthrough"
-    return unfit_of(body["kind"], int(body["count"]), int(body["sector"]))
+    return skip_reason(body["kind"], int(body["count"]), int(body["sector"]))
 
 
 def _remember_remap(rest: bytes, stacked: set[tuple[int, int]]) -> None:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from cephfit.core.values.access import AccessBatch
 from cephfit.traces.columns import Accesses
-from cephfit.traces.files.part_stream import NotOnItsOwn
+from cephfit.traces.files.part_stream import NeedsWholeFile
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
+from cephfit.traces.lines.fast_lines import LineParser, parse_stream
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.matching.latency import CompletionMatcher, InFlight, Ready
 from cephfit.traces.readers.access_rows import NO_LBN
@@ -114,7 +114,7 @@ _ZONE_OPS = {
 }
 
 
-def no_data_of(kind: bytes) -> str:
+def no_data_reason(kind: bytes) -> str:
     """What the letters of an op (``blk_fill_rwbs`` in Linux) say that carries no data, whatever length stands
     there; empty for all else, an append to a zone (``ZA``) among it."""
     if b"D" in kind:
@@ -129,9 +129,9 @@ def is_write(kind: bytes) -> bool:
     return b"W" in kind or b"ZA" in kind
 
 
-def unfit_of(kind: bytes, nbytes: int, sector: int = 0) -> str:
+def skip_reason(kind: bytes, nbytes: int, sector: int = 0) -> str:
     """Why an event with a place is no read or write; empty if it is one."""
-    if reason := no_data_of(kind):
+    if reason := no_data_reason(kind):
         return reason
     if not nbytes:
         return "flush" if kind.startswith(b"F") else "zero length"
@@ -143,35 +143,35 @@ def unfit_of(kind: bytes, nbytes: int, sector: int = 0) -> str:
 def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
     """Number the disks, match completions and count what is in flight."""
     disks: dict[int, int] = {}
-    matcher, noted = CompletionMatcher(), Noted()
+    matcher, pending = CompletionMatcher(), PendingCounts()
     for events in stretches:
         disk = _disk_numbers(events, disks)
-        noted.add(events.skipped, events.events, events.stacked, events.lost)
+        pending.add(events.skipped, events.events, events.stacked, events.lost)
         matcher.push(events.kind, events.time_ns, events.op, events.lbn, events.nbytes, disk)
         if ready := matcher.ready():
-            yield noted.batch(ready, list(disks), matcher.completions_seen)
-    yield noted.batch(matcher.finish(), list(disks), matcher.completions_seen)
+            yield pending.batch(ready, list(disks), matcher.completions_seen)
+    yield pending.batch(matcher.finish(), list(disks), matcher.completions_seen)
 
 
 def accesses_of_part(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
     """The same for a part of a trace in which accesses neither complete nor go back into the queue.
 
     Raises:
-        NotOnItsOwn: one does; it may be an access before the part.
+        NeedsWholeFile: one does; it may be an access before the part.
     """
     disks: dict[int, int] = {}
     for events in stretches:
         if events.kind.any():
-            raise NotOnItsOwn
+            raise NeedsWholeFile
         accesses = Accesses(
             events.time_ns, events.op, events.lbn, events.nbytes, _disk_numbers(events, disks), _NO_LATENCIES
         )
-        noted = Noted()
-        noted.add(events.skipped, events.events, events.stacked, events.lost)
-        yield noted.batch(Ready(accesses, _NO_DEPTHS), list(disks), timed=False)
+        pending = PendingCounts()
+        pending.add(events.skipped, events.events, events.stacked, events.lost)
+        yield pending.batch(Ready(accesses, _NO_DEPTHS), list(disks), timed=False)
 
 
-class Noted:
+class PendingCounts:
     """What is told beside the accesses, between one batch of them and the next."""
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ class Noted:
         self._lost += lost
 
     def batch(self, ready: Ready, devices: Sequence[int], timed: bool) -> AccessBatch:
-        """Accesses with what was noted since the last batch.
+        """Accesses with what was pending since the last batch.
 
         Args:
             ready: the accesses.
@@ -242,7 +242,7 @@ class Rows(NamedTuple):
     device: NDArray[np.int64]
 
 
-def room_for(n: int) -> Rows:
+def empty_rows(n: int) -> Rows:
     """Rows that hold anything."""
     numbers = np.empty((4, n), np.int64)
     return Rows(np.empty(n, np.uint8), numbers[0], np.empty(n, np.uint8), numbers[1], numbers[2], numbers[3])
@@ -294,7 +294,7 @@ class EventTextReader(PartReader):
         return accesses_of_part(self._events(stream))
 
     def _events(self, stream: TraceStream) -> Iterator[BlockEvents]:
-        return map(_one_after_the_other, read_by_turns(stream, self.lines(stream, self.action)))
+        return map(_one_after_the_other, parse_stream(stream, self.lines(stream, self.action)))
 
 
 def _one_after_the_other(parts: Sequence[BlockEvents]) -> BlockEvents:

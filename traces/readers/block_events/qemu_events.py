@@ -14,7 +14,7 @@ from cephfit.core.units import LBN_NBYTES, NS_PER_S, NS_PER_US
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream, bad_line, text_blocks
 from cephfit.traces.readers.access_rows import Rows, batches_of, decimal_ns
-from cephfit.traces.readers.reader import ForeignLines, StreamReader
+from cephfit.traces.readers.reader import StreamReader, UnknownLines
 from cephfit.traces.record_limits import TIME_NS_MAX
 
 _LINE = re.compile(
@@ -61,17 +61,17 @@ class QemuEventsReader(StreamReader):
         self.lacks = tuple(lacks)
 
     def _stretches(self, stream: TraceStream, events: "_Events") -> Iterator[Rows]:
-        foreign = ForeignLines(stream, "a trace event of QEMU")
+        unknown_lines = UnknownLines(stream, "a trace event of QEMU")
         for block in text_blocks(stream):
             for number, line in enumerate(block.lines, block.first):
                 cut_off = block.cut_off and line is block.lines[-1]
                 match = _LINE.match(line)
                 if match is None or not (match["pid"] or match["delta"] or _EVENT.match(line)):
                     if line.strip():
-                        foreign.foreign(number, line, cut_off=cut_off)
+                        unknown_lines.unknown(number, line, cut_off=cut_off)
                         events.rows.skip("line of another program")
                     continue
-                foreign.known()
+                unknown_lines.known()
                 try:
                     events.take(match)
                 except ValueError:

@@ -23,7 +23,7 @@ from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import HEAD_NBYTES, TextBlock, TraceStream, bad_line, impossible_numbers
 from cephfit.traces.lines import plain_lines
 from cephfit.traces.lines.delimited_loop import Fields
-from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
+from cephfit.traces.lines.fast_lines import LineParser, parse_stream
 from cephfit.traces.lines.plain_lines import Constants, DiskTable, PlainLine
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers.reader import PartReader, clock_ns_of
@@ -185,7 +185,7 @@ class DelimitedReader(PartReader):
 
     def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
         lines = _Lines(self.layout, stream)
-        for stretches in read_by_turns(stream, lines):
+        for stretches in parse_stream(stream, lines):
             rows = stretches[0][0] if len(stretches) == 1 else Accesses.joined([r for r, _ in stretches])
             skipped: Counter[str] = Counter()
             for _, counts in stretches:
@@ -228,7 +228,7 @@ class _Lines(LineParser[_Stretch]):
         line = text[at : min(at + HEAD_NBYTES, stop)].tobytes().partition(b"\n")[0]
         return len(line.split(self._layout.separator))
 
-    def took(self, n_lines: int, gave: _Stretch) -> None:
+    def parsed_ahead(self, n_lines: int, result: _Stretch) -> None:
         self._started |= n_lines > 0
 
     def any_line(self, block: TextBlock) -> _Stretch:

@@ -21,7 +21,7 @@ from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.lines.text_bytes import half, long, word
 from cephfit.traces.matching.latency import InFlight
-from cephfit.traces.readers.reader import PartReader, no_record
+from cephfit.traces.readers.reader import PartReader, not_a_record
 from cephfit.traces.record_limits import LBN_MAX, TIME_US_MAX
 
 UNKNOWN = -1
@@ -159,7 +159,7 @@ class VscsiBinaryReader(PartReader):
     def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
         dtype = _dtype_of(_head_of_file(stream))
         if dtype is None:
-            raise no_record("vscsiStats", stream, 0)
+            raise not_a_record("vscsiStats", stream, 0)
         record, size = _record(dtype), dtype.itemsize
         self.notes = (_UNIT_OF_RESPONSE,) if record.response >= 0 else ()
         disks = (PurePath(stream.name).name,)
@@ -175,7 +175,7 @@ class VscsiBinaryReader(PartReader):
                 )
             end, batch = _batch(block[:nbytes], record, disks, in_flight)
             if end < nbytes:
-                raise no_record("vscsiStats", stream, start + end)
+                raise not_a_record("vscsiStats", stream, start + end)
             yield batch
 
 

@@ -47,7 +47,7 @@ def parse(
     text: NDArray[np.uint8],
     at: int,
     stop: int,
-    wanted: int,
+    counted_action: int,
     requeue: int,
     n: int,
     rows: Rows,
@@ -58,7 +58,7 @@ def parse(
     Args:
         text: uint8, with room around the lines.
         at, stop: where lines begin.
-        wanted: the letter of the action that counts.
+        counted_action: the letter of the action that counts.
         requeue: that of the one that takes it back, or 0.
         n: rows that are there; more are written.
         names: as in ``blkparse_loop.parse``.
@@ -99,9 +99,9 @@ def parse(
         # CPU, sequence number, time and process are digits, but for the point 9 digits before the end of the time.
         point = time_end - 1 - _FRACTION
         n_seconds = point - time
-        strangers = _others_than_digits(line) & bits_below(pid_end) & ~bits_below(first_end)
-        strangers &= ~(equal(line, _SPACE) | equal(line, _TAB))
-        if n_seconds < 1 or n_seconds > _WORD or strangers != _ONE << np.uint64(point):
+        unexpected = _others_than_digits(line) & bits_below(pid_end) & ~bits_below(first_end)
+        unexpected &= ~(equal(line, _SPACE) | equal(line, _TAB))
+        if n_seconds < 1 or n_seconds > _WORD or unexpected != _ONE << np.uint64(point):
             break
         if byte_at(line + point) != _POINT:
             break
@@ -134,7 +134,7 @@ def parse(
             name = action + 128 * second
         if after > 2 or action >= 128 or (after == 2 and second >= 128) or (after == 1 and action == _A):
             break
-        if after == 1 and action in (wanted, _C, requeue):
+        if after == 1 and action in (counted_action, _C, requeue):
             if length_end > min(end, N_BYTES - 1) or byte_at(what + plus) != _PLUS:
                 break
             where, good = number(what + sector, what + sector_end)
