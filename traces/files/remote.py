@@ -1,4 +1,4 @@
-"""Traces that lie elsewhere: any URL that fsspec opens (s3://, http://, memory:// ...), read as a stream."""
+"""Remote traces: any URL that fsspec opens (s3://, http://, memory:// ...), read as a stream."""
 
 import errno
 import re
@@ -14,14 +14,17 @@ _FILE = re.compile(r"[Ff][Ii][Ll][Ee]:/+(?:localhost/)?(?P<rest>[^/].*)")
 _USER = re.compile(r"//[^/?#\s'\"]*@")
 _QUERY = re.compile(r"(://[^?#\s'\"]*)[?#][^\s'\"]*")
 _DROPPED_BY_PATH = "\x1f"
-"""Before a component that ``Path`` would leave out, an empty one or a dot; no URL has this character."""
+"""Marks a component that ``Path`` would drop, an empty one or a dot. No URL contains this character."""
 _ADDRESS = re.compile(r", url='?\S+$")
-"""How aiohttp ends what it says of an answer; the error's place names the address already."""
+"""How aiohttp ends its messages. The location of the error already names the address."""
 
 
 def path_of(text: str) -> Path:
-    """The path that stands for what a person named, from which ``url_of`` gives a URL as it was written: a key of
-    S3 may have empty components, and a signature is one of every letter. A ``file:`` URL is the local file."""
+    """Convert an argument to a path from which ``url_of`` restores the exact URL.
+
+    Keys of S3 may have empty components, and every letter of a signature counts. A ``file:`` URL becomes the local
+    file.
+    """
     match = _URL.fullmatch(text)
     if match is None or _FILE.fullmatch(text) or Path(text).exists():
         return local(Path(text))
@@ -30,7 +33,7 @@ def path_of(text: str) -> Path:
 
 
 def local(path: Path) -> Path:
-    """The file that a path stands for which was made of a ``file:`` URL; any other path as it is."""
+    """Convert a path that came from a ``file:`` URL to the local file; any other path is returned unchanged."""
     match = _FILE.fullmatch(str(path))
     if match is None or path.exists():
         return path
@@ -39,9 +42,10 @@ def local(path: Path) -> Path:
 
 
 def url_of(path: Path) -> str | None:
-    """The URL that a path stands for, or None. (``Path`` makes ``s3://bucket/key`` to ``s3:/bucket/key``.)
+    """Return the URL that a path represents, or None. (``Path`` turns ``s3://bucket/key`` into
+    ``s3:/bucket/key``.)
 
-    A local file of such a name is that file.
+    If a local file of this name exists, the path means that file.
     """
     match = _URL.fullmatch(str(path))
     if match is None or path.exists():
@@ -51,56 +55,57 @@ def url_of(path: Path) -> str | None:
 
 
 def display_url(url: str) -> str:
-    """The URL as messages and results have it: without users and passwords, and without a query, which may be a
-    signature."""
+    """Return a URL for messages and results: without user, password and query, which may hold a signature."""
     return _in_text(re.split("[?#]", url, maxsplit=1)[0])
 
 
 def _in_text(text: str) -> str:
-    """The same for all URLs in a text."""
+    """Remove these from all URLs in a text."""
     return _QUERY.sub(r"\1", _USER.sub("//", text))
 
 
 def display_name(path: Path) -> str:
-    """How messages and results name a file or URL."""
+    """Return the name of a file or URL for messages and results."""
     url = url_of(path)
     return display_url(url) if url else str(path)
 
 
 def open_url(url: str) -> BinaryIO:
-    """Raises:
-    HostError: fsspec, or its part for this kind of URL, is not installed.
-    InputError: there is no such file, or no access to it.
+    """Open a URL for reading.
+
+    Raises:
+        HostError: fsspec, or its part for this kind of URL, is not installed.
+        InputError: the file does not exist or is not accessible.
     """
     fsspec = optional_module("fsspec", where=display_url(url))
     try:
         return cast(BinaryIO, _Remote(fsspec.open(url, "rb").open(), url))
     except ImportError as error:
         remedy = f"install it: {install_command('remote')}"
-        raise HostError(_words(error, url), where=display_url(url), remedy=remedy) from None
-    except Exception as error:  # every kind of store raises its own
+        raise HostError(_message(error, url), where=display_url(url), remedy=remedy) from None
+    except Exception as error:  # each kind of storage raises different exceptions
         raise InputError(
             f"the trace cannot be read: {_reason(error, url)}",
             where=display_url(url),
-            remedy="check the address, and that this host may read it (credentials, proxy)",
+            remedy="check the address, and whether this host may read it (credentials, proxy)",
         ) from None
 
 
-def _words(error: BaseException, url: str) -> str:
+def _message(error: BaseException, url: str) -> str:
     return _in_text((str(error) or type(error).__name__).splitlines()[0].replace(url, display_url(url)))
 
 
 def _reason(error: BaseException, url: str) -> str:
-    """What happened. fsspec's own error for HTTP says nothing but the address; the reason is its cause."""
+    """Return what happened. fsspec's error for HTTP contains only the address; the reason is its cause."""
     if str(error) and str(error) != url:
-        return _ADDRESS.sub("", _words(error, url))
+        return _ADDRESS.sub("", _message(error, url))
     if error.__cause__ is not None:
         return _reason(error.__cause__, url)
-    return "there is no such file" if isinstance(error, FileNotFoundError) else type(error).__name__
+    return "the file does not exist" if isinstance(error, FileNotFoundError) else type(error).__name__
 
 
 class _Remote:
-    """A remote file whose every failure is an OSError."""
+    """A remote file that reports every failure as an OSError."""
 
     def __init__(self, file: Any, url: str) -> None:
         self._file = file
@@ -110,7 +115,7 @@ class _Remote:
         try:
             return cast(bytes, self._file.read(nbytes))
         except Exception as error:  # as above
-            raise OSError(errno.EIO, _words(error, self._url)) from None
+            raise OSError(errno.EIO, _message(error, self._url)) from None
 
     def readinto(self, buffer: memoryview) -> int:
         block = self.read(len(buffer))
