@@ -228,7 +228,7 @@ class _Lines(LineParser[_Stretch]):
         line = text[at : min(at + HEAD_NBYTES, stop)].tobytes().partition(b"\n")[0]
         return len(line.split(self._layout.separator))
 
-    def parsed_ahead(self, n_lines: int, result: _Stretch) -> None:
+    def accept(self, n_lines: int, result: _Stretch) -> None:
         self._started |= n_lines > 0
 
     def any_line(self, block: TextBlock) -> _Stretch:

@@ -68,7 +68,7 @@ class _Lines(LineParser[AccessBatch]):
         n, end, rows = plain_lines.parse(_FIELDS, self._no_names, text, at, stop)
         return n, end, rows.batch(self._disks)
 
-    def parsed_ahead(self, n_lines: int, result: AccessBatch) -> None:
+    def accept(self, n_lines: int, result: AccessBatch) -> None:
         if len(result):
             self._latest_us = int(result.time_ns[-1]) // NS_PER_US
             self._latest_known = True
@@ -77,7 +77,7 @@ class _Lines(LineParser[AccessBatch]):
         if block.cut_off and not self._latest_known:
             raise NeedsWholeFile  # whether digits of the time are missing shows the access before, in another part
         batch = _batch(self._stream, block, self._disks, self._latest_us)
-        self.parsed_ahead(len(batch), batch)
+        self.accept(len(batch), batch)
         return batch
 
 
