@@ -305,7 +305,7 @@ def test_records_of_the_other_byte_order_in_the_middle_are_named(tmp_path: Path)
 
 def test_an_unknown_version_is_named(tmp_path: Path) -> None:
     trace = write(tmp_path / "t", [Event(1)], version=9)
-    with pytest.raises(InputError, match="version 9; versions 7 and 8 are known"):
+    with pytest.raises(InputError, match="version 9; versions 7 and 8 are supported"):
         profile_files([trace])
 
 

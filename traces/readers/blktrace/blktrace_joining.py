@@ -1,10 +1,12 @@
-"""Parts of a blktrace recording followed side by side, and joined as if it had never been cut.
+"""Parts of a blktrace recording, followed in parallel and joined as if it had never been cut.
 
-Each part is followed twice: all of it by a thread of its own, as if nothing was before it, and its beginning once
-more by who comes from the part before and knows what waits. As soon as both wait for the same accesses, whatever
-comes is the same for both, and what the thread counted from there on counts. Mostly that is so after some KB.
-Where it never is, because an access waits that is never completed, whoever knows goes on to the part's end, as in
-a whole recording: nothing is ever counted by guess.
+Each part is followed twice. A thread follows all of it, as if nothing preceded it. The joiner, which knows the
+accesses that wait at the end of the previous part, follows only its beginning. As soon as both wait for the same
+accesses, all later results are the same for both, and the counts of the thread are used from there. Usually that
+happens after some KB.
+
+If it never happens, because an access is never completed, the joiner continues to the end of the part, as in a
+whole recording. Nothing is ever counted by guess.
 """
 
 from collections import deque
@@ -41,21 +43,21 @@ from cephfit.traces.readers.blktrace.blktrace_parts import (
 from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader, RecordFollower
 
 MAX_UNJOINED = 4
-"""Parts one after the other in which both never knew the same; the rest is then read as a whole."""
+"""Consecutive parts in which the two never agreed. The rest is then read as a whole."""
 
 
 def count_in_parts(
     streams: Sequence[TraceStream], reader: BlktraceReader, advance: Callable[[float], None]
 ) -> PartialProfile | None:
-    """Count a recording by all cores; None where it must be read as a whole.
+    """Count a recording with all cores; None if it must be read as a whole.
 
     Args:
-        streams: nothing is read of them.
-        reader: for what counts as an access.
-        advance: told how many more bytes were read.
+        streams: the files, unread.
+        reader: defines which events count as an access.
+        advance: called with the number of additional bytes read.
 
     Raises:
-        InputError: a record is cut off, or what stands there is no record.
+        InputError: a record is cut off or invalid.
     """
     if n_cores() == 1 or not all(stream.is_plain_file() for stream in streams):
         return None
@@ -72,10 +74,10 @@ def count_in_parts(
 def joined_parts(
     parts: Iterator[Part], layout: Layout, counted_action: int, n_threads: int, advance: Callable[[float], None]
 ) -> PartialProfile:
-    """Follow parts in so many threads and join them; ``advance`` as above.
+    """Follow parts in ``n_threads`` threads, and join them; ``advance`` as in ``count_in_parts``.
 
     Raises:
-        InputError: a record is cut off, or what stands there is no record.
+        InputError: a record is cut off or invalid.
     """
     joining = PartJoiner(layout, counted_action)
     begun: deque[tuple[Part, Future[FollowedPart | None]]] = deque()
@@ -100,11 +102,11 @@ def joined_parts(
 
 
 class PartJoiner:
-    """Parts of a recording, one after the other, as if it was read at once.
+    """Joins the parts of a recording in order, as if it was read as a whole.
 
     Attributes:
-        total: what was counted so far.
-        n_unjoined: parts before in a row that had to be followed to their ends.
+        total: the counts so far.
+        n_unjoined: consecutive parts, up to now, that had to be followed to their ends.
     """
 
     def __init__(self, layout: Layout, counted_action: int) -> None:
@@ -114,7 +116,7 @@ class PartJoiner:
         self._at_beginning = True
 
     def add(self, part: Part, followed: FollowedPart) -> None:
-        """The next part, which was followed alone."""
+        """Add the next part, which was followed alone."""
         if self._at_beginning:
             self._at_beginning = False
             self._join(followed, 0)
@@ -124,7 +126,7 @@ class PartJoiner:
             for n, checkpoint in enumerate(followed.checkpoints, 1):
                 count_on(self._following, reading, counting, n)
                 counting.add(self._following.settled())
-                if checkpoint.same_as(Checkpoint.of(self._following, reading)) and self._goes_on_numbering(
+                if checkpoint.same_as(Checkpoint.of(self._following, reading)) and self._can_track_sequences(
                     followed
                 ):
                     self._follow_up(counting.partial())
@@ -135,10 +137,10 @@ class PartJoiner:
         self.n_unjoined += 1
 
     def read_rest(self, part: Part) -> None:
-        """All from a part's beginning on, as a whole.
+        """Read everything from the beginning of a part as a whole.
 
         Raises:
-            InputError: a record is cut off, or what stands there is no record.
+            InputError: a record is cut off or invalid.
         """
         counting = Counting(None)
         with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
@@ -148,7 +150,7 @@ class PartJoiner:
         self._follow_up(counting.partial())
 
     def finish(self) -> PartialProfile:
-        """The counts of all parts."""
+        """Return the counts of all parts."""
         counting = Counting(None)
         counting.add(self._following.finished())
         self._follow_up(counting.partial())
@@ -158,7 +160,7 @@ class PartJoiner:
         self.total = self.total.followed_by(counted)
 
     def _join(self, followed: FollowedPart, n_again: int) -> None:
-        """Take over what a part counted but for its first stretches, and go on from where it ended."""
+        """Add the counts of a part except for its first sections, and continue from its end."""
         for counted in followed.counted[n_again:]:
             self._follow_up(counted)
         before, after = self._following.found, followed.following.found
@@ -166,18 +168,20 @@ class PartJoiner:
             self._follow_up(
                 PartialProfile(lost=_lost_between(before, after, followed.checkpoints[n_again - 1].cpus))
             )
-            _go_on_numbering(before, after)
+            _carry_sequences(before, after)
         self._following, self.n_unjoined = followed.following, 0
 
-    def _goes_on_numbering(self, followed: FollowedPart) -> bool:
-        """Whether the numbers of all devices can be followed on."""
+    def _can_track_sequences(self, followed: FollowedPart) -> bool:
+        """Return whether the sequence numbers of all devices can be tracked further."""
         before, after = self._following.found.numbered, followed.following.found.numbered
         return len(np.union1d(before[before != NO_DEVICE], after[after != NO_DEVICE])) < MAX_NUMBERED
 
 
 def _lost_between(before: Found, after: Found, again: Mapping[int, NDArray[np.int64]]) -> int:
-    """Events that the tracer lost of the CPUs that a part has for the first time, of each device, but for those
-    ``again``, whose records were followed again."""
+    """Return the events lost before the first record of each CPU in a part, over all devices.
+
+    CPUs in ``again`` are excluded: their records were followed again.
+    """
     lost, last_of = 0, {device: last for device, _, last in numbers_by_device(before)}
     for device, first, _ in numbers_by_device(after):
         if device in last_of:
@@ -189,8 +193,8 @@ def _lost_between(before: Found, after: Found, again: Mapping[int, NDArray[np.in
     return lost
 
 
-def _go_on_numbering(before: Found, after: Found) -> None:
-    """Let ``after`` know of the devices and CPUs that only ``before`` had records of."""
+def _carry_sequences(before: Found, after: Found) -> None:
+    """Copy to ``after`` the sequence numbers of devices and CPUs that only ``before`` has records of."""
     after.n_cpus[0] = max(before.n_cpus[0], after.n_cpus[0])
     for device, _, last in numbers_by_device(before):
         begin = row_of(device, after.numbered) * MAX_CPUS

@@ -1,6 +1,6 @@
 """Raw blktrace files (one for each CPU), ``blkparse -d`` dumps and streams of the kernel's blk tracer.
 
-What is known of a recording while its records are followed: disks, what waits, and what was seen beside.
+``RecordFollower`` holds the state of a recording: its disks, waiting accesses, and counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,16 +25,16 @@ TO_THE_END = 1 << 60
 
 
 class RecordFollower:
-    """Follows records from where a reading is; several readings one after the other, if they are of one recording.
+    """Follows records from the current position of a reading, or of several readings of one recording in order.
 
     Attributes:
-        matcher: what waits.
+        matcher: the accesses that wait.
         devices: number of each disk.
-        found: what the loop counts; the losses and events in it belong to the next batch.
+        found: the counts of the loop; losses and events in it belong to the next batch.
     """
 
     def __init__(self, layout: Layout, counted_action: int) -> None:
-        """``counted_action``: the action that counts as an access."""
+        """Begin a recording; ``counted_action`` counts as an access."""
         self._layout, self._counted_action = layout, counted_action
         self._pending = PendingCounts()
         self._numbers = np.empty(0, np.int64)
@@ -43,11 +43,12 @@ class RecordFollower:
         self.found = blktrace_notes.nothing_found()
 
     def follow(self, reading: Reading, n_blocks: int = TO_THE_END) -> Iterator[AccessBatch]:
-        """The accesses that are complete or given up, in order of issue, until all files are over or ``n_blocks``
-        of one of them are used up.
+        """Yield accesses that are completed or abandoned, in order of issue.
+
+        Stops when all files have ended, or when ``n_blocks`` of one of them are used.
 
         Raises:
-            InputError: a record is cut off, or what stands there is no record.
+            InputError: a record is cut off or invalid.
         """
         files, matcher = reading.files, self.matcher
         while not files.is_over.all():
@@ -73,11 +74,11 @@ class RecordFollower:
                 yield self._batch(ready)
 
     def settled(self) -> AccessBatch:
-        """All accesses that need not wait any more, however few, and what was pending so far."""
+        """Return all accesses that no longer wait, however few, with the counts so far."""
         return self._batch(self.matcher.settled())
 
     def finished(self) -> AccessBatch:
-        """What is left; there is nothing to follow any more."""
+        """Return the remaining accesses after the last record."""
         return self._batch(self.matcher.finish())
 
     def _batch(self, ready: Ready) -> AccessBatch:
@@ -85,7 +86,7 @@ class RecordFollower:
         return self._pending.batch(ready, self.devices, self.matcher.completions_seen)
 
     def _note(self) -> None:
-        """Move what was counted beside the accesses."""
+        """Move the counts of the loop to the next batch."""
         found = self.found
         n_pairs, n_lost = found.numbers.tolist()
         seen = {name: int(found.actions[i]) for i, name in record.ACTION_NAMES.items() if found.actions[i]}
@@ -100,7 +101,8 @@ _WHAT = {Action.QUEUE: record.QUEUE, Action.ISSUE: record.ISSUE}
 
 
 class BlktraceReader(StreamReader):
-    """Records of version 7 and 8, either byte order, with payloads, from one file or one for each CPU."""
+    """Reads records of versions 7 and 8, of either byte order, with payloads, from one file or one for each
+    CPU."""
 
     name = "blktrace"
     title = "blktrace's binary records (per-CPU files, `blkparse -d` dumps, the kernel's blk tracer)"
@@ -111,7 +113,7 @@ class BlktraceReader(StreamReader):
 
     @property
     def counted_action(self) -> int:
-        """The action that counts as an access, as records say it."""
+        """Return the action that counts as an access, as a record encodes it."""
         return _WHAT[self.action]
 
     def sniff(self, head: bytes) -> bool:
@@ -121,13 +123,13 @@ class BlktraceReader(StreamReader):
         return self.read_together([stream])
 
     def read_together(self, streams: Sequence[TraceStream]) -> Iterator[AccessBatch]:
-        """All CPUs merged by time.
+        """Yield the accesses of all CPUs, merged by time.
 
-        The files may have any numbers, gaps between them, and be empty: what CPU a record is from stands in
-        the record. Within a file the order of the records stands, even where the clock steps back a little.
+        The files may have any numbers, with gaps, and may be empty: each record contains its CPU. Records of a
+        file keep their order, even where its clock steps back a little.
 
         Raises:
-            InputError: a record is cut off, or what stands there is no record.
+            InputError: a record is cut off or invalid.
         """
         layout = layout_of(streams)
         if layout is None:
