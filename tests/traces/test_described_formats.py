@@ -59,11 +59,11 @@ def test_what_a_file_does_not_say_can_be_said(tmp_path: Path, end: str) -> None:
 @pytest.mark.parametrize(
     ("columns", "wrong"),
     [
-        ("time:us,op,offset", "there is no length"),
+        ("time:us,op,offset", "the column length is missing"),
         ("time:weeks,op,offset,length", "known are ns, us"),
-        ("time,op,offset,length,colour", "'colour' is no name of a column"),
+        ("time,op,offset,length,colour", "'colour' is not a column name"),
         ("time,op:x,offset,length", "the words for a read and a write"),
-        ("time,op,offset,length,op=read", "the file has it, too"),
+        ("time,op,offset,length,op=read", "the file also has this column"),
         ("time,op,offset,length,sep=dash", "known are comma"),
     ],
 )

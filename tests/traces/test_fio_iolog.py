@@ -56,7 +56,7 @@ def test_both_versions(tmp_path: Path, text: str) -> None:
 def test_an_unknown_version(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(VERSION_3.replace("version 3", "version 4"))
-    with pytest.raises(InputError, match="versions 2 and 3 are known"):
+    with pytest.raises(InputError, match="versions 2 and 3 are supported"):
         profile_files([path])
 
 

@@ -259,12 +259,12 @@ def test_xperf(tmp_path: Path) -> None:
 
 
 def test_oracle_general_is_refused_until_the_op_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="does not say which accesses are reads") as caught:
+    with pytest.raises(InputError, match="does not distinguish reads from writes") as caught:
         profiled(tmp_path, ORACLE)
     assert "--assume-op" in caught.value.remedy
     found = profiled(tmp_path, ORACLE, options=ReadOptions(assume_op=Op.READ))
     assert counts(found) == (10, 0)
-    assert found.description["lacks"][0].startswith("op: every access is counted as a read")
+    assert found.description["lacks"][0].startswith("op: every access counts as a read")
 
 
 def test_oracle_general_with_a_record_that_is_none(tmp_path: Path) -> None:
@@ -286,4 +286,4 @@ def test_the_terminal_says_what_a_trace_lacks(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(ORACLE)
     shown = CliRunner().invoke(command, ["profile", str(tmp_path / "t"), "--assume-op", "write"])
     assert shown.exit_code == 0, shown.output
-    assert "the trace does not say: op: every access is counted as a write" in shown.output
+    assert "the trace does not say: op: every access counts as a write" in shown.output

@@ -59,7 +59,7 @@ def test_a_compressed_file_is_called_so_and_not_damaged(converted: Path, tmp_pat
     (tmp_path / "t.parquet.gz").write_bytes(gzip.compress(converted.read_bytes()))
     refused = run("profile", tmp_path / "t.parquet.gz", check=False)
     assert refused.returncode == 2
-    assert "a compressed Parquet file is not read" in refused.stderr
+    assert "a compressed Parquet file cannot be read" in refused.stderr
     assert "decompress it first" in refused.stderr
     assert "damaged" not in refused.stderr
 
@@ -77,7 +77,7 @@ def test_what_the_trace_did_not_say_goes_with_it(tmp_path: Path) -> None:
         for name, how in (("t", ("--assume-op", "read")), ("t.parquet", ()))
     )
     assert found == original
-    assert found[0].startswith("op: every access is counted as a read")
+    assert found[0].startswith("op: every access counts as a read")
 
 
 @pytest.mark.parametrize("name", ["block-events", "biosnoop", "xperf", "qemu", "strace", "vscsi-binary"])

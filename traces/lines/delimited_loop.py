@@ -1,4 +1,4 @@
-"""Compiled loop over lines of separated fields, which reads the lines that surely match their format.
+"""Compiled loop over lines of separated fields, which reads only the lines that certainly match their format.
 
 A chunk of text is indexed, and then read column by column. For a column of numbers, the last 8 bytes of each field
 are loaded first. Vector instructions then convert all of them to numbers, and the 8 bytes before follow in the

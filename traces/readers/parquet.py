@@ -1,9 +1,7 @@
-"""Traces as Parquet: a compact columnar file, read back as it was written. Needs pyarrow (extra ``parquet``).
-
-What a trace tells beside its accesses, as JSON in the metadata of a Parquet file.
+"""Traces as Parquet: a compact columnar file that preserves the trace. Needs pyarrow (extra ``parquet``).
 
 Columns: time_ns int64, op ("read", "write"), lbn int64 (512 bytes), nbytes int64, disk, and where known latency_ns
-int64 and outstanding int32. What a trace tells beside its accesses is JSON in the file's metadata.
+int64 and outstanding int32. Counts, lacks and notes of the trace are JSON in the metadata of the file.
 """
 
 import json
@@ -26,21 +24,21 @@ from cephfit.traces.readers.reader import LOSSES_STATED, StreamReader
 from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
 KEY = "cephfit.trace"
-"""Of the metadata."""
+"""The key of the metadata."""
 
 _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetMetadata:
-    """As a reader of the trace told it; a file by somebody else says nothing.
+    """Metadata of a trace, as its reader reported it. All values are empty for a file of another program.
 
     Attributes:
         skipped, events, stacked, lost: as in AccessBatch, of the whole trace.
         losses_known: whether the trace would show lost events.
-        lacks: what the trace does not say.
-        notes: what one must know of it.
-        clock_ns: the smallest difference of two times that it tells.
+        lacks: what the trace does not contain.
+        notes: what the reader of a profile must know.
+        clock_ns: the resolution of its clock in ns.
     """
 
     skipped: dict[str, int] = field(default_factory=dict)
@@ -69,7 +67,11 @@ class ParquetMetadata:
 
 
 def metadata_of(metadata: dict[bytes, bytes] | None, where: str) -> ParquetMetadata:
-    """Raises: InputError: it was changed to something else."""
+    """Read the metadata of a file.
+
+    Raises:
+        InputError: the metadata was changed to another form.
+    """
     try:
         found = json.loads((metadata or {}).get(KEY.encode(), b"{}"))
         return ParquetMetadata(
@@ -84,9 +86,9 @@ def metadata_of(metadata: dict[bytes, bytes] | None, where: str) -> ParquetMetad
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise InputError(
-            f"the metadata {KEY} of the Parquet file are not those that cephfit writes",
+            f"the metadata {KEY} of the Parquet file is not what cephfit writes",
             where=where,
-            remedy="convert the trace again, or take these metadata out",
+            remedy="convert the trace again, or remove this metadata",
         ) from None
 
 
@@ -112,7 +114,7 @@ _NOTHING = ParquetMetadata()
 _OPS = ["read", "write"]
 _NEEDED = {"time_ns": "int64", "op": "string", "lbn": "int64", "nbytes": "int64", "disk": "string"}
 _WORDS = ("string", "large_string", "string_view")
-"""The types of text: which one a program writes is a matter of its memory."""
+"""The types of text, which differ only in their memory layout."""
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -128,15 +130,15 @@ def write_parquet(
     losses_known: Callable[[], bool] = bool,
     clock_ns: Callable[[], int] = lambda: 1,
 ) -> int:
-    """Write accesses, a row group for each 262,144 of them; return how many.
+    """Write accesses in row groups of 262,144; return how many.
 
     Args:
         batches: of one trace.
-        path: to write to.
-        lacks: what the trace does not say; asked after its last batch.
-        notes: what one must know of it; asked then, too.
-        losses_known: whether it would show lost events; asked then, too.
-        clock_ns: the smallest difference of two times that it tells; asked then, too.
+        path: the file to write.
+        lacks: returns what the trace does not contain; called after the last batch.
+        notes: returns notes on the trace; called after the last batch.
+        losses_known: returns whether the trace would show lost events; called after the last batch.
+        clock_ns: returns the resolution of the clock in ns; called after the last batch.
 
     Raises:
         InputError: the file cannot be written.
@@ -182,7 +184,7 @@ def write_parquet(
             writer.add_key_value_metadata({KEY: metadata.dumps()})
     except OSError as error:
         raise InputError(
-            f"it cannot be written: {error.strerror or error}", where=str(path), remedy="choose another place"
+            f"the file cannot be written: {error.strerror or error}", where=str(path), remedy="choose another path"
         ) from None
     return written
 
@@ -193,7 +195,7 @@ def _table(pa: Any, schema: Any, batch: AccessBatch) -> Any:
             return pa.nulls(len(batch), kind)
         return pa.array(values, kind, mask=values == UNKNOWN)
 
-    # Names of two disks may be equal once they are words; a dictionary holds each once.
+    # Two disks may have the same name as text; a dictionary holds each name once.
     names = list(dict.fromkeys(batch.disks))
     numbers = np.array([names.index(name) for name in batch.disks], np.int32)
     columns = [
@@ -209,7 +211,7 @@ def _table(pa: Any, schema: Any, batch: AccessBatch) -> Any:
 
 
 class ParquetReader(StreamReader):
-    """Reads what ``write_parquet`` wrote, and any Parquet file with the same first five columns."""
+    """Reads files of ``write_parquet``, and any Parquet file with the same first five columns."""
 
     name = "parquet"
     title = "Parquet, as `cephfit trace convert` writes it"
@@ -230,19 +232,21 @@ class ParquetReader(StreamReader):
             with pq.ParquetFile(stream.path) as file:
                 return metadata_of(file.metadata.metadata, stream.name).clock_ns
         except (pa.ArrowException, OSError, UnicodeDecodeError):
-            return 1  # reading says what is wrong
+            return 1  # reading reports the error
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         pa, pq = _pyarrow()
         if not stream.path.is_file():
             raise InputError(
-                "Parquet is read from its end, so not from a stream", where=stream.name, remedy="name a local file"
+                "Parquet is read from its end: it cannot be a stream",
+                where=stream.name,
+                remedy="name a local file",
             )
         if not stream.is_plain_file():
             raise InputError(
-                "a compressed Parquet file is not read: its columns are found from its end",
+                "a compressed Parquet file cannot be read: Parquet is read from its end",
                 where=stream.name,
-                remedy="decompress it first; Parquet is compressed within",
+                remedy="decompress it first; Parquet is compressed internally",
             )
         try:
             with pq.ParquetFile(stream.path) as file:
@@ -262,7 +266,11 @@ class ParquetReader(StreamReader):
 
 
 def _columns(pa: Any, schema: Any, where: str) -> list[str]:
-    """The columns to read. Raises: InputError: one that is needed is not there."""
+    """Return the columns to read.
+
+    Raises:
+        InputError: a required column is missing.
+    """
     kinds = {field.name: field.type for field in schema}
     for name, kind in _NEEDED.items():
         found = kinds.get(name)
@@ -271,7 +279,7 @@ def _columns(pa: Any, schema: Any, where: str) -> list[str]:
         if str(found) not in (_WORDS if kind == "string" else (kind,)):
             shown = "missing" if found is None else f"of type {found}"
             raise InputError(
-                f"column {name!r} is {shown}, {kind} is needed",
+                f"column {name!r} is {shown}; {kind} is required",
                 where=where,
                 remedy="write it with `cephfit trace convert`",
             )
@@ -284,7 +292,7 @@ def _batches(
     numbers: dict[str, int] = {}
     in_flight = InFlight() if _is_empty(file, "outstanding", columns) else None
     unsent, n_read = metadata, 0
-    for group in range(file.num_row_groups):  # all at once would hold more the larger the file is
+    for group in range(file.num_row_groups):  # one call for all groups needs memory in proportion to the file
         for rows in file.iter_batches(batch_size=_ROWS, row_groups=[group], columns=columns, use_threads=False):
             batch = _accesses(pa, rows, numbers, where, n_read)
             if in_flight is not None and batch.latency_ns is not None:
@@ -296,7 +304,7 @@ def _batches(
 
 
 def _is_empty(file: Any, name: str, columns: list[str]) -> bool:
-    """Whether a file has no such column, or no value in it."""
+    """Return whether a file has no such column, or no value in it."""
     if name not in columns:
         return True
     stretches = file.iter_batches(batch_size=_ROWS, columns=[name], use_threads=False)
@@ -312,7 +320,7 @@ def _accesses(pa: Any, rows: Any, numbers: dict[str, int], where: str, n_before:
         return InputError(
             what,
             where=f"{where}, row {n_before + row + 1}",
-            remedy="mend or drop the row where the file was made, or convert the trace again",
+            remedy="correct or drop the row where the file was created, or convert the trace again",
         )
 
     def column(name: str) -> Any:
@@ -325,7 +333,7 @@ def _accesses(pa: Any, rows: Any, numbers: dict[str, int], where: str, n_before:
     def words(name: str) -> tuple[list[str], Any]:
         values = column(name)
         values = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
-        values.validate(full=True)  # of a damaged file it may point beyond its words
+        values.validate(full=True)  # in a damaged file an index may exceed the dictionary
         return values.dictionary.to_pylist(), values.indices.to_numpy(zero_copy_only=False)
 
     def optional(name: str, kind: Any) -> Any:

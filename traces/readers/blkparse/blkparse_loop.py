@@ -1,4 +1,4 @@
-"""Compiled loop over blkparse's default output, which reads the lines that surely match.
+"""Compiled loop over blkparse's default output, which reads only the lines that certainly match.
 
 It stops before the first other line, which ``blkparse_text`` reads.
 """

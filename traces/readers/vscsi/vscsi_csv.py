@@ -33,11 +33,11 @@ _FIELDS = plain_lines.fields_of(
     length_unit=1,
     time_max_ns=TIME_US_MAX * NS_PER_US,
 )
-"""Lines that a compiled loop reads."""
+"""The lines that a compiled loop reads."""
 
 
 class VscsiCsvReader(PartReader):
-    """Serial number, length in bytes, SG entries, command, LBN, time in microseconds; one disk in a file."""
+    """Reads serial number, length in bytes, SG entries, command, LBN, time in microseconds; a file is one disk."""
 
     name = "vscsi-csv"
     title = "vscsiStats command trace, CSV"
@@ -55,7 +55,7 @@ class VscsiCsvReader(PartReader):
 
 
 class _Lines(LineParser[AccessBatch]):
-    """The lines of one stream."""
+    """Parser of the lines of one stream."""
 
     def __init__(self, stream: TraceStream) -> None:
         self._stream = stream
@@ -75,7 +75,7 @@ class _Lines(LineParser[AccessBatch]):
 
     def any_line(self, block: TextBlock) -> AccessBatch:
         if block.cut_off and not self._latest_known:
-            raise NeedsWholeFile  # whether digits of the time are missing shows the access before, in another part
+            raise NeedsWholeFile  # the previous access, in another part, shows if digits of the time are missing
         batch = _batch(self._stream, block, self._disks, self._latest_us)
         self.accept(len(batch), batch)
         return batch
