@@ -31,15 +31,15 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return profile_files([trace], full=True).to_json()
 
 
-@pytest.mark.parametrize(("name", "value", "says"), WRONG)
+@pytest.mark.parametrize(("name", "value", "message"), WRONG)
 def test_what_is_of_another_form_is_named(
-    document: dict[str, Any], tmp_path: Path, name: str, value: Any, says: str
+    document: dict[str, Any], tmp_path: Path, name: str, value: Any, message: str
 ) -> None:
     changed = document | {"description": document["description"] | {name: value}}
     (tmp_path / "p.json").write_text(json.dumps(changed))
     done = run("show", tmp_path / "p.json", check=False)
     assert done.returncode == 2, done.stderr
-    assert says in done.stderr
+    assert message in done.stderr
 
 
 def test_a_profile_needs_no_description(document: dict[str, Any], tmp_path: Path) -> None:

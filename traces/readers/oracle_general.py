@@ -62,8 +62,8 @@ class OracleGeneralReader(StreamReader):
             raise InputError(
                 "an oracleGeneral trace does not distinguish reads from writes",
                 where=stream.name,
-                remedy="--assume-op read (or write) counts all accesses as one op. Sizes, randomness, footprint and "
-                "the rate in whole seconds are then known; the mix of reads and writes and the latency are not",
+                remedy="--assume-op read (or write) counts all accesses as one op. Sizes, randomness, footprint "
+                "and the rate in whole seconds are then known; the mix of ops and the latency are not",
             )
         return self._batches(stream, OP_READ if self.assume_op is Op.READ else OP_WRITE)
 
