@@ -86,9 +86,9 @@ def format_of(stream: TraceStream) -> str:
         except InputError as error:
             raise InputError(error.what, where=stream.name, remedy=error.remedy) from None
     raise InputError(
-        f"no known trace format; it {looks_like(head)}",
+        f"unknown trace format: the file {looks_like(head)}",
         where=stream.name,
-        remedy=f"known are {', '.join(titles())}; --format FORMAT reads it as one of them",
+        remedy=f"supported are {', '.join(titles())}; --format FORMAT selects one of them",
     )
 
 
@@ -128,7 +128,7 @@ def one_format(files: Sequence[TraceStream], streams: Sequence[TraceStream], ask
     """
     if asked is not None and asked not in titles():
         raise InputError(
-            f"{asked!r} is no trace format", where="--format", remedy=f"known are {', '.join(titles())}"
+            f"{asked!r} is not a trace format", where="--format", remedy=f"supported are {', '.join(titles())}"
         )
     if not any(file.head() for file in files):
         raise InputError(
@@ -138,7 +138,7 @@ def one_format(files: Sequence[TraceStream], streams: Sequence[TraceStream], ask
         )
     for empty in [file for file in files if not file.head()]:
         if per_cpu(empty.path) is None:
-            raise InputError("the trace is empty", where=empty.name, remedy="leave this file out")
+            raise InputError("the trace is empty", where=empty.name, remedy="omit this file")
     if asked is not None:
         return asked
     found = [(format_of(s), s) for s in streams if s.head()]

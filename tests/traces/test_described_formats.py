@@ -60,11 +60,11 @@ def test_options_supply_what_a_file_lacks(tmp_path: Path, end: str) -> None:
     ("columns", "wrong"),
     [
         ("time:us,op,offset", "the column length is missing"),
-        ("time:weeks,op,offset,length", "known are ns, us"),
+        ("time:weeks,op,offset,length", "must be one of ns, us"),
         ("time,op,offset,length,colour", "'colour' is not a column name"),
         ("time,op:x,offset,length", "the words for a read and a write"),
         ("time,op,offset,length,op=read", "the file also has this column"),
-        ("time,op,offset,length,sep=dash", "known are comma"),
+        ("time,op,offset,length,sep=dash", "must be one of comma"),
     ],
 )
 def test_wrong_columns_are_explained(tmp_path: Path, columns: str, wrong: str) -> None:

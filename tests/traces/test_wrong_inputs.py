@@ -97,8 +97,8 @@ def test_every_error_names_position_and_remedy(tmp_path: Path, content: bytes) -
 @pytest.mark.parametrize(
     ("column", "value", "what"),
     [
-        ("nbytes", 0, "no access is of 0 bytes at LBN 16"),
-        ("lbn", -8, "no access is of 4096 bytes at LBN -8"),
+        ("nbytes", 0, "an access cannot have 0 bytes at LBN 16"),
+        ("lbn", -8, "an access cannot have 4096 bytes at LBN -8"),
         ("op", "trim", "op 'trim' is neither read nor write"),
         ("time_ns", None, "column 'time_ns' has an empty value"),
     ],

@@ -92,7 +92,7 @@ def stretches_of(stream: TraceStream, take: Callable[[Rows, bytes], str]) -> Ite
             try:
                 expected = take(rows, line)
             except ValueError:
-                raise bad_line(stream, number, line, "possible numbers") from None
+                raise bad_line(stream, number, line, "numbers that an access can have") from None
             if expected:
                 cut_off = block.cut_off and line is block.lines[-1]
                 raise bad_line(stream, number, line, expected, cut_off=cut_off)

@@ -125,7 +125,7 @@ def _batch(
             expected = f"a line of fio's I/O log of version {version}"
             raise bad_line(stream, number, line, expected, cut_off=cut_off) from None
         if not (0 <= offset < _OFFSET_MAX and 0 <= nbytes < NBYTES_MAX and 0 <= time_us < TIME_US_MAX):
-            raise bad_line(stream, number, line, "possible numbers")
+            raise bad_line(stream, number, line, "numbers that an access can have")
         reason = _OTHERS.get(action) or ("" if nbytes else "zero length")
         if reason:
             skipped[reason] = skipped.get(reason, 0) + 1

@@ -353,7 +353,7 @@ def _accesses(pa: Any, rows: Any, numbers: dict[str, int], where: str, n_before:
     impossible = (lbn < 0) | (nbytes <= 0) | (lbn >= LBN_MAX) | (nbytes >= NBYTES_MAX)
     if impossible.any():
         row = int(impossible.argmax())
-        raise wrong(row, f"no access is of {nbytes[row]} bytes at LBN {lbn[row]}")
+        raise wrong(row, f"an access cannot have {nbytes[row]} bytes at LBN {lbn[row]}")
     impossible = (time_ns <= -TIME_NS_MAX) | (time_ns >= TIME_NS_MAX)
     if impossible.any():
         row = int(impossible.argmax())

@@ -63,9 +63,9 @@ class UnknownLines:
 def not_a_record(program: str, stream: TraceStream, offset: int) -> InputError:
     """Return the error for a byte of the stream at which no record of ``program`` begins."""
     return InputError(
-        f"there is no {program} record where one must begin",
+        f"no {program} record begins at the expected position",
         where=f"{stream.name}, byte {offset}",
-        remedy="the file is damaged or something else was appended; cut it at this byte and profile the rest",
+        remedy="the file is damaged, or other data follows the trace; cut it at this byte and profile the rest",
     )
 
 

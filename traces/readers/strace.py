@@ -282,7 +282,9 @@ class StraceReader(StreamReader):
                     if isinstance(call, Call):
                         calls.take(call)
                 except ValueError:
-                    raise bad_line(stream, number, line, "possible numbers", cut_off=cut_off) from None
+                    raise bad_line(
+                        stream, number, line, "numbers that an access can have", cut_off=cut_off
+                    ) from None
                 if call is not False:
                     unknown_lines.known()
                     continue

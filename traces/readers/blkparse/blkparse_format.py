@@ -117,7 +117,7 @@ class BlkparseFormatReader(StreamReader):
                     continue
                 rows.append(_row(fields, kind, sector, nbytes))
             except ValueError:
-                raise bad_line(stream, number, line, "possible numbers") from None
+                raise bad_line(stream, number, line, "numbers that an access can have") from None
         return BlockEvents.of_rows(rows, skipped=skipped, events=events, lost=lost)
 
 
@@ -161,9 +161,9 @@ def _compiled(layout: str) -> tuple[frozenset[str], re.Pattern[bytes]]:
     pattern += _literal(text[place:]) + rb"\s*$"
     for need, why in (("d", "whether it is a read"), ("S", "the sector")):
         if need not in seen:
-            raise _wrong(f"the format has no %{need}: {why} is not known", layout)
+            raise _wrong(f"the format has no %{need}: {why} is unknown", layout)
     if not seen & {"n", "N"}:
-        raise _wrong("the format has neither %n nor %N: the size is not known", layout)
+        raise _wrong("the format has neither %n nor %N: the size is unknown", layout)
     return frozenset(seen), re.compile(pattern)
 
 

@@ -43,7 +43,7 @@ def layout_of(streams: Sequence[TraceStream]) -> Layout | None:
             raise InputError(
                 f"its records have another version or byte order than those of {first}",
                 where=name,
-                remedy="these are not the files of one recording: profile them one after the other",
+                remedy="these are not the files of one recording: profile them one at a time",
             )
     return layout
 

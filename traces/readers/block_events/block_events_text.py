@@ -135,9 +135,9 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
                 device_number(body["device"]),
             )
         except ValueError:
-            raise bad_line(stream, number, line, "possible numbers") from None
+            raise bad_line(stream, number, line, "numbers that an access can have") from None
         if row[1] >= TIME_NS_MAX or row[3] >= LBN_MAX or row[4] >= NBYTES_MAX or row[5] >= DEVICE_MAX:
-            raise bad_line(stream, number, line, "possible numbers")
+            raise bad_line(stream, number, line, "numbers that an access can have")
         rows.append(row)
     return BlockEvents.of_rows(rows, skipped=skipped, events=events, stacked=frozenset(stacked), lost=lost)
 

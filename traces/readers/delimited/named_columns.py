@@ -205,7 +205,7 @@ def _row_pattern(place: dict[str, int], n: int, separator: bytes | None) -> byte
 def _one_of(word: str, known: object, where: str) -> str:
     assert isinstance(known, dict)
     if word.lower() not in known:
-        raise _wrong(f"{where}{word}: known are {', '.join(known)}")
+        raise _wrong(f"{where}{word}: must be one of {', '.join(known)}")
     return word.lower()
 
 

@@ -234,7 +234,7 @@ def _profile(
         notes.append(buckets.other_threshold(threshold))
     if not any(sum(row.values()) for row in accesses.values()):
         raise InputError(
-            "the histograms count no access",
+            "the histograms contain no accesses",
             where=", ".join(files),
             remedy="collect them while the workload runs: vscsiStats -s, then -p all -c",
         )
