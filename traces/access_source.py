@@ -22,7 +22,7 @@ from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.parquet import ParquetReader
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.recordings import Recording, recordings_of, total_nbytes
-from cephfit.traces.trace_metadata import NO_EVENTS, STACKING, lacks_of, told
+from cephfit.traces.trace_metadata import STACKING, UNCOUNTED_EVENTS, lacks_of, metadata_of
 
 _DISKS_NAMED = 64
 
@@ -137,8 +137,8 @@ class AccessSource:
                 levels.update(batch.stacked)
                 _refuse_two_levels(seen, levels, streams[0].name)
                 lost += batch.lost
-                about.update({name: batch.events[name] for name in NO_EVENTS if name in batch.events})
-                yield replace(batch, events={k: n for k, n in batch.events.items() if k not in NO_EVENTS})
+                about.update({name: batch.events[name] for name in UNCOUNTED_EVENTS if name in batch.events})
+                yield replace(batch, events={k: n for k, n in batch.events.items() if k not in UNCOUNTED_EVENTS})
             if not seen:
                 raise self._no_access_error(names, streams[0].name)
             its = told([recording], reader, events=about, notes=reader.notes, lost=lost)

@@ -1,4 +1,4 @@
-"""Columns of a few equal-length arrays that are cut and joined together."""
+"""Accesses as columns: arrays of equal length that are cut and joined together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from cephfit.core.values.access import AccessBatch
 NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 UNKNOWN_LATENCY = -1
 PENDING = -2
-"""Latency of an access whose completion may still come."""
+"""Latency of an access whose completion may still follow."""
 TAKEN_BACK = -3
-"""Latency of what turned out to be no access: it went back into the queue and was issued again."""
+"""Latency of an access that does not count: it was requeued and issued again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """Rows of accesses, all arrays of shape (n,): the columns of an AccessBatch without what is said about them.
+    """Rows of accesses, all arrays of shape (n,): the columns of an AccessBatch without its metadata.
 
     Attributes:
         time_ns: int64.
@@ -28,7 +28,7 @@ class Accesses:
         lbn: int64.
         nbytes: int64, > 0.
         disk: int32.
-        latency_ns: int64, UNKNOWN_LATENCY, PENDING or TAKEN_BACK where there is none.
+        latency_ns: int64; UNKNOWN_LATENCY, PENDING or TAKEN_BACK where there is no latency.
     """
 
     time_ns: NDArray[np.int64]
@@ -53,7 +53,7 @@ class Accesses:
         )
 
     def chosen(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> "Accesses":
-        """The rows that are marked, or those of these numbers in their order."""
+        """Return the marked rows (bool), or the rows with these numbers in the given order."""
         return Accesses(
             self.time_ns[rows],
             self.op[rows],
@@ -63,8 +63,8 @@ class Accesses:
             self.latency_ns[rows],
         )
 
-    def with_room(self, n: int) -> "Accesses":
-        """A copy with ``n`` more rows that hold anything."""
+    def with_capacity(self, n: int) -> "Accesses":
+        """Return a copy with ``n`` more rows of undefined content."""
         first = len(self)
 
         def longer(column: NDArray[Any]) -> NDArray[Any]:
@@ -91,7 +91,7 @@ class Accesses:
         stacked: tuple[tuple[str, str], ...] = (),
         lost: int = 0,
     ) -> AccessBatch:
-        """As readers yield them; without ``outstanding`` there are no latencies either."""
+        """Return the rows as readers yield them. Without ``outstanding`` there are no latencies either."""
         return AccessBatch(
             self.time_ns,
             self.op,
@@ -120,7 +120,7 @@ class Accesses:
 
     @classmethod
     def of_rows(cls, rows: Sequence[tuple[int, int, int, int, int, int]]) -> "Accesses":
-        """Rows read one by one, each (time_ns, op, lbn, nbytes, disk, latency_ns)."""
+        """Build columns from rows, each (time_ns, op, lbn, nbytes, disk, latency_ns)."""
         time_ns, op, lbn, nbytes, disk, latency_ns = np.array(rows, np.int64).reshape(-1, 6).T.copy()
         return cls(time_ns, op.astype(np.uint8), lbn, nbytes, disk.astype(np.int32), latency_ns)
 
@@ -131,5 +131,5 @@ class Accesses:
 
 
 def n_blocks(nbytes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """512-byte blocks that accesses of ``nbytes`` touch."""
+    """Return how many 512-byte blocks accesses of ``nbytes`` touch."""
     return (nbytes + 511) >> 9

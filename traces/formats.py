@@ -1,4 +1,4 @@
-"""The formats that are read, and how a file's content tells which one it is."""
+"""The trace formats, and how a file's content shows its format."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -38,7 +38,7 @@ def readers(
     action: Action = Action.QUEUE,
     options: ReadOptions = ReadOptions(),  # noqa: B008 - it is frozen
 ) -> tuple[StreamReader, ...]:
-    """One reader of each format with accesses, surest signs first.
+    """Return one reader for each format with accesses, in the order of detection: the surest signs first.
 
     Raises:
         InputError: an option is wrong.
@@ -64,16 +64,16 @@ def readers(
 
 
 def titles() -> Mapping[str, str]:
-    """Name of every format to its description."""
+    """Map the name of each format to its description."""
     named = {reader.name: reader.title for reader in readers()}
     return {**named, HISTOGRAM: vscsi_histogram.TITLE}
 
 
 def format_of(stream: TraceStream) -> str:
-    """The name of the format that a file's content shows.
+    """Detect the format of a file from its content.
 
     Raises:
-        InputError: none does; the error says what the file looks like.
+        InputError: no format matches. The error describes the content.
     """
     head = stream.head()
     if vscsi_histogram.sniff(head):
@@ -86,14 +86,16 @@ def format_of(stream: TraceStream) -> str:
         except InputError as error:
             raise InputError(error.what, where=stream.name, remedy=error.remedy) from None
     raise InputError(
-        f"no known trace format; it {looks_like(head)}",
+        f"unknown trace format: the file {looks_like(head)}",
         where=stream.name,
-        remedy=f"known are {', '.join(titles())}; --format FORMAT reads it as one of them",
+        remedy=f"supported are {', '.join(titles())}; --format FORMAT selects one of them",
     )
 
 
-def refuse_different(files: Sequence[Path]) -> None:
-    """Of files that are no trace in a row: one that goes on within a line or record may show no format.
+def require_one_format(files: Sequence[Path]) -> None:
+    """Check that files which are not consecutive parts of a trace have one format.
+
+    A file that continues within a line or record may show no format; it is not checked.
 
     Raises:
         InputError: formats differ.
@@ -114,19 +116,19 @@ def _shows_one(stream: TraceStream) -> bool:
 
 
 def one_format(files: Sequence[TraceStream], streams: Sequence[TraceStream], asked: str | None) -> str:
-    """The format of all files of a trace.
+    """Return the format of all files of a trace.
 
     Args:
-        files: all.
-        streams: what is to be read, each one of them or several in a row.
-        asked: the name that a person gave; None: told by the content.
+        files: all files.
+        streams: the streams to read. Each is one of the files, or several consecutive files.
+        asked: the requested format; None: detect it from the content.
 
     Raises:
-        InputError: formats differ, none is known, or a file is empty.
+        InputError: formats differ, no format matches, or a file is empty.
     """
     if asked is not None and asked not in titles():
         raise InputError(
-            f"{asked!r} is no trace format", where="--format", remedy=f"known are {', '.join(titles())}"
+            f"{asked!r} is not a trace format", where="--format", remedy=f"supported are {', '.join(titles())}"
         )
     if not any(file.head() for file in files):
         raise InputError(
@@ -136,7 +138,7 @@ def one_format(files: Sequence[TraceStream], streams: Sequence[TraceStream], ask
         )
     for empty in [file for file in files if not file.head()]:
         if per_cpu(empty.path) is None:
-            raise InputError("the trace is empty", where=empty.name, remedy="leave this file out")
+            raise InputError("the trace is empty", where=empty.name, remedy="omit this file")
     if asked is not None:
         return asked
     found = [(format_of(s), s) for s in streams if s.head()]
@@ -145,13 +147,13 @@ def one_format(files: Sequence[TraceStream], streams: Sequence[TraceStream], ask
         if other != first:
             raise InputError(
                 f"files of different formats: {stream.name} is {first}, {its_stream.name} is {other}",
-                remedy="profile them one after the other: each gives a profile of its own",
+                remedy="profile them one at a time, each into a separate profile",
             )
     return first
 
 
 def looks_like(head: bytes) -> str:
-    """What a person would say who looks into the file."""
+    """Describe the content of a file whose format is unknown."""
     if not head:
         return "is empty"
     text = head[:512].replace(b"\r", b"").replace(b"\n", b"").replace(b"\t", b"")

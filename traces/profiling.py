@@ -41,14 +41,14 @@ from cephfit.traces.readers.rbd_replay import RbdReplayReader
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.readers.vscsi import vscsi_histogram
 from cephfit.traces.recordings import (
+    are_rereadable,
     by_device,
-    can_be_read_again,
+    consecutive_files,
     device_of,
-    in_a_row,
     recordings_of,
     total_nbytes,
 )
-from cephfit.traces.trace_metadata import BLOCK_LAYER, NO_EVENTS, STACKING, lacks_of, told
+from cephfit.traces.trace_metadata import BLOCK_LAYER, STACKING, UNCOUNTED_EVENTS, lacks_of, metadata_of
 
 
 def across_recordings(disks: Collection[str], stacked: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
@@ -183,7 +183,7 @@ def _profiles(
     try:
         return _read(by_device(recordings), request, scheduler, progress)
     except InputError as error:
-        if not can_be_read_again(recordings):
+        if not are_rereadable(recordings):
             raise
         fault = error
     if request.options.format_with(request.format_name) is None:
@@ -283,8 +283,8 @@ def _from_accesses(
         # The clock step found at the beginning of a file may be wrong for the rest.
         clocks_kept.append(1 if its_counts.has_gaps_below(clock_ns) else clock_ns)
         lacks.update(dict.fromkeys(gave.lacks))
-        its = told(parts, reader, events=its_counts.events, notes=gave.notes, lost=its_counts.lost)
-        for name in NO_EVENTS:
+        its = metadata_of(parts, reader, events=its_counts.events, notes=gave.notes, lost=its_counts.lost)
+        for name in UNCOUNTED_EVENTS:
             its_counts.events.pop(name, None)
         notes.update(dict.fromkeys(its.notes))
         losses_known &= its.losses_known
@@ -292,7 +292,7 @@ def _from_accesses(
         spans += [(device_of(parts[0]), *its_counts.span_ns)] if its_counts.n_accesses else []
         sources.append(
             {
-                "files": [remote.words_of(f) for part in parts for f in part.files],
+                "files": [remote.display_name(f) for part in parts for f in part.files],
                 "format": reader.name,
                 "accesses": its_counts.n_accesses,
                 "duration_seconds": its_counts.duration_ns / 1e9,

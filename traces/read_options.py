@@ -1,4 +1,4 @@
-"""What a person says about traces whose content does not say it."""
+"""Options that describe traces whose content does not describe itself."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ from cephfit.core.values.cells import Op
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """All None: the content tells everything.
+    """Options of reading. All are None where the content of the trace suffices.
 
     Attributes:
-        assume_op: of the accesses of a format without one.
-        columns: of a delimited file of the person's own, as ``columns.layout_of`` reads it.
+        assume_op: the op of all accesses, for a format without ops.
+        columns: the columns of a delimited file, as ``named_columns.layout_of`` reads them.
         blkparse_format: the ``-f`` that blkparse was given.
     """
 
@@ -22,21 +22,21 @@ class ReadOptions:
 
     @property
     def format_name(self) -> str | None:
-        """The format that the options imply."""
+        """Return the format that the options imply; None: they imply none."""
         return "columns" if self.columns else "blkparse-f" if self.blkparse_format else None
 
     def format_with(self, asked: str | None) -> str | None:
-        """The format that they and ``--format`` say; None: neither does.
+        """Return the format that the options and ``--format`` name; None: neither names one.
 
         Raises:
-            InputError: they say different ones.
+            InputError: they name different formats.
         """
         implied = self.format_name
         if implied and asked and asked != implied:
             option = "--columns" if self.columns else "--blkparse-format"
             raise InputError(
-                f"{option} says how the lines are, --format {asked} that they are of another form",
+                f"{option} implies the format {implied}, but --format names {asked}",
                 where=f"--format {asked}",
-                remedy="give one of the two",
+                remedy="use only one of the two options",
             )
         return implied or asked

@@ -1,4 +1,4 @@
-"""Which trace files belong together: recordings."""
+"""Recordings: which trace files belong together."""
 
 import re
 from collections import Counter
@@ -12,30 +12,30 @@ from cephfit.traces.files import remote
 from cephfit.traces.files.stream import STANDARD_INPUT
 
 PER_CPU = re.compile(r"(?P<stem>.*)\.blktrace\.(?P<number>\d+)(?:\.(?:gz|xz|bz2|zst))?")
-"""Name of a file that blktrace writes for one CPU."""
+"""The name of a file that blktrace writes for one CPU."""
 
 
 def per_cpu(file: Path) -> re.Match[str] | None:
-    """``PER_CPU`` of a file or a URL, whose query is no part of the name."""
-    return PER_CPU.fullmatch(Path(remote.words_of(file)).name)
+    """Match the name of a file or a URL with ``PER_CPU``. The query of a URL is not part of the name."""
+    return PER_CPU.fullmatch(Path(remote.display_name(file)).name)
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Files that one recorder wrote at one time: one file, or blktrace's for the CPUs of one device."""
+    """Files that one recorder wrote at one time: a single file, or blktrace's files for the CPUs of one device."""
 
     name: str
     files: tuple[Path, ...]
 
 
 def recordings_of(paths: Sequence[Path]) -> list[Recording]:
-    """Which files belong together.
+    """Group files into recordings.
 
-    A folder stands for the blktrace files in it, a name without an own file (``sda``) for ``sda.blktrace.*``.
-    What a capture wrote about itself is no trace and may be named with it, as ``trace/*`` does.
+    A folder means the blktrace files in it. A name without a file (``sda``) means ``sda.blktrace.*``. The record
+    file that a capture wrote is not a trace; it may be named too, as ``trace/*`` does.
 
     Raises:
-        InputError: a folder without blktrace files.
+        InputError: a folder contains no blktrace files.
     """
     files: list[Path] = []
     for path in [p for p in paths if not p.name.endswith(capture_record.SUFFIX)] or paths:
@@ -43,15 +43,15 @@ def recordings_of(paths: Sequence[Path]) -> list[Recording]:
     groups: dict[tuple[Path, str, int], list[Path]] = {}
     seen = Counter[Path]()
     for file in dict.fromkeys(files):
-        path = Path(remote.words_of(file))
+        path = Path(remote.display_name(file))
         if match := per_cpu(file):
-            # URLs that differ in their queries only are no two CPUs of one recording.
+            # URLs that differ only in their queries are not two CPUs of one recording.
             groups.setdefault((path.parent, match["stem"], seen[path]), []).append(file)
             seen[path] += 1
         else:
             groups.setdefault((file.parent, file.name, 0), []).append(file)
-    # URLs that differ in their queries only have one name in results.
-    shown = [Path(remote.words_of(folder / stem)) for folder, stem, _ in groups]
+    # URLs that differ only in their queries have one name in results.
+    shown = [Path(remote.display_name(folder / stem)) for folder, stem, _ in groups]
     stems, wholes = Counter(path.name for path in shown), Counter[Path]()
     recordings = []
     for path, members in zip(shown, groups.values(), strict=True):
@@ -85,8 +85,8 @@ def _numbered(folder: Path, stem: str) -> list[Path]:
     return [f for m, f in sorted(found, key=lambda pair: (pair[0]["stem"], int(pair[0]["number"])))]
 
 
-def siblings_left_out(recording: Recording) -> list[str]:
-    """Blktrace files of the same recording that lie beside the given ones and were not given."""
+def omitted_siblings(recording: Recording) -> list[str]:
+    """Name the blktrace files of the same recording that exist in the same folder but were not given."""
     first = recording.files[0]
     match = per_cpu(first)
     if match is None:
@@ -96,22 +96,24 @@ def siblings_left_out(recording: Recording) -> list[str]:
 
 
 def device_of(recording: Recording) -> str:
-    """What blktrace's files of a recording are called after; empty: they are others."""
+    """Return the device that blktrace's file names contain; empty for other files."""
     match = per_cpu(recording.files[0])
     return match["stem"] if match else ""
 
 
 def by_device(recordings: Sequence[Recording]) -> list[tuple[Recording, ...]]:
-    """The consecutive parts of each device, where all are parts of one trace."""
+    """Group consecutive parts by device, where all recordings are parts of one trace."""
     parts: dict[str, list[Recording]] = {}
     for recording in recordings:
         parts.setdefault(device_of(recording), []).append(recording)
     return [tuple(its) for its in parts.values()]
 
 
-def in_a_row(recordings: Sequence[Recording]) -> list[tuple[Path, ...]]:
-    """The files that go on with each other where recordings are consecutive parts of one: those of each CPU of a
-    device, in the order of their numbers."""
+def consecutive_files(recordings: Sequence[Recording]) -> list[tuple[Path, ...]]:
+    """Return the files to read as one, where recordings are consecutive parts of one trace.
+
+    These are the files of each CPU of a device, in the order of the CPU numbers.
+    """
     rows: dict[tuple[str, int], list[Path]] = {}
     for recording in recordings:
         for file in recording.files:
@@ -120,13 +122,13 @@ def in_a_row(recordings: Sequence[Recording]) -> list[tuple[Path, ...]]:
     return [tuple(rows[key]) for key in sorted(rows)]
 
 
-def can_be_read_again(recordings: Sequence[Recording]) -> bool:
-    """Whether all are files, and none a pipe."""
+def are_rereadable(recordings: Sequence[Recording]) -> bool:
+    """Return whether all can be read twice: no pipe is among them."""
     return all(file.is_file() or remote.url_of(file) for r in recordings for file in r.files)
 
 
 def total_nbytes(recordings: Sequence[Recording]) -> float | None:
-    """Of all files; None where that is not known before they are read."""
+    """Return the total size of all files in bytes; None where it is unknown before reading."""
     files = [f for r in recordings for f in r.files]
     if STANDARD_INPUT in files or any(remote.url_of(f) for f in files):
         return None

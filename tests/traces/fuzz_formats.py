@@ -3,11 +3,11 @@
     python tests/traces/fuzz_formats.py [--inputs N] [--seconds S] [--seed N] [--one-in-parts N] [FAMILY ...]
     python tests/traces/fuzz_formats.py --atheris FAMILY [libFuzzer's own options]
 
-Without ``--atheris``, inputs are damaged whole traces: bytes and numbers changed, parts cut out, repeated, moved,
-other formats glued to them. With it, atheris (coverage-guided) makes them. Inputs are read as the family's format,
-and one in eight by what their content tells. Of formats that are read in parts, one in eight is a file, too, which
-must give the same in small parts as in one; ``--one-in-parts`` has fewer of them, because these take most of the
-time. ``test_fuzz_formats.py`` runs a little of it.
+Without ``--atheris``, inputs are whole traces with damage: bytes and numbers changed, parts cut out, repeated or
+moved, other formats appended. With it, atheris (coverage-guided) generates them. Inputs are read as the format of
+the family, and one in eight with the format detected. Of formats that are read in parts, one in eight is also a
+file, which must give the same in small parts as in one. These take most of the time; ``--one-in-parts`` reduces
+their number. ``test_fuzz_formats.py`` runs a small part of it.
 """
 
 import argparse
@@ -67,13 +67,14 @@ from cephfit.traces.readers.vscsi.vscsi_binary import VscsiBinaryReader
 NO_OPTIONS = ReadOptions()
 
 HANG_SECONDS = 60.0
-"""Of the CPU's time: an input of some KB takes milliseconds, but a loop's first use compiles it for seconds."""
+"""CPU time of one input. An input of some KB takes milliseconds, but the first use of a loop compiles it for
+seconds."""
 
 ONE_IN_PARTS = 8
-"""Of so many inputs of formats that are read in parts, one is."""
+"""For formats that are read in parts, one of this many inputs is read in parts."""
 
 LONG_NBYTES = 2000
-"""Of a trace that gives several parts."""
+"""Length of a trace that gives several parts."""
 
 COLUMNS = {
     "columns": ("time:us,disk,op,offset:bytes,length:bytes,latency:us", b"1,a,R,0,4096,5\n2,b,W,4096,512,\n"),
@@ -175,7 +176,7 @@ class Family:
         )
 
     def with_longer_seeds(self) -> "Family":
-        """Also of traces that give several parts."""
+        """Return whole traces, including some that give several parts."""
         return replace(self, seeds=(*self.seeds, *(seed * (2 + LONG_NBYTES // len(seed)) for seed in self.seeds)))
 
 
@@ -214,7 +215,7 @@ def _without(word: bytes, text: bytes) -> bytes:
 
 
 class Target:
-    """Reads inputs as one family's format."""
+    """Reads inputs as the format of one family."""
 
     def __init__(self, family: Family, one_in_parts: int = ONE_IN_PARTS) -> None:
         self.family = family
@@ -224,7 +225,11 @@ class Target:
         self._rng = random.Random(family.name)
 
     def __call__(self, content: bytes) -> None:
-        """Raises: whatever should not have been raised."""
+        """Read an input.
+
+        Raises:
+            Exception: any error that must not occur.
+        """
         self._n += 1
         self.n_read += 1
         if self._rng.random() < self._in_parts:
@@ -245,8 +250,8 @@ class Target:
                 total = total.followed_by(PartialProfile.of(batch)) if len(batch) else total
         except CephfitError as error:
             assert isinstance(error, InputError), error
-            assert "fuzzed" in error.where, f"it does not say where: {error}"
-            assert error.remedy, f"it does not say what to do: {error}"
+            assert "fuzzed" in error.where, f"it names no position: {error}"
+            assert error.remedy, f"it names no remedy: {error}"
             self.n_refused += 1
 
 
@@ -278,18 +283,18 @@ def compare_parts(family: Family, content: bytes, rng: random.Random) -> None:
 
 
 def _told(file: Path, family: Family, action: Action, full: bool) -> str:
-    """The profile of a file, or why there is none."""
+    """Return the profile of a file, or the reason why there is none."""
     try:
         return profile_files(
             [file], format_name=family.format_name, action=action, full=full, options=family.options
         ).dumps()
     except InputError as error:
-        assert "fuzzed" in str(error), f"it does not say where: {error}"
+        assert "fuzzed" in str(error), f"it names no position: {error}"
         return str(error)
 
 
 def damaged(seeds: tuple[bytes, ...], others: list[bytes], rng: random.Random) -> bytes:
-    """A whole trace with some damage."""
+    """Return a whole trace with some damage."""
     content = bytearray(rng.choice(seeds))
     for _ in range(rng.choice((0, 1, 1, 2, 3, 6))):
         if not content:
@@ -326,7 +331,7 @@ def damaged(seeds: tuple[bytes, ...], others: list[bytes], rng: random.Random) -
 
 
 def inputs(family: Family, seed: int) -> Iterator[bytes]:
-    """Damaged traces without end; the same for the same seed."""
+    """Yield damaged traces without end, the same for the same seed."""
     rng = random.Random(f"{family.name} {seed}")
     others = list(WHOLE.values())
     while True:

@@ -55,7 +55,7 @@ def test_a_remap_from_a_partition_changes_nothing(tmp_path: Path) -> None:
     assert found.description["left_out"] == {}
 
 
-def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_invalid_line_is_named(tmp_path: Path) -> None:
     lines = TEXT.splitlines()
     lines[4] = "serial console: login:"
     with pytest.raises(InputError, match="not a line of blkparse") as caught:

@@ -21,8 +21,8 @@ from cephfit.traces.readers.blktrace import blktrace_bytes
 from cephfit.traces.readers.block_events.block_layer import Action
 
 
-def told(profile: Profile) -> dict[str, Any]:
-    """A profile without the names of the files it came from, and without what is known of lost events."""
+def figures(profile: Profile) -> dict[str, Any]:
+    """Return a profile without the names of its files and without lost events."""
     document = profile.to_json()
     for key in ("sources", "lost_events", "lacks"):
         document["description"].pop(key)
@@ -39,7 +39,7 @@ def test_both_versions_in_both_byte_orders(tmp_path: Path, version: int, order: 
     assert found.description["nbytes"]["write"] == sum(
         e.nbytes for e in events if e.what == made.Q and e.category == made.WRITE
     )
-    assert told(found) == told(profile_files([write(tmp_path / "plain", events)]))
+    assert figures(found) == figures(profile_files([write(tmp_path / "plain", events)]))
 
 
 def test_the_files_of_all_cpus_are_merged_by_time_whatever_their_numbers(tmp_path: Path) -> None:
@@ -50,29 +50,29 @@ def test_the_files_of_all_cpus_are_merged_by_time_whatever_their_numbers(tmp_pat
     (tmp_path / "sda.blktrace.5").touch()
     write(tmp_path / "sda.blktrace.9", [e for e in events if e.cpu == 1])
     for named in ([tmp_path], [tmp_path / "sda"], sorted(tmp_path.glob("sda.*"), reverse=True)):
-        assert told(profile_files(named)) == told(whole)
+        assert figures(profile_files(named)) == figures(whole)
 
 
 def test_the_size_of_the_blocks_read_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = mixed_workload(400)
     write(tmp_path / "sda.blktrace.0", [e for e in events if e.cpu == 0])
     write(tmp_path / "sda.blktrace.1", [e for e in events if e.cpu == 1])
-    whole = told(profile_files([tmp_path]))
+    whole = figures(profile_files([tmp_path]))
     monkeypatch.setattr(blktrace_bytes, "MAX_PAYLOAD", 70)
     for nbytes in (140, 1000, 4096):
         monkeypatch.setattr(blktrace_bytes, "BLOCK_NBYTES", nbytes)
-        assert told(profile_files([tmp_path])) == whole
+        assert figures(profile_files([tmp_path])) == whole
 
 
-def test_a_missing_cpu_is_said(tmp_path: Path) -> None:
+def test_a_missing_cpu_is_reported(tmp_path: Path) -> None:
     for cpu in (0, 1):
         write(tmp_path / f"sda.blktrace.{cpu}", [Event(5, cpu=cpu)])
     found = profile_files([tmp_path / "sda.blktrace.0"])
     assert found.description["notes"] == ["other CPUs of the same recording were not read: sda.blktrace.1"]
 
 
-def test_missing_cpus_of_recordings_of_one_name_are_said(tmp_path: Path) -> None:
-    """From two folders; their names are those of the folders, too."""
+def test_missing_cpus_of_recordings_with_the_same_name_are_reported(tmp_path: Path) -> None:
+    """From two folders, which are part of the names."""
     for folder in (tmp_path / "monday", tmp_path / "tuesday"):
         folder.mkdir()
         for cpu in (0, 1):
@@ -86,7 +86,7 @@ def test_gzip_gives_the_same(tmp_path: Path) -> None:
     plain = write(tmp_path / "t", mixed_workload(100))
     packed_file = tmp_path / "t.gz"
     packed_file.write_bytes(gzip.compress(plain.read_bytes()))
-    assert told(profile_files([packed_file])) == told(profile_files([plain]))
+    assert figures(profile_files([packed_file])) == figures(profile_files([plain]))
 
 
 @pytest.mark.parametrize("suffix", ["gz", "xz", "bz2", "zst"])
@@ -100,7 +100,7 @@ def test_compressed_files_of_all_cpus_are_one_recording(tmp_path: Path, suffix: 
     for named in ([tmp_path], [tmp_path / "sda"], sorted(tmp_path.glob("sda.*"))):
         found = profile_files(named)
         assert list(found.description["disks"]) == ["8,0"]
-        assert told(found) == told(whole)
+        assert figures(found) == figures(whole)
 
 
 def test_only_reads_and_writes_are_accesses_and_the_rest_is_counted_by_reason(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_one_action_counts(tmp_path: Path) -> None:
     assert issued.description["percentiles"]["latency_us"]["all"]["p50"] == pytest.approx(1.0, rel=0.04)
 
 
-def test_an_action_that_the_trace_does_not_have_is_named(tmp_path: Path) -> None:
+def test_an_action_missing_from_the_trace_is_named(tmp_path: Path) -> None:
     trace = write(tmp_path / "t", [Event(1, what=made.Q)])
     with pytest.raises(InputError, match="use --action Q"):
         profile_files([trace], action=Action.ISSUE)
@@ -180,10 +180,10 @@ def test_dm_and_its_disk_are_never_counted_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folders", [("", ""), ("one", "other")])
-def test_dm_and_its_disk_in_recordings_of_their_own_are_not_counted_together(
+def test_dm_and_its_disk_in_separate_recordings_are_not_counted_together(
     tmp_path: Path, folders: tuple[str, str]
 ) -> None:
-    """As ``blktrace -d /dev/dm-0 -d /dev/sda`` writes them: sda's file tells what came from dm-0."""
+    """As ``blktrace -d /dev/dm-0 -d /dev/sda`` writes them: sda's file shows what came from dm-0."""
     for folder in folders:
         (tmp_path / folder).mkdir(exist_ok=True)
     write(tmp_path / folders[0] / "dm-0.blktrace.0", [Event(10 * i, 8 * i, device=made.DM0) for i in range(50)])
@@ -202,8 +202,8 @@ def test_dm_and_its_disk_in_recordings_of_their_own_are_not_counted_together(
     assert profile_files([*named, tmp_path / "sdb"], disks=["sda/8,0"]).n_accesses == 50
 
 
-def test_disks_of_two_hosts_that_have_one_number_stay_two(tmp_path: Path) -> None:
-    """Of the first one dm-0 and its disk were traced, of the second one a disk that nothing lies on."""
+def test_disks_of_two_hosts_with_the_same_number_stay_separate(tmp_path: Path) -> None:
+    """On the first host, dm-0 and its disk were traced; on the second one, a disk without a device above it."""
     remap = Event(2, 2048, what=made.A, payload=made.remap(made.DM0, 0))
     write(tmp_path / "host1.blktrace.0", [Event(1, device=made.DM0), remap, Event(3, 2048)])
     write(tmp_path / "host2.blktrace.0", [Event(1, 8), Event(2, 16)])
@@ -248,8 +248,8 @@ def test_missing_sequence_numbers_are_lost_events(tmp_path: Path) -> None:
     assert "lost 2 events" in found.description["notes"][0]
 
 
-def test_records_without_numbers_do_not_tell_what_was_lost(tmp_path: Path) -> None:
-    """The kernel's blk tracer leaves the number out; without a capture's own report nothing is known."""
+def test_losses_are_unknown_for_records_without_numbers(tmp_path: Path) -> None:
+    """The kernel's blk tracer omits the number. Without the report of a capture, losses are unknown."""
     (tmp_path / "t.blktrace.0").write_bytes(b"".join(Event(i, 8 * i).packed(0) for i in range(3)))
     assert profile_files([tmp_path]).description["lost_events"] is None
     (tmp_path / "t.capture.json").write_text('{"method": "tracefs", "lost_events": 5}')
@@ -267,16 +267,16 @@ def test_the_kernels_note_on_lost_events_between_records_is_counted(tmp_path: Pa
     assert found.description["lost_events"] == 37
 
 
-def test_parts_join_and_recordings_stand_beside_each_other(tmp_path: Path) -> None:
+def test_parts_join_and_recordings_stay_separate(tmp_path: Path) -> None:
     events = mixed_workload(100)
     first, second = write(tmp_path / "1", events[:200]), write(tmp_path / "2", events[200:])
     whole = profile_files([write(tmp_path / "0", events)])
     joined = profile_files([first, second], parts=True)
     assert joined.accesses == whole.accesses
     assert joined.random == whole.random
-    beside = profile_files([first, second])
-    assert list(beside.description["disks"]) == ["1/8,0", "2/8,0"]
-    assert beside.n_accesses == 100
+    separate = profile_files([first, second])
+    assert list(separate.description["disks"]) == ["1/8,0", "2/8,0"]
+    assert separate.n_accesses == 100
 
 
 def test_a_trace_cut_off_within_a_record_is_named_with_the_byte(tmp_path: Path) -> None:
@@ -305,11 +305,11 @@ def test_records_of_the_other_byte_order_in_the_middle_are_named(tmp_path: Path)
 
 def test_an_unknown_version_is_named(tmp_path: Path) -> None:
     trace = write(tmp_path / "t", [Event(1)], version=9)
-    with pytest.raises(InputError, match="version 9; versions 7 and 8 are known"):
+    with pytest.raises(InputError, match="version 9; versions 7 and 8 are supported"):
         profile_files([trace])
 
 
-def test_a_magic_number_within_a_payload_is_no_record(tmp_path: Path) -> None:
+def test_a_magic_number_within_a_payload_is_not_a_record(tmp_path: Path) -> None:
     decoy = Event(5, 123).packed(1)
     trace = write(
         tmp_path / "t",
@@ -326,7 +326,7 @@ needs_blkparse = pytest.mark.skipif(shutil.which("blkparse") is None, reason="bl
 
 
 @needs_blkparse
-def test_blkparse_makes_the_same_of_the_same_bytes(tmp_path: Path) -> None:
+def test_blkparse_gives_the_same_profile_for_the_same_bytes(tmp_path: Path) -> None:
     """Its text, its dump and the raw file are one profile."""
     # blkparse counts time from the first event and expects a process notification
     events = mixed_workload(200)
@@ -338,8 +338,8 @@ def test_blkparse_makes_the_same_of_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes(done.stdout)
     raw = profile_files([tmp_path / "sda"])
     assert raw.n_accesses == 200
-    assert told(profile_files([tmp_path / "dump"])) == told(raw)
-    assert told(profile_files([tmp_path / "text"])) == told(raw)
+    assert figures(profile_files([tmp_path / "dump"])) == figures(raw)
+    assert figures(profile_files([tmp_path / "text"])) == figures(raw)
 
 
 @needs_blkparse
@@ -350,4 +350,6 @@ def test_blkparse_reading_standard_input_gives_the_same_profile(tmp_path: Path, 
         ["blkparse", "-i", "-"], input=raw.read_bytes(), capture_output=True, check=True, timeout=60
     )
     (tmp_path / "text").write_bytes(done.stdout)
-    assert told(profile_files([tmp_path / "text"], action=action)) == told(profile_files([raw], action=action))
+    assert figures(profile_files([tmp_path / "text"], action=action)) == figures(
+        profile_files([raw], action=action)
+    )

@@ -23,7 +23,8 @@ def queued(n: int, device: int = made.SDA, *, at: int = 0, cpu: int = 0) -> list
 
 
 def process_note(number: int) -> bytes:
-    """Which process a number stands for; kernels before 2025 leave its own number as the buffer has it."""
+    """The record that maps a process number to a name. Kernels before 2025 leave its sequence number
+    uninitialized."""
     return Event(0, 0, 0, 0, made.NOTIFY, payload=b"fio".ljust(16, b"\0")).packed(number)
 
 
@@ -35,12 +36,12 @@ def lost_of(folder: Path, records: Sequence[bytes]) -> int | None:
 
 
 def skips_of(trace: Path) -> int:
-    """What blkparse says that it missed; it looks at the numbers where it reads standard input only."""
-    said = subprocess.run(
+    """Return how many events blkparse reports as skipped. It checks sequence numbers only on standard input."""
+    output = subprocess.run(
         ["blkparse", "-i", "-"], input=trace.read_bytes(), capture_output=True, check=True, timeout=60
     ).stdout.decode()
-    found = re.search(r"^Skips: \S+ forward \(([\d,]+) ", said, re.M)
-    assert found, said[-500:]
+    found = re.search(r"^Skips: \S+ forward \(([\d,]+) ", output, re.M)
+    assert found, output[-500:]
     return int(found[1].replace(",", ""))
 
 
@@ -55,7 +56,7 @@ MADE: dict[str, Callable[[], list[bytes]]] = {
 
 @needs_blkparse
 @pytest.mark.parametrize("records", MADE.values(), ids=MADE.keys())
-def test_as_many_are_lost_as_blkparse_says_that_it_skipped(
+def test_lost_events_equal_the_skips_that_blkparse_reports(
     tmp_path: Path, records: Callable[[], list[bytes]]
 ) -> None:
     found = lost_of(tmp_path, records())
@@ -63,9 +64,9 @@ def test_as_many_are_lost_as_blkparse_says_that_it_skipped(
 
 
 @needs_blkparse
-def test_a_dump_of_two_devices_has_two_numberings(tmp_path: Path) -> None:
-    """blkparse merges the events of both, each numbered from 1, by time. None was lost, though one is at its 61st
-    when the other one begins."""
+def test_a_dump_of_two_devices_has_two_sequences(tmp_path: Path) -> None:
+    """blkparse merges the events of both by time, each numbered from 1. None was lost, although one device is
+    at its 61st event when the other one begins."""
     for name, device, n, at in (("sda", made.SDA, 40, 60_000), ("sdb", SDB, 120, 0)):
         records = [process_note(0), *queued(n, device, at=at)]
         (tmp_path / f"{name}.blktrace.0").write_bytes(b"".join(records))
@@ -79,24 +80,24 @@ def test_a_dump_of_two_devices_has_two_numberings(tmp_path: Path) -> None:
     assert not any("lost" in note for note in found.description["notes"])
 
 
-def test_what_one_of_two_devices_lost_is_counted(tmp_path: Path) -> None:
-    """The second one's numbers 4 to 6 are missing, the first one's are all there; so on either CPU."""
+def test_the_losses_of_one_of_two_devices_are_counted(tmp_path: Path) -> None:
+    """Numbers 4 to 6 of the second device are missing, and none of the first; the same on either CPU."""
     of_one, of_other = queued(10, cpu=3), queued(10, SDB, cpu=3)
     mixed = [record for pair in zip(of_one, of_other, strict=True) for record in pair]
     gone = {of_other[i] for i in (3, 4, 5)}
     assert lost_of(tmp_path, [record for record in mixed if record not in gone]) == 3
 
 
-def test_numbers_without_a_gap_do_not_tell_that_none_were_lost(tmp_path: Path) -> None:
-    """Linux before 2025 numbers only what found room."""
+def test_numbers_without_a_gap_do_not_prove_that_none_were_lost(tmp_path: Path) -> None:
+    """Linux before 2025 numbers only events that fit into the buffer."""
     assert lost_of(tmp_path, queued(10)) is None
     lacks = profile_files([tmp_path]).description["lacks"]
-    assert any(said.startswith("lost events") for said in lacks)
+    assert any(lack.startswith("lost events") for lack in lacks)
     assert profile_files([GOLDEN / "guest.blktrace.0"]).description["lost_events"] is None
 
 
 @pytest.mark.parametrize(("dropped", "lost"), [(0, 3), (2, 3), (3, 3), (8, 8)])
-def test_what_a_capture_counted_and_the_gaps_show_is_counted_once(tmp_path: Path, dropped: int, lost: int) -> None:
-    """Linux since 2025 numbers before it looks for room: what it drops, it tells, too."""
+def test_losses_in_both_the_capture_and_the_gaps_are_counted_once(tmp_path: Path, dropped: int, lost: int) -> None:
+    """Linux since 2025 numbers an event before it checks the buffer, so dropped events leave gaps too."""
     (tmp_path / "t.capture.json").write_text(f'{{"method": "blktrace", "lost_events": {dropped}}}')
     assert lost_of(tmp_path, [*queued(10)[:4], *queued(10)[7:]]) == lost

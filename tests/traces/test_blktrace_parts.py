@@ -1,4 +1,4 @@
-"""Wherever a blktrace recording is cut into parts, what they give together is what the whole gives."""
+"""Wherever a blktrace recording is cut, the joined parts give the same as the whole."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -27,16 +27,16 @@ from cephfit.traces.readers.block_events.block_layer import Action
 
 SDB = made.SDA + (1 << 20)
 SELDOM = 9
-"""A CPU of which most parts have no record at their beginnings."""
+"""A CPU without a record at the beginning of most parts."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _small() -> Iterator[None]:
-    """Blocks and parts of some hundred bytes, and never a word of reading the rest as a whole."""
+    """Blocks and parts of some hundred bytes, without a fallback to reading the rest as a whole."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blktrace_bytes, "MAX_PAYLOAD", 200)
         patch.setattr(blktrace_parts, "FIRST_BLOCKS", (1000, 1000, 1000))
-        patch.setattr(blktrace_joining, "MAX_APART", 1 << 30)
+        patch.setattr(blktrace_joining, "MAX_UNJOINED", 1 << 30)
         patch.setattr(blktrace_parts, "NBYTES_OF_FILE", 1)
         yield
 
@@ -51,8 +51,8 @@ def whole(files: list[Path], action: Action) -> PartialProfile:
 
 
 def in_parts(files: list[Path], action: Action, part_nbytes: int, block_nbytes: int) -> tuple[PartialProfile, int]:
-    """What parts give, and how many there were."""
-    streams, wanted = [TraceStream(file) for file in files], BlktraceReader(action).wanted
+    """Return the result of the parts, and their number."""
+    streams, counted_action = [TraceStream(file) for file in files], BlktraceReader(action).counted_action
     layout = layout_of(streams)
     for stream in streams:
         stream.close()
@@ -60,24 +60,26 @@ def in_parts(files: list[Path], action: Action, part_nbytes: int, block_nbytes: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blktrace_parts, "PART_NBYTES", part_nbytes)
         patch.setattr(blktrace_bytes, "BLOCK_NBYTES", block_nbytes)
-        parts = list(parts_of(files, layout, wanted))
-        return joined_parts(iter(parts), layout, wanted, 2, lambda _: None), len(parts)
+        parts = list(parts_of(files, layout, counted_action))
+        return joined_parts(iter(parts), layout, counted_action, 2, lambda _: None), len(parts)
 
 
-def told(partial: PartialProfile) -> tuple[object, ...]:
-    """All that was counted."""
+def counts(partial: PartialProfile) -> tuple[object, ...]:
+    """Return all counts."""
     disks = {name: tally.joint.tolist() for name, tally in partial.disks.items()}
     return list(disks), disks, partial.skipped, partial.events, partial.stacked, partial.lost
 
 
 JOINING = ["one", "one", "one", "merged", "split", "dm", "other", "stray"]
-"""What leaves no access waiting for ever where those that are queued count."""
+"""Kinds of events that leave no access waiting forever where queued accesses count."""
 ALL = [*JOINING, "again", "lost"]
 
 
 def recording(n: int, rng: np.random.Generator, kinds: list[str], lbn_max: int) -> list[Event]:
-    """Requests that are merged, split, queued again and lost, overlap, and pass from dm to a disk;
-    messages, discards and other records between them; all on one to three CPUs."""
+    """Return requests that are merged, split, requeued and lost, overlap, and pass from dm to a disk.
+
+    Messages, discards and other records are between them; all on one to three CPUs.
+    """
     events: list[Event] = []
     clock = 1000
     n_cpus = int(rng.integers(1, 4))
@@ -134,13 +136,15 @@ def recording(n: int, rng: np.random.Generator, kinds: list[str], lbn_max: int) 
 
 
 def message(number: int = 0, *, cpu: int = 0) -> bytes:
-    """A record that is no access: it fills the blocks at whose ends parts may join."""
+    """Return a record that is not an access; it fills the blocks at the ends of which parts may join."""
     return Event(0, what=made.P, category=made.QUEUE, nbytes=0, cpu=cpu).packed(number)
 
 
 def numbered(events: list[Event], rng: np.random.Generator, lost: float) -> list[bytes]:
-    """Records with the numbers of their devices and CPUs, of which some are left out, and some have none; those of
-    notes are any."""
+    """Return records with the sequence numbers of their devices and CPUs.
+
+    Some numbers are omitted, and some records have none. Those of notes are arbitrary.
+    """
     numbers: Counter[tuple[int, int]] = Counter()
     records = []
     for event in events:
@@ -178,7 +182,7 @@ def test_any_cut_gives_the_identical_profile(
     n_files: int,
     steps_back: bool,
 ) -> None:
-    """Files of CPUs hold what other numbers say, and the clock steps back at times."""
+    """Files contain records of other CPUs, and the clock sometimes steps back."""
     rng = np.random.default_rng(seed)
     events = recording(n, rng, kinds, lbn_max)
     if steps_back:
@@ -194,16 +198,16 @@ def test_any_cut_gives_the_identical_profile(
             files.append(Path(folder) / "sda.blktrace.7")
             files[-1].touch()
         found, _ = in_parts(files, action, part_nbytes, block_nbytes)
-        assert told(found) == told(whole(files, action))
+        assert counts(found) == counts(whole(files, action))
 
 
 @pytest.fixture
 def joined_after(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """After how many of its first blocks each part joined; none for a part that was followed again to its end."""
+    """After how many first blocks each part joined; no entry for a part that was followed again to its end."""
     joined: list[int] = []
-    join = blktrace_joining.Joining._join
+    join = blktrace_joining.PartJoiner._join
     monkeypatch.setattr(
-        blktrace_joining.Joining, "_join", lambda self, f, n: (joined.append(n), join(self, f, n))[1]
+        blktrace_joining.PartJoiner, "_join", lambda self, f, n: (joined.append(n), join(self, f, n))[1]
     )
     return joined
 
@@ -212,7 +216,7 @@ def joined_after(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_most_parts_join_after_their_first_block(
     n_files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined_after: list[int]
 ) -> None:
-    """Else the tests above would show nothing but that one thread can follow all of it."""
+    """Otherwise the tests above would only show that one thread can follow everything."""
     events = mixed_workload(2000)
     files = [tmp_path / f"sda.blktrace.{i}" for i in range(n_files)]
     for i, file in enumerate(files):
@@ -221,10 +225,10 @@ def test_most_parts_join_after_their_first_block(
     found, n_parts = in_parts(files, Action.QUEUE, 20_000, 4096)
     assert n_parts > 10
     assert joined_after == [0] + [1] * (n_parts - 1)
-    assert told(found) == told(whole(files, Action.QUEUE))
+    assert counts(found) == counts(whole(files, Action.QUEUE))
 
 
-def test_an_access_that_never_completes_is_given_up_as_in_one_stretch(
+def test_an_access_that_never_completes_is_abandoned_as_in_a_whole_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waits through several parts; until then none joins."""
@@ -234,13 +238,13 @@ def test_an_access_that_never_completes_is_given_up_as_in_one_stretch(
     trace.write_bytes(packed(sorted([*events, *orphans], key=lambda e: e.time)))
     found, n_parts = in_parts([trace], Action.QUEUE, 20_000, 4096)
     assert n_parts > 10
-    assert told(found) == told(whole([trace], Action.QUEUE))
-    monkeypatch.setattr(blktrace_joining, "MAX_APART", 2)
-    assert told(in_parts([trace], Action.QUEUE, 20_000, 4096)[0]) == told(found)
+    assert counts(found) == counts(whole([trace], Action.QUEUE))
+    monkeypatch.setattr(blktrace_joining, "MAX_UNJOINED", 2)
+    assert counts(in_parts([trace], Action.QUEUE, 20_000, 4096)[0]) == counts(found)
 
 
-def test_losses_of_a_cpu_that_whole_parts_know_nothing_of(tmp_path: Path) -> None:
-    """Its records 1, 4 and 5 are in the first part, the middle and the last one."""
+def test_losses_of_a_cpu_that_is_missing_in_whole_parts(tmp_path: Path) -> None:
+    """Its records 1, 4 and 5 are in the first, a middle and the last part."""
     events = mixed_workload(1500)
     records = [e.packed(i) for i, e in enumerate((e for e in events if e.cpu == 0), 1)]
     for number, at in ((5, -20), (4, 1500), (1, 20)):
@@ -250,11 +254,11 @@ def test_losses_of_a_cpu_that_whole_parts_know_nothing_of(tmp_path: Path) -> Non
     found, n_parts = in_parts([trace], Action.QUEUE, 20_000, 4096)
     assert n_parts > 5
     assert found.lost == 2
-    assert told(found) == told(whole([trace], Action.QUEUE))
+    assert counts(found) == counts(whole([trace], Action.QUEUE))
 
 
 def two_parts(trace: Path, before: bytes, after: bytes) -> list[Part]:
-    """A trace that is cut between what was before and what came after."""
+    """A trace that is cut between ``before`` and ``after``."""
     trace.write_bytes(before + after)
     with TraceStream(trace) as stream:
         layout = layout_of([stream])
@@ -264,19 +268,20 @@ def two_parts(trace: Path, before: bytes, after: bytes) -> list[Part]:
 
 
 def joined(parts: list[Part]) -> PartialProfile:
-    return joined_parts(iter(parts), parts[0].layout, parts[0].wanted, 1, lambda _: None)
+    return joined_parts(iter(parts), parts[0].layout, parts[0].counted_action, 1, lambda _: None)
 
 
 COMPLETE = packed([Event(100, 9000), Event(200, 9000, what=made.C)])
 """An access with its completion: without any completion a part cannot be followed alone."""
 
 
-def test_parts_do_not_join_where_one_of_them_took_another_access_for_complete(
-    tmp_path: Path, joined_after: list[int]
-) -> None:
-    """A request over sectors 0 to 15 was made of an access at 0 and one at 8. Who does not know the one at 0, as
-    it was queued before the cut, takes it to be made of all that lies within: of the access at 2, too. Both then
-    have the same accesses, as many of them complete, and only a latency tells that they are not the same ones."""
+def test_parts_do_not_join_if_they_completed_different_accesses(tmp_path: Path, joined_after: list[int]) -> None:
+    """A request over sectors 0 to 15 consists of accesses at 0 and 8.
+
+    The access at 0 was queued before the cut. A reader that does not know it treats the request as all accesses
+    within it, including the one at 2. Both readers then have the same accesses and the same number of completions.
+    Only a latency shows the difference.
+    """
     before = [Event(1000, sector=0)]
     first_block = [
         Event(2000, sector=5000),
@@ -295,21 +300,22 @@ def test_parts_do_not_join_where_one_of_them_took_another_access_for_complete(
     after = packed(first_block) + filler + packed(second_block) + 2 * filler
     found = joined(two_parts(trace, COMPLETE + packed(before), after))
     assert joined_after == [0, 2]
-    assert told(found) == told(whole([trace], Action.QUEUE))
+    assert counts(found) == counts(whole([trace], Action.QUEUE))
 
 
-def test_parts_do_not_join_before_both_know_of_completions(
+def test_parts_do_not_join_before_both_saw_completions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined_after: list[int]
 ) -> None:
-    """Who knows of no completion yet cannot tell what is in flight at an access that is given up before the first
-    one comes; who knows of completions before the cut can, though the same accesses wait in both."""
+    """An access may be abandoned before the first completion. A reader that has seen no completion does not
+    know what is in flight at that access. One that has seen completions before the cut does know it, although
+    the same accesses wait in both."""
     monkeypatch.setattr(blktrace_parts, "FIRST_BLOCKS", (1000, 48 * (MAX_HELD + 1000), 1000))
     monkeypatch.setattr(blktrace_bytes, "BLOCK_NBYTES", 48 * (MAX_HELD + 1000))
     many = Event(1000).packed(0) * (MAX_HELD + 100)
     trace = tmp_path / "t"
     found = joined(two_parts(trace, COMPLETE, many + packed([Event(2000, what=made.C)]) + message() * 1000))
     assert joined_after == [0, 2]
-    assert told(found) == told(whole([trace], Action.QUEUE))
+    assert counts(found) == counts(whole([trace], Action.QUEUE))
 
 
 def test_a_part_without_completions_in_its_first_blocks_is_not_followed_to_its_end(tmp_path: Path) -> None:
@@ -319,28 +325,28 @@ def test_a_part_without_completions_in_its_first_blocks_is_not_followed_to_its_e
     assert follow_alone(parts[1]) is None
 
 
-def test_numbers_that_begin_again_in_what_is_followed_again_are_no_loss(
+def test_sequences_that_restart_in_a_section_followed_twice_are_not_a_loss(
     tmp_path: Path, joined_after: list[int]
 ) -> None:
-    """Two recordings put together: the part behind the cut begins with a CPU's number 101, and where it joins that
-    CPU is at number 18. Nothing was lost between the two."""
+    """Two concatenated recordings: the part after the cut begins with number 101 of a CPU. At the position
+    where it joins, that CPU is at number 18. Nothing was lost in between."""
     trace = tmp_path / "t"
     before = COMPLETE + b"".join(message(number) for number in range(3, 101))
     after = message(101) + message(102) + COMPLETE + b"".join(message(number) for number in range(3, 101))
     found = joined(two_parts(trace, before, after))
     assert joined_after == [0, 1]
     assert found.lost == 0
-    assert told(found) == told(whole([trace], Action.QUEUE))
+    assert counts(found) == counts(whole([trace], Action.QUEUE))
 
 
 def test_without_completions_the_file_stays_whole(tmp_path: Path) -> None:
     trace = tmp_path / "t"
     trace.write_bytes(packed([e for e in mixed_workload(1500) if e.what != made.C]))
-    assert told(in_parts([trace], Action.QUEUE, 20_000, 4096)[0]) == told(whole([trace], Action.QUEUE))
+    assert counts(in_parts([trace], Action.QUEUE, 20_000, 4096)[0]) == counts(whole([trace], Action.QUEUE))
 
 
-def test_records_in_a_payload_are_no_place_for_a_cut(tmp_path: Path) -> None:
-    """Every message holds some, so that most places look right that are not."""
+def test_records_in_a_payload_are_not_a_cut(tmp_path: Path) -> None:
+    """Every message contains some, so that most positions look right but are wrong."""
     events = mixed_workload(300)
     decoys = [
         Event(e.time, what=2, category=made.NOTIFY, nbytes=0, payload=packed([Event(i), Event(i)]))
@@ -350,11 +356,11 @@ def test_records_in_a_payload_are_no_place_for_a_cut(tmp_path: Path) -> None:
     trace.write_bytes(packed([e for pair in zip(events, decoys, strict=True) for e in pair]))
     for part_nbytes in range(2000, 9000, 500):
         found, _ = in_parts([trace], Action.QUEUE, part_nbytes, 4096)
-        assert told(found) == told(whole([trace], Action.QUEUE))
+        assert counts(found) == counts(whole([trace], Action.QUEUE))
 
 
 @pytest.mark.parametrize("damage", [b"", b"GIF89a" * 30])
-def test_damage_is_named_with_its_place_in_the_file(
+def test_damage_is_named_with_its_position_in_the_file(
     damage: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = packed(mixed_workload(1500))

@@ -1,4 +1,4 @@
-"""What the block layer does beside reading and writing data has a name of its own, in raw records and in texts."""
+"""Operations of the block layer other than reads and writes have names, in raw records and in texts."""
 
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def found_in(tmp_path: Path, name: str, lines: list[str]) -> Profile:
 
 
 @pytest.mark.parametrize("name", ["blkparse", "blkparse -f", "block-events"])
-def test_no_sector_is_told_apart_as_in_raw_records(tmp_path: Path, name: str) -> None:
+def test_a_missing_sector_is_skipped_as_in_raw_records(tmp_path: Path, name: str) -> None:
     """The kernel writes -1 for it."""
     lines = [
         LINES[name].format(number=i + 1, kind="W", sector=s, n=8) for i, s in enumerate((0, (1 << 64) - 1, 8))
@@ -87,7 +87,7 @@ def test_a_flush_has_no_sector(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["blkparse", "blkparse -f", "block-events"])
 @pytest.mark.parametrize("n_before", [0, 30])
-def test_an_op_without_a_name_is_no_read(tmp_path: Path, name: str, n_before: int) -> None:
+def test_an_op_without_a_name_is_not_a_read(tmp_path: Path, name: str, n_before: int) -> None:
     """Also where a loop was reading accesses before it."""
     kinds = [*("R" for _ in range(n_before)), "N", "NS", "RA", "FWS"]
     lines = [LINES[name].format(number=i + 1, kind=k, sector=8 * i, n=8) for i, k in enumerate(kinds)]
@@ -96,7 +96,7 @@ def test_an_op_without_a_name_is_no_read(tmp_path: Path, name: str, n_before: in
     assert found.description["skipped"] == {"op N": 1, "op NS": 1}
 
 
-def test_bios_complete_by_themselves_where_a_device_has_no_requests(tmp_path: Path) -> None:
+def test_bios_complete_separately_on_a_device_without_requests(tmp_path: Path) -> None:
     """dm on a disk: block_bio_complete is of dm, block_rq_complete of the disk; raw blktrace calls both C. The
     last one is not plain, so that both ways of reading a line have one."""
     events = [

@@ -8,22 +8,22 @@ from pathlib import Path
 from cephfit.traces.compiled import _with_imports, version_of
 
 
-def test_a_loop_is_another_version_when_what_it_imports_changes_and_else_not(tmp_path: Path) -> None:
+def test_the_version_of_a_loop_changes_only_with_what_it_imports(tmp_path: Path) -> None:
     loop = tmp_path / "loop.py"
     loop.write_text(
         "from cephfit.core.values.access import (\n    OP_READ,\n)\nfrom cephfit.traces.lines import plain_lines\n"
     )
     read = {file.name for file in _with_imports(loop)}
     assert {"loop.py", "access.py", "plain_lines.py", "compiled.py", "delimited_loop.py"} <= read
-    assert not {"profiling.py", "sample.py"} & read, "nothing of it stands in the loop"
+    assert not {"profiling.py", "sample.py"} & read, "the loop does not import them"
     before = version_of(loop)
     assert version_of(loop) == before
     loop.write_text(loop.read_text() + "x = 1\n")
     assert version_of(loop) != before
 
 
-def test_a_loop_has_the_new_body_of_what_is_inlined_from_another_file(tmp_path: Path) -> None:
-    """In a copy of what compiles loops, with two files of its own."""
+def test_a_loop_uses_the_new_body_of_a_function_inlined_from_another_file(tmp_path: Path) -> None:
+    """In a copy of the compiling code, with two more files."""
     root = Path(__file__).parents[2]
     copied = tmp_path / "cephfit"
     copied.mkdir()
@@ -38,7 +38,7 @@ def test_a_loop_has_the_new_body_of_what_is_inlined_from_another_file(tmp_path: 
         "@compiled\ndef outer(x):\n    return inner(x)\n"
     )
 
-    def told() -> str:
+    def output() -> str:
         program = "from cephfit.traces.outer import outer; print(outer(1))"
         argv = [sys.executable, "-c", program]
         environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -48,7 +48,7 @@ def test_a_loop_has_the_new_body_of_what_is_inlined_from_another_file(tmp_path: 
 
     head = "from cephfit.traces.compiled import inlined\n\n\n@inlined\ndef inner(x):\n"
     inner.write_text(f"{head}    return x + 1\n")
-    assert told() == "2\n"
+    assert output() == "2\n"
     assert list((copied / "traces" / "__pycache__").glob("loops-*/**/*.nbi")), "it is kept"
     inner.write_text(f"{head}    return x + 10\n")
-    assert told() == "11\n"
+    assert output() == "11\n"

@@ -1,4 +1,4 @@
-"""The delimited formats: each row says the same two accesses, in that format's own units."""
+"""The delimited formats: the rows contain the same two accesses, in the units of each format."""
 
 import lzma
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_latency_where_the_format_has_it(tmp_path: Path, name: str) -> None:
     assert latency["all"]["n"] == (2 if name == "msr" else 1)  # an empty or zero latency is not known
 
 
-def test_disks_are_told_apart(tmp_path: Path) -> None:
+def test_disks_are_separate(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_text(DELIMITED["msr"] + DELIMITED["msr"].replace(",hm,1,", ",usr,1,"))
     assert list(profile_files([path]).description["disks"]) == ["hm/1", "usr/1"]
@@ -79,8 +79,8 @@ def test_a_missing_op_is_counted_as_skipped(tmp_path: Path) -> None:
     assert profile_files([path]).description["skipped"] == {"no op": 1}
 
 
-def test_whole_times_of_disksim_are_said_to_be_taken_as_those_of_mqsim(tmp_path: Path) -> None:
-    """The note's own words read them right."""
+def test_whole_times_of_disksim_are_read_as_those_of_mqsim_with_a_note(tmp_path: Path) -> None:
+    """The options in the note read them correctly."""
     path = tmp_path / "t"
     path.write_text("0 0 8 16 1\n1000 0 24 128 0\n")
     (note,) = [n for n in profile_files([path]).description["notes"] if "MQSim" in n]
@@ -106,20 +106,20 @@ def test_a_row_of_another_op_is_skipped_by_its_name(tmp_path: Path, name: str, r
     assert found.description["skipped"] == {reason: 1}
 
 
-def test_fiu_in_small_letters(tmp_path: Path) -> None:
+def test_fiu_in_lower_case(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_text(DELIMITED["fiu"] + "89968019793584 2559 my proc 8 16 r 6 0 3b1f7a\n")
     assert sum(profile_files([path]).accesses[Op.READ].values()) == 2
 
 
-def test_a_clock_of_whole_seconds_is_said(tmp_path: Path) -> None:
+def test_a_clock_of_whole_seconds_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_text(DELIMITED["tencent"])
     assert "whole seconds" in profile_files([path]).description["notes"][0]
 
 
 @pytest.mark.parametrize("name", DELIMITED)
-def test_a_row_that_is_none_is_named(tmp_path: Path, name: str) -> None:
+def test_an_invalid_row_is_named(tmp_path: Path, name: str) -> None:
     path = tmp_path / "t"
     path.write_text(DELIMITED[name] + "and then the disk was full\n")
     with pytest.raises(InputError, match="not a row of") as caught:
@@ -127,7 +127,7 @@ def test_a_row_that_is_none_is_named(tmp_path: Path, name: str) -> None:
     assert caught.value.where == f"{path}, line {DELIMITED[name].count(chr(10)) + 1}"
 
 
-def test_files_put_together_repeat_their_header(tmp_path: Path) -> None:
+def test_concatenated_files_repeat_their_header(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_text(DELIMITED["systor17"] * 2)
     assert profile_files([path]).n_accesses == 4

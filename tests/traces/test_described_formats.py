@@ -1,4 +1,4 @@
-"""Formats that a person describes: named columns, and the ``-f`` that blkparse was given."""
+"""Formats that the user describes: named columns, and the ``-f`` that blkparse was given."""
 
 import shutil
 import subprocess
@@ -40,14 +40,14 @@ def test_named_columns(tmp_path: Path, columns: str, text: str) -> None:
     assert distance["counts"][distance["limits"].index(1)] == 1
 
 
-def test_what_is_added_is_added_to_every_line_of_a_large_file(tmp_path: Path) -> None:
+def test_constants_apply_to_every_line_of_a_large_file(tmp_path: Path) -> None:
     text = "\n".join(f"{8 * i}" + "\n" * (i % 7 == 0) for i in range(400_000))
     found = profiled(tmp_path, text, options=ReadOptions(columns="offset:lbn,op=write,length=4096"))
     assert counts(found) == (0, 400_000)
 
 
 @pytest.mark.parametrize("end", ["\n", "", "\r\n"])
-def test_what_a_file_does_not_say_can_be_said(tmp_path: Path, end: str) -> None:
+def test_options_supply_what_a_file_lacks(tmp_path: Path, end: str) -> None:
     found = profiled(tmp_path, "8\n16\n24" + end, options=ReadOptions(columns="offset:lbn,op=write,length=4096"))
     assert counts(found) == (0, 3)
     assert nbytes(found) == (0, 3 * 4096)
@@ -59,12 +59,12 @@ def test_what_a_file_does_not_say_can_be_said(tmp_path: Path, end: str) -> None:
 @pytest.mark.parametrize(
     ("columns", "wrong"),
     [
-        ("time:us,op,offset", "there is no length"),
-        ("time:weeks,op,offset,length", "known are ns, us"),
-        ("time,op,offset,length,colour", "'colour' is no name of a column"),
+        ("time:us,op,offset", "the column length is missing"),
+        ("time:weeks,op,offset,length", "must be one of ns, us"),
+        ("time,op,offset,length,colour", "'colour' is not a column name"),
         ("time,op:x,offset,length", "the words for a read and a write"),
-        ("time,op,offset,length,op=read", "the file has it, too"),
-        ("time,op,offset,length,sep=dash", "known are comma"),
+        ("time,op,offset,length,op=read", "the file also has this column"),
+        ("time,op,offset,length,sep=dash", "must be one of comma"),
     ],
 )
 def test_wrong_columns_are_explained(tmp_path: Path, columns: str, wrong: str) -> None:
@@ -91,7 +91,7 @@ def test_columns_that_fit_no_line(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_blkparse_formats_of_the_person(tmp_path: Path, layout: str, text: str, n: int) -> None:
+def test_user_defined_blkparse_formats(tmp_path: Path, layout: str, text: str, n: int) -> None:
     found = profiled(tmp_path, text, options=ReadOptions(blkparse_format=layout))
     assert counts(found) == (1, 1)
     assert nbytes(found) == (8192, 65536)
@@ -118,8 +118,8 @@ def test_columns_on_the_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("blkparse") is None, reason="blkparse is not installed")
 @pytest.mark.parametrize("layout", ["%T.%t,%d,%a,%S,%n\\n", "%D %2c %8s %5T.%9t %5p %2a %3d %S + %n\\n"])
-def test_messages_of_the_kernel_stand_between_in_the_default_format(tmp_path: Path, layout: str) -> None:
-    """An I/O scheduler (bfq, cfq) writes thousands of them; blkparse's -f does not concern them."""
+def test_messages_of_the_kernel_are_in_the_default_format(tmp_path: Path, layout: str) -> None:
+    """An I/O scheduler (bfq, cfq) writes thousands of them; blkparse's -f does not apply to them."""
     message = Event(2, 0, 0, 2, made.NOTIFY, payload=b"bfq0 async dispatched a request")
     made.write(tmp_path / "sda.blktrace.0", [Event(1), message, Event(3, 8), message])
     text = subprocess.run(

@@ -56,11 +56,11 @@ def test_both_versions(tmp_path: Path, text: str) -> None:
 def test_an_unknown_version(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(VERSION_3.replace("version 3", "version 4"))
-    with pytest.raises(InputError, match="versions 2 and 3 are known"):
+    with pytest.raises(InputError, match="versions 2 and 3 are supported"):
         profile_files([path])
 
 
-def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_invalid_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(VERSION_3 + "1271300 /dev/vdb read 4096\n")
     with pytest.raises(InputError, match="not a line of fio's I/O log") as caught:
@@ -70,7 +70,7 @@ def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.fio
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
-def test_a_log_of_the_real_fio_has_its_own_totals(tmp_path: Path) -> None:
+def test_a_log_of_the_real_fio_has_its_reported_totals(tmp_path: Path) -> None:
     done = subprocess.run(
         FIO,
         cwd=tmp_path,
@@ -86,8 +86,8 @@ def test_a_log_of_the_real_fio_has_its_own_totals(tmp_path: Path) -> None:
         assert found.description["nbytes"][op.value] == job[op.value]["io_bytes"]
 
 
-def test_disks_whose_names_differ_in_blanks_only_stay_apart(tmp_path: Path) -> None:
-    """In a log a blank ends a name: two of one name would be replayed onto each other's places."""
+def test_disks_with_names_that_differ_only_in_blanks_stay_separate(tmp_path: Path) -> None:
+    """In a log a blank ends a name: two disks with one name would be replayed onto the same places."""
     rows = [
         f"{i},{disk},R,{4096 * i},{4096 * (1 + n)}\n" for i in range(4) for n, disk in enumerate(["a b", "a_b"])
     ]
@@ -111,7 +111,7 @@ STRACE = """\
 
 @pytest.fixture
 def of_a_program(tmp_path: Path) -> tuple[Path, Path]:
-    """What strace saw a program do to a file of its own, and this file."""
+    """What strace recorded of a program that accesses a file, and this file."""
     own, trace = tmp_path / "own.db", tmp_path / "t.strace"
     own.write_bytes(b"precious" * 4096)
     trace.write_text(STRACE.format(file=own))
@@ -124,7 +124,7 @@ def of_a_program(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_log_never_names_the_files_of_the_program_that_was_traced(
     of_a_program: tuple[Path, Path], tmp_path: Path, version: str
 ) -> None:
-    """fio would write to them. Sizes are whole blocks, as fio's direct I/O needs them, which is said."""
+    """fio would write to them. Sizes are whole blocks, as fio's direct I/O requires, which is reported."""
     trace, own = of_a_program
     log, target = tmp_path / "t.iolog", tmp_path / "target"
     said = run("convert", trace, "-o", log, "--iolog-version", version).stdout

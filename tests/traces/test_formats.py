@@ -1,4 +1,4 @@
-"""Formats are told by content; what is none is said; nothing that is read can break the reader."""
+"""Formats are detected by content, unknown content is described, and no input breaks a reader."""
 
 import struct
 from pathlib import Path
@@ -41,8 +41,8 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_content_tells_the_format(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "a name that tells nothing"
+def test_the_format_is_detected_by_content(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a name without meaning"
     path.write_bytes(WHOLE[name])
     found = profile_files([path])
     assert found.description["sources"][0]["format"] == name.removesuffix("-8").removesuffix("-2")
@@ -60,7 +60,7 @@ def test_content_tells_the_format(tmp_path: Path, name: str) -> None:
         (b"\xfd7zXZ\0\1\2", "damaged or cut off"),
     ],
 )
-def test_what_is_no_trace_is_described(tmp_path: Path, content: bytes, looks: str) -> None:
+def test_other_files_are_described(tmp_path: Path, content: bytes, looks: str) -> None:
     path = tmp_path / "x"
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:
@@ -76,7 +76,7 @@ def test_the_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
     assert all(name in caught.value.remedy for name in formats.titles())
 
 
-def test_files_of_different_formats_are_refused(tmp_path: Path) -> None:
+def test_files_of_different_formats_are_rejected(tmp_path: Path) -> None:
     raw = write(tmp_path / "raw", [Event(1)])
     text = tmp_path / "text"
     text.write_text(TEXT)
@@ -84,12 +84,12 @@ def test_files_of_different_formats_are_refused(tmp_path: Path) -> None:
         profile_files([raw, text])
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         profile_files([tmp_path / "none"])
 
 
-def test_a_damaged_gzip_file_names_the_place(tmp_path: Path) -> None:
+def test_a_damaged_gzip_file_names_the_position(tmp_path: Path) -> None:
     import gzip
 
     whole = gzip.compress(packed(mixed_workload(2000)))
@@ -107,7 +107,7 @@ def test_a_damaged_gzip_file_names_the_place(tmp_path: Path) -> None:
     st.booleans(),
     st.binary(max_size=40),
 )
-def test_whatever_is_damaged_gives_a_profile_or_a_clear_error(
+def test_any_damage_gives_a_profile_or_a_clear_error(
     tmp_path: Path, name: str, changes: list[tuple[int, int]], cut: int, is_cut: bool, appended: bytes
 ) -> None:
     content = bytearray(WHOLE[name])
@@ -127,7 +127,7 @@ def test_whatever_is_damaged_gives_a_profile_or_a_clear_error(
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(sorted(formats.titles())), st.binary(max_size=300))
-def test_garbage_read_as_a_given_format_is_refused_clearly(tmp_path: Path, name: str, content: bytes) -> None:
+def test_garbage_read_as_a_given_format_gives_a_clear_error(tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / "garbage"
     path.write_bytes(content)
     try:
@@ -137,7 +137,7 @@ def test_garbage_read_as_a_given_format_is_refused_clearly(tmp_path: Path, name:
 
 
 def test_truncation_at_every_byte_of_a_binary_trace(tmp_path: Path) -> None:
-    """Only where a record ends is there a whole trace."""
+    """The trace is whole only if it ends with a record."""
     content = b"".join(struct.pack("<IIIHHQQ", 1, 4096, 1, 0x28, 0x0100, i, i) for i in range(4))
     path = tmp_path / "t"
     for n in range(33, len(content)):
@@ -150,13 +150,13 @@ def test_truncation_at_every_byte_of_a_binary_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["columns", "blkparse_format"])
-def test_a_format_beside_a_description_of_the_lines_is_refused(tmp_path: Path, option: str) -> None:
+def test_a_format_that_contradicts_another_option_is_rejected(tmp_path: Path, option: str) -> None:
     trace = tmp_path / "t.csv"
     trace.write_bytes(b"1,R,4096,4096\n")
-    said = {"columns": "time:us,op,offset,length", "blkparse_format": "%T.%t,%a,%S,%n\\n"}[option]
-    options = ReadOptions(**{option: said})
+    value = {"columns": "time:us,op,offset,length", "blkparse_format": "%T.%t,%a,%S,%n\\n"}[option]
+    options = ReadOptions(**{option: value})
     for read in (profile_files, lambda paths, **how: list(AccessSource(paths, **how))):
-        with pytest.raises(InputError, match="are of another form") as caught:
+        with pytest.raises(InputError, match=r"--format names msr") as caught:
             read([trace], format_name="msr", options=options)  # type: ignore[operator]
         assert caught.value.where == "--format msr"
     assert options.format_with(options.format_name) == options.format_name

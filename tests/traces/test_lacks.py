@@ -1,4 +1,4 @@
-"""What a trace does not say is said: on the terminal, in the profile, for every format."""
+"""What a trace lacks is reported for every format, on the terminal and in the profile."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ LACKS = {
     "columns": ("time", "latency"),
     "parquet": ("latency",),
 }
-"""By format, as docs/formats.md lists it, and other forms of it: how each sentence begins."""
+"""By format, as docs/formats.md lists it, and by variant: the beginning of each sentence."""
 
 VERSION_2 = "fio version 2 iolog\nf add\nf open\nf read 0 4096\n{}f write 8192 4096\nf read 65536 4096\nf close\n"
 CONTENT = {
@@ -77,7 +77,7 @@ def trace(tmp_path: Path, name: str) -> Path:
     return tmp_path / "trace.parquet"
 
 
-def test_every_format_says_what_it_lacks() -> None:
+def test_every_format_reports_what_it_lacks() -> None:
     assert {name.removesuffix("-8").partition("-2")[0] for name in LACKS} == set(formats.titles())
 
 
@@ -85,7 +85,7 @@ def test_every_format_says_what_it_lacks() -> None:
 def test_what_a_format_lacks_is_on_the_terminal_and_in_the_profile(trace: Path, name: str) -> None:
     options = OPTIONS.get(name, ())
     found = json.loads(run("profile", trace, *options, "--json").stdout)["description"]
-    starts = [words for words in LACKS[name] if not any(said.startswith(words) for said in found["lacks"])]
+    starts = [words for words in LACKS[name] if not any(lack.startswith(words) for lack in found["lacks"])]
     assert not starts, found["lacks"]
     assert len(found["lacks"]) == len(LACKS[name]), found["lacks"]
     shown = run("profile", trace, *options).stdout.splitlines()
@@ -94,7 +94,7 @@ def test_what_a_format_lacks_is_on_the_terminal_and_in_the_profile(trace: Path, 
 
 
 @pytest.mark.parametrize("name", LACKS)
-def test_nothing_is_made_up_of_what_a_trace_does_not_say(trace: Path, name: str) -> None:
+def test_nothing_is_invented_that_a_trace_lacks(trace: Path, name: str) -> None:
     about = json.loads(run("profile", trace, *OPTIONS.get(name, ()), "--describe", "full", "--json").stdout)
     found = about["description"]
     histograms = found["histograms"]
@@ -104,7 +104,7 @@ def test_nothing_is_made_up_of_what_a_trace_does_not_say(trace: Path, name: str)
         assert (found["lost_events"], about.get("random_by_bin")) == (None, None)
         assert all(sum(row["counts"]) > 0 for row in histograms["size"].values())
         return
-    assert "latency_us" in histograms or any(said.startswith("latency") for said in found["lacks"])
+    assert "latency_us" in histograms or any(lack.startswith("latency") for lack in found["lacks"])
     is_timed = found["duration_seconds"] > 0
     is_fine = (found["clock_seconds"] or 0) < 0.1
     assert ("interarrival_us" in histograms, "iops" in found) == (is_timed and is_fine, is_timed)

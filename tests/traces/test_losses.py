@@ -1,4 +1,4 @@
-"""Events that a trace itself says were lost are counted as lost, and said."""
+"""Events that a trace reports as lost are counted as lost, and shown."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ NOT_TOLD = [(BLKPARSE, None), (BIOSNOOP, None), (TRACEPOINT, None)]
 
 
 @pytest.mark.parametrize(("text", "lost"), [*LOSSES, *NOT_TOLD])
-def test_losses_that_a_text_tells(tmp_path: Path, text: str, lost: int | None) -> None:
+def test_losses_that_a_text_reports(tmp_path: Path, text: str, lost: int | None) -> None:
     found = profiled(tmp_path, text)
     assert found.description["lost_events"] == lost
     shown = CliRunner().invoke(command, ["profile", str(tmp_path / "t")])
@@ -47,8 +47,8 @@ def test_losses_that_a_text_tells(tmp_path: Path, text: str, lost: int | None) -
 
 
 @pytest.mark.parametrize(("text", "lost"), [*LOSSES, *NOT_TOLD])
-def test_none_lost_and_not_known_stay_apart_in_parquet(tmp_path: Path, text: str, lost: int | None) -> None:
-    """In a row of two: what one file says of another one is passed on by the next."""
+def test_zero_and_unknown_losses_differ_in_parquet(tmp_path: Path, text: str, lost: int | None) -> None:
+    """Converted twice: the second file preserves the metadata of the first one."""
     pytest.importorskip("pyarrow")
     (tmp_path / "t").write_text(text)
     run("convert", tmp_path / "t", "-o", tmp_path / "t.parquet")
@@ -66,12 +66,12 @@ def test_a_buffer_that_was_large_enough_lost_nothing() -> None:
 
 
 @pytest.mark.parametrize("lost", [0, 3])
-def test_what_a_guest_lost_is_told_with_the_trace_that_it_took(tmp_path: Path, lost: int) -> None:
-    """Its text has no word of it: what lies beside it has."""
+def test_events_that_a_guest_lost_are_reported_with_its_trace(tmp_path: Path, lost: int) -> None:
+    """The text does not contain them; the record file next to it does."""
     file = file_of(tmp_path, "c0")
     keep(TRACEPOINT, lost, file, volume="/dev/vdb", seconds=1.0)
     found = profile_files([file]).description
     assert found["lost_events"] == lost
-    assert not any(said.startswith("lost events") for said in found["lacks"])
+    assert not any(lack.startswith("lost events") for lack in found["lacks"])
     assert any("lost 3 events" in note for note in found["notes"]) == bool(lost)
     assert found["sources"][0]["captured_by"] == "tracepoints in the guest"

@@ -1,4 +1,4 @@
-"""Formats whose lines need code of their own: their layouts, made by hand from the sources that they name."""
+"""Formats with dedicated line parsers; the examples were written by hand from the sources named."""
 
 import struct
 from pathlib import Path
@@ -181,7 +181,7 @@ def test_trace_cmd_with_and_without_priority(tmp_path: Path) -> None:
     assert found.description["percentiles"]["latency_us"]["write"]["p50"] == pytest.approx(200, rel=0.04)
 
 
-def test_a_trace_without_the_action_says_which_it_has(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_action_names_the_actions_present(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no read or write with action Q") as caught:
         profiled(tmp_path, TRACE_CMD)
     assert "--action D" in caught.value.remedy
@@ -207,12 +207,12 @@ def test_strace_over_midnight_with_what_was_returned(tmp_path: Path) -> None:
     assert distance["counts"][distance["limits"].index(1)] == 1  # the write begins where the read returned
 
 
-def test_strace_with_a_clock_of_whole_seconds_is_said(tmp_path: Path) -> None:
+def test_strace_with_a_clock_of_whole_seconds_is_reported(tmp_path: Path) -> None:
     text = '12:00:01 open("f", O_RDWR) = 3\n12:00:02 read(3, "", 512) = 512\n'
     assert any("whole seconds" in missing for missing in profiled(tmp_path, text).description["lacks"])
 
 
-def test_strace_of_a_file_opened_before_knows_no_place(tmp_path: Path) -> None:
+def test_strace_of_a_file_opened_earlier_has_no_place(tmp_path: Path) -> None:
     text = "read(9, 0x1, 10) = 10\nlseek(9, 0, SEEK_SET) = 0\nread(9, 0x1, 4096) = 4096\n"
     found = profiled(tmp_path, text)
     assert counts(found) == (1, 0)
@@ -221,7 +221,7 @@ def test_strace_of_a_file_opened_before_knows_no_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("order", "version"), [("<", 1), (">", 0)])
 def test_rbd_replay(tmp_path: Path, order: str, version: int) -> None:
-    """Made by hand from Ceph's ActionTypes.cc."""
+    """Written by hand from Ceph's ActionTypes.cc."""
     found = profiled(tmp_path, rbd_replay(order))
     assert format_of(found) == "rbd-replay"
     assert counts(found) == (1, 1)
@@ -258,16 +258,16 @@ def test_xperf(tmp_path: Path) -> None:
     assert distance["counts"][distance["limits"].index(1)] == 1
 
 
-def test_oracle_general_is_refused_until_the_op_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="does not say which accesses are reads") as caught:
+def test_oracle_general_needs_an_op(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not distinguish reads from writes") as caught:
         profiled(tmp_path, ORACLE)
     assert "--assume-op" in caught.value.remedy
     found = profiled(tmp_path, ORACLE, options=ReadOptions(assume_op=Op.READ))
     assert counts(found) == (10, 0)
-    assert found.description["lacks"][0].startswith("op: every access is counted as a read")
+    assert found.description["lacks"][0].startswith("op: every access counts as a read")
 
 
-def test_oracle_general_with_a_record_that_is_none(tmp_path: Path) -> None:
+def test_oracle_general_with_an_invalid_record(tmp_path: Path) -> None:
     bad = ORACLE * 300 + struct.pack("<IQIq", 1, 2, 3, 5)
     with pytest.raises(InputError, match="not an oracleGeneral record") as caught:
         profiled(tmp_path, bad, format_name="oracle-general", options=ReadOptions(assume_op=Op.READ))
@@ -275,14 +275,14 @@ def test_oracle_general_with_a_record_that_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_something_else_behind_the_trace_is_named_by_its_line(tmp_path: Path, name: str) -> None:
-    foreign = "\x01\x02 and then another file 7 7 7\n" * 200
+def test_other_data_after_the_trace_is_named_by_its_line(tmp_path: Path, name: str) -> None:
+    other = "\x01\x02 and then another file 7 7 7\n" * 200
     with pytest.raises(InputError) as caught:
-        profiled(tmp_path, TEXTS[name] + foreign, action=Action.ISSUE)
+        profiled(tmp_path, TEXTS[name] + other, action=Action.ISSUE)
     assert caught.value.where == f"{tmp_path / 't'}, line {TEXTS[name].count(chr(10)) + 1}"
 
 
-def test_the_terminal_says_what_a_trace_lacks(tmp_path: Path) -> None:
+def test_the_terminal_shows_what_a_trace_lacks(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(ORACLE)
     shown = CliRunner().invoke(command, ["profile", str(tmp_path / "t"), "--assume-op", "write"])
     assert shown.exit_code == 0, shown.output

@@ -1,4 +1,4 @@
-"""Parquet, as `trace convert` writes it: its columns are documented, what it is not is said."""
+"""Parquet, as `trace convert` writes it: its columns are documented, and errors name the cause."""
 
 import contextlib
 import gzip
@@ -42,7 +42,7 @@ def test_the_columns_are_documented_with_their_units(converted: Path) -> None:
 
 
 def test_any_file_with_the_five_columns_is_read(tmp_path: Path) -> None:
-    """As documented: written by somebody else's program, without cephfit's words beside it."""
+    """As documented: written by another program, without cephfit's metadata."""
     columns = {
         "time_ns": [0, 1000],
         "op": ["read", "write"],
@@ -55,11 +55,11 @@ def test_any_file_with_the_five_columns_is_read(tmp_path: Path) -> None:
     assert (found["accesses"]["read"]["4K"], found["accesses"]["write"]["4K"]) == (1, 1)
 
 
-def test_a_compressed_file_is_called_so_and_not_damaged(converted: Path, tmp_path: Path) -> None:
+def test_a_compressed_file_is_not_reported_as_damaged(converted: Path, tmp_path: Path) -> None:
     (tmp_path / "t.parquet.gz").write_bytes(gzip.compress(converted.read_bytes()))
     refused = run("profile", tmp_path / "t.parquet.gz", check=False)
     assert refused.returncode == 2
-    assert "a compressed Parquet file is not read" in refused.stderr
+    assert "a compressed Parquet file cannot be read" in refused.stderr
     assert "decompress it first" in refused.stderr
     assert "damaged" not in refused.stderr
 
@@ -68,8 +68,8 @@ def test_the_help_names_it() -> None:
     assert "parquet" in CliRunner().invoke(command, ["profile", "--help"]).output
 
 
-def test_what_the_trace_did_not_say_goes_with_it(tmp_path: Path) -> None:
-    """Every access counted as a read, as was asked for: a file that did not say so would claim it as a fact."""
+def test_the_lacks_of_the_trace_are_preserved(tmp_path: Path) -> None:
+    """Every access counts as a read, by option. A file without that lack would present it as a fact."""
     (tmp_path / "t").write_bytes(ORACLE)
     run("convert", tmp_path / "t", "--assume-op", "read", "-o", tmp_path / "t.parquet")
     original, found = (
@@ -77,12 +77,12 @@ def test_what_the_trace_did_not_say_goes_with_it(tmp_path: Path) -> None:
         for name, how in (("t", ("--assume-op", "read")), ("t.parquet", ()))
     )
     assert found == original
-    assert found[0].startswith("op: every access is counted as a read")
+    assert found[0].startswith("op: every access counts as a read")
 
 
 @pytest.mark.parametrize("name", ["block-events", "biosnoop", "xperf", "qemu", "strace", "vscsi-binary"])
-def test_lacks_and_notes_of_the_trace_go_with_it(tmp_path: Path, name: str) -> None:
-    """In a row of two: what one file says of another one is passed on by the next."""
+def test_lacks_and_notes_of_the_trace_are_preserved(tmp_path: Path, name: str) -> None:
+    """Converted twice: the second file preserves the metadata of the first one."""
     (tmp_path / "t").write_bytes(WHOLE[name])
     run("convert", tmp_path / "t", "-o", tmp_path / "t.parquet")
     run("convert", tmp_path / "t.parquet", "-o", tmp_path / "again.parquet")
@@ -95,7 +95,7 @@ def test_lacks_and_notes_of_the_trace_go_with_it(tmp_path: Path, name: str) -> N
         assert (found["lacks"], found["notes"]) == (original["lacks"], original["notes"])
 
 
-def test_events_that_a_capture_lost_and_files_that_are_missing_go_with_the_trace(tmp_path: Path) -> None:
+def test_events_that_a_capture_lost_and_missing_files_are_preserved(tmp_path: Path) -> None:
     source = write(tmp_path / "sda.blktrace.0", [Event(1000 * i, 8 * i) for i in range(4)])
     write(tmp_path / "sda.blktrace.1", [Event(10_000, 8, cpu=1)])
     (tmp_path / "sda.capture.json").write_text(
@@ -155,7 +155,7 @@ def test_outstanding_is_counted_where_the_file_has_latencies_only(tmp_path: Path
     assert about["behaviour"]["disks"]["b"]["busy_share"] == pytest.approx(10 * 100 / 9100)
 
 
-def test_what_the_file_says_of_outstanding_counts(tmp_path: Path) -> None:
+def test_the_column_outstanding_of_a_file_is_used(tmp_path: Path) -> None:
     columns = {**FIVE, "latency_ns": [10, 10], "outstanding": pa.array([3, 3], pa.int32())}
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
     about = json.loads(run("profile", tmp_path / "x.parquet", "--json").stdout)["description"]
@@ -165,7 +165,7 @@ def test_what_the_file_says_of_outstanding_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", ["{", "[]", '{"lost": "7"}', '{"stacked": [["a"]]}', '{"skipped": {"flush": -1}}']
 )
-def test_metadata_that_were_changed_are_named(tmp_path: Path, words: str) -> None:
+def test_changed_metadata_is_named(tmp_path: Path, words: str) -> None:
     pq.write_table(pa.table(FIVE).replace_schema_metadata({"cephfit.trace": words}), tmp_path / "x.parquet")
     refused = run("profile", tmp_path / "x.parquet", check=False)
     assert refused.returncode == 2
@@ -188,8 +188,8 @@ def test_the_output_may_be_named_in_capitals(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_damaged_files_are_refused_and_never_end_in_a_traceback(tmp_path: Path, seed: int) -> None:
-    """Bytes changed, taken out and put in, most of them in the file's footer."""
+def test_damaged_files_give_an_error_and_never_a_traceback(tmp_path: Path, seed: int) -> None:
+    """Bytes changed, removed and inserted, most of them in the footer of the file."""
     n, chance = 200, random.Random(seed)
     columns = {
         "time_ns": [1000 * i for i in range(n)],
@@ -211,7 +211,7 @@ def test_damaged_files_are_refused_and_never_end_in_a_traceback(tmp_path: Path, 
             profile_files([tmp_path / "x.parquet"])
 
 
-def test_text_that_is_no_utf_8_is_damaged(tmp_path: Path) -> None:
+def test_text_that_is_not_utf_8_is_damaged(tmp_path: Path) -> None:
     pq.write_table(pa.table(FIVE), tmp_path / "x.parquet", compression="none")
     whole = (tmp_path / "x.parquet").read_bytes()
     (tmp_path / "x.parquet").write_bytes(whole.replace(b"read", b"\xffead"))

@@ -1,4 +1,4 @@
-"""What the compiled loop reads from text is exactly what the line by line reader reads."""
+"""The compiled loop reads from text exactly what the line-by-line reader reads."""
 
 import os
 from collections import Counter
@@ -112,8 +112,10 @@ def test_both_ways_read_the_same(layout: DelimitedFormat, data: st.DataObject, t
 
 
 @pytest.mark.parametrize("layout", PLAIN, ids=lambda f: f.name)
-def test_the_usual_line_is_plain(layout: DelimitedFormat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the loop would be of no use: only what names a new disk is looked at by Python."""
+def test_the_common_line_is_plain(
+    layout: DelimitedFormat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the loop would be useless: only lines that name a new disk are read by Python."""
     looked_at = []
     slow = delimited_reader._Lines.any_line
 
@@ -199,7 +201,7 @@ def test_blkparse_both_ways(data: st.DataObject, tmp_path: Path) -> None:
         assert plainly == read_events(BlkparseTextReader(), path)
 
 
-def test_usual_lines_of_blkparse_are_plain(tmp_path: Path) -> None:
+def test_common_lines_of_blkparse_are_plain(tmp_path: Path) -> None:
     (tmp_path / "trace").write_bytes(b"".join(line + b"\n" for line in BLKPARSE))
     with TraceStream(tmp_path / "trace") as stream:
         (lines,) = fast_lines.TextBuffers(stream).blocks()
@@ -242,7 +244,7 @@ def test_block_events_both_ways(data: st.DataObject, tmp_path: Path) -> None:
         assert plainly == read_events(BlockEventsTextReader(action), path)
 
 
-def test_usual_block_events_are_plain(tmp_path: Path) -> None:
+def test_common_block_events_are_plain(tmp_path: Path) -> None:
     (tmp_path / "trace").write_bytes(b"".join(line + b"\n" for line in BLOCK_EVENTS))
     with TraceStream(tmp_path / "trace") as stream:
         (block,) = fast_lines.TextBuffers(stream).blocks()

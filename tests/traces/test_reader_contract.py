@@ -1,4 +1,4 @@
-"""What must hold for every implementation of ``TraceReader``: one suite, run against every format's."""
+"""The contract of ``TraceReader``: one suite, run against the reader of every format."""
 
 import gzip
 import random
@@ -29,13 +29,13 @@ from cephfit.traces.readers.block_events.block_layer import Action
 from cephfit.traces.readers.vscsi import vscsi_binary
 
 ONLY_BY_NAME = {"columns", "blkparse-f"}
-"""Formats that nobody knows but the person who chose it."""
+"""Formats that only the user can name."""
 
 BY_ACTION = {"blktrace", "blkparse", "block-events"}
-"""Formats whose traces here hold accesses of either action."""
+"""Formats of which the traces here contain accesses of either action."""
 
 READ_FROM_ITS_END = {"parquet"}
-"""Not from a stream, so not compressed, and what is damaged has no place of its own."""
+"""Formats that are not read from a stream: they cannot be compressed, and damage has no position."""
 
 COLUMNS = {"time_ns": np.int64, "op": np.uint8, "lbn": np.int64, "nbytes": np.int64, "disk": np.int32}
 SOMETIMES = {"latency_ns": np.int64, "outstanding": np.int32}
@@ -58,7 +58,7 @@ PLACE = re.compile(r", (line|record|row|byte|decompressed byte) \d+")
 
 
 def traces() -> dict[str, Family]:
-    """Whole traces of every format that has accesses; of Parquet none where pyarrow is missing."""
+    """Whole traces of every format with accesses; none of Parquet if pyarrow is missing."""
     found = {name: family for name, family in families().items() if family.format_name != formats.HISTOGRAM}
     seeds: list[bytes] = []
     if find_spec("pyarrow"):
@@ -102,7 +102,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 def rows_of(batch: AccessBatch) -> list[tuple[Any, ...]]:
-    """Its accesses, by the names of their disks; what is not known looks the same in all batches."""
+    """Return the accesses of a batch, by the names of their disks; unknown values are the same in all batches."""
     disks = [batch.disks[d] for d in batch.disk]
     unknown = np.full(len(batch), UNKNOWN)
     columns = [batch.time_ns, batch.op, batch.lbn, batch.nbytes]
@@ -110,8 +110,8 @@ def rows_of(batch: AccessBatch) -> list[tuple[Any, ...]]:
     return list(zip(disks, *(c.tolist() for c in columns), strict=True))
 
 
-def told(batches: Iterable[AccessBatch]) -> tuple[Any, ...]:
-    """All that the batches of a file say together."""
+def contents_of(batches: Iterable[AccessBatch]) -> tuple[Any, ...]:
+    """Return the complete content of the batches of a file."""
     rows: list[tuple[Any, ...]] = []
     skipped: Counter[str] = Counter()
     events: Counter[str] = Counter()
@@ -143,19 +143,19 @@ def test_every_format_has_traces_here() -> None:
     assert {family.format_name for family in TRACES.values()} == {reader.name for reader in formats.readers()}
 
 
-def test_its_own_traces_are_told_by_their_heads(case: Case) -> None:
+def test_a_reader_detects_its_own_traces(case: Case) -> None:
     for content in case.contents:
         assert case.reader.sniff(content[:HEAD_NBYTES]) is (case.reader.name not in ONLY_BY_NAME)
 
 
-def test_what_is_of_another_format_is_not_taken(case: Case) -> None:
+def test_a_reader_rejects_traces_of_other_formats(case: Case) -> None:
     for family in families().values():
         for content in family.seeds:
             assert family.format_name == case.reader.name or not case.reader.sniff(content[:HEAD_NBYTES])
 
 
 @pytest.mark.parametrize("what", NO_TRACE)
-def test_what_is_no_trace_is_not_taken(what: str) -> None:
+def test_other_files_are_rejected(what: str) -> None:
     assert [reader.name for reader in formats.readers() if reader.sniff(NO_TRACE[what])] == []
 
 
@@ -183,15 +183,15 @@ def test_batches_are_columns_of_possible_accesses(case: Case, tmp_path: Path) ->
     assert n > 0
 
 
-def test_one_reader_reads_files_again_and_side_by_side(case: Case, tmp_path: Path) -> None:
-    alone = {path: told(case.reader.batches(path)) for path in case.files(tmp_path)}
+def test_one_reader_reads_files_again_and_in_parallel(case: Case, tmp_path: Path) -> None:
+    alone = {path: contents_of(case.reader.batches(path)) for path in case.files(tmp_path)}
     for path, expected in alone.items():
         pairs = list(zip_longest(case.reader.batches(path), case.reader.batches(path)))
         assert None not in [batch for pair in pairs for batch in pair]
-        assert told(first for first, _ in pairs) == told(second for _, second in pairs) == expected
+        assert contents_of(first for first, _ in pairs) == contents_of(second for _, second in pairs) == expected
 
 
-def test_what_stands_behind_the_trace_is_refused_at_its_place(case: Case, tmp_path: Path) -> None:
+def test_other_data_after_the_trace_is_reported_with_its_position(case: Case, tmp_path: Path) -> None:
     text_behind = (TRACES["xperf" if case.reader.name == "msr" else "msr"].seeds[0] + b"\n") * 150
     binary_behind = TRACES["vscsi-binary" if case.reader.name == "blktrace" else "blktrace"].seeds[0] * 20
     for path in case.files(tmp_path):
@@ -206,11 +206,11 @@ def test_a_file_that_ends_anywhere_gives_no_more_than_the_whole(case: Case, tmp_
     refused = 0
     for path in case.files(tmp_path):
         whole = path.read_bytes()
-        n_accesses = len(told(case.reader.batches(path))[0])
+        n_accesses = len(contents_of(case.reader.batches(path))[0])
         for end in [*range(0, len(whole), max(1, len(whole) // 7)), len(whole) - 3]:
             path.write_bytes(whole[:end])
             try:
-                assert len(told(case.reader.batches(path))[0]) <= n_accesses
+                assert len(contents_of(case.reader.batches(path))[0]) <= n_accesses
             except InputError as error:
                 assert_says_where(error, path)
                 refused += 1
@@ -219,18 +219,18 @@ def test_a_file_that_ends_anywhere_gives_no_more_than_the_whole(case: Case, tmp_
 
 def test_a_compressed_file_is_the_same_trace_until_it_is_cut_off(case: Case, tmp_path: Path) -> None:
     for path in case.files(tmp_path):
-        plain, whole = told(case.reader.batches(path)), path.read_bytes()
+        plain, whole = contents_of(case.reader.batches(path)), path.read_bytes()
         compressed = gzip.compress(whole)
         path.write_bytes(compressed)
         if case.reader.name in READ_FROM_ITS_END:
             assert "decompress it first" in refusal(case.reader, path).remedy
             continue
-        assert told(case.reader.batches(path)) == plain
+        assert contents_of(case.reader.batches(path)) == plain
         path.write_bytes(compressed[:-9])
         assert "decompressed byte" in refusal(case.reader, path).where
 
 
-def test_a_file_that_is_not_there_is_named(case: Case, tmp_path: Path) -> None:
+def test_a_missing_file_is_named(case: Case, tmp_path: Path) -> None:
     refusal(case.reader, tmp_path / "absent")
 
 
@@ -238,7 +238,7 @@ def test_a_file_that_is_not_there_is_named(case: Case, tmp_path: Path) -> None:
 def test_the_size_of_blocks_does_not_matter(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nbytes: int
 ) -> None:
-    whole = {path: told(case.reader.batches(path)) for path in case.files(tmp_path)}
+    whole = {path: contents_of(case.reader.batches(path)) for path in case.files(tmp_path)}
     monkeypatch.setattr(stream, "_BLOCK_NBYTES", nbytes)
     monkeypatch.setattr(fast_lines, "BLOCK_NBYTES", nbytes)
     monkeypatch.setattr(rbd_replay, "_BLOCK_NBYTES", nbytes)
@@ -248,4 +248,4 @@ def test_the_size_of_blocks_does_not_matter(
     monkeypatch.setattr(vscsi_binary, "_RECORDS_AT_ONCE", nbytes // 20)
     monkeypatch.setattr(parquet, "_ROWS", nbytes // 20)
     for path, expected in whole.items():
-        assert told(case.reader.batches(path)) == expected
+        assert contents_of(case.reader.batches(path)) == expected

@@ -1,4 +1,4 @@
-"""What real tools wrote (golden/), held against what the program under them counted itself."""
+"""Output of real tools (golden/), compared with the counts of the traced program."""
 
 import pytest
 from test_more_formats import GOLDEN, counts, format_of, nbytes
@@ -9,8 +9,8 @@ from cephfit.traces.readers.block_events.block_layer import Action
 
 @pytest.mark.parametrize("name", ["biosnoop-libbpf.txt", "biosnoop-libbpf-queued.txt"])
 def test_biosnoop_of_libbpf_tools_agrees_with_fio(name: str) -> None:
-    """libbpf-tools 0.31 in a guest of Linux 6.12, without and with -Q. fio said: 57 reads of 2,048,000 bytes, 63
-    writes of 2,105,344 bytes."""
+    """libbpf-tools 0.31 in a guest of Linux 6.12, without and with -Q. fio reported: 57 reads of 2,048,000
+    bytes, 63 writes of 2,105,344 bytes."""
     found = profile_files([GOLDEN / name], disks=["vdb"])
     assert format_of(found) == "biosnoop"
     assert counts(found) == (57, 63)
@@ -27,8 +27,8 @@ def test_biosnoop_of_bcc_agrees_with_fio_in_the_reads_that_it_printed() -> None:
 
 
 def test_perf_script_of_a_real_loop_device_agrees_with_fio() -> None:
-    """perf 6.1 on Linux 6.18, which prints the I/O priority. fio said: 30 reads of 1,826,816 bytes, 37 writes of
-    2,379,776 bytes, through libaio, O_DIRECT."""
+    """perf 6.1 on Linux 6.18, which prints the I/O priority. fio reported: 30 reads of 1,826,816 bytes, 37
+    writes of 2,379,776 bytes, through libaio, O_DIRECT."""
     found = profile_files([GOLDEN / "perf-script.txt"], action=Action.ISSUE)
     assert format_of(found) == "block-events"
     assert counts(found) == (30, 37)
@@ -39,7 +39,7 @@ def test_perf_script_of_a_real_loop_device_agrees_with_fio() -> None:
 
 @pytest.mark.parametrize("action", Action)
 def test_the_tracing_folders_text_of_a_real_loop_device_agrees_with_fio(action: Action) -> None:
-    """Linux 6.18's own text. fio said: 20 writes of 614,400 bytes; and 17 of the 65 reads are
+    """Linux 6.18's own text. fio reported: 20 writes of 614,400 bytes; and 17 of the 65 reads are
     its own, the others those of blkdiscard, which sent one discard."""
     found = profile_files([GOLDEN / "ftrace.txt"], action=action)
     assert counts(found) == (65, 20)
@@ -50,9 +50,9 @@ def test_the_tracing_folders_text_of_a_real_loop_device_agrees_with_fio(action: 
 
 @pytest.mark.parametrize("name", ["trace-cmd.txt", "guest.blktrace.0"])
 @pytest.mark.parametrize("action", Action)
-def test_what_tools_recorded_in_a_guest_agrees_with_fio(name: str, action: Action) -> None:
+def test_recordings_of_a_guest_agree_with_fio(name: str, action: Action) -> None:
     """trace-cmd 3.1.6 and blktrace 1.2.0 in a guest of Linux 6.1, of the same job on a virtio disk, 4 in flight.
-    fio said of both: 57 reads of 2,048,000 bytes, 63 writes of 2,105,344 bytes."""
+    fio reported for both: 57 reads of 2,048,000 bytes, 63 writes of 2,105,344 bytes."""
     found = profile_files([GOLDEN / name], action=action)
     assert counts(found) == (57, 63)
     assert nbytes(found) == (2_048_000, 2_105_344)
@@ -74,7 +74,7 @@ def test_strace_of_one_program_in_three_forms(name: str) -> None:
         assert only.description["percentiles"]["latency_us"]["write"]["n"] == 16
 
 
-def test_what_rbd_replay_prep_wrote_has_every_access_that_was_traced() -> None:
+def test_the_output_of_rbd_replay_prep_has_every_traced_access() -> None:
     """rbd-replay-prep 16.2.15 of an LTTng trace. Two threads, an image each, called librbd's tracepoints for
     24 writes (up to 4 in flight) and 21 reads."""
     found = profile_files([GOLDEN / "rbd-replay.bin"])
@@ -84,7 +84,7 @@ def test_what_rbd_replay_prep_wrote_has_every_access_that_was_traced() -> None:
     assert list(found.description["disks"]) == ["volume-0", "volume-1"]
 
 
-def test_qemu_counts_what_the_guest_asked_and_no_node_below() -> None:
+def test_qemu_counts_the_accesses_of_the_guest_and_no_lower_node() -> None:
     found = profile_files([GOLDEN / "qemu-io.txt"])
     assert format_of(found) == "qemu"
     assert counts(found) == (1, 2)
@@ -99,8 +99,8 @@ def test_qemu_with_bdrv_events_only_counts_the_upper_node() -> None:
     assert len(found.description["left_out"]) == 1
 
 
-def test_what_qemu_logged_of_a_guest_agrees_with_fio_in_it() -> None:
-    """QEMU 7.2 with ``-msg timestamp=on``, a qcow2 disk. fio in the guest said: 28 reads of
+def test_the_log_of_qemu_agrees_with_fio_in_the_guest() -> None:
+    """QEMU 7.2 with ``-msg timestamp=on``, a qcow2 disk. fio in the guest reported: 28 reads of
     933,888 bytes, 32 writes of 1,126,400 bytes; the two other reads are of the disk that the guest booted from."""
     whole = profile_files([GOLDEN / "qemu-guest.txt"])
     assert counts(whole) == (30, 32)

@@ -1,4 +1,4 @@
-"""Traces that others recorded: the counts that are known of them."""
+"""Public traces: their known counts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Where traces come from: compressed, through HTTP, from any store that fsspec knows."""
+"""Sources of traces: compressed files, HTTP, any file system that fsspec supports."""
 
 import bz2
 import gzip
@@ -20,7 +20,7 @@ import zstandard
 from cephfit.core.errors import HostError, InputError
 from cephfit.traces import profile_files
 from cephfit.traces.files import remote
-from cephfit.traces.recordings import Recording, in_a_row, recordings_of
+from cephfit.traces.recordings import Recording, consecutive_files, recordings_of
 
 ROWS = "".join(f"{i},{'RW'[i % 2]},{4096 * i},4096,{1000 * i}\n" for i in range(5000)).encode()
 
@@ -51,8 +51,8 @@ def test_compressed_and_cut_off(tmp_path: Path, name: str) -> None:
     assert "decompressed byte" in caught.value.where
 
 
-def test_a_zstd_file_made_to_fill_the_memory_is_read_block_by_block(tmp_path: Path) -> None:
-    """1 GiB of blanks in some 30 KB: refused as no trace without being held."""
+def test_a_zstd_bomb_is_read_block_by_block(tmp_path: Path) -> None:
+    """1 GiB of blanks in some 30 KB: rejected as no trace, without using that much memory."""
     import resource
 
     packer = zstandard.ZstdCompressor(level=1).compressobj()
@@ -67,13 +67,13 @@ def test_a_zstd_file_made_to_fill_the_memory_is_read_block_by_block(tmp_path: Pa
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10
 
 
-def test_a_zstd_file_that_needs_more_memory_is_not_called_damaged(tmp_path: Path) -> None:
+def test_a_zstd_file_that_needs_more_memory_is_not_reported_as_damaged(tmp_path: Path) -> None:
     """As `zstd --long=28` writes it."""
     long = zstandard.ZstdCompressionParameters(window_log=28, enable_ldm=True)
     packer = zstandard.ZstdCompressor(compression_params=long).compressobj()
     path = tmp_path / "t"
     path.write_bytes(packer.compress(ROWS) + packer.flush())
-    with pytest.raises(InputError, match="more memory than 128 MiB") as caught:
+    with pytest.raises(InputError, match="more than 128 MiB of memory") as caught:
         profile_files([path])
     assert "zstd -d --long=31" in caught.value.remedy
 
@@ -100,14 +100,14 @@ def test_through_http(server: str, name: str) -> None:
     assert found.name == name
 
 
-def test_what_the_server_does_not_have(server: str) -> None:
+def test_a_file_missing_on_the_server(server: str) -> None:
     with pytest.raises(InputError, match="cannot be read") as caught:
         profile_files([Path(f"{server}/none")])
     assert caught.value.where == f"{server}/none"
     assert caught.value.what == "the trace cannot be read: 404, message='File not found'"
 
 
-def test_a_server_that_does_not_answer_is_the_reason_and_not_the_address() -> None:
+def test_the_error_for_a_silent_server_states_the_reason() -> None:
     pytest.importorskip("fsspec")
     pytest.importorskip("aiohttp")
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -123,7 +123,7 @@ def test_a_password_in_the_address_is_not_shown(server: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_what_may_be_a_secret_of_an_address_gets_into_no_result(server: str, tmp_path: Path) -> None:
+def test_possible_secrets_of_an_address_are_in_no_result(server: str, tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(ROWS)
     signed = [f"{server}/{name}?X-Amz-Signature=secret{i}/a" for i, name in enumerate(["plain", "plain", "other"])]
     signed[2] = signed[2].replace("//", "//me:secret@")
@@ -180,14 +180,14 @@ def test_the_command_line_takes_urls_as_they_are(server: str, tmp_path: Path) ->
         assert b"sig=" not in done.stdout
 
 
-def test_any_store_of_fsspec() -> None:
+def test_any_file_system_of_fsspec() -> None:
     fsspec = pytest.importorskip("fsspec")
     with fsspec.open("memory://cephfit-test/trace.gz", "wb") as file:
         file.write(gzip.compress(ROWS))
     assert profile_files([Path("memory://cephfit-test/trace.gz")]).n_accesses == 5000
 
 
-def test_without_fsspec_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_fsspec_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(HostError, match="fsspec is not installed") as caught:
         profile_files([Path("s3://bucket/trace")])
@@ -200,7 +200,7 @@ def test_standard_input_compressed_with_zstd() -> None:
     assert sum(json.loads(done.stdout)["accesses"]["read"].values()) == 2500
 
 
-def test_an_unknown_kind_of_address() -> None:
+def test_an_unknown_url_scheme() -> None:
     pytest.importorskip("fsspec")
     with pytest.raises(InputError, match="cannot be read"):
         profile_files([Path("nosuchstore://bucket/trace")])
@@ -213,11 +213,11 @@ def test_a_binary_trace_through_http(server: str, tmp_path: Path) -> None:
     assert profile_files([Path(f"{server}/sda.blktrace.0")]).n_accesses == 500
 
 
-def test_the_query_of_a_url_is_no_part_of_the_name_that_says_which_files_belong_together() -> None:
-    """Signed addresses: each file of a recording has a query of its own."""
+def test_the_query_of_a_url_does_not_affect_which_files_belong_together() -> None:
+    """Signed addresses: each file of a recording has a different query."""
     first, second, other = (Path(f"https://h/x/sda.blktrace.{n}") for n in ("0?s=a/b", "1?s=2", "0?s=3"))
     (recording,) = recordings_of([first, second])
     assert (recording.name, recording.files) == ("sda", (first, second))
-    assert in_a_row([recording, Recording("sda", (other,))]) == [(first, other), (second,)]
+    assert consecutive_files([recording, Recording("sda", (other,))]) == [(first, other), (second,)]
     # The same file by two queries may be two versions of it, but never two CPUs.
     assert [r.files for r in recordings_of([first, other])] == [(first,), (other,)]

@@ -55,7 +55,7 @@ def test_all_files_of_a_capture_may_be_named(tmp_path: Path) -> None:
     [
         (packed([Event(1), Event(2)])[:-5], "byte 48: the trace is cut off"),
         (b"", "the trace is empty"),
-        (b"what is this", "known are blktrace, blkparse"),
+        (b"what is this", "supported are blktrace, blkparse"),
     ],
 )
 def test_wrong_traces_are_clear_errors_with_exit_code_2(tmp_path: Path, content: bytes, message: str) -> None:
@@ -69,7 +69,7 @@ def test_wrong_traces_are_clear_errors_with_exit_code_2(tmp_path: Path, content:
 def test_an_unknown_format_name_lists_the_known_ones(tmp_path: Path) -> None:
     done = run("profile", write(tmp_path / "t", [Event(1)]), "--format", "nonsense")
     assert done.returncode == 2
-    assert "known are blktrace, blkparse, vscsi-csv" in done.stderr
+    assert "supported are blktrace, blkparse, vscsi-csv" in done.stderr
 
 
 def test_capture_of_no_device(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_formats_that_differ(parts: list[Path], tmp_path: Path, view: tuple[str,
         done = run(*view, *in_a_row, parts[0], tmp_path / "0", check=False)
         assert done.returncode == 2
         assert "files of different formats" in done.stderr
-        assert "profile them one after the other" in done.stderr
+        assert "profile them one at a time" in done.stderr
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -86,7 +86,7 @@ def test_every_read_and_write_opcode_and_the_others_by_reason(tmp_path: Path) ->
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=40), st.integers(1, 9))
 def test_blocks_of_records_do_not_matter(times: list[tuple[int, int]], at_once: int) -> None:
-    """Also where times step back: what is in flight goes on from block to block."""
+    """Also where times step back: accesses stay in flight from block to block."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "v2"
         path.write_bytes(b"".join(record_2(0x28, 8, time_us=time, response_us=took) for time, took in times))
@@ -105,7 +105,7 @@ def test_blocks_of_records_do_not_matter(times: list[tuple[int, int]], at_once: 
 def test_any_cut_gives_the_identical_profile(
     steps: list[tuple[int, int]], part_nbytes: int, record: Callable[..., bytes]
 ) -> None:
-    """Where what is in flight at a cut stays so; times step back at times."""
+    """Accesses in flight at a cut stay in flight; times sometimes step back."""
     time_us, records = 1000, []
     for step, took in steps:
         time_us += step if step < 38 else -step
@@ -147,7 +147,7 @@ TITLES = {
 
 
 def histogram_csv(rows: list[tuple[str, int, int]], *, disk: str = "8194 (scsi0:0)") -> str:
-    """What ``vscsiStats -p all -c`` prints of sizes and distances, for accesses (op, LBN, bytes)."""
+    """Return what ``vscsiStats -p all -c`` prints for sizes and distances of accesses (op, LBN, bytes)."""
     text = []
     for quantity, (title, bounds) in TITLES.items():
         for kind, ops in (("", "rw"), ("Read ", "r"), ("Write ", "w")):
@@ -184,7 +184,7 @@ accesses = st.lists(
 def test_accesses_and_their_histogram_give_the_same_profile(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int, int]]
 ) -> None:
-    """Sizes and shares agree; the share in a size bin is what a histogram cannot tell."""
+    """Sizes and shares agree; a histogram lacks the share in a size bin."""
     folder = tmp_path_factory.mktemp("agree")
     names = {"r": "read", "w": "write"}
     lines = [f"{i},{n},1,{names[op]},{lbn},{i}" for i, (op, lbn, n) in enumerate(rows)]
@@ -202,9 +202,9 @@ def test_accesses_and_their_histogram_give_the_same_profile(
 
 
 @pytest.mark.parametrize("threshold", [0, 16, 1000, 500_000])
-def test_histograms_tell_random_shares_at_their_own_limits(tmp_path: Path, threshold: int) -> None:
+def test_histograms_give_random_shares_at_their_own_limits(tmp_path: Path, threshold: int) -> None:
     rng = np.random.default_rng(threshold)
-    # No distance is exactly the negative of a limit: that one cannot be told.
+    # No distance is exactly the negative of a limit: its bucket would not be unique.
     rows = [("rw"[i % 2], 8 * int(rng.integers(1 << rng.integers(3, 18))) + 3 * i % 7, 4096) for i in range(400)]
     lines = [f"{i},{n},1,{'read' if op == 'r' else 'write'},{lbn},{i}" for i, (op, lbn, n) in enumerate(rows)]
     (tmp_path / "commands.csv").write_text("\n".join(lines) + "\n")
@@ -219,9 +219,9 @@ def test_histograms_tell_random_shares_at_their_own_limits(tmp_path: Path, thres
         assert table[op.value][str(threshold)] == found.random[op]
 
 
-def test_histograms_refuse_a_threshold_that_they_cannot_tell(tmp_path: Path) -> None:
+def test_histograms_reject_a_threshold_that_is_not_a_limit(tmp_path: Path) -> None:
     (tmp_path / "h.csv").write_text(histogram_csv(ONE))
-    with pytest.raises(InputError, match="at their own limits only") as caught:
+    with pytest.raises(InputError, match="only at their own limits") as caught:
         profile_files([tmp_path / "h.csv"], threshold=129)
     assert "128, 500, 1000" in caught.value.remedy
 
@@ -230,7 +230,7 @@ ONE = [("r", 0, 4096), ("w", 800, 8192), ("w", 816, 8192)]
 TWO = [*ONE, ("r", 9000, 65536)]
 
 
-def test_a_later_sample_of_counters_that_run_on_contains_the_earlier_one(tmp_path: Path) -> None:
+def test_a_later_sample_of_running_counters_contains_the_earlier_one(tmp_path: Path) -> None:
     (tmp_path / "h.csv").write_text(histogram_csv(ONE) + histogram_csv(TWO))
     found = profile_files([tmp_path / "h.csv"])
     assert found.n_accesses == 4
@@ -252,7 +252,7 @@ def test_several_disks_are_added(tmp_path: Path) -> None:
     assert list(found.description["disks"]) == ["7/8194/scsi0:0", "7/8195/scsi0:1"]
 
 
-def test_a_size_that_could_be_of_two_bins_is_said(tmp_path: Path) -> None:
+def test_a_size_that_may_belong_to_two_bins_is_noted(tmp_path: Path) -> None:
     (tmp_path / "h.csv").write_text(histogram_csv([("w", 0, 8 << 20), ("w", 0, 1 << 20)]))
     found = profile_files([tmp_path / "h.csv"])
     assert found.accesses[Op.WRITE]["1M"] == 2
@@ -275,7 +275,7 @@ def test_a_damaged_histogram_names_the_line(tmp_path: Path) -> None:
 
 
 def test_one_disk_of_several_in_histograms(tmp_path: Path) -> None:
-    """The same profile as of a file that has this disk only; a name that none has is refused, by every command."""
+    """The same profile as of a file with only this disk. Every command rejects an unknown disk name."""
     both, alone = tmp_path / "both.csv", tmp_path / "alone.csv"
     both.write_text(histogram_csv(TWO) + histogram_csv(ONE, disk="8195 (scsi0:1)"))
     alone.write_text(histogram_csv(ONE, disk="8195 (scsi0:1)"))
@@ -294,7 +294,7 @@ def test_one_disk_of_several_in_histograms(tmp_path: Path) -> None:
         assert name in refused.stderr
 
 
-def test_the_unit_of_response_times_is_said_where_there_are_some(tmp_path: Path) -> None:
+def test_the_assumed_unit_of_response_times_is_noted(tmp_path: Path) -> None:
     for record, n_notes in ((record_1, 0), (record_2, 1)):
         (tmp_path / "t").write_bytes(b"".join(record(0x28, 8 * i) for i in range(20)))
         assert len(profile_files([tmp_path / "t"]).description["notes"]) == n_notes

@@ -1,4 +1,4 @@
-"""Text that Windows' programs wrote: UTF-16, byte order marks, quoted fields, thousands, hexadecimal numbers."""
+"""Text of Windows programs: UTF-16, byte order marks, quoted fields, thousands, hexadecimal numbers."""
 
 import gzip
 from pathlib import Path
@@ -98,9 +98,7 @@ def test_quoted_fields_between_blanks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("separator", "name"), [(",", "comma"), (" ", "space"), (";", "semicolon")])
 @pytest.mark.parametrize("n", [1, 3, 5000])
-def test_numbers_within_a_quoted_field_are_not_taken_for_columns(
-    tmp_path: Path, separator: str, name: str, n: int
-) -> None:
+def test_numbers_within_a_quoted_field_are_not_columns(tmp_path: Path, separator: str, name: str, n: int) -> None:
     """Without its quotation marks, each line would have 7 and 8 where place and length are."""
     rows = separator.join(['"a', 'b"', "7", "8", "512", "0"]) + "\n"
     found = profiled(tmp_path, rows * n, options=ReadOptions(columns=f"-,-,offset:lbn,length,op=read,sep={name}"))
@@ -108,7 +106,7 @@ def test_numbers_within_a_quoted_field_are_not_taken_for_columns(
 
 
 @pytest.mark.parametrize("time", ["1,500", "1.500,5", "0,5"])
-def test_a_comma_that_may_be_a_decimal_point_is_refused(tmp_path: Path, time: str) -> None:
+def test_a_comma_that_may_be_a_decimal_point_is_rejected(tmp_path: Path, time: str) -> None:
     """Where semicolons separate fields, as in countries that write one and a half as 1,5."""
     text = f"1.5;Read;4096;8192\n{time};Read;12288;8,192\n"
     with pytest.raises(InputError) as caught:
@@ -149,8 +147,8 @@ def damaged(before: str, damage: bytes, after: str) -> bytes:
         (damaged("0,0,R,a\n4096,4096,R,d\n", b"9", ""), 3, 46),
     ],
 )
-def test_what_is_no_utf_16_is_refused_by_its_line(tmp_path: Path, content: bytes, line: int, byte: int) -> None:
-    """Also in a disk's name, which may be anything else."""
+def test_invalid_utf_16_is_reported_with_its_line(tmp_path: Path, content: bytes, line: int, byte: int) -> None:
+    """Also in the name of a disk, which may be any text."""
     with pytest.raises(InputError, match="not UTF-16") as caught:
         profiled(tmp_path, content, options=ReadOptions(columns="offset,length,op,disk"))
     assert caught.value.where == f"{tmp_path / 't'}, line {line} (byte {byte})"

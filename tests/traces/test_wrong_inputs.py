@@ -1,4 +1,4 @@
-"""Two formats glued together, cut off, of the other byte order: each is named with its file and the place."""
+"""Concatenated formats, cut off files, the other byte order: each error names the file and the position."""
 
 import re
 import struct
@@ -16,7 +16,7 @@ from cephfit.traces import profile_files
 from cephfit.traces.read_options import ReadOptions
 
 LONG = b"".join(struct.pack("<IQIq", 100 + i, 8 * i, 4096, -1) for i in range(4000))
-"""oracleGeneral has no sign but that all of the first 64 KiB makes sense."""
+"""oracleGeneral is detected only by the plausibility of all of the first 64 KiB."""
 
 ALL = {**WHOLE, "oracle-general": LONG}
 BINARY = {"blktrace", "blktrace-8", "vscsi-binary", "vscsi-binary-2", "rbd-replay", "oracle-general"}
@@ -36,19 +36,19 @@ def refused(tmp_path: Path, content: bytes) -> InputError:
 
 
 def refused_at(tmp_path: Path, content: bytes) -> str:
-    """The place within the file that the refusal names; the file's own name may have any words in it."""
+    """Return the position in the file that the error names; the name of the file may contain any words."""
     return refused(tmp_path, content).where.removeprefix(f"{tmp_path / 't'}, ")
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_another_text_behind_the_trace(tmp_path: Path, name: str) -> None:
+def test_another_text_after_the_trace(tmp_path: Path, name: str) -> None:
     other = (WHOLE["xperf" if name == "msr" else "msr"] + b"\n") * 150
     place = refused_at(tmp_path, ALL[name] + other)
     assert A_BYTE.fullmatch(place) if name in BINARY else place == f"line {ALL[name].count(LINE_END) + 1}"
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_binary_trace_behind_the_trace(tmp_path: Path, name: str) -> None:
+def test_a_binary_trace_after_the_trace(tmp_path: Path, name: str) -> None:
     other = WHOLE["vscsi-binary" if name.startswith("blktrace") else "blktrace"] * 20
     place = refused_at(tmp_path, ALL[name] + other)
     assert A_BYTE.fullmatch(place) if name in BINARY else place == f"line {ALL[name].count(LINE_END) + 1}"
@@ -64,7 +64,7 @@ def test_a_binary_trace_that_is_cut_off(tmp_path: Path, name: str) -> None:
     ["msr", "spc", "alibaba", "systor17", "fiu", "biosnoop", "block-events", "strace", "xperf", "fio-iolog"],
 )
 def test_a_text_trace_that_is_cut_off_within_a_number_or_word(tmp_path: Path, name: str) -> None:
-    """Cut where what is left cannot be a line. (Where digits are missing at the very end, no one can tell.)"""
+    """Cut where the rest cannot be a line. (Digits missing at the very end cannot be detected.)"""
     begin = ALL[name].rstrip(b"\n").rfind(b"\n") + 1
     blanks = len(ALL[name][begin:]) - len(ALL[name][begin:].lstrip())
     error = refused(tmp_path, ALL[name][: begin + blanks + 7])
@@ -89,7 +89,7 @@ HISTOGRAMS = WHOLE["vscsi-histogram"].decode()
         HISTOGRAMS.replace("\ncount,", "\ncount,9", 1).encode(),
     ],
 )
-def test_every_refusal_names_place_and_remedy(tmp_path: Path, content: bytes) -> None:
+def test_every_error_names_position_and_remedy(tmp_path: Path, content: bytes) -> None:
     where = refused(tmp_path, content).where
     assert any(word in where for word in ("line", "byte", "record"))
 
@@ -97,8 +97,8 @@ def test_every_refusal_names_place_and_remedy(tmp_path: Path, content: bytes) ->
 @pytest.mark.parametrize(
     ("column", "value", "what"),
     [
-        ("nbytes", 0, "no access is of 0 bytes at LBN 16"),
-        ("lbn", -8, "no access is of 4096 bytes at LBN -8"),
+        ("nbytes", 0, "an access cannot have 0 bytes at LBN 16"),
+        ("lbn", -8, "an access cannot have 4096 bytes at LBN -8"),
         ("op", "trim", "op 'trim' is neither read nor write"),
         ("time_ns", None, "column 'time_ns' has an empty value"),
     ],
@@ -145,7 +145,7 @@ def test_an_rbd_replay_trace_cut_at_every_byte(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "jobs"])
-def test_a_damaged_profile_is_refused_as_other_commands_refuse_it(tmp_path: Path, command: str) -> None:
+def test_all_commands_reject_a_damaged_profile_alike(tmp_path: Path, command: str) -> None:
     file = tmp_path / "p.json"
     file.write_bytes(b'{"schema_version": 1, "name": "\xff"}')
     done = run(command, file, check=False)

@@ -1,4 +1,4 @@
-"""Traces made byte by byte from the layouts in the kernel's header, independently of the reader."""
+"""Traces built byte by byte from the layouts in the kernel's header, independently of the reader."""
 
 import struct
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Files as streams of bytes and of whole lines: decompressed, from elsewhere, in parts."""
+"""Files as streams of bytes and of whole lines: decompressed, remote, in parts."""

@@ -1,8 +1,7 @@
-"""Compressed and encoded traces: recognised by content, decoded with bounded memory.
+"""Compressed and encoded traces: recognized by content, decoded with bounded memory.
 
-Compressed traces: told by their first bytes, decompressed on the way with bounded memory.
-
-Text as Windows' programs write it: UTF-16, or UTF-8 behind a byte order mark. It is read as plain UTF-8.
+Compression is recognized by a file's first bytes. Text in UTF-16, or in UTF-8 with a byte order mark, as Windows
+programs write it, is converted to plain UTF-8.
 """
 
 import bz2
@@ -19,33 +18,36 @@ import zstandard
 from cephfit.core.errors import InputError
 
 MAGIC_NBYTES = 6
-"""First bytes that tell every compression."""
+"""How many first bytes identify any compression."""
 
 DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstandard.ZstdError)
-"""What decompressors raise for a file that is damaged or cut off (bz2 raises OSError without an errno)."""
+"""Exceptions of decompressors for a damaged or cut off file (bz2 raises OSError without an errno)."""
 
 _ZSTD_CHUNK_NBYTES = 1024
-"""Compressed bytes fed at once. A zstd block of 4 bytes may hold 128 KiB, so that 1 KiB never becomes more than
-32 MiB: a file made to exhaust the memory cannot."""
+"""Compressed bytes decompressed at once. A zstd block of 4 bytes may hold 128 KiB, so 1 KiB never becomes more
+than 32 MiB. A file designed to exhaust the memory cannot do so."""
 
 _ZSTD_WINDOW_NBYTES = 1 << 27
-"""What ``zstd --long`` uses at most without being asked for more."""
+"""The most that ``zstd --long`` uses by default."""
 
 
 _SKIPPABLE = b"\x2a\x4d\x18"
-"""After one byte from 0x50 to 0x5f: a frame of zstd that holds nothing of the file; pzstd begins each one so (RFC
+"""Follows one byte from 0x50 to 0x5f: a zstd frame that holds no content. pzstd begins each frame with one (RFC
 8878, 3.1.2)."""
 
 _TOO_LARGE = "too much memory"
-"""What libzstd says of a frame beyond ``_ZSTD_WINDOW_NBYTES``."""
+"""Part of libzstd's message for a frame beyond ``_ZSTD_WINDOW_NBYTES``."""
 
 
-class LargeWindow(Exception):  # noqa: N818 - no damage: the file asks for more memory than is given
+class LargeWindow(Exception):  # noqa: N818 - not damaged: the file needs more memory
     """A zstd file needs more memory than ``_ZSTD_WINDOW_NBYTES``."""
 
 
 def decompressed(start: bytes, rest: BinaryIO) -> BinaryIO | None:
-    """What the file that begins with ``start`` and goes on with ``rest`` holds, if it is compressed."""
+    """Return the decompressed content of the file that begins with ``start`` and continues with ``rest``.
+
+    None if the file is not compressed.
+    """
     whole = io.BufferedReader(Rejoined(start, rest))
     if start.startswith(b"\x1f\x8b"):
         return cast(BinaryIO, gzip.GzipFile(fileobj=whole))
@@ -63,7 +65,7 @@ def _is_skippable(start: bytes) -> bool:
 
 
 class Rejoined(io.RawIOBase):
-    """A file whose first bytes were read already."""
+    """A file of which the first bytes have been read already."""
 
     def __init__(self, start: bytes, rest: BinaryIO) -> None:
         self._start = start
@@ -80,11 +82,11 @@ class Rejoined(io.RawIOBase):
 
 
 class _Zstd(io.RawIOBase):
-    """All frames of a zstd file, one after the other.
+    """All frames of a zstd file, in order.
 
     Raises:
-        EOFError: the last one is cut off.
-        LargeWindow: one needs more memory than it gets.
+        EOFError: the last frame is cut off.
+        LargeWindow: a frame needs too much memory.
     """
 
     def __init__(self, source: BinaryIO) -> None:
@@ -122,29 +124,30 @@ class _Zstd(io.RawIOBase):
 
 
 SAMPLE_NBYTES = 512
-"""What tells text from records that begin with the same bytes."""
+"""Bytes that distinguish text from records that begin with the same bytes."""
 
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _CHUNK_NBYTES = 1 << 18
 _NONE_IN_TEXT = frozenset({"Cc", "Cn", "Co", "Cs"})
 _GOOD_PER_DAMAGED = 16
-"""Of random bytes as UTF-16 every tenth character or more is none; a damaged text is to be refused as a text."""
+"""Good characters per damaged one in a text. In random bytes read as UTF-16, at least every tenth character is
+invalid. A damaged text must be reported as text."""
 
 
 def may_be_marked(start: bytes) -> bool:
-    """Whether the first bytes of a file are a byte order mark, so that ``as_utf8`` is worth a sample."""
+    """Return whether the first bytes of a file are a byte order mark, so that ``as_utf8`` needs a sample."""
     return any(start.startswith(mark) for mark, _ in _MARKS)
 
 
 def as_utf8(start: bytes, rest: BinaryIO, name: str) -> BinaryIO | None:
-    """The text of a file without its byte order mark. Reading it raises InputError where it is no UTF-16.
+    """Return the text of a file without its byte order mark; None: it has none, or no text follows.
 
-    None where it has no byte order mark, or no text follows: records of a trace may begin with any bytes.
+    Records of a trace may begin with any bytes. Reading the text raises InputError where it is not UTF-16.
 
     Args:
         start: the first ``SAMPLE_NBYTES`` of the file.
         rest: what follows them.
-        name: the file's, for errors.
+        name: the name of the file, for errors.
     """
     for mark, encoding in _MARKS:
         if start.startswith(mark) and _is_text(start[len(mark) :], encoding):
@@ -154,14 +157,14 @@ def as_utf8(start: bytes, rest: BinaryIO, name: str) -> BinaryIO | None:
 
 
 def _is_text(sample: bytes, encoding: str) -> bool:
-    """Whether it decodes, but for a little damage; its last character may be cut off."""
+    """Return whether the sample decodes, with little damage. Its last character may be cut off."""
     text = codecs.getincrementaldecoder(encoding)("replace").decode(sample)
     n_bad = sum(c == "\ufffd" or (c not in "\t\r\n" and unicodedata.category(c) in _NONE_IN_TEXT) for c in text)
     return n_bad * _GOOD_PER_DAMAGED <= len(text)
 
 
 class _Utf16(io.RawIOBase):
-    """Its characters in UTF-8."""
+    """A UTF-16 text converted to UTF-8."""
 
     def __init__(self, source: BinaryIO, encoding: str, name: str, n_before: int) -> None:
         self._source = source
@@ -176,7 +179,11 @@ class _Utf16(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Raises: InputError: the bytes are no characters."""
+        """Read converted bytes.
+
+        Raises:
+            InputError: the bytes are not characters of UTF-16.
+        """
         is_over = False
         while not self._ready and not is_over:
             chunk = self._source.read(_CHUNK_NBYTES)
@@ -194,11 +201,11 @@ class _Utf16(io.RawIOBase):
         return len(part)
 
     def _damaged(self, error: UnicodeDecodeError, n_fresh: int) -> InputError:
-        """``error`` is about the bytes kept from before and ``n_fresh`` new ones."""
+        """Build the error. ``error`` covers the bytes kept from before and ``n_fresh`` new ones."""
         begin = self._n_read + n_fresh - len(error.object)
         line = self._n_lines + error.object[: error.start].decode(self._encoding, "replace").count("\n") + 1
         return InputError(
-            f"the text is not UTF-16, although its byte order mark says so: {error.reason}",
+            f"the text is not UTF-16, although it begins with that byte order mark: {error.reason}",
             where=f"{self._name}, line {line} (byte {begin + error.start})",
             remedy="the line is damaged or cut off: copy the file again, or correct or delete the line",
         )

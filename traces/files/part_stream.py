@@ -1,9 +1,4 @@
-"""Several trace files, or a part of one, as one stream.
-
-Trace files one after the other as one stream.
-
-A part of a trace file as a stream.
-"""
+"""Consecutive trace files as one stream, and a part of a file as a stream."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,17 +8,19 @@ from cephfit.traces.files.stream import HEAD_NBYTES, TraceStream
 
 
 def one_stream(streams: Sequence[TraceStream]) -> TraceStream:
-    """A file as it is, or its consecutive parts as one."""
+    """Return the only stream, or consecutive parts joined to one."""
     return JoinedStream(streams) if len(streams) > 1 else streams[0]
 
 
 class JoinedStream(TraceStream):
-    """Consecutive parts of a trace, read as if they were one file: a line or record may begin in one of them and
-    end in the next. Each is decompressed, and put into UTF-8, by itself.
+    """Consecutive parts of a trace, read as one file.
+
+    A line or record may begin in one part and end in the next. Each part is decompressed and converted to UTF-8
+    separately.
     """
 
     def __init__(self, streams: Sequence[TraceStream]) -> None:
-        """``streams``: of which nothing was read, in order; they are closed with this one."""
+        """Join ``streams``, which are unread and in order. They are closed with this one."""
         first, *_, last = streams
         self.path = first.path
         self.name = f"{first.name} to {last.name} as one"
@@ -71,18 +68,18 @@ class JoinedStream(TraceStream):
         return sum(stream.consumed() for stream in self._streams)
 
 
-class NotOnItsOwn(Exception):  # noqa: N818 - no error: the whole is read instead
-    """A part cannot be read without what is before it: the file must be read as a whole."""
+class NeedsWholeFile(Exception):  # noqa: N818 - not an error: the whole file is read instead
+    """A part cannot be read without the preceding data: the file must be read as a whole."""
 
 
 class PartStream(TraceStream):
-    """Bytes ``begin`` to ``end`` of a file that is not compressed; places in errors count from ``begin``.
+    """Bytes ``begin`` to ``end`` of an uncompressed file. Positions in errors count from ``begin``.
 
     Attributes:
         begin: where the part begins.
     """
 
-    is_read_beside = True
+    is_read_in_parallel = True
 
     def __init__(self, path: Path, begin: int, end: int | None) -> None:
         super().__init__(path)

@@ -1,4 +1,4 @@
-"""An iterator that a thread runs ahead of, so that two steps of reading a trace keep two cores busy."""
+"""An iterator that a thread reads ahead, so that two steps of reading a trace use two cores."""
 
 import os
 import threading
@@ -9,37 +9,37 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 _DEPTH = 2
-"""Items that wait at most: what they hold is memory."""
+"""The most items in the queue, which limits their memory."""
 _WAIT_SECONDS = 0.05
 
 
 def n_cores() -> int:
-    """How many threads of this process run at the same time."""
+    """Return how many threads of this process can run at the same time."""
     return len(os.sched_getaffinity(0))
 
 
 def has_second_core() -> bool:
-    """Whether a thread beside this one would run at the same time."""
+    """Return whether a second thread would run at the same time."""
     return n_cores() > 1
 
 
 def read_ahead(items: Iterator[_T]) -> Iterator[_T]:
-    """The same items in the same order, made by a thread while those before them are used; what ``items`` raises
-    is raised here, in its place. The compiled loops let go of Python's lock, so both sides really run at once.
+    """Yield the same items in the same order, produced by a thread ahead of their use.
 
-    On a single core there is no thread.
+    An exception of ``items`` is raised here at its position. The compiled loops release Python's lock, so both
+    threads run at the same time. On a single core there is no thread.
     """
     return _from_thread(items) if has_second_core() else items
 
 
 def _from_thread(items: Iterator[_T]) -> Generator[_T, None, None]:
-    made: Queue[tuple[str, Any]] = Queue(_DEPTH)
+    ready: Queue[tuple[str, Any]] = Queue(_DEPTH)
     stopped = threading.Event()
 
     def put(what: str, value: Any = None) -> None:
         while not stopped.is_set():
             try:
-                made.put((what, value), timeout=_WAIT_SECONDS)
+                ready.put((what, value), timeout=_WAIT_SECONDS)
                 break
             except Full:
                 continue
@@ -51,14 +51,14 @@ def _from_thread(items: Iterator[_T]) -> Generator[_T, None, None]:
                 if stopped.is_set():
                     return
             put("end")
-        except BaseException as error:  # whatever it is, it belongs to who asked for the items
+        except BaseException as error:  # any exception is passed to the consumer
             put("error", error)
 
     thread = threading.Thread(target=run, name="read ahead", daemon=True)
     thread.start()
     try:
         while True:
-            what, value = made.get()
+            what, value = ready.get()
             if what == "error":
                 raise value
             if what == "end":

@@ -1,6 +1,6 @@
-"""Text traces, block by block of whole lines, with the line's number known for every error.
+"""Trace files as streams of bytes and of text lines, decompressed and in UTF-8.
 
-Trace files as streams of bytes: decompressed and in UTF-8, with the place known for every error.
+The position of every byte and line is known for errors.
 """
 
 import sys
@@ -13,7 +13,7 @@ from cephfit.core.errors import InputError
 from cephfit.traces.files import decoding, remote
 
 HEAD_NBYTES = 64 * 1024
-"""How much of a file a format is told by."""
+"""Bytes of a file that the detection of its format sees."""
 
 STANDARD_INPUT = Path("-")
 
@@ -22,21 +22,24 @@ class TraceStream:
     """One trace file, read once from its beginning to its end.
 
     Attributes:
-        is_read_beside: others are read at the same time, so that threads of its own would have no core.
-        name: the path as it was given, for messages.
-        offset: decompressed bytes read so far, without a byte order mark; of UTF-16 those of its text in UTF-8.
+        is_read_in_parallel: other streams are read at the same time, so that extra threads would find no free
+            core.
+        name: the path as given, for messages.
+        offset: decompressed bytes read so far, without a byte order mark. For UTF-16: bytes of the text in UTF-8.
     """
 
-    is_read_beside: bool = False
+    is_read_in_parallel: bool = False
 
     def __init__(self, path: Path) -> None:
-        """Raises:
-        InputError: the file cannot be opened, or is damaged at its very beginning.
-        HostError: it is a URL, and what opens it is not installed.
+        """Open a file.
+
+        Raises:
+            InputError: the file cannot be opened, or is damaged at its beginning.
+            HostError: the path is a URL, and the package that opens it is not installed.
         """
         self.path = path
         url = None if path == STANDARD_INPUT else remote.url_of(path)
-        self.name = remote.shown(url) if url else "standard input" if path == STANDARD_INPUT else str(path)
+        self.name = remote.display_url(url) if url else "standard input" if path == STANDARD_INPUT else str(path)
         self.offset = 0
         self._ahead = b""
         self._is_converted = False
@@ -68,7 +71,7 @@ class TraceStream:
             self._raw.close()
 
     def _convert(self) -> None:
-        """Find out how the bytes are to be read."""
+        """Detect compression and encoding."""
         start = self._read_fully(decoding.MAGIC_NBYTES)
         decompressed = decoding.decompressed(start, self._raw)
         if decompressed is not None:
@@ -84,13 +87,13 @@ class TraceStream:
             self._ahead = start
 
     def head(self) -> bytes:
-        """The first bytes that are still unread, up to 64 KiB, without consuming them."""
+        """Return the first unread bytes, up to 64 KiB, without consuming them."""
         if len(self._ahead) < HEAD_NBYTES:
             self._ahead += self._read_fully(HEAD_NBYTES - len(self._ahead))
         return self._ahead
 
     def read(self, nbytes: int) -> bytes:
-        """Exactly ``nbytes`` bytes, fewer only at the end of the file.
+        """Read exactly ``nbytes`` bytes, fewer only at the end of the file.
 
         Raises:
             InputError: the compressed file is damaged or cut off.
@@ -101,7 +104,7 @@ class TraceStream:
         return block
 
     def readinto(self, buffer: memoryview) -> int:
-        """As ``read``, into a buffer that may be used again and again; returns how many bytes it got.
+        """Read into a reusable buffer; return the number of bytes.
 
         Raises:
             InputError: as ``read``.
@@ -122,18 +125,18 @@ class TraceStream:
         return n
 
     def is_plain_file(self) -> bool:
-        """Whether it is a regular file of this machine that is read as it is, so that parts of it can be read."""
+        """Return whether this is an uncompressed regular file of this machine, so that parts of it can be read."""
         return not self._is_converted and self.path != STANDARD_INPUT and self.path.is_file()
 
     def consumed(self) -> int:
-        """Bytes of the file itself that were read, for a progress display."""
+        """Return how many bytes of the file were read before decompression, for a progress display."""
         return self._raw.tell() if self._raw.seekable() else self.offset
 
     def _unreadable(self, error: OSError) -> InputError:
         return InputError(
             f"the trace cannot be read: {error.strerror or error}",
             where=self.name,
-            remedy="check the disk or the network that it lies on, or copy it elsewhere first",
+            remedy="check the disk or the network of the file, or copy it elsewhere first",
         )
 
     def _read_fully(self, nbytes: int) -> bytes:
@@ -146,17 +149,17 @@ class TraceStream:
                 raise InputError(
                     f"the compressed trace is damaged or cut off: {error}",
                     where=f"{self.name}, decompressed byte {place}",
-                    remedy="copy the file again, or decompress what is left of it with `gzip -dc`, `xz -dc` ...",
+                    remedy="copy the file again, or recover the rest with `gzip -dc`, `xz -dc` ...",
                 ) from None
             except decoding.LargeWindow:
                 raise InputError(
-                    "decompressing the trace takes more memory than 128 MiB (`zstd --long` or `--ultra`)",
+                    "decompressing the trace takes more than 128 MiB of memory (`zstd --long` or `--ultra`)",
                     where=self.name,
                     remedy="decompress it first: zstd -d --long=31 FILE, or pipe it: zstd -dc --long=31 FILE | "
                     "cephfit trace profile -",
                 ) from None
             except OSError as error:
-                if error.errno is None and self._is_converted:  # bz2's way to say it
+                if error.errno is None and self._is_converted:  # how bz2 reports damage
                     raise InputError(
                         f"the compressed trace is damaged: {error}",
                         where=f"{self.name}, decompressed byte {self.offset + len(self._ahead)}",
@@ -179,8 +182,8 @@ class TextBlock:
 
     Attributes:
         lines: without their line ends.
-        first: number of the first one in the file, from 1.
-        cut_off: whether the last one has no line end: it may be cut off.
+        first: number of the first line in the file, from 1.
+        cut_off: whether the last line has no line end: it may be cut off.
     """
 
     lines: list[bytes]
@@ -189,7 +192,11 @@ class TextBlock:
 
 
 def text_blocks(stream: TraceStream) -> Iterator[TextBlock]:
-    """Raises: InputError: a line is longer than 64 KiB, so this is no text."""
+    """Yield the text of a stream in blocks of whole lines.
+
+    Raises:
+        InputError: a line is longer than 64 KiB, so this is not text.
+    """
     rest, first = b"", 1
     while True:
         fresh = stream.read(_BLOCK_NBYTES)
@@ -201,30 +208,30 @@ def text_blocks(stream: TraceStream) -> Iterator[TextBlock]:
         end = block.rfind(b"\n") + 1
         rest = block[end:]
         if len(rest) > HEAD_NBYTES:
-            raise no_text(stream, len(rest))
+            raise not_text(stream, len(rest))
         lines = block[:end].split(b"\n")[:-1]
         yield TextBlock(lines, first, cut_off=False)
         first += len(lines)
 
 
 def bad_line(stream: TraceStream, number: int, line: bytes, expected: str, *, cut_off: bool = False) -> InputError:
-    """The error for a line that is not what the format says."""
+    """Return the error for a line that the format does not allow."""
     shown = line[:80].decode("utf-8", "replace")
     if cut_off:
         return InputError(
             f"the trace is cut off within its last line: {shown!r}",
             where=f"{stream.name}, line {number} (byte {stream.offset - len(line)})",
-            remedy="copy the file again, or delete its last line and profile what is there",
+            remedy="copy the file again, or delete its last line and profile the rest",
         )
     return InputError(
         f"not {expected}: {shown!r}",
         where=f"{stream.name}, line {number}",
-        remedy="delete the line if it is not the trace's; --format FORMAT reads the file as another format",
+        remedy="delete the line if it is not part of the trace; --format FORMAT reads the file as another format",
     )
 
 
 def impossible_numbers(stream: TraceStream, number: int, line: bytes) -> InputError:
-    """The error for a line whose numbers no access can have."""
+    """Return the error for a line with numbers that are impossible for an access."""
     return InputError(
         f"a number is impossible: {line[:80].decode('utf-8', 'replace')!r}",
         where=f"{stream.name}, line {number}",
@@ -232,8 +239,8 @@ def impossible_numbers(stream: TraceStream, number: int, line: bytes) -> InputEr
     )
 
 
-def no_text(stream: TraceStream, nbytes: int) -> InputError:
-    """The error for a line that has no end after ``nbytes``, which were read last."""
+def not_text(stream: TraceStream, nbytes: int) -> InputError:
+    """Return the error for a line without an end in the last ``nbytes`` read."""
     return InputError(
         "a line is longer than 64 KiB: this is not text",
         where=f"{stream.name}, byte {stream.offset - nbytes}",

@@ -1,14 +1,11 @@
-"""Lines of separated fields: those are read that are surely as their format says.
+"""Compiled loop over lines of separated fields, which reads only the lines that certainly match their format.
 
-Columns of numbers in separated text: all lines of a chunk at once.
+A chunk of text is indexed, and then read column by column. For a column of numbers, the last 8 bytes of each field
+are loaded first. Vector instructions then convert all of them to numbers, and the 8 bytes before follow in the
+same way. If some line of the chunk does not match, the lines are checked one at a time to find it.
 
-First the last 8 bytes of each field are loaded, then all of them are made numbers by vector instructions, and so
-on for the 8 bytes before. That is for lines that all have what they should have; else they are looked at one after
-the other, to find the first one that has not.
-
-A chunk of text is indexed, and then read column by column. The loop stops before the first line that is anything
-else - a header, a comment, an op of another kind, a disk not seen before, a number out of range - and leaves that
-line to the code that looks at everything.
+The loop stops before the first line that does not match: a header, a comment, another op, a new disk, a number out
+of range. The code for any line reads that line.
 """
 
 from typing import NamedTuple
@@ -38,8 +35,10 @@ _TO_LAST, _BYTE = np.uint64(56), np.uint64(8)
 
 
 class Scale(NamedTuple):
-    """What a number in the text means: ``(number - origin) * unit >> shift``, where number - origin is from
-    ``low`` to ``high``."""
+    """The meaning of a number in the text: ``(number - origin) * unit >> shift``.
+
+    ``number - origin`` must be from ``low`` to ``high``.
+    """
 
     origin: int
     unit: int
@@ -48,9 +47,16 @@ class Scale(NamedTuple):
     high: int
 
 
-class Room(NamedTuple):
-    """Room for a column on its way from text to numbers: words of 8 bytes, those before them and those that end
-    with a point, how long fields are, and fractions."""
+class Scratch(NamedTuple):
+    """Scratch arrays for converting a column from text to numbers.
+
+    Attributes:
+        words: the last 8 bytes of each field.
+        words_before: the 8 bytes before those.
+        words_to_point: 8 bytes that end with the decimal point.
+        lengths: lengths of the fields.
+        fractions: the digits after the point, as numbers.
+    """
 
     words: NDArray[np.uint64]
     words_before: NDArray[np.uint64]
@@ -63,8 +69,11 @@ class Room(NamedTuple):
 def _add_digits(
     words: NDArray[np.uint64], lengths: NDArray[np.int64], n: int, skip: int, power: int, out: NDArray[np.int64]
 ) -> np.uint64:
-    """Write, or for a ``power`` of ten add, the numbers that words end with, of up to 8 digits: as many as lengths
-    say without ``skip``. Returns 0 if all are digits. The compiler makes vector instructions of it."""
+    """Write the numbers that words end with, of up to 8 digits; for a ``power`` of ten, add them.
+
+    The number of digits is the length minus ``skip``. Returns 0 if all are digits. The compiler generates vector
+    instructions.
+    """
     wrong = np.uint64(0)
     factor = _TEN_TO[power]
     for line in range(n):
@@ -82,11 +91,12 @@ def _read_whole(
     trim: int,
     drop: int,
     limits: tuple[int, int],
-    room: Room,
+    scratch: Scratch,
     out: NDArray[np.int64],
 ) -> bool:
-    """Write what fields are without their last ``drop`` bytes; whether all are numbers of ``limits`` digits."""
-    words, words_before, _, lengths, _ = room
+    """Write fields without their last ``drop`` bytes as numbers. Returns whether all are numbers of ``limits``
+    digits."""
+    words, words_before, _, lengths, _ = scratch
     load_longer_ends(lines, n, column, trim, drop, words, words_before, lengths)
     least, most = extent(lengths, n)
     if least < max(limits[0], 1) or most > min(limits[1], MOST_DIGITS):
@@ -108,13 +118,15 @@ def _read_short_decimals(
     trim: int,
     n_after: int,
     limits: tuple[int, int],
-    room: Room,
+    scratch: Scratch,
     out: NDArray[np.int64],
 ) -> bool:
-    """Write what stands before the point, of less than 8 digits, and as fractions the last ``n_after`` digits, of
-    up to 9; whether all fields are such numbers. Each field is looked for once, not four times as for any number.
+    """Write the digits before the point, up to 7, and the last ``n_after`` digits, up to 9, as fractions.
+
+    Returns whether all fields are such numbers. Each field is located once, instead of four times as for any
+    number.
     """
-    words, words_before, words_to_point, lengths, fractions = room
+    words, words_before, words_to_point, lengths, fractions = scratch
     for line in range(n):
         begin, end = field(lines, line, column, trim)
         words[np.uintp(line)] = eight_bytes(end - WORD_NBYTES)
@@ -137,23 +149,23 @@ def _read_short_decimals(
 
 
 @compiled
-def _read_fractions(lines: Lines, n: int, column: int, trim: int, n_after: int, room: Room) -> bool:
-    """Write the numbers that the last ``n_after`` digits of fields are; whether a point is before all of them."""
-    load_ends(lines, n, column, trim, n_after, room.words, room.lengths)
+def _read_fractions(lines: Lines, n: int, column: int, trim: int, n_after: int, scratch: Scratch) -> bool:
+    """Write the last ``n_after`` digits of fields as numbers. Returns whether a point precedes all of them."""
+    load_ends(lines, n, column, trim, n_after, scratch.words, scratch.lengths)
     good = True
     for line in range(n):
-        good &= room.words[line] >> _TO_LAST == np.uint64(_POINT)
+        good &= scratch.words[line] >> _TO_LAST == np.uint64(_POINT)
     wrong = np.uint64(0)
     for digit in range(0, n_after, WORD_NBYTES):
-        load_ends(lines, n, column, trim, digit, room.words, room.lengths)
-        room.lengths[:n] = n_after
-        wrong |= _add_digits(room.words, room.lengths, n, digit, digit, room.fractions)
+        load_ends(lines, n, column, trim, digit, scratch.words, scratch.lengths)
+        scratch.lengths[:n] = n_after
+        wrong |= _add_digits(scratch.words, scratch.lengths, n, digit, digit, scratch.fractions)
     return good and wrong == np.uint64(0)
 
 
 @compiled
 def _scaled(values: NDArray[np.int64], n: int, scale: Scale) -> bool:
-    """Scale numbers in place; whether all of them are in the scale's range."""
+    """Scale numbers in place. Returns whether all of them are in the range of the scale."""
     origin, unit, shift, low, high = scale
     good = True
     for line in range(n):
@@ -171,11 +183,11 @@ def whole_numbers(
     trim: int,
     limits: tuple[int, int],
     scale: Scale,
-    room: Room,
+    scratch: Scratch,
     out: NDArray[np.int64],
 ) -> int:
-    """Numbers of ``limits`` digits: the least and the most."""
-    if _read_whole(lines, n, column, trim, 0, limits, room, out) and _scaled(out, n, scale):
+    """Read whole numbers of ``limits`` digits (minimum, maximum). Returns how many of the first lines match."""
+    if _read_whole(lines, n, column, trim, 0, limits, scratch, out) and _scaled(out, n, scale):
         return n
     origin, unit, shift, low, high = scale
     for line in range(n):
@@ -198,25 +210,30 @@ def decimals(
     limits: tuple[int, int],
     needs_point: bool,
     scale: Scale,
-    room: Room,
+    scratch: Scratch,
     out: NDArray[np.int64],
 ) -> int:
-    """Numbers of ``limits`` digits, the least and the most, and a point and up to 9 digits; nothing is 0 if the
-    least is. What is smaller than one after scaling is cut off."""
+    """Read numbers of ``limits`` digits (minimum, maximum) with an optional point and up to 9 digits.
+
+    An empty field is 0 if the minimum is 0. Fractions below one after scaling are cut off. Returns how many of the
+    first lines match.
+    """
     if not n:
         return 0
     origin, unit, _, low, high = scale
     begin, end = field(lines, 0, column, trim)
     n_after = _digits_behind_point(begin, end)
     if n_after > 0 and n_after <= MOST_FRACTION:
-        good = _read_short_decimals(lines, n, column, trim, n_after, limits, room, out)
+        good = _read_short_decimals(lines, n, column, trim, n_after, limits, scratch, out)
         if not good:
-            good = _read_fractions(lines, n, column, trim, n_after, room)
-            good = good and _read_whole(lines, n, column, trim, n_after + 1, limits, room, out)
+            good = _read_fractions(lines, n, column, trim, n_after, scratch)
+            good = good and _read_whole(lines, n, column, trim, n_after + 1, limits, scratch, out)
         if good and _scaled(out, n, scale):
-            _add_fractions(room.fractions, n, unit, _TEN_TO[n_after], out)
+            _add_fractions(scratch.fractions, n, unit, _TEN_TO[n_after], out)
             return n
-    elif not needs_point and _read_whole(lines, n, column, trim, 0, limits, room, out) and _scaled(out, n, scale):
+    elif (
+        not needs_point and _read_whole(lines, n, column, trim, 0, limits, scratch, out) and _scaled(out, n, scale)
+    ):
         return n
     for line in range(n):
         begin, end = field(lines, line, column, trim)
@@ -243,7 +260,8 @@ def decimals(
 
 @compiled
 def _add_fractions(fractions: NDArray[np.int64], n: int, unit: int, parts: int, out: NDArray[np.int64]) -> None:
-    """Add fractions of a unit that were counted in so many ``parts`` of it; processors divide slowly."""
+    """Add fractions of a unit, counted in ``parts`` of it. A division per line is avoided, because processors
+    divide slowly."""
     if unit % parts == 0:
         for line in range(n):
             out[line] += fractions[line] * (unit // parts)
@@ -254,33 +272,34 @@ def _add_fractions(fractions: NDArray[np.int64], n: int, unit: int, parts: int, 
 
 @inlined
 def _digits_behind_point(begin: int, end: int) -> int:
-    """-1 where there is no point, at most ``MOST_FRACTION`` + 1."""
+    """Return the number of digits after the point: -1 without a point, at most ``MOST_FRACTION`` + 1."""
     n_after = 0
     while n_after <= MOST_FRACTION and end - 1 - n_after >= begin and byte_at(end - 1 - n_after) != _POINT:
         n_after += 1
     return -1 if end - 1 - n_after < begin else n_after
 
 
-TEXT, DIGITS, DECIMAL, DECIMAL_OR_NOTHING, OP, HEXADECIMAL, LEFT_OUT, UNQUOTED = range(8)
-"""What a field must be: anything but nothing; a whole number; a number that may have a fraction; ...; anything;
-anything that does not begin with a quotation mark, within which a separator would separate nothing."""
+TEXT, DIGITS, DECIMAL, DECIMAL_OR_NOTHING, OP, HEXADECIMAL, IGNORED, UNQUOTED = range(8)
+"""What a field must be, in this order: not empty; a whole number; a number that may have a fraction; the same,
+or empty; an op; hexadecimal digits; anything; anything that does not begin with a quotation mark, because a
+separator within quotes separates nothing."""
 
 NOTHING, TIME, OFFSET, LENGTH, LATENCY = range(5)
-"""What a number is kept as."""
+"""The column that a number belongs to."""
 
 
 class Fields(NamedTuple):
-    """What the lines are like.
+    """The structure of the lines.
 
     Attributes:
         separator: a byte, or 0 for any white space.
-        indented: white space may stand before the first field.
-        kinds: int64 (columns,): the line has exactly these.
+        indented: white space may precede the first field.
+        kinds: int64 (columns,): a line has exactly these.
         trims: int64 (columns,), bits of ``field_index.TRIMMED`` and ``TRIMMED_AT_END``.
         least_digits, most_digits: int64 (columns,), of whole numbers.
         kept_as: int64 (columns,), of numbers.
-        scales: int64 (columns, 5), ``Scale`` of each column's number.
-        disk: int64 (k,), columns that name the disk together.
+        scales: int64 (columns, 5), ``Scale`` of the number in each column.
+        disk: int64 (k,), columns that together name the disk.
         ops: uint64 (2, m): spellings of reads and of writes, by ``packed``.
         timed: whether a column is the latency.
     """
@@ -299,7 +318,7 @@ class Fields(NamedTuple):
 
 
 def packed(op: bytes) -> int:
-    """A short word as a number."""
+    """Pack a short word into a number."""
     return int.from_bytes(op, "little")
 
 
@@ -317,21 +336,21 @@ def parse(
     disk: NDArray[np.int32],
     latency_ns: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Read lines from byte ``at`` to byte ``stop``, where one ends; the text has room around them.
+    """Read lines from byte ``at`` to byte ``stop``, a line end. The text has spare bytes around them.
 
     Returns:
-        rows written, and the first byte of the first line that was not read.
+        the number of rows written, and the first byte of the first line that was not read.
     """
     places = np.empty(N_PLACES, np.int32)
-    scratch = np.empty(CHUNK_NBYTES, np.int64)
-    room = Room(
+    unused = np.empty(CHUNK_NBYTES, np.int64)
+    scratch = Scratch(
         np.empty(CHUNK_NBYTES, np.uint64),
         np.empty(CHUNK_NBYTES, np.uint64),
         np.empty(CHUNK_NBYTES, np.uint64),
         np.empty(CHUNK_NBYTES, np.int64),
         np.empty(CHUNK_NBYTES, np.int64),
     )
-    names = Names(room.words, room.lengths, room.words_before)
+    names = Names(scratch.words, scratch.lengths, scratch.words_before)
     step, gap = (1, 1) if fields.separator else (2, 0)
     n_fields = len(fields.kinds)
     spellings = fields.ops.copy()
@@ -354,8 +373,8 @@ def parse(
             if kind == OP:
                 n = field_loops.ops(lines, n, c, trim, spellings, names, op[row:])
                 continue
-            # What names a disk is looked up: a name is known from lines that were looked at whole.
-            if kind == LEFT_OUT or (fields.disk == c).any():
+            # Disk names are looked up below: the table has the names from lines that were read whole.
+            if kind == IGNORED or (fields.disk == c).any():
                 continue
             if kind == UNQUOTED:
                 n = field_loops.unquoted(lines, n, c, trim)
@@ -363,7 +382,7 @@ def parse(
             if kind in (TEXT, HEXADECIMAL):
                 n = field_loops.texts(lines, n, c, trim, kind == HEXADECIMAL)
                 continue
-            out = scratch
+            out = unused
             if kept_as == TIME:
                 out = time_ns[row:]
             elif kept_as == OFFSET:
@@ -376,9 +395,9 @@ def parse(
             scale = Scale(origin, unit, shift, low, high)
             digits = (fields.least_digits[c], fields.most_digits[c])
             if kind == DIGITS:
-                n = whole_numbers(lines, n, c, trim, digits, scale, room, out)
+                n = whole_numbers(lines, n, c, trim, digits, scale, scratch, out)
             else:
-                n = decimals(lines, n, c, trim, digits, kind == DECIMAL, scale, room, out)
+                n = decimals(lines, n, c, trim, digits, kind == DECIMAL, scale, scratch, out)
         if len(fields.disk):
             n = field_loops.disk_numbers(lines, n, fields.disk, trims, disks, names, disk[row:])
         if n:
@@ -387,7 +406,7 @@ def parse(
         if n < n_here or n == 0 or row == len(time_ns):
             break
     if fields.timed:
-        # No device answers in no time: a zero stands for a latency that is not known.
+        # No device responds in zero time: a zero means that the latency is unknown.
         for i in range(row):
             latency_ns[i] = latency_ns[i] if latency_ns[i] > 0 else -1
     else:

@@ -1,9 +1,8 @@
-"""Text read by a compiled loop where its lines are plain, and line by line in Python where they are not.
+"""Text that a compiled loop reads where its lines are plain, and Python reads line by line elsewhere.
 
-Text in blocks of whole lines, in buffers with the room around it that the compiled loops need.
-
-Loops read ahead in threads, one for each core, what Python then looks at in the order of the file: so all cores
-are used whatever the file is, compressed or a pipe, and the accesses come out as if there was one.
+The text comes in blocks of whole lines, in buffers with the spare bytes around them that the compiled loops need.
+One thread per core parses blocks ahead. Python then processes the rest in the order of the file. So all cores are
+used for any file, also a compressed one or a pipe, and the accesses come out as from one thread.
 """
 
 from abc import ABC, abstractmethod
@@ -19,14 +18,14 @@ from numpy.typing import NDArray
 
 from cephfit.core.errors import InputError
 from cephfit.traces.files.read_ahead import n_cores
-from cephfit.traces.files.stream import HEAD_NBYTES, TextBlock, TraceStream, no_text
+from cephfit.traces.files.stream import HEAD_NBYTES, TextBlock, TraceStream, not_text
 from cephfit.traces.lines.text_bytes import BEFORE_NBYTES, N_BYTES
 
 BLOCK_NBYTES = 1 << 21
-"""Joining the counts of a batch costs as much as reading thousands of lines."""
+"""Size of a block. Joining the counts of a batch costs as much as reading thousands of lines."""
 
 _BEFORE = -(-BEFORE_NBYTES // N_BYTES) * N_BYTES
-_ROOM = _BEFORE + HEAD_NBYTES + BLOCK_NBYTES + N_BYTES
+_BUFFER_NBYTES = _BEFORE + HEAD_NBYTES + BLOCK_NBYTES + N_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +33,9 @@ class TextBuffer:
     """Consecutive lines.
 
     Attributes:
-        text: uint8, with room before and behind the lines.
-        begin, end: the bytes of it that are whole lines.
-        stop: the end of a line behind them that has no line end: the last one of a file.
+        text: uint8, with spare bytes before and after the lines.
+        begin, end: the bytes that are whole lines.
+        stop: end of a following line without a line end: the last line of a file.
         is_last: whether no other block follows.
     """
 
@@ -51,102 +50,105 @@ class TextBuffer:
 
 
 class TextBuffers:
-    """The blocks of a stream. Buffers are used again once they were given back: fresh memory costs the kernel as
-    much as the reading."""
+    """The blocks of a stream.
+
+    Buffers are reused after they were returned: the kernel needs as much time for fresh memory as the reading
+    takes.
+    """
 
     def __init__(self, stream: TraceStream) -> None:
         self._stream = stream
         self._free: list[NDArray[np.uint8]] = []
 
     def give_back(self, block: TextBuffer) -> None:
-        """Nobody looks at the block any more."""
+        """Return the buffer of a block that is no longer used."""
         self._free.append(block.text)
 
     def blocks(self) -> Iterator[TextBuffer]:
-        """Blocks of about ``BLOCK_NBYTES``, cut at line ends; the last one may be empty.
+        """Yield blocks of about ``BLOCK_NBYTES``, cut at line ends. The last one may be empty.
 
         Raises:
-            InputError: a line is longer than 64 KiB, so this is no text.
+            InputError: a line is longer than 64 KiB, so this is not text.
         """
         rest = b""
         is_last = False
         while not is_last:
-            text = self._free.pop() if self._free else np.zeros(_ROOM, np.uint8)
+            text = self._free.pop() if self._free else np.zeros(_BUFFER_NBYTES, np.uint8)
             fresh = _BEFORE + len(rest)
             text[_BEFORE:fresh] = np.frombuffer(rest, np.uint8)
             n = self._stream.readinto(memoryview(text.data)[fresh : fresh + BLOCK_NBYTES])
             is_last, stop = n < BLOCK_NBYTES, fresh + n
             end = _after_last_newline(text, _BEFORE, stop)
             if stop - end > HEAD_NBYTES:
-                raise no_text(self._stream, stop - end)
+                raise not_text(self._stream, stop - end)
             rest = text[end:stop].tobytes()
             yield TextBuffer(text, _BEFORE, end, stop if is_last else end, is_last)
 
 
 def _after_last_newline(text: NDArray[np.uint8], begin: int, stop: int) -> int:
-    """Where the line begins that has no end before ``stop``; not found if it is longer than lines may be."""
+    """Return where the line begins that has no end before ``stop``. A line that is too long is not found."""
     nearest = max(begin, stop - HEAD_NBYTES - 1)
     return nearest + text[nearest:stop].tobytes().rfind(b"\n") + 1
 
 
 _FEW_LINES = 16
-"""A compiled loop that stops after so few lines was hardly worth it: the next stretch in Python is longer."""
+"""A compiled loop that stops after so few lines was not worth its call: the next section in Python is longer."""
 _MOST_LINES = 4096
 
 _T = TypeVar("_T")
 
 
 class LineParser(ABC, Generic[_T]):
-    """Reads the lines of one format, in two ways."""
+    """A parser of the lines of one format, with a fast and a general way."""
 
     @abstractmethod
     def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, _T]:
-        """Read plain lines from byte ``at`` to byte ``stop``, where a line ends; stop where it likes.
+        """Read plain lines from byte ``at`` to byte ``stop``, a line end. It may stop earlier.
 
-        Runs in any thread, for any part of the file, and so does not know what was before.
+        It runs in any thread for any part of the file, so it does not know what precedes.
 
         Returns:
-            how many lines it read, the first byte after them, and what they gave.
+            the number of lines read, the first byte after them, and their content.
         """
 
-    def took(self, n_lines: int, gave: _T) -> None:
-        """What ``plain`` gave is next in the file."""
+    def accept(self, n_lines: int, result: _T) -> None:
+        """Accept the next result of ``plain`` in the order of the file."""
 
     @abstractmethod
     def any_line(self, block: TextBlock) -> _T:
-        """Read the lines that ``plain`` stopped at, and a last one without a line end.
+        """Read the lines at which ``plain`` stopped, and a last line without a line end.
 
         Raises:
-            InputError: naming the file and the line.
+            InputError: the error names the file and the line.
         """
 
 
-def read_by_turns(stream: TraceStream, parser: LineParser[_T]) -> Iterator[list[_T]]:
-    """Read a stream block by block; each gives what its stretches gave, in order.
+def parse_stream(stream: TraceStream, parser: LineParser[_T]) -> Iterator[list[_T]]:
+    """Parse a stream; yield the results of each block, in order.
 
     Raises:
-        InputError: a line is longer than 64 KiB, so this is no text; and what ``any_line`` raises.
+        InputError: a line is longer than 64 KiB, so this is not text; and what ``any_line`` raises.
     """
     buffers = TextBuffers(stream)
     number = 1
     for block, parsed in _parsed_ahead(buffers, parser, _n_threads(stream)):
-        found, number = _turns(stream, block, parsed, parser, number)
+        found, number = _parsed_block(stream, block, parsed, parser, number)
         buffers.give_back(block)
         if found:
             yield found
 
 
 def _n_threads(stream: TraceStream) -> int:
-    return 1 if stream.is_read_beside else n_cores()
+    return 1 if stream.is_read_in_parallel else n_cores()
 
 
 def _parsed_ahead(
     buffers: TextBuffers, parser: LineParser[_T], n_threads: int
 ) -> Iterator[tuple[TextBuffer, tuple[int, int, _T]]]:
-    """Blocks and what ``plain`` gave from their beginnings on.
+    """Yield blocks with the result of ``plain`` from their beginnings.
 
     Raises:
-        InputError: the stream's, after all that is before it.
+        InputError: the stream's error, after everything that precedes it.
     """
 
     def plain(block: TextBuffer) -> tuple[int, int, _T]:
@@ -178,17 +180,17 @@ def _parsed_ahead(
         raise error
 
 
-def _turns(
+def _parsed_block(
     stream: TraceStream, block: TextBuffer, parsed: tuple[int, int, _T], parser: LineParser[_T], number: int
 ) -> tuple[list[_T], int]:
-    """What the stretches of a block give, and the number of the first line behind it."""
+    """Return the results of a block, and the number of the first line after it."""
     found: list[_T] = []
     at, n_slow = block.begin, 1
     text = b""
     while at < block.end:
-        n_read, at, gave = parsed if not found else parser.plain(block.text, at, block.end)
-        parser.took(n_read, gave)
-        found.append(gave)
+        n_read, at, result = parsed if not found else parser.plain(block.text, at, block.end)
+        parser.accept(n_read, result)
+        found.append(result)
         number += n_read
         if at == block.end:
             break

@@ -1,4 +1,4 @@
-"""Where the fields of many lines are: the first step of reading separated text, 64 bytes at a time."""
+"""Index of the fields of many lines: the first step of reading separated text, 64 bytes at a time."""
 
 from typing import NamedTuple
 
@@ -20,34 +20,35 @@ from cephfit.traces.lines.text_bytes import (
 NEWLINE, SPACE, TAB, RETURN = 10, 32, 9, 13
 
 CHUNK_NBYTES = 1 << 14
-"""Text that is indexed at a time: with its index and its columns it stays in the processor's nearest caches."""
+"""Bytes of text that are indexed at a time. With its index and columns it fits into the processor's nearest
+caches."""
 
 N_PLACES = CHUNK_NBYTES + 2 * N_BYTES
-"""Places that an index of a chunk needs at most, and room to write some in vain."""
+"""The most positions in the index of a chunk, with spare capacity for writes past the end."""
 
 WORD_NBYTES = 8
-"""Bytes that are loaded at once."""
+"""Bytes loaded at once."""
 
 _AT_ONCE = 12
-"""Places that are written without asking how many there are: about as many as separators in 64 bytes."""
+"""Positions written without a check of their number: about the number of separators in 64 bytes."""
 
 
 NOT_TRIMMED, TRIMMED_AT_END, TRIMMED = 0, 1, 2
-"""Which white space around a field is not part of it, as bits: blanks and a carriage return behind the last field
-of a line; spaces around any field."""
+"""White space that is not part of a field, as bits: blanks and a carriage return after the last field of a
+line; spaces around any field."""
 
 
 class Lines(NamedTuple):
-    """Consecutive lines of the same number of fields.
+    """Consecutive lines with the same number of fields.
 
-    Field ``f`` (line times fields in a line, and its column) begins at ``places[step * f] + gap`` and ends before
+    Field ``f`` (line times fields in a line, plus its column) begins at ``places[step * f] + gap`` and ends before
     ``places[step * f + 1]``, in bytes from address ``where``.
 
     Attributes:
         where: address of the first line.
         places: int32.
-        step, gap: 1 and 1 where a place is a separator, 2 and 0 where it is a begin or an end.
-        n_fields: in a line.
+        step, gap: 1 and 1 where a position is a separator, 2 and 0 where it is a begin or an end.
+        n_fields: fields in a line.
     """
 
     where: int
@@ -58,7 +59,7 @@ class Lines(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What an index holds: places, line ends, and whether there is white space that may have to be trimmed."""
+    """Summary of an index: positions, line ends, and whether some white space may have to be trimmed."""
 
     n_places: int
     n_lines: int
@@ -67,7 +68,7 @@ class Found(NamedTuple):
 
 @compiled
 def separators(where: int, nbytes: int, separator: int, places: NDArray[np.int32]) -> Found:
-    """Write the place before the text, and then those of all separators and line ends."""
+    """Write the position before the text, and then those of all separators and line ends."""
     places[0] = -1
     n, n_lines, n_others = 1, 0, 0
     for begin in range(0, nbytes, N_BYTES):
@@ -82,11 +83,12 @@ def separators(where: int, nbytes: int, separator: int, places: NDArray[np.int32
 
 @compiled
 def words(where: int, nbytes: int, places: NDArray[np.int32]) -> Found:
-    """Write where each run of other bytes than blanks and line ends begins and ends.
+    """Write where each word begins and ends: a run of bytes other than blanks and line ends.
 
-    Python takes more for white space: text with a form feed, or a carriage return within a line, is not indexed.
+    Python treats more bytes as white space. Text with a form feed, or a carriage return within a line, is not
+    indexed.
     """
-    n, n_lines, n_returns, n_strangers = 0, 0, 0, 0
+    n, n_lines, n_returns, n_unexpected = 0, 0, 0, 0
     before = last = np.uint64(0)
     for begin in range(0, nbytes, N_BYTES):
         within = bits_below(nbytes - begin)
@@ -95,21 +97,21 @@ def words(where: int, nbytes: int, places: NDArray[np.int32]) -> Found:
         n_lines += n_bits(ends)
         returns = equal(where + begin, RETURN) & within
         n_returns += n_bits(returns)
-        n_strangers += n_bits(at_most(where + begin, RETURN) & within & content)
-        n_strangers -= n_bits(ends & (returns << np.uint64(1) | last))
+        n_unexpected += n_bits(at_most(where + begin, RETURN) & within & content)
+        n_unexpected -= n_bits(ends & (returns << np.uint64(1) | last))
         last = returns >> np.uint64(63)
         n = _write_places((content ^ (content << np.uint64(1) | before)) & within, begin, places, n)
         before = content >> np.uint64(63)
-    # The line end of a last carriage return comes with the next chunk.
-    n_strangers -= byte_at(where + nbytes - 1) == RETURN
-    if n_strangers:
+    # The line end after a final carriage return comes with the next chunk.
+    n_unexpected -= byte_at(where + nbytes - 1) == RETURN
+    if n_unexpected:
         return Found(0, 0, False)
     return Found(n, n_lines, n_returns > 0)
 
 
 @compiled
 def _write_places(mask: np.uint64, begin: int, places: NDArray[np.int32], n: int) -> int:
-    """Write the places of the bits from place ``n`` on; returns how many there are then."""
+    """Write the positions of the bits, starting at index ``n``. Returns the new number of positions."""
     n_set = n_bits(mask)
     for i in range(_AT_ONCE):
         places[np.uintp(n + i)] = begin + first_bit(mask)
@@ -122,12 +124,12 @@ def _write_places(mask: np.uint64, begin: int, places: NDArray[np.int32], n: int
 
 @compiled
 def n_regular(lines: Lines, found: Found, indented: bool) -> int:
-    """How many of the first lines have exactly the fields that they should have.
+    """Return how many of the first lines have exactly the expected number of fields.
 
     Args:
-        lines: where the fields of all lines would be, if they were regular.
+        lines: where the fields of all lines are if the lines are regular.
         found: as ``separators`` and ``words`` return it.
-        indented: blanks may stand before the first field.
+        indented: blanks may precede the first field.
     """
     where, places, step, gap, n_fields = lines
     n = (found.n_places - (1 if step == 1 else 0)) // (step * n_fields)
@@ -141,7 +143,7 @@ def n_regular(lines: Lines, found: Found, indented: bool) -> int:
         line_begin = end + 1
     if n == found.n_lines:
         return n
-    # Somewhere a line is shorter, and the next one made up for it: find it.
+    # A line is shorter, and a later one compensates for it: find the shorter one.
     at = np.int64(0)
     for line in range(n):
         end = np.int64(places[step * n_fields * (line + 1) - step + 1])
@@ -155,7 +157,7 @@ def n_regular(lines: Lines, found: Found, indented: bool) -> int:
 
 @inlined
 def field(lines: Lines, line: int, column: int, trim: int) -> tuple[int, int]:
-    """Addresses of a field's first byte and of the one after it."""
+    """Return the addresses of a field's first byte and of the byte after it."""
     where, places, step, gap, n_fields = lines
     f = np.uintp(step * (line * n_fields + column))
     begin, end = where + gap + places[f], where + places[f + np.uintp(1)]
@@ -176,7 +178,7 @@ def field(lines: Lines, line: int, column: int, trim: int) -> tuple[int, int]:
 def load_ends(
     lines: Lines, n: int, column: int, trim: int, drop: int, words: NDArray[np.uint64], lengths: NDArray[np.int64]
 ) -> None:
-    """Load the 8 bytes before the last ``drop`` bytes of each field, and how long the field is without those."""
+    """Load the 8 bytes before the last ``drop`` bytes of each field, and the length of the field without those."""
     for line in range(n):
         begin, end = field(lines, line, column, trim)
         words[np.uintp(line)] = eight_bytes(end - drop - WORD_NBYTES)
@@ -194,7 +196,7 @@ def load_longer_ends(
     words_before: NDArray[np.uint64],
     lengths: NDArray[np.int64],
 ) -> None:
-    """The same, and the 8 bytes before those: finding the field costs more than loading them in vain."""
+    """Load these and the 8 bytes before them. Locating the field costs more than an unneeded load."""
     for line in range(n):
         begin, end = field(lines, line, column, trim)
         words[np.uintp(line)] = eight_bytes(end - drop - WORD_NBYTES)
@@ -204,7 +206,7 @@ def load_longer_ends(
 
 @compiled
 def extent(lengths: NDArray[np.int64], n: int) -> tuple[int, int]:
-    """The least and the greatest of ``n`` lengths; in a loop of its own, which vector instructions do."""
+    """Return the least and the greatest of ``n`` lengths, in a separate loop for vector instructions."""
     least, most = np.int64(1 << 32), np.int64(-1 << 32)
     for line in range(n):
         least, most = min(least, lengths[line]), max(most, lengths[line])

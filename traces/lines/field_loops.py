@@ -1,8 +1,8 @@
-"""Columns of words in separated text: ops, names of disks, and what need not be known.
+"""Compiled loops over columns of words in separated text: ops, disk names, and unused columns.
 
-Each loop reads one column of ``Lines`` and returns how many of the first lines have there what they should have:
-the first line that has not is left to the code that looks at everything. A loop does one thing to every line, so
-that the processor works on several lines at once. ``number_fields`` has the numbers.
+Each loop reads one column of ``Lines``. It returns how many of the first lines match; the first other line is left
+to the code for any line. A loop does one thing to every line, so that the processor works on several lines at
+once. ``delimited_loop`` reads the numbers.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from cephfit.traces.lines.field_index import WORD_NBYTES, Lines, extent, field, 
 from cephfit.traces.lines.text_bytes import byte_at, eight_bytes
 
 KEY_WORDS = 64
-"""Longest name of a disk in words of 8 bytes, with the length of each of its fields."""
+"""Longest disk name in words of 8 bytes, including the length of each of its fields."""
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _32 = np.uint64(32)
@@ -25,7 +25,7 @@ _N_SEEN, _TO_SEEN = 256, np.uint64(56)
 
 
 class Names(NamedTuple):
-    """Room for a column of words, as ``field_index.load_ends`` writes it, and for another one."""
+    """Scratch arrays for one column of words, as ``field_index.load_ends`` writes it, and for another column."""
 
     words: NDArray[np.uint64]
     lengths: NDArray[np.int64]
@@ -33,7 +33,7 @@ class Names(NamedTuple):
 
 
 class KnownDisks(NamedTuple):
-    """Names of disks in an open-addressing table; a name is the fields that make it up, each as its length and its
+    """Disk names in an open-addressing hash table. A name consists of fields, each stored as its length and its
     bytes in words of 8.
 
     Attributes:
@@ -55,13 +55,15 @@ def ops(
     column: int,
     trim: int,
     spellings: NDArray[np.uint64],
-    room: Names,
+    scratch: Names,
     out: NDArray[np.uint8],
 ) -> int:
-    """Words that mean read or write, of up to 8 bytes; row 0 of ``spellings`` are those of reads, row 1 of writes,
-    each packed into a word of 8 bytes. Those that are met are moved to the front."""
-    # First as if all were spelled as the first ones are: vector instructions, and no branch on what an access is.
-    words, lengths, _ = room
+    """Read ops of up to 8 bytes. Spellings that occur are moved to the front.
+
+    Row 0 of ``spellings`` holds those of reads, row 1 those of writes, each packed into a word of 8 bytes.
+    """
+    # First assume that all use the first spellings: vector instructions, and no branch on the op.
+    words, lengths, _ = scratch
     usual_read, usual_write = spellings[0, 0], spellings[1, 0]
     load_ends(lines, n, column, trim, 0, words, lengths)
     least, most = extent(lengths, n)
@@ -81,7 +83,7 @@ def ops(
             return line
         others = np.uint64(64 - 8 * n_letters)
         word = (eight_bytes(begin) << others) >> others
-        if word == _NO_WORD:  # it would be taken for a spelling that there is not
+        if word == _NO_WORD:  # it would match an unused spelling
             return line
         found = False
         for what in range(2):
@@ -97,7 +99,7 @@ def ops(
 
 @compiled
 def texts(lines: Lines, n: int, column: int, trim: int, hexadecimal: bool) -> int:
-    """Anything but nothing, or hexadecimal digits: looked at, and not kept."""
+    """Check that fields are not empty, or are hexadecimal digits. Their content is not kept."""
     for line in range(n):
         begin, end = field(lines, line, column, trim)
         if begin >= end:
@@ -113,7 +115,7 @@ def texts(lines: Lines, n: int, column: int, trim: int, hexadecimal: bool) -> in
 
 @compiled
 def unquoted(lines: Lines, n: int, column: int, trim: int) -> int:
-    """Anything that does not begin with a quotation mark: looked at, and not kept."""
+    """Check that fields do not begin with a quotation mark. Their content is not kept."""
     for line in range(n):
         begin, end = field(lines, line, column, trim)
         if begin < end and byte_at(begin) == _QUOTE:
@@ -150,7 +152,7 @@ def _place(
 
 @compiled
 def place_of(key: NDArray[np.uint64], n_words: int, disks: KnownDisks) -> int:
-    """Where a name of ``n_words`` words is in the table, or the empty place for it."""
+    """Return the position of a name of ``n_words`` words in the table, or the empty position for it."""
     return _place(key, n_words, disks.number, disks.begin, disks.end, disks.words)
 
 
@@ -163,7 +165,7 @@ def _disk_number(
     disks: KnownDisks,
     key: NDArray[np.uint64],
 ) -> int:
-    """The number of a line's disk, -1 where it is not known; ``key`` is room for ``KEY_WORDS``."""
+    """Return the number of a line's disk, -1 if unknown. ``key`` is a scratch array of ``KEY_WORDS`` words."""
     n_words = 0
     for i in range(len(columns)):
         begin, end = field(lines, line, columns[i], trims[columns[i]])
@@ -190,8 +192,10 @@ def _pack(
     words: NDArray[np.uint64],
     lengths: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Words of less than 8 bytes, each with its length in the lowest byte; returns the least and the greatest
-    length."""
+    """Pack words of less than 8 bytes, each with its length in the lowest byte.
+
+    Returns the least and the greatest length.
+    """
     load_ends(lines, n, column, trims[column], 0, words, lengths)
     least, most = extent(lengths, n)
     for line in range(n):
@@ -207,16 +211,16 @@ def disk_numbers(
     columns: NDArray[np.int64],
     trims: NDArray[np.int64],
     disks: KnownDisks,
-    room: Names,
+    scratch: Names,
     out: NDArray[np.int32],
 ) -> int:
-    """Numbers of disks whose names are known; a name is several columns together.
+    """Read numbers of disks with known names. A name may span several columns.
 
-    Names of up to two columns of less than 8 bytes are remembered in a few places from line to line, because
-    looking them up in the table takes as long as reading the numbers of the line.
+    Names of up to two columns of less than 8 bytes are cached from line to line in a few slots. A lookup in the
+    table takes as long as reading the numbers of the line.
     """
     key = np.zeros(KEY_WORDS, np.uint64)
-    words, lengths, others = room
+    words, lengths, others = scratch
     least, most = _pack(lines, n, columns[-1], trims, others, lengths)
     if len(columns) == 2:
         least_too, most_too = _pack(lines, n, columns[0], trims, words, lengths)

@@ -1,7 +1,4 @@
-"""What the plain lines of a delimited format are: those that ``delimited_loop`` may read.
-
-Numbers of disks by name, for a compiled loop to look up.
-"""
+"""Plain lines of a delimited format, which ``delimited_loop`` may read, and the table of its disk names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,13 +20,13 @@ _WORD_NBYTES = 8
 
 
 class DiskTable:
-    """Names and their numbers.
+    """Disk names and their numbers.
 
-    A loop may look names up while others are added: what it sees of a name that is just being added is not the
-    name, and it takes it for one that is not known.
+    A loop may look up names while others are added. It sees a name that is just being added as incomplete, and
+    treats it as unknown.
 
     Attributes:
-        known: for the loops; another object after some ``add``.
+        known: the table for the loops; ``add`` may replace it.
     """
 
     def __init__(self) -> None:
@@ -64,8 +61,10 @@ class DiskTable:
 
 
 def _key(fields: Sequence[bytes]) -> NDArray[np.uint64]:
-    """Words as ``field_loops.disk_numbers`` makes them of the text: a last word that is not full has its bytes at
-    its upper end."""
+    """Return the words that ``field_loops.disk_numbers`` computes from the text.
+
+    A last word that is not full has its bytes at its upper end.
+    """
     words: list[int] = []
     for field in fields:
         words.append(len(field))
@@ -86,7 +85,7 @@ def _empty(n_places: int, n_words: int) -> KnownDisks:
 
 
 OP_NBYTES = 8
-"""Longest spelling of an op that the loop knows."""
+"""Longest spelling of an op that the loop can read."""
 
 _FEW = 16
 _LBN_BITS = LBN_NBYTES.bit_length() - 1
@@ -94,7 +93,7 @@ _LBN_BITS = LBN_NBYTES.bit_length() - 1
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: a kind of ``delimited_loop`` and, of a number, its digits before the point."""
+    """One field: its kind in ``delimited_loop`` and, for a number, its digits before the point."""
 
     kind: int
     least: int = 1
@@ -102,7 +101,7 @@ class Field:
 
 
 TEXT, OP, HEXADECIMAL = Field(loop.TEXT), Field(loop.OP), Field(loop.HEXADECIMAL)
-LEFT_OUT, UNQUOTED = Field(loop.LEFT_OUT), Field(loop.UNQUOTED)
+IGNORED, UNQUOTED = Field(loop.IGNORED), Field(loop.UNQUOTED)
 DIGITS, DECIMAL = Field(loop.DIGITS), Field(loop.DECIMAL)
 DECIMAL_OR_WHOLE = Field(loop.DECIMAL_OR_NOTHING)
 DECIMAL_OR_NOTHING = Field(loop.DECIMAL_OR_NOTHING, least=0)
@@ -110,12 +109,12 @@ DECIMAL_OR_NOTHING = Field(loop.DECIMAL_OR_NOTHING, least=0)
 
 @dataclass(frozen=True, slots=True)
 class PlainLine:
-    """A line that needs no second look; every such line must be a row of its format.
+    """A line that the loop may read; every such line must be a row of its format.
 
     Attributes:
         fields: exactly these.
         reads, writes: spellings of the op, up to ``OP_NBYTES`` each.
-        padded: white space may stand around fields.
+        padded: white space may surround fields.
     """
 
     fields: tuple[Field, ...]
@@ -124,13 +123,13 @@ class PlainLine:
     padded: bool = False
 
     def of_length(self, n: int) -> "PlainLine":
-        """The same with further fields that are left out, up to ``n``."""
-        return replace(self, fields=(*self.fields, *[LEFT_OUT] * (n - len(self.fields))))
+        """Return the same with additional ignored fields, up to ``n``."""
+        return replace(self, fields=(*self.fields, *[IGNORED] * (n - len(self.fields))))
 
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What the lines do not say, where a person said it; None where they do."""
+    """Values that options give for all lines; None where the lines contain them."""
 
     time_ns: int | None = None
     op: int | None = None
@@ -149,8 +148,11 @@ def fields_of(
     length_unit: int,
     time_max_ns: int = TIME_NS_MAX,
 ) -> Fields:
-    """For the loop; ``columns`` are those of time, op, offset, length and latency, which is in the unit of time;
-    columns that the line does not have are left out."""
+    """Return the structure of the lines for the loop.
+
+    ``columns`` are those of time, op, offset, length and latency. The latency is in the unit of time. Columns that
+    the line does not have are ignored.
+    """
     n = len(plain.fields)
     columns = [c if c is not None and c < n else None for c in columns]
     m = max(len(plain.reads), len(plain.writes))
@@ -195,14 +197,18 @@ def parse(
     stop: int,
     constants: Constants = Constants(),
 ) -> tuple[int, int, Accesses]:
-    """Read plain lines from byte ``at`` on, up to byte ``stop``: how many, the first byte after them, the rows."""
-    rows = Accesses.none().with_room((stop - at) // (2 * len(fields.kinds)) + 1)
+    """Read plain lines from byte ``at`` to byte ``stop``.
+
+    Returns:
+        the number of lines, the first byte after them, and the rows.
+    """
+    rows = Accesses.none().with_capacity((stop - at) // (2 * len(fields.kinds)) + 1)
     n, end = loop.parse(
         text, at, stop, fields, disks.known,
         rows.time_ns, rows.op, rows.lbn, rows.nbytes, rows.disk, rows.latency_ns,
     )  # fmt: skip
-    # Few rows are copied: the room for all would stay in memory with them.
-    rows = rows.cut(0, n) if _FEW * n > len(rows) else rows.cut(0, n).with_room(0)
+    # Few rows are copied, so that the memory of the large arrays is released.
+    rows = rows.cut(0, n) if _FEW * n > len(rows) else rows.cut(0, n).with_capacity(0)
     if constants.time_ns is not None:
         rows.time_ns.fill(constants.time_ns)
     if constants.op is not None:

@@ -1,20 +1,16 @@
 """Bytes of text and numbers at any address, read in one step inside compiled loops.
 
-Many bytes of text looked at in one step, inside compiled loops.
+64 bytes are compared at once, which gives a mask of 64 bits with the first byte's bit lowest. The compiler turns
+this into the widest vector instructions of the processor. Eight bytes are loaded as one number, and eight decimal
+digits are converted in one step.
 
-64 bytes are compared at once and give a mask of 64 bits, the first byte's bit lowest; the compiler turns that into
-the widest vector instructions that the processor has. Eight bytes are loaded as one number. Places are addresses
-(``text.ctypes.data`` and an offset): arrays that are handed over within a loop are counted as used and unused
-every time, which costs more than the work itself. Nothing checks that the bytes lie within the text:
-``text_buffers`` keeps room around it.
+Positions are addresses (``text.ctypes.data`` plus an offset). Numba counts references to arrays that are passed
+within a loop, which costs more than the work itself. No bounds are checked: ``fast_lines.TextBuffers`` keeps spare
+bytes around the text.
 
-Decimal numbers in text, eight digits in one step, inside compiled loops.
-
-Numbers read from any byte of a block in one step, inside compiled loops.
-
-NumPy's views need aligned numbers, and payloads of any length stand between the records of some formats; putting a
-number together from its bytes costs three times as long. Where ``big_endian`` is None the bytes are little-endian,
-and that is known when the loop is compiled, so that nothing is asked for each number.
+Binary numbers may begin at any byte of a block. NumPy's views need aligned numbers, but some formats have payloads
+of any length between records. Building a number from its bytes takes three times as long. ``big_endian=None``
+means little-endian, known at compile time, so that no number needs a check.
 """
 
 from typing import Any
@@ -29,26 +25,27 @@ from numpy.typing import NDArray
 from cephfit.traces.compiled import inlined
 
 N_BYTES = 64
-"""Bytes that one mask tells about."""
+"""Bytes that one mask covers."""
 
 _BYTE, _MASK = ir.IntType(8), ir.IntType(N_BYTES)
 _BYTES = ir.VectorType(_BYTE, N_BYTES)
 
 
 def _intrinsic(function: Any) -> Any:
-    """What type checkers need not look into."""
+    """Hide the decorator's type from type checkers."""
     return intrinsic(function)
 
 
 def _every(builder: Any, byte: Any) -> Any:
-    """A vector of the same byte."""
+    """Return a vector that repeats a byte."""
     one = builder.insert_element(ir.Constant(_BYTES, ir.Undefined), byte, ir.IntType(32)(0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), N_BYTES), [0] * N_BYTES)
     return builder.shuffle_vector(one, ir.Constant(_BYTES, ir.Undefined), zeros)
 
 
 def _comparison(predicate: str) -> Any:
-    """A function (at, byte) of the 64 bytes from address ``at`` on: uint64 with the bits of those that compare."""
+    """Return a function (at, byte) that compares the 64 bytes from address ``at``: uint64 with the bits of
+    matches."""
 
     def compare(_context: Any, at: Any, byte: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -66,7 +63,7 @@ equal, at_most = _comparison("=="), _comparison("<=")
 
 @_intrinsic
 def eight_bytes(_context: Any, at: Any) -> Any:
-    """The 8 bytes from address ``at`` on as a uint64, the first one lowest."""
+    """Return the 8 bytes from address ``at`` as a uint64, the first one lowest."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.load(builder.inttoptr(args[0], _MASK.as_pointer()), align=1)
@@ -76,7 +73,7 @@ def eight_bytes(_context: Any, at: Any) -> Any:
 
 @_intrinsic
 def byte_at(_context: Any, at: Any) -> Any:
-    """The byte at address ``at`` as an int64."""
+    """Return the byte at address ``at`` as an int64."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.zext(builder.load(builder.inttoptr(args[0], _BYTE.as_pointer())), ir.IntType(64))
@@ -86,7 +83,7 @@ def byte_at(_context: Any, at: Any) -> Any:
 
 @_intrinsic
 def first_bit(_context: Any, mask: Any) -> Any:
-    """Number of the lowest bit that is set, as int64; 64 where none is."""
+    """Return the number of the lowest set bit, as int64; 64 if none is set."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.IntType(1)(0))
@@ -96,7 +93,7 @@ def first_bit(_context: Any, mask: Any) -> Any:
 
 @_intrinsic
 def bits_below(_context: Any, n: Any) -> Any:
-    """uint64 with the lowest ``n`` bits set, 0 to 64."""
+    """Return a uint64 with the lowest ``n`` bits set, 0 to 64."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         full = builder.icmp_signed(">=", args[0], _MASK(N_BYTES))
@@ -108,7 +105,7 @@ def bits_below(_context: Any, n: Any) -> Any:
 
 @_intrinsic
 def n_bits(_context: Any, mask: Any) -> Any:
-    """How many bits are set, as int64."""
+    """Return how many bits are set, as int64."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.ctpop(args[0])
@@ -117,7 +114,7 @@ def n_bits(_context: Any, mask: Any) -> Any:
 
 
 BEFORE_NBYTES = 24
-"""Bytes before the end of a number that may be loaded with it."""
+"""Bytes before the end of a number that a load may cover."""
 
 MOST_DIGITS = 18
 
@@ -131,10 +128,10 @@ _8, _16, _32 = np.uint64(8), np.uint64(16), np.uint64(32)
 
 @inlined
 def of_word(word: np.uint64, n: int) -> tuple[int, np.uint64]:
-    """The value of the ``n`` digits at a word's end, 0 to 8, and 0 if all of them are digits.
+    """Return the value of the last ``n`` digits of a word, 0 to 8, and 0 if all of them are digits.
 
-    What stands before them is shifted out, so that zeros stand there; then neighbours are added up, ten times the
-    first one and once the second: digits to pairs, pairs to fours, fours to eight.
+    Preceding bytes are shifted out, which leaves zeros. Then neighbors are combined, ten times the first plus the
+    second: digits to pairs, pairs to fours, fours to eight.
     """
     others = np.uint64(64 - 8 * n)
     word = ((word ^ _ZEROS) >> others) << others if n > 0 else np.uint64(0)
@@ -146,7 +143,7 @@ def of_word(word: np.uint64, n: int) -> tuple[int, np.uint64]:
 
 @inlined
 def number(begin: int, end: int) -> tuple[int, bool]:
-    """The number that stands there, and whether it is one: 1 to 18 digits."""
+    """Return the number in these bytes, and whether it is valid: 1 to 18 digits."""
     n = end - begin
     good = n >= 1 and n <= MOST_DIGITS
     value, wrong = of_word(eight_bytes(end - 8), max(min(n, 8), 0))
@@ -162,7 +159,7 @@ def number(begin: int, end: int) -> tuple[int, bool]:
 
 
 def _loader(n_bits: int) -> Any:
-    """A function (block, at, swapped) that loads ``n_bits`` bits as int64."""
+    """Return a function (block, at, swapped) that loads ``n_bits`` bits as int64."""
 
     def load(_context: Any, block: Any, at: Any, swapped: Any) -> Any:
         may_swap = not isinstance(swapped, types.NoneType)
@@ -186,17 +183,17 @@ _load_16, _load_32, _load_64 = _loader(16), _loader(32), _loader(64)
 
 @inlined
 def half(block: NDArray[uint8], at: int, big_endian: bool | None) -> int:
-    """16 bits, unsigned. Nothing checks that they lie within the block."""
+    """Load 16 bits, unsigned. No bounds are checked."""
     return _load_16(block, at, big_endian)  # type: ignore[no-any-return]
 
 
 @inlined
 def word(block: NDArray[uint8], at: int, big_endian: bool | None) -> int:
-    """32 bits, unsigned."""
+    """Load 32 bits, unsigned."""
     return _load_32(block, at, big_endian)  # type: ignore[no-any-return]
 
 
 @inlined
 def long(block: NDArray[uint8], at: int, big_endian: bool | None) -> int:
-    """64 bits as a signed number: what does not fit becomes negative."""
+    """Load 64 bits as a signed number: larger values become negative."""
     return _load_64(block, at, big_endian)  # type: ignore[no-any-return]

@@ -6,7 +6,7 @@ from itertools import islice
 from cephfit.core.errors import InputError
 from cephfit.core.protocols import Progress
 from cephfit.traces.description.disk_description import too_many_disks
-from cephfit.traces.files.part_stream import NotOnItsOwn
+from cephfit.traces.files.part_stream import NeedsWholeFile
 from cephfit.traces.files.read_ahead import n_cores, read_ahead
 from cephfit.traces.files.stream import STANDARD_INPUT, TraceStream
 from cephfit.traces.parts import scheduling
@@ -62,7 +62,7 @@ def counted(
                     raise too_many_disks(min(so_far.partial.names))
                 lacks, notes = result.lacks, result.notes
                 progress.advance(sum(f.stat().st_size for f in share.files if f.is_file()) / len(parts))
-        except (InputError, NotOnItsOwn):
+        except (InputError, NeedsWholeFile):
             if len(parts) == 1:
                 raise
             # Read the whole file: only it shows what the part is, and error positions count from its beginning.

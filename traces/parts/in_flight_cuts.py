@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cephfit.traces.columns import Accesses
 from cephfit.traces.description.recording import PartialProfile
-from cephfit.traces.files.part_stream import NotOnItsOwn
+from cephfit.traces.files.part_stream import NeedsWholeFile
 from cephfit.traces.matching.completion_loop import MAX_HELD
 from cephfit.traces.matching.latency import InFlight
 
@@ -106,11 +106,11 @@ class CountedSoFar:
             if not len(carried):
                 continue
             if len(carried) + flight.deepest >= MAX_HELD:
-                raise NotOnItsOwn
+                raise NeedsWholeFile
             mine = np.flatnonzero(flight.disk == numbers[name])
             latest_ns = np.maximum.accumulate(flight.time_ns[mine])
             if len(latest_ns) < part.n_of(name) and (not len(latest_ns) or latest_ns[-1] < carried[-1]):
-                raise NotOnItsOwn
+                raise NeedsWholeFile
             more = len(carried) - np.searchsorted(carried, latest_ns, side="right")
             few = mine[: np.count_nonzero(more)]  # later accesses find fewer in flight
             if len(few):

@@ -12,7 +12,7 @@ from cephfit.core.errors import InputError
 from cephfit.traces.files import remote
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.readers.reader import StreamReader
-from cephfit.traces.recordings import Recording, in_a_row
+from cephfit.traces.recordings import Recording, consecutive_files
 
 _OUT_OF_ORDER_NS = 1_000_000_000
 """The largest step back of accesses that are not sorted by time; a larger step is a restart of the clock."""
@@ -77,7 +77,7 @@ def by_clock(parts: Sequence[Recording], reader: StreamReader) -> list[Recorded]
     continues the previous file.
     """
     borders: set[int] = set()
-    for row in in_a_row(parts):
+    for row in consecutive_files(parts):
         number_of = {file: i for i, part in enumerate(parts) for file in part.files}
         times = [(number_of[file], its) for file in row if (its := _times(file, reader)) is not None]
         borders.update(i for (_, before), (i, its) in pairwise(times) if _restarts(before, its[0]))

@@ -1,1 +1,1 @@
-"""One reader for each format of traces."""
+"""One reader for each trace format."""

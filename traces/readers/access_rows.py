@@ -1,4 +1,4 @@
-"""Accesses collected one by one from lines that need code of their own, as batches; in order of issue."""
+"""Batches of accesses that a reader collects line by line, in order of issue."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,21 +12,21 @@ from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
 NO_LBN = (1 << 64) - 1
-"""What kernels write where an event has no place."""
+"""What kernels write for an event without a place."""
 
 _NAMES_MAX = 1 << 16
 _REASONS_MAX = 256
 _HELD = 1 << 16
-"""Accesses held back to be put in order of issue: one that outlasts this many others stays out of order."""
+"""Accesses held back for sorting by issue. An access that outlasts this many others stays out of order."""
 
 
 @dataclass(slots=True)
 class Rows:
-    """Accesses of a stretch of a trace, and what else it held; ``disks`` goes on over all stretches.
+    """Accesses of a section of a trace and its counts. ``disks`` keeps growing over all sections.
 
     Attributes:
         disks: name to number.
-        lost: events that the tracer lost, as the text says.
+        lost: events that the tracer lost, as the text states.
     """
 
     disks: dict[str, int] = field(default_factory=dict)
@@ -39,7 +39,11 @@ class Rows:
     def add(
         self, time_ns: int, op: int, lbn: int, nbytes: int, disk: str, latency_ns: int = UNKNOWN_LATENCY
     ) -> None:
-        """Raises: ValueError: a number that no access can have."""
+        """Add an access.
+
+        Raises:
+            ValueError: a number is impossible for an access.
+        """
         if not (0 <= lbn < LBN_MAX and 0 < nbytes < NBYTES_MAX and abs(time_ns) < TIME_NS_MAX):
             raise ValueError("a number is impossible")
         if disk not in self.disks and len(self.disks) >= _NAMES_MAX:
@@ -48,7 +52,7 @@ class Rows:
         self._rows.append((time_ns, op, lbn, nbytes, number, min(latency_ns, TIME_NS_MAX)))
 
     def skip(self, reason: str) -> None:
-        """Count a record that is no access."""
+        """Count a record that is not an access."""
         _count(self.skipped, reason)
 
     def see(self, event: str) -> None:
@@ -56,7 +60,7 @@ class Rows:
         _count(self.events, event)
 
     def take(self) -> "Rows":
-        """What was collected since the last time; the disks keep their numbers."""
+        """Return what was collected since the last call; the disks keep their numbers."""
         taken = Rows(self.disks, self.skipped, self.events, self.stacked, self.lost, self._rows)
         self.skipped, self.events, self.stacked, self.lost, self._rows = {}, {}, set(), 0, []
         return taken
@@ -72,15 +76,15 @@ def _count(counts: dict[str, int], name: str) -> None:
 
 
 def stretches_of(stream: TraceStream, take: Callable[[Rows, bytes], str]) -> Iterator[Rows]:
-    """The rows of a text of which every line says all about itself, as ``batches_of`` takes them.
+    """Yield the rows of a text in which every line is complete by itself, for ``batches_of``.
 
     Args:
-        stream: of the text.
-        take: adds what a line says to the rows, and returns what the line should have been, or nothing if it is
-            that; raises ValueError for impossible numbers.
+        stream: the text.
+        take: adds the content of a line to the rows. It returns what was expected if the line is invalid, else an
+            empty string. It raises ValueError for impossible numbers.
 
     Raises:
-        InputError: naming the file and the line.
+        InputError: the error names the file and the line.
     """
     rows = Rows()
     for block in text_blocks(stream):
@@ -88,7 +92,7 @@ def stretches_of(stream: TraceStream, take: Callable[[Rows, bytes], str]) -> Ite
             try:
                 expected = take(rows, line)
             except ValueError:
-                raise bad_line(stream, number, line, "possible numbers") from None
+                raise bad_line(stream, number, line, "numbers that an access can have") from None
             if expected:
                 cut_off = block.cut_off and line is block.lines[-1]
                 raise bad_line(stream, number, line, expected, cut_off=cut_off)
@@ -96,12 +100,12 @@ def stretches_of(stream: TraceStream, take: Callable[[Rows, bytes], str]) -> Ite
 
 
 def batches_of(stretches: Iterable[Rows], *, timed: bool = False, in_order: bool = True) -> Iterator[AccessBatch]:
-    """Stretches as batches.
+    """Convert sections to batches.
 
     Args:
-        stretches: each as ``Rows.take`` gives it.
-        timed: the rows have latencies, so that what is in flight can be counted.
-        in_order: the rows come in order of issue; else, as where a trace lists completions, they are put in order.
+        stretches: the sections, as ``Rows.take`` returns them.
+        timed: the rows have latencies, so that accesses in flight can be counted.
+        in_order: the rows come in order of issue. If false, as in a trace of completions, they are sorted.
     """
     in_flight = InFlight()
     held = Accesses.none()
@@ -117,7 +121,7 @@ def batches_of(stretches: Iterable[Rows], *, timed: bool = False, in_order: bool
 
 
 def _first_issued(rows: Accesses, n_held: int) -> tuple[Accesses, Accesses]:
-    """All rows in order of issue, cut before the last ``n_held``."""
+    """Sort all rows by issue, and cut them before the last ``n_held``."""
     order = np.argsort(rows.time_ns, kind="stable")
     rows = rows.chosen(order)
     n = max(len(rows) - n_held, 0)
@@ -136,7 +140,11 @@ def _batch(rows: Accesses, stretch: Rows, in_flight: InFlight, timed: bool) -> A
 
 
 def decimal_ns(text: bytes, unit_ns: int) -> int:
-    """A decimal number of units as whole ns, exact. Raises ValueError."""
+    """Convert a decimal number of units to whole ns, exactly.
+
+    Raises:
+        ValueError: the text is not such a number.
+    """
     whole, _, fraction = text.partition(b".")
     sign = -1 if whole.startswith(b"-") else 1
     if len(whole) > 20 or len(fraction) > 20:

@@ -1,7 +1,7 @@
 """fio's I/O logs, versions 2 and 3 (``write_iolog``; fio's HOWTO, "Trace file format", and iolog.c).
 
-A line is ``file action [offset length]`` in bytes; version 3 begins it with the time in microseconds since the job
-began (seen in logs of fio 3.33). Version 2 has no times, only ``wait`` lines of microseconds between accesses.
+A line is ``file action [offset length]`` in bytes. Version 3 prefixes the time in microseconds since the job began
+(observed in logs of fio 3.33). Version 2 has no times, only ``wait`` lines of microseconds between accesses.
 """
 
 import re
@@ -16,7 +16,7 @@ from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.columns import Accesses
 from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line
 from cephfit.traces.lines import plain_lines
-from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
+from cephfit.traces.lines.fast_lines import LineParser, parse_stream
 from cephfit.traces.lines.plain_lines import DIGITS, OP, TEXT, DiskTable, PlainLine
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.record_limits import NBYTES_MAX, TIME_US_MAX
@@ -25,9 +25,9 @@ _HEADER = re.compile(rb"^fio version (\d{1,9}) iolog\s*$")
 _FILE_ACTIONS = frozenset({b"add", b"open", b"close"})
 _OPS = {b"read": OP_READ, b"write": OP_WRITE}
 _OTHERS = {b"trim": "discard", b"sync": "flush", b"datasync": "flush"}
-_ADDED_UP = "time: version 2 has only waits between accesses, which are added up"
+_ADDED_UP = "time: version 2 has only waits between accesses, which are summed"
 _OFFSET_MAX = 1 << 62
-"""Bytes. An access that begins below it also ends below 2^63."""
+"""Bytes. An access that begins below this offset also ends below 2^63."""
 _FIELDS = plain_lines.fields_of(
     PlainLine((DIGITS, TEXT, OP, DIGITS, DIGITS), (b"read",), (b"write",)),
     separator=None,
@@ -38,11 +38,11 @@ _FIELDS = plain_lines.fields_of(
     length_unit=1,
     time_max_ns=TIME_US_MAX * NS_PER_US,
 )
-"""Accesses of version 3 that a compiled loop reads."""
+"""The accesses of version 3, for a compiled loop."""
 
 
 class FioIologReader(StreamReader):
-    """Every file that a log names is a disk."""
+    """Reads fio's I/O logs. Every file that a log names is a disk."""
 
     name = "fio-iolog"
     title = "fio's I/O log, version 2 or 3"
@@ -60,19 +60,23 @@ class FioIologReader(StreamReader):
         if version not in (2, 3):
             what = f"version {version} of fio's I/O log" if header else "this is not an I/O log of fio"
             raise InputError(
-                f"{what}; versions 2 and 3 are known",
+                f"{what}; versions 2 and 3 are supported",
                 where=f"{stream.name}, line 1",
-                remedy="write it with fio's write_iolog, or name the file's own format by --format",
+                remedy="write it with fio's write_iolog, or name the format of the file with --format",
             )
-        for batches in read_by_turns(stream, _Lines(stream, version)):
+        for batches in parse_stream(stream, _Lines(stream, version)):
             yield from batches
-        # Where there are no waits either, all accesses have the same time: that is said beside this.
+        # If there are no waits either, all accesses have the same time, which the description of the profile
+        # reports.
         self.lacks = (_ADDED_UP,) if version == 2 else ()
 
 
 class _Lines(LineParser[AccessBatch]):
-    """The lines of one stream. A loop reads the accesses of version 3; those of version 2 have no times, and the
-    waits between them must be added up."""
+    """Parser of the lines of one stream.
+
+    A loop reads the accesses of version 3. Those of version 2 have no times, and the waits between them must be
+    summed.
+    """
 
     def __init__(self, stream: TraceStream, version: int) -> None:
         self._stream = stream
@@ -98,7 +102,7 @@ class _Lines(LineParser[AccessBatch]):
 def _batch(
     stream: TraceStream, block: TextBlock, version: int, files: dict[bytes, int], waited_us: int
 ) -> tuple[AccessBatch, int]:
-    """The accesses of a block, and the sum of the waits so far (version 2)."""
+    """Return the accesses of a block, and the sum of the waits so far (version 2)."""
     rows: list[tuple[int, int, int, int, int]] = []
     skipped: dict[str, int] = {}
     for number, line in enumerate(block.lines, block.first):
@@ -121,7 +125,7 @@ def _batch(
             expected = f"a line of fio's I/O log of version {version}"
             raise bad_line(stream, number, line, expected, cut_off=cut_off) from None
         if not (0 <= offset < _OFFSET_MAX and 0 <= nbytes < NBYTES_MAX and 0 <= time_us < TIME_US_MAX):
-            raise bad_line(stream, number, line, "possible numbers")
+            raise bad_line(stream, number, line, "numbers that an access can have")
         reason = _OTHERS.get(action) or ("" if nbytes else "zero length")
         if reason:
             skipped[reason] = skipped.get(reason, 0) + 1
@@ -130,9 +134,9 @@ def _batch(
         rows.append((time_us * NS_PER_US, _OPS[action], offset // LBN_NBYTES, nbytes, disk))
     if waited_us >= TIME_US_MAX:
         raise InputError(
-            "the waits add up to more than a century",
+            "the waits sum up to more than a century",
             where=f"{stream.name}, line {block.first + len(block.lines) - 1} or before",
-            remedy="a wait is damaged: they are microseconds",
+            remedy="correct the damaged wait: waits are in microseconds",
         )
     columns = np.array(rows, np.int64).reshape(-1, 5).T.copy()
     batch = AccessBatch(

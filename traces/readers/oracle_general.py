@@ -1,8 +1,8 @@
 """oracleGeneral, the traces of libCacheSim (github.com/1a1a11a/libCacheSim, oracleGeneralBin.h).
 
-Records of 24 bytes, little-endian: u32 second, u64 object, u32 bytes, i64 number of the next request of the
-object (-1 or 2^63-1: never). Made from a block trace, the object is the LBN as the source had it. There is no
-op.
+Records of 24 bytes, little-endian: u32 second, u64 object, u32 bytes, i64 number of the next request of the object
+(-1 or 2^63-1: never). In a trace that was created from a block trace, the object is the LBN of the source. There
+is no op.
 """
 
 from collections.abc import Iterator
@@ -25,27 +25,30 @@ _NBYTES_LIKELY = 1 << 30
 
 
 class OracleGeneralReader(StreamReader):
-    """All accesses are counted as the op that the person says they are."""
+    """Reads oracleGeneral traces. All accesses count as the op that the user specifies."""
 
     name = "oracle-general"
     title = "oracleGeneral of libCacheSim (has no op: needs --assume-op)"
-    note = "objects are taken as LBN: where the trace was made from something else, distances mean nothing"
+    note = "objects are read as LBN: if the trace was not created from block accesses, distances have no meaning"
 
     def __init__(self, assume_op: Op | None = None) -> None:
         self.assume_op = assume_op
         self.lacks = (
-            f"op: every access is counted as a {assume_op.value if assume_op else 'read'}, as was asked for",
-            "time: whole seconds; inter-arrival below a second and bursts cannot be told",
+            f"op: every access counts as a {assume_op.value if assume_op else 'read'}, as --assume-op specifies",
+            "time: whole seconds; inter-arrival below a second and bursts are unknown",
             "latency and outstanding accesses",
         )
 
     def sniff(self, head: bytes) -> bool:
-        """What no other file has: the next request always comes later, and the clock never goes back."""
+        """Detect the format: the next request always comes later, and the clock never goes back. No other file
+        has that."""
         n = len(head) // RECORD.itemsize
         if n < 2 or (len(head) < 1 << 16 and len(head) % RECORD.itemsize):
             return False
         if b"\0" not in head:
-            return False  # text: its words as numbers are later, too; a record has the upper bytes of its size
+            return (
+                False  # text also passes the test below; a record contains zeros, in the upper bytes of its size
+            )
         rows = np.frombuffer(head[: n * RECORD.itemsize], RECORD)
         later = (rows["next"] > np.arange(n)) | np.isin(rows["next"], _NEVER)
         sized = (rows["nbytes"] > 0) & (rows["nbytes"] < _NBYTES_LIKELY)
@@ -57,10 +60,10 @@ class OracleGeneralReader(StreamReader):
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         if self.assume_op is None:
             raise InputError(
-                "an oracleGeneral trace does not say which accesses are reads and which are writes",
+                "an oracleGeneral trace does not distinguish reads from writes",
                 where=stream.name,
-                remedy="--assume-op read (or write) counts all as one: sizes, randomness, footprint and the rate "
-                "in whole seconds can still be told; the mix of reads and writes and the latency cannot",
+                remedy="--assume-op read (or write) counts all accesses as one op. Sizes, randomness, footprint "
+                "and the rate in whole seconds are then known; the mix of ops and the latency are not",
             )
         return self._batches(stream, OP_READ if self.assume_op is Op.READ else OP_WRITE)
 
@@ -75,19 +78,19 @@ class OracleGeneralReader(StreamReader):
             if not known.all():
                 first = int(np.argmin(known))
                 raise InputError(
-                    "this is not an oracleGeneral record: the object's next request would come before it",
+                    "this is not an oracleGeneral record: the next request of the object would precede it",
                     where=f"{stream.name}, record {begin // RECORD.itemsize + first} "
                     f"(byte {begin + first * RECORD.itemsize})",
-                    remedy="the file is damaged, of other byte order, or something else follows the trace",
+                    remedy="the file is damaged, has another byte order, or other data follows the trace",
                 )
             place = rows["id"]
             if (place >= LBN_MAX).any():
                 first = int(np.argmax(place >= LBN_MAX))
                 raise InputError(
-                    f"object {int(place[first])} is not an LBN: no trace of a disk, or of another byte order",
+                    f"object {int(place[first])} is not an LBN: not a trace of a disk, or of another byte order",
                     where=f"{stream.name}, record {begin // RECORD.itemsize + first} "
                     f"(byte {begin + first * RECORD.itemsize})",
-                    remedy="profile a trace that was made from block accesses; --format names another format",
+                    remedy="profile a trace that was created from block accesses; --format names another format",
                 )
             fit = rows["nbytes"] > 0
             kept = rows[fit]

@@ -1,9 +1,7 @@
-"""Traces as Parquet: a compact columnar file, read back as it was written. Needs pyarrow (extra ``parquet``).
-
-What a trace tells beside its accesses, as JSON in the metadata of a Parquet file.
+"""Traces as Parquet: a compact columnar file that preserves the trace. Needs pyarrow (extra ``parquet``).
 
 Columns: time_ns int64, op ("read", "write"), lbn int64 (512 bytes), nbytes int64, disk, and where known latency_ns
-int64 and outstanding int32. What a trace tells beside its accesses is JSON in the file's metadata.
+int64 and outstanding int32. Counts, lacks and notes of the trace are JSON in the metadata of the file.
 """
 
 import json
@@ -22,25 +20,25 @@ from cephfit.core.values.access import UNKNOWN, AccessBatch
 from cephfit.traces.columns import Accesses
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.matching.latency import InFlight
-from cephfit.traces.readers.reader import LOSSES_TOLD, StreamReader
+from cephfit.traces.readers.reader import LOSSES_STATED, StreamReader
 from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
 KEY = "cephfit.trace"
-"""Of the metadata."""
+"""The key of the metadata."""
 
 _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
-    """As a reader of the trace told it; a file by somebody else says nothing.
+class ParquetMetadata:
+    """Metadata of a trace, as its reader reported it. All values are empty for a file of another program.
 
     Attributes:
         skipped, events, stacked, lost: as in AccessBatch, of the whole trace.
         losses_known: whether the trace would show lost events.
-        lacks: what the trace does not say.
-        notes: what one must know of it.
-        clock_ns: the smallest difference of two times that it tells.
+        lacks: what the trace does not contain.
+        notes: what the reader of a profile must know.
+        clock_ns: the resolution of its clock in ns.
     """
 
     skipped: dict[str, int] = field(default_factory=dict)
@@ -68,11 +66,15 @@ class Aside:
         )
 
 
-def aside_of(metadata: dict[bytes, bytes] | None, where: str) -> Aside:
-    """Raises: InputError: it was changed to something else."""
+def metadata_of(metadata: dict[bytes, bytes] | None, where: str) -> ParquetMetadata:
+    """Read the metadata of a file.
+
+    Raises:
+        InputError: the metadata was changed to another form.
+    """
     try:
         found = json.loads((metadata or {}).get(KEY.encode(), b"{}"))
-        return Aside(
+        return ParquetMetadata(
             _counts(found.get("skipped", {})),
             _counts(found.get("events", {})),
             tuple((_text(upper), _text(lower)) for upper, lower in found.get("stacked", [])),
@@ -84,9 +86,9 @@ def aside_of(metadata: dict[bytes, bytes] | None, where: str) -> Aside:
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise InputError(
-            f"the metadata {KEY} of the Parquet file are not those that cephfit writes",
+            f"the metadata {KEY} of the Parquet file is not what cephfit writes",
             where=where,
-            remedy="convert the trace again, or take these metadata out",
+            remedy="convert the trace again, or remove this metadata",
         ) from None
 
 
@@ -108,11 +110,11 @@ def _counts(value: Any) -> dict[str, int]:
 
 _MAGIC = b"PAR1"
 _ROWS = 1 << 18
-_NOTHING = Aside()
+_NOTHING = ParquetMetadata()
 _OPS = ["read", "write"]
 _NEEDED = {"time_ns": "int64", "op": "string", "lbn": "int64", "nbytes": "int64", "disk": "string"}
 _WORDS = ("string", "large_string", "string_view")
-"""The types of text: which one a program writes is a matter of its memory."""
+"""The types of text, which differ only in their memory layout."""
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -128,15 +130,15 @@ def write_parquet(
     losses_known: Callable[[], bool] = bool,
     clock_ns: Callable[[], int] = lambda: 1,
 ) -> int:
-    """Write accesses, a row group for each 262,144 of them; return how many.
+    """Write accesses in row groups of 262,144; return how many.
 
     Args:
         batches: of one trace.
-        path: to write to.
-        lacks: what the trace does not say; asked after its last batch.
-        notes: what one must know of it; asked then, too.
-        losses_known: whether it would show lost events; asked then, too.
-        clock_ns: the smallest difference of two times that it tells; asked then, too.
+        path: the file to write.
+        lacks: returns what the trace does not contain; called after the last batch.
+        notes: returns notes on the trace; called after the last batch.
+        losses_known: returns whether the trace would show lost events; called after the last batch.
+        clock_ns: returns the resolution of the clock in ns; called after the last batch.
 
     Raises:
         InputError: the file cannot be written.
@@ -169,7 +171,7 @@ def write_parquet(
                 written += len(batch)
                 if len(batch):
                     writer.write_table(_table(pa, schema, batch), row_group_size=_ROWS)
-            aside = Aside(
+            metadata = ParquetMetadata(
                 skipped,
                 events,
                 tuple(stacked),
@@ -179,10 +181,10 @@ def write_parquet(
                 tuple(notes()),
                 clock_ns(),
             )
-            writer.add_key_value_metadata({KEY: aside.dumps()})
+            writer.add_key_value_metadata({KEY: metadata.dumps()})
     except OSError as error:
         raise InputError(
-            f"it cannot be written: {error.strerror or error}", where=str(path), remedy="choose another place"
+            f"the file cannot be written: {error.strerror or error}", where=str(path), remedy="choose another path"
         ) from None
     return written
 
@@ -193,7 +195,7 @@ def _table(pa: Any, schema: Any, batch: AccessBatch) -> Any:
             return pa.nulls(len(batch), kind)
         return pa.array(values, kind, mask=values == UNKNOWN)
 
-    # Names of two disks may be equal once they are words; a dictionary holds each once.
+    # Two disks may have the same name as text; a dictionary holds each name once.
     names = list(dict.fromkeys(batch.disks))
     numbers = np.array([names.index(name) for name in batch.disks], np.int32)
     columns = [
@@ -209,7 +211,7 @@ def _table(pa: Any, schema: Any, batch: AccessBatch) -> Any:
 
 
 class ParquetReader(StreamReader):
-    """Reads what ``write_parquet`` wrote, and any Parquet file with the same first five columns."""
+    """Reads files of ``write_parquet``, and any Parquet file with the same first five columns."""
 
     name = "parquet"
     title = "Parquet, as `cephfit trace convert` writes it"
@@ -228,31 +230,33 @@ class ParquetReader(StreamReader):
             return 1
         try:
             with pq.ParquetFile(stream.path) as file:
-                return aside_of(file.metadata.metadata, stream.name).clock_ns
+                return metadata_of(file.metadata.metadata, stream.name).clock_ns
         except (pa.ArrowException, OSError, UnicodeDecodeError):
-            return 1  # reading says what is wrong
+            return 1  # reading reports the error
 
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         pa, pq = _pyarrow()
         if not stream.path.is_file():
             raise InputError(
-                "Parquet is read from its end, so not from a stream", where=stream.name, remedy="name a local file"
+                "Parquet is read from its end: it cannot be a stream",
+                where=stream.name,
+                remedy="name a local file",
             )
         if not stream.is_plain_file():
             raise InputError(
-                "a compressed Parquet file is not read: its columns are found from its end",
+                "a compressed Parquet file cannot be read: Parquet is read from its end",
                 where=stream.name,
-                remedy="decompress it first; Parquet is compressed within",
+                remedy="decompress it first; Parquet is compressed internally",
             )
         try:
             with pq.ParquetFile(stream.path) as file:
                 columns = _columns(pa, file.schema_arrow, stream.name)
             with pq.ParquetFile(stream.path, read_dictionary=["op", "disk"]) as file:
-                aside = aside_of(file.metadata.metadata, stream.name)
-                self.lacks, self.notes = aside.lacks, aside.notes
-                if aside.losses_known:
-                    aside = replace(aside, events=aside.events | {LOSSES_TOLD: 1})
-                yield from _batches(pa, file, columns, stream.name, aside)
+                metadata = metadata_of(file.metadata.metadata, stream.name)
+                self.lacks, self.notes = metadata.lacks, metadata.notes
+                if metadata.losses_known:
+                    metadata = replace(metadata, events=metadata.events | {LOSSES_STATED: 1})
+                yield from _batches(pa, file, columns, stream.name, metadata)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise InputError(
                 f"the Parquet file is damaged: {str(error).splitlines()[0]}",
@@ -262,7 +266,11 @@ class ParquetReader(StreamReader):
 
 
 def _columns(pa: Any, schema: Any, where: str) -> list[str]:
-    """The columns to read. Raises: InputError: one that is needed is not there."""
+    """Return the columns to read.
+
+    Raises:
+        InputError: a required column is missing.
+    """
     kinds = {field.name: field.type for field in schema}
     for name, kind in _NEEDED.items():
         found = kinds.get(name)
@@ -271,28 +279,32 @@ def _columns(pa: Any, schema: Any, where: str) -> list[str]:
         if str(found) not in (_WORDS if kind == "string" else (kind,)):
             shown = "missing" if found is None else f"of type {found}"
             raise InputError(
-                f"column {name!r} is {shown}, {kind} is needed",
+                f"column {name!r} is {shown}; {kind} is required",
                 where=where,
                 remedy="write it with `cephfit trace convert`",
             )
     return [c for c in (*_NEEDED, "latency_ns", "outstanding") if c in kinds]
 
 
-def _batches(pa: Any, file: Any, columns: list[str], where: str, aside: Aside) -> Iterator[AccessBatch]:
+def _batches(
+    pa: Any, file: Any, columns: list[str], where: str, metadata: ParquetMetadata
+) -> Iterator[AccessBatch]:
     numbers: dict[str, int] = {}
     in_flight = InFlight() if _is_empty(file, "outstanding", columns) else None
-    told, n_read = aside, 0
-    for group in range(file.num_row_groups):  # all at once would hold more the larger the file is
+    unsent, n_read = metadata, 0
+    for group in range(file.num_row_groups):  # one call for all groups needs memory in proportion to the file
         for rows in file.iter_batches(batch_size=_ROWS, row_groups=[group], columns=columns, use_threads=False):
             batch = _accesses(pa, rows, numbers, where, n_read)
             if in_flight is not None and batch.latency_ns is not None:
                 batch = replace(batch, outstanding=in_flight.count(_columns_of(batch, batch.latency_ns)))
-            yield replace(batch, skipped=told.skipped, events=told.events, stacked=told.stacked, lost=told.lost)
-            told, n_read = _NOTHING, n_read + len(rows)
+            yield replace(
+                batch, skipped=unsent.skipped, events=unsent.events, stacked=unsent.stacked, lost=unsent.lost
+            )
+            unsent, n_read = _NOTHING, n_read + len(rows)
 
 
 def _is_empty(file: Any, name: str, columns: list[str]) -> bool:
-    """Whether a file has no such column, or no value in it."""
+    """Return whether a file has no such column, or no value in it."""
     if name not in columns:
         return True
     stretches = file.iter_batches(batch_size=_ROWS, columns=[name], use_threads=False)
@@ -308,7 +320,7 @@ def _accesses(pa: Any, rows: Any, numbers: dict[str, int], where: str, n_before:
         return InputError(
             what,
             where=f"{where}, row {n_before + row + 1}",
-            remedy="mend or drop the row where the file was made, or convert the trace again",
+            remedy="correct or drop the row where the file was created, or convert the trace again",
         )
 
     def column(name: str) -> Any:
@@ -321,7 +333,7 @@ def _accesses(pa: Any, rows: Any, numbers: dict[str, int], where: str, n_before:
     def words(name: str) -> tuple[list[str], Any]:
         values = column(name)
         values = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
-        values.validate(full=True)  # of a damaged file it may point beyond its words
+        values.validate(full=True)  # in a damaged file an index may exceed the dictionary
         return values.dictionary.to_pylist(), values.indices.to_numpy(zero_copy_only=False)
 
     def optional(name: str, kind: Any) -> Any:
@@ -341,7 +353,7 @@ def _accesses(pa: Any, rows: Any, numbers: dict[str, int], where: str, n_before:
     impossible = (lbn < 0) | (nbytes <= 0) | (lbn >= LBN_MAX) | (nbytes >= NBYTES_MAX)
     if impossible.any():
         row = int(impossible.argmax())
-        raise wrong(row, f"no access is of {nbytes[row]} bytes at LBN {lbn[row]}")
+        raise wrong(row, f"an access cannot have {nbytes[row]} bytes at LBN {lbn[row]}")
     impossible = (time_ns <= -TIME_NS_MAX) | (time_ns >= TIME_NS_MAX)
     if impossible.any():
         row = int(impossible.argmax())

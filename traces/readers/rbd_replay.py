@@ -1,9 +1,10 @@
-"""rbd-replay's binary traces, made by rbd-replay-prep (Ceph, src/rbd_replay/ActionTypes.{h,cc}).
+"""rbd-replay's binary traces, created by rbd-replay-prep (Ceph, src/rbd_replay/ActionTypes.{h,cc}).
 
-Version 1 begins with ``rbd-replay-trace``; every action is {u8 version, u8 compatible, u32 bytes, u8 type,
-body}, all little-endian. Version 0 has no banner and no lengths, is big-endian, and has two more counts in every
-action. There are no times: an action waits some ns after others. Times here are those of a replay in which no
-request takes any time.
+Version 1 begins with ``rbd-replay-trace``. Every action is {u8 version, u8 compatible, u32 bytes, u8 type, body},
+all little-endian. Version 0 has no banner and no lengths, is big-endian, and has two more counts in every action.
+
+There are no times: an action waits some ns after others. The times here are those of a replay in which requests
+take no time.
 """
 
 import struct
@@ -27,14 +28,14 @@ _TYPES = frozenset(range(12))
 
 _BLOCK_NBYTES = 1 << 20
 _ACTION_NBYTES_MAX = 1 << 24
-"""An action is a hundred bytes, and 12 more for everything that it waits for."""
+"""An action has about a hundred bytes, and 12 more for each action that it waits for."""
 _REMEMBERED = 1 << 20
 _STRETCH = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action; ``image``, ``offset`` and ``length`` where its type has them, ``name`` of what it opens."""
+    """An action. ``image``, ``offset`` and ``length`` are set if its type has them; ``name`` is what it opens."""
 
     kind: int
     number: int
@@ -51,12 +52,12 @@ class _ShortError(Exception):
 
 
 class RbdReplayReader(StreamReader):
-    """Every image is a disk."""
+    """Reads rbd-replay's traces. Every image is a disk."""
 
     name = "rbd-replay"
     title = "rbd-replay's binary trace (rbd-replay-prep), versions 0 and 1"
     names_disks = True
-    note = "times are those of a replay in which requests take no time: the trace says only what waits for what"
+    note = "times are those of a replay in which requests take no time: the trace records only dependencies"
     lacks = (
         "time: none is recorded; rates and inter-arrival are upper bounds of speed",
         "latency and outstanding",
@@ -70,7 +71,8 @@ class RbdReplayReader(StreamReader):
 
 
 def _is_version_0(head: bytes) -> bool:
-    """A thread starts, and three actions or all that is there can be read."""
+    """Return whether the file begins with the start of a thread and three valid actions, or fewer up to its
+    end."""
     if head[:1] != b"\0" or len(head) < 2 * 25:
         return False
     place, numbers = 0, set[int]()
@@ -82,7 +84,7 @@ def _is_version_0(head: bytes) -> bool:
             numbers.add(action.number)
     except (_ShortError, ValueError):
         return False
-    return len(numbers) == 3  # nothing but zeros would be the start of one thread again and again
+    return len(numbers) == 3  # zeros alone would be repeated starts of one thread
 
 
 def _stretches(stream: TraceStream) -> Iterator[Rows]:
@@ -99,9 +101,9 @@ def _stretches(stream: TraceStream) -> Iterator[Rows]:
             _take(rows, schedule, images, action)
         except ValueError as error:
             raise InputError(
-                f"this is not an action of rbd-replay: {error}",
+                f"this is not an rbd-replay action: {error}",
                 where=f"{stream.name}, byte {begin + place}",
-                remedy="the file is damaged, of other byte order, or something else follows the trace",
+                remedy="the file is damaged, has another byte order, or other data follows the trace",
             ) from None
         except _ShortError:
             fresh = stream.read(_BLOCK_NBYTES)
@@ -138,7 +140,7 @@ def _take(rows: Rows, schedule: "_Schedule", images: dict[int, str], action: Act
 
 
 class _Schedule:
-    """When every action would begin: after the one before it in its thread, and after all it waits for."""
+    """Computes when each action begins: after the previous one in its thread, and after all that it waits for."""
 
     def __init__(self) -> None:
         self._of_action: dict[int, int] = {}
@@ -161,11 +163,11 @@ class _Schedule:
 
 
 def action_of(buffer: bytes, place: int, *, version: int) -> tuple[Action, int]:
-    """The action at a place, and where the next one begins.
+    """Return the action at a position, and where the next one begins.
 
     Raises:
-        _ShortError: the buffer ends before it does.
-        ValueError: there is none.
+        _ShortError: the buffer ends within the action.
+        ValueError: there is no action.
     """
     if version == 0:
         return _body(buffer, place, ">", len(buffer), version)
@@ -173,7 +175,7 @@ def action_of(buffer: bytes, place: int, *, version: int) -> tuple[Action, int]:
         raise _ShortError
     _, compatible, nbytes = struct.unpack_from("<BBI", buffer, place)
     if compatible > 1:
-        raise ValueError(f"it needs version {compatible} to be read")
+        raise ValueError(f"reading it needs version {compatible}")
     if not 17 <= nbytes <= _ACTION_NBYTES_MAX:
         raise ValueError(f"{nbytes} bytes are impossible")
     end = place + 6 + nbytes
@@ -208,9 +210,9 @@ def _body(buffer: bytes, place: int, order: str, end: int, version: int) -> tupl
 
     (kind,) = take("B")
     if kind not in _TYPES:
-        if version:  # rbd-replay leaves out what it does not know, too
+        if version:  # rbd-replay also skips unknown actions
             return Action(kind, 0, 0, ()), end
-        raise ValueError(f"there is no action of type {kind}")
+        raise ValueError(f"type {kind} is unknown")
     number, thread = take("IQ")
     if version == 0:
         take("II")

@@ -1,12 +1,7 @@
-"""What readers share whose files can be read in parts side by side.
+"""What the readers of all formats share.
 
-How fine the clock of a text is: by the digits with which it prints times.
-
-Lines that the tracer did not write: the traced program's own output, where both went to one terminal.
-
-What is said of bytes that are no record of a binary format.
-
-What the readers of all formats share: a file is opened, told by its content, and read as a stream.
+A reader opens a file, recognizes its content, and reads it as a stream. This module also determines the resolution
+of a text's clock, counts lines of other programs, and builds the errors for damaged records.
 """
 
 from abc import ABC, abstractmethod
@@ -21,20 +16,27 @@ from cephfit.traces.matching.latency import InFlight
 
 
 def clock_ns_of(times: Iterable[bytes], unit_ns: int) -> int:
-    """The smallest difference that decimal numbers of ``unit_ns`` tell, in ns: that of the one with most digits
-    behind the point. 1 where there are none of them, and where it would be 1 ms or more but not all have equally
-    many digits: a writer that leaves zeros out may yet have more of them."""
+    """Return the resolution of decimal times in ns: that of the number with the most digits after the point.
+
+    Returns 1 if there are no times. Also returns 1 if the result would be 1 ms or more and the numbers of digits
+    differ: a writer that omits trailing zeros may have a finer clock.
+
+    Args:
+        times: the times as text.
+        unit_ns: the unit of the times, in ns.
+    """
     n_digits = {len(text.strip().partition(b".")[2]) for text in times}
     step_ns = max(unit_ns // 10 ** max(n_digits), 1) if n_digits else 1
     return 1 if step_ns >= NS_PER_MS and len(n_digits) > 1 else step_ns
 
 
 RUN_MAX = 100
-"""More of them one after the other are taken for another file behind the trace."""
+"""More consecutive unknown lines mean that another file follows the trace."""
 
 
-class ForeignLines:
-    """Counts runs of them, and tells when it is too much."""
+class UnknownLines:
+    """Counts runs of lines that the tracer did not write, such as the output of the traced program on the same
+    terminal."""
 
     def __init__(self, stream: TraceStream, expected: str) -> None:
         self._stream = stream
@@ -42,11 +44,15 @@ class ForeignLines:
         self._first: tuple[int, bytes] | None = None
 
     def known(self) -> None:
-        """The line is one of the tracer's."""
+        """Record that the tracer wrote this line."""
         self._first = None
 
-    def foreign(self, number: int, line: bytes, *, strict: bool = False, cut_off: bool = False) -> None:
-        """Raises: InputError: naming the first line of the run, if it is too long or ``strict``."""
+    def unknown(self, number: int, line: bytes, *, strict: bool = False, cut_off: bool = False) -> None:
+        """Record that another program wrote this line.
+
+        Raises:
+            InputError: the run is too long, or ``strict``. The error names the first line of the run.
+        """
         if self._first is None:
             self._first = number, line
         if strict or number - self._first[0] >= RUN_MAX:
@@ -54,93 +60,99 @@ class ForeignLines:
             raise bad_line(self._stream, first, text, self._expected, cut_off=cut_off and first == number)
 
 
-def no_record(program: str, stream: TraceStream, offset: int) -> InputError:
-    """The error; ``program`` is whose records were expected at this byte of the stream."""
+def not_a_record(program: str, stream: TraceStream, offset: int) -> InputError:
+    """Return the error for a byte of the stream at which no record of ``program`` begins."""
     return InputError(
-        f"there is no {program} record where one must begin",
+        f"no {program} record begins at the expected position",
         where=f"{stream.name}, byte {offset}",
-        remedy="the file is damaged or something else was appended; cut it at this byte and profile the rest",
+        remedy="the file is damaged, or other data follows the trace; cut it at this byte and profile the rest",
     )
 
 
-LOSSES_TOLD = "statements of what was lost"
-"""Counted among the events: the file says how many events were lost, be it none. Without it, and where the format
-cannot show losses, a count of none means that nobody knows."""
+LOSSES_STATED = "statements of what was lost"
+"""Counted as an event where the file states how many events were lost, including zero. Without it, or where the
+format cannot show losses, zero lost events means unknown."""
 
 
 class StreamReader(ABC):
-    """A ``protocols.TraceReader`` that reads streams, so that compressed files and pipes work everywhere."""
+    """A ``protocols.TraceReader`` that reads streams, so that it also reads compressed files and pipes."""
 
     name: str
-    """Short name of the format, as ``--format`` takes it."""
+    """Short name of the format, for ``--format``."""
     title: str
-    """One line for people: what the format is."""
+    """Description of the format in one line."""
     names_disks: bool = False
-    """Whether the file says which disk an access is on; else a file is one disk."""
+    """Whether the file names the disk of each access; otherwise a file is one disk."""
     clock_is_guessed: bool = False
-    """Whether the clock is told by the digits that a file happens to print; else it is what the format or the file
-    says."""
+    """Whether the resolution of the clock is inferred from printed digits; otherwise the format or the file
+    defines it."""
     note: str = ""
-    """What a reader of a profile from this format must know."""
+    """What the reader of a profile must know about this format."""
     notes: tuple[str, ...] = ()
-    """What the files themselves say that one must know of them, known after reading."""
+    """Notes that the files contain, available after reading."""
     lacks: tuple[str, ...] = ()
-    """What a profile would need and the files do not say; where it depends on the file, known after reading."""
+    """What a profile needs and the files lack. Where it depends on the file, it is available after reading."""
 
     @abstractmethod
     def sniff(self, head: bytes) -> bool:
-        """Whether a file that begins with ``head`` (up to 64 KiB, decompressed) is of this format."""
+        """Return whether a file that begins with ``head`` (up to 64 KiB, decompressed) is of this format."""
 
     def clock_ns(self, stream: TraceStream) -> int:
-        """The smallest difference of two times that the file tells, by what stands at its beginning; nothing is
-        read off the stream. What follows from times is told in no finer steps. 1: the format sets no limit."""
+        """Return the resolution of the file's clock in ns, judged by the unread beginning; 1: no limit.
+
+        Nothing is consumed from the stream. Figures that follow from times are shown in no finer steps.
+        """
         return 1
 
     def common_clock_ns(self, clocks_ns: Iterable[int]) -> int:
-        """That of files together, each of which has one of these: a file that prints few digits by chance (an idle
-        disk's) has the clock of the others, a file that is said to have a coarse one has it."""
+        """Return the common resolution of files that have these.
+
+        If the resolution is inferred, it is the finest one: an idle disk's file may print few digits by chance.
+        Otherwise it is the coarsest.
+        """
         return min(clocks_ns) if self.clock_is_guessed else max(clocks_ns)
 
     @abstractmethod
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
-        """The accesses of an open stream, in order of issue.
+        """Yield the accesses of an open stream, in order of issue.
 
         Raises:
-            InputError: naming the file and the line or byte offset.
+            InputError: the error names the file and the line or byte offset.
         """
 
     def read_together(self, streams: Sequence[TraceStream]) -> Iterator[AccessBatch]:
-        """The accesses of files that one recorder wrote side by side (blktrace: one for each CPU).
+        """Yield the accesses of files that one recorder wrote at the same time (blktrace: one for each CPU).
 
-        Formats that are always one file get exactly one.
+        A format with single files gets exactly one stream.
         """
         (stream,) = streams
         return self.read(stream)
 
     def batches(self, source: Path) -> Iterator[AccessBatch]:
-        """As ``protocols.TraceReader`` says; of a recording in several files, only what this one holds."""
+        """Yield accesses as ``protocols.TraceReader`` defines. Of a recording in several files, read only this
+        one."""
         with TraceStream(source) as stream:
             yield from self.read(stream)
 
 
 class PartReader(StreamReader):
-    """Reads text of which a part may begin at any line.
+    """A reader of text of which a part may begin at any line, so that parts can be read in parallel.
 
     Attributes:
-        timed: whether parts tell latencies.
+        timed: whether parts contain latencies.
     """
 
     timed: bool = False
 
     @abstractmethod
     def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
-        """The accesses of a part of a file.
+        """Yield the accesses of a part of a file.
 
         Args:
             stream: the part.
-            in_flight: counts what is in flight, where latencies are known.
+            in_flight: counts the accesses in flight, where latencies are known.
 
         Raises:
-            InputError: naming the file and the line, counted from the part's beginning.
-            NotOnItsOwn: the file must be read as a whole.
+            InputError: the error names the file and the line, counted from the beginning of the part.
+            NeedsWholeFile: the file must be read as a whole.
         """

@@ -1,12 +1,11 @@
 """strace's output: reads and writes of files by a process, with ``-f``, ``-tt`` or ``-ttt``, and ``-T``.
 
-One line of strace: who, when, which call, what it returned.
+A parser reads one line: process, time, call, and returned value. It also tracks which file a descriptor refers to,
+and the position of its next read or write.
 
-Which file is behind a descriptor, and where in it the next read or write goes: for traces of system calls.
-
-What is read is what the calls returned (``ret``), not what was asked for; where they name no offset, it is
-followed through open, lseek, dup and fork. Best recorded with ``strace -f -ttt -T -e trace=desc,file,process -o
-FILE PROGRAM``.
+The bytes counted are those that the calls returned (``ret``), not those requested. If a call has no offset, the
+position is tracked through open, lseek, dup and fork. Best recorded with ``strace -f -ttt -T -e
+trace=desc,file,process -o FILE PROGRAM``.
 """
 
 import re
@@ -18,7 +17,7 @@ from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.columns import UNKNOWN_LATENCY
 from cephfit.traces.files.stream import TraceStream, bad_line, text_blocks
 from cephfit.traces.readers.access_rows import Rows, batches_of, decimal_ns
-from cephfit.traces.readers.reader import ForeignLines, StreamReader, clock_ns_of
+from cephfit.traces.readers.reader import StreamReader, UnknownLines, clock_ns_of
 
 PREFIX = re.compile(
     rb"^(?:\[pid\s+(?P<pid>\d+)\]\s+|(?P<bare>\d+)\s+(?=\d\d:\d\d:\d\d|\d{9,}\.\d|[a-z_]\w*\(|<\.\.\.|\+\+\+|---))?"
@@ -39,12 +38,12 @@ class Call:
     """A system call that has returned.
 
     Attributes:
-        pid: of the thread; 0 where the trace does not say.
-        begun_ns: when it was called; None where the trace has no times.
+        pid: of the thread; 0 if the trace lacks it.
+        begun_ns: when it was called; None if the trace has no times.
         name, args: as strace prints them.
-        ret: what it returned; None for ``?``.
+        ret: the returned value; None for ``?``.
         latency_ns: None without ``strace -T``.
-        tail: what stands behind the returned number.
+        tail: the text after the returned value.
     """
 
     pid: int
@@ -57,7 +56,7 @@ class Call:
 
 
 class LineReader:
-    """Joins calls that other threads interrupted, and counts the days where the clock passes midnight."""
+    """Joins calls that other threads interrupted, and counts days when the clock passes midnight."""
 
     _OPEN_MAX = 1 << 16
 
@@ -68,10 +67,11 @@ class LineReader:
         self.whole_seconds = False
         """The clock has no fraction: ``strace -t``."""
         self.strict = False
-        """Lines begin with a bare process number: ``strace -o`` wrote them, and no program's output is between."""
+        """Lines begin with a bare process number: ``strace -o`` wrote them, so no output of the program is
+        mixed in."""
 
     def read(self, line: bytes) -> Call | bool:
-        """A call, or whether the line is at all one of strace (a signal, an exit, half a call).
+        """Return a call, or whether the line is another line of strace (a signal, an exit, half a call).
 
         Raises:
             ValueError: impossible numbers.
@@ -91,7 +91,7 @@ class LineReader:
             if len(self._open) < self._OPEN_MAX:
                 self._open[pid] = begun_ns, text[: attached.start()].rstrip(b", ")
             return True
-        if text.strip() == _UNFINISHED:  # what was behind it
+        if text.strip() == _UNFINISHED:  # the rest of a split line
             return True
         resumed = _RESUMED.match(text)
         if resumed:
@@ -140,12 +140,12 @@ _NOT_ON_A_DISK = re.compile(
 
 @dataclass(slots=True)
 class OpenFile:
-    """What ``open`` made; shared by all descriptors that were duplicated from it.
+    """An open file description, shared by all descriptors duplicated from it.
 
     Attributes:
         path: as the program named it.
-        position: where the next read or write goes; None: not known.
-        on_disk: it is a file or block device, as far as its name tells.
+        position: of the next read or write; None: unknown.
+        on_disk: it is a file or block device, judged by its name.
         closed_by_exec: O_CLOEXEC.
     """
 
@@ -166,13 +166,16 @@ class Descriptors:
     files: dict[int, OpenFile] = field(default_factory=dict)
 
     def copied(self) -> "Descriptors":
-        """As fork does: other descriptors of the same open files."""
+        """Copy as fork does: new descriptors of the same open files."""
         return Descriptors(dict(self.files))
 
 
 class Processes:
-    """All processes of a trace. A thread whose creator's call has not yet returned shares with the process that
-    called last."""
+    """All processes of a trace.
+
+    Before its creator's call returns, a thread is assumed to share the descriptors of the process that called
+    last.
+    """
 
     _MAX = 1 << 16
 
@@ -195,7 +198,7 @@ class Processes:
             return
         if shares:
             self._tables[child] = table
-        elif self._tables.get(child, table) is table:  # its first lines may have come before
+        elif self._tables.get(child, table) is table:  # the first lines of the child may precede the return
             self._tables[child] = table.copied()
 
 
@@ -210,7 +213,7 @@ _AT_OFFSET = {
     b"pwritev": (OP_WRITE, 1),
     b"pwritev2": (OP_WRITE, 2),
 }
-"""Op, and which argument from the right is the offset."""
+"""Op, and the position of the offset argument from the right."""
 _OPENS = frozenset({b"open", b"openat", b"openat2", b"creat"})
 _DUPS = frozenset({b"dup", b"dup2", b"dup3"})
 _FORKS = frozenset({b"clone", b"clone3", b"fork", b"vfork"})
@@ -239,14 +242,14 @@ _CALL_LIKE = re.compile(
 
 
 class StraceReader(StreamReader):
-    """Every file is a disk; its LBN are offsets within the file."""
+    """Reads strace's output. Every file is a disk, and LBN are offsets within the file."""
 
     name = "strace"
     title = "strace (reads and writes of files; with -f -tt or -ttt, and -T)"
     names_disks = True
     note = (
         "these are system calls on files, before the page cache: LBN are offsets within a file, every file is a "
-        "disk, and what is mapped into memory (mmap) or done by io_uring or libaio is not seen"
+        "disk, and accesses by mmap, io_uring or libaio are missing"
     )
 
     def __init__(self) -> None:
@@ -268,7 +271,7 @@ class StraceReader(StreamReader):
         self.lacks = (*calls.lacks(), *coarse)
 
     def _stretches(self, stream: TraceStream, calls: "Calls", reader: LineReader) -> Iterator[Rows]:
-        foreign = ForeignLines(stream, "a line of strace")
+        unknown_lines = UnknownLines(stream, "a line of strace")
         for block in text_blocks(stream):
             for number, line in enumerate(block.lines, block.first):
                 if not line.strip():
@@ -279,17 +282,19 @@ class StraceReader(StreamReader):
                     if isinstance(call, Call):
                         calls.take(call)
                 except ValueError:
-                    raise bad_line(stream, number, line, "possible numbers", cut_off=cut_off) from None
+                    raise bad_line(
+                        stream, number, line, "numbers that an access can have", cut_off=cut_off
+                    ) from None
                 if call is not False:
-                    foreign.known()
+                    unknown_lines.known()
                     continue
-                foreign.foreign(number, line, strict=reader.strict, cut_off=cut_off)
+                unknown_lines.unknown(number, line, strict=reader.strict, cut_off=cut_off)
                 calls.rows.skip("line of the program itself")
             yield calls.rows.take()
 
 
 class Calls:
-    """Follows the calls of all processes."""
+    """Tracks the calls of all processes."""
 
     def __init__(self) -> None:
         self.rows = Rows()
@@ -297,7 +302,7 @@ class Calls:
         self._timed = self._untimed = self._without_latency = 0
 
     def lacks(self) -> tuple[str, ...]:
-        """What the trace did not tell, known after it was read."""
+        """Return what the trace lacked, known after reading."""
         lacks = ["the place on the disk: LBN are offsets within each file"]
         if self._untimed:
             lacks.append(f"time: {self._untimed} calls have none (strace -tt or -ttt prints it)")
@@ -306,7 +311,11 @@ class Calls:
         return tuple(lacks)
 
     def take(self, call: Call) -> None:
-        """Raises: ValueError: impossible numbers."""
+        """Process a call.
+
+        Raises:
+            ValueError: impossible numbers.
+        """
         if call.ret is None or call.ret < 0:
             if call.name in _AT_POSITION or call.name in _AT_OFFSET:
                 self.rows.skip("failed")
@@ -327,7 +336,7 @@ class Calls:
             self._descriptors(call, call.ret)
 
     def _file(self, call: Call) -> OpenFile:
-        """The file of the call's first argument; with ``strace -y`` its path stands there."""
+        """Return the file of the call's first argument. ``strace -y`` prints its path."""
         match = _DESCRIPTOR.match(call.args)
         if match is None:
             raise ValueError("no descriptor")

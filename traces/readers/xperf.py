@@ -1,8 +1,8 @@
-"""Windows: disk I/O in the text that ``xperf -i trace.etl -o dump.csv -a dumper`` writes.
+"""Disk I/O of Windows, in the text that ``xperf -i trace.etl -o dump.csv -a dumper`` writes.
 
 ``DiskRead, TimeStamp, Process Name ( PID), ThreadID, IrpPtr, ByteOffset, IOSize, ElapsedTime, DiskNum, ...``:
 times in us, offset and size hexadecimal, padded with blanks. ETW logs these events when an access completes, so
-that its issue is TimeStamp less ElapsedTime. Rows of every other event are between.
+its issue is TimeStamp minus ElapsedTime. Rows of other events are mixed in.
 """
 
 import re
@@ -24,13 +24,13 @@ _DEFINITION = re.compile(rb"^\s*Disk(Read|Write|Flush)\w*\s*,\s*TimeStamp\b")
 
 
 class XperfReader(StreamReader):
-    """Disks are Windows' disk numbers."""
+    """Reads xperf's dumps. Disks are Windows' disk numbers."""
 
     name = "xperf"
     title = "Windows disk I/O: text of xperf's dumper"
     names_disks = True
     note = (
-        "the time of issue is taken as TimeStamp less ElapsedTime (Windows logs an access when it completes); not "
+        "the time of issue is TimeStamp minus ElapsedTime (Windows logs an access when it completes); not "
         "compared with a live Windows"
     )
 

@@ -1,6 +1,6 @@
-"""blkparse's text in a format of the person's own (``blkparse -f``), such as ``"%T.%t,%d,%a,%S,%n\\n"``.
+"""blkparse's text in a user-defined format (``blkparse -f``), such as ``"%T.%t,%d,%a,%S,%n\\n"``.
 
-Directives as in blkparse(1). Of several actions in one file one is counted, as always.
+Directives are those of blkparse(1). If a file has several actions, one of them is counted.
 """
 
 import re
@@ -18,7 +18,7 @@ from cephfit.traces.readers.block_events.block_layer import (
     accesses_of,
     device_number,
     is_write,
-    unfit_of,
+    skip_reason,
 )
 from cephfit.traces.readers.reader import StreamReader
 from cephfit.traces.record_limits import DEVICE_MAX, LBN_MAX, NBYTES_MAX, TIME_NS_MAX
@@ -48,18 +48,18 @@ _PATTERNS = {
     "z": rb"[\d:.]+",
 }
 _LINE_MAX = 4096
-"""Longer lines are none, and would take long to be matched."""
+"""Longer lines are invalid, and matching them would take long."""
 _MESSAGE = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+m\s+N\s")
-"""A message of the kernel's (an I/O scheduler's, a cgroup's): blkparse prints it in its default format, whatever
-``-f`` says."""
+"""A message of the kernel (an I/O scheduler's, a cgroup's). blkparse prints it in its default format, also with
+``-f``."""
 _DIRECTIVE = re.compile(r"%(-?\d*)([a-zA-Z])")
 
 
 class BlkparseFormatReader(StreamReader):
-    """Never told by content: only who ran blkparse knows its format."""
+    """Reads the format that ``--blkparse-format`` gives. It is never detected from content."""
 
     name = NAME
-    title = "text of blkparse -f, in the format that --blkparse-format says"
+    title = "text of blkparse -f, in the format that --blkparse-format gives"
 
     def __init__(self, layout: str | None = None, action: Action = Action.QUEUE) -> None:
         self.action = action
@@ -81,7 +81,7 @@ class BlkparseFormatReader(StreamReader):
     def read(self, stream: TraceStream) -> Iterator[AccessBatch]:
         if not self.directives:
             raise InputError(
-                "how blkparse wrote its lines is not said",
+                "the output format of blkparse is unknown",
                 where=stream.name,
                 remedy="give blkparse's -f as --blkparse-format",
             )
@@ -111,13 +111,13 @@ class BlkparseFormatReader(StreamReader):
                 continue
             try:
                 sector, nbytes = int(fields["S"]), _nbytes_of(fields)
-                if reason := unfit_of(fields["d"], nbytes, sector):
+                if reason := skip_reason(fields["d"], nbytes, sector):
                     if kind == ISSUED:
                         skipped[reason] = skipped.get(reason, 0) + 1
                     continue
                 rows.append(_row(fields, kind, sector, nbytes))
             except ValueError:
-                raise bad_line(stream, number, line, "possible numbers") from None
+                raise bad_line(stream, number, line, "numbers that an access can have") from None
         return BlockEvents.of_rows(rows, skipped=skipped, events=events, lost=lost)
 
 
@@ -126,7 +126,11 @@ def _nbytes_of(fields: dict[str, bytes]) -> int:
 
 
 def _row(fields: dict[str, bytes], kind: int, sector: int, nbytes: int) -> tuple[int, int, int, int, int, int]:
-    """Raises: ValueError: an impossible number."""
+    """Return the row of a line.
+
+    Raises:
+        ValueError: a number is impossible.
+    """
     time_ns = int(fields.get("T", b"0")) * NS_PER_S + int(fields.get("t", b"0"))
     if "D" in fields:
         device = device_number(fields["D"])
@@ -138,10 +142,10 @@ def _row(fields: dict[str, bytes], kind: int, sector: int, nbytes: int) -> tuple
 
 
 def _compiled(layout: str) -> tuple[frozenset[str], re.Pattern[bytes]]:
-    """The directives of a format, and what its lines look like.
+    """Return the directives of a format, and a pattern of its lines.
 
     Raises:
-        InputError: a directive is unknown, or what a profile needs is missing.
+        InputError: a directive is unknown, or one that a profile needs is missing.
     """
     text = layout.replace("\\n", "").replace("\n", "").replace("\\t", "\t")
     pattern, place, seen = b"^", 0, set[str]()
@@ -157,14 +161,14 @@ def _compiled(layout: str) -> tuple[frozenset[str], re.Pattern[bytes]]:
     pattern += _literal(text[place:]) + rb"\s*$"
     for need, why in (("d", "whether it is a read"), ("S", "the sector")):
         if need not in seen:
-            raise _wrong(f"the format has no %{need}: {why} is not known", layout)
+            raise _wrong(f"the format has no %{need}: {why} is unknown", layout)
     if not seen & {"n", "N"}:
-        raise _wrong("the format has neither %n nor %N: the size is not known", layout)
+        raise _wrong("the format has neither %n nor %N: the size is unknown", layout)
     return frozenset(seen), re.compile(pattern)
 
 
 def _literal(text: str) -> bytes:
-    """Blanks match any run of blanks, as blkparse pads its fields."""
+    """Escape literal text. Blanks match any run of blanks, because blkparse pads its fields."""
     parts = re.split(r"(\s+)", text)
     return b"".join(rb"\s+" if p.isspace() else re.escape(p.encode()) for p in parts if p)
 

@@ -1,6 +1,6 @@
-"""The loop over lines of blkparse's default output: reads those that are surely as they should be.
+"""Compiled loop over blkparse's default output, which reads only the lines that certainly match.
 
-It stops before the first line that is anything else, which is then looked at by ``blkparse_text``.
+It stops before the first other line, which ``blkparse_text`` reads.
 """
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from cephfit.traces.compiled import compiled, inlined
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
-from cephfit.traces.readers.blkparse import blkparse_usual
+from cephfit.traces.readers.blkparse import blkparse_fast_path
 from cephfit.traces.readers.block_events.block_layer import Rows
 from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_S_MAX
 
@@ -17,7 +17,7 @@ REASONS = ("passthrough", "discard", "flush", "zero length")
 
 MAX_PAIRS = 256
 N_NAMES = 1 << 14
-"""Actions have one or two ASCII letters; a name's place is the first one plus 128 times the second one."""
+"""Actions have one or two ASCII letters. The index of a name is the first letter plus 128 times the second."""
 
 _SPACE, _TAB, _NEWLINE = 32, 9, 10
 _COMMA, _POINT, _PLUS, _LESS, _MINUS, _OPEN, _CLOSE = 44, 46, 43, 60, 45, 40, 41
@@ -25,7 +25,7 @@ _A, _C, _D, _F, _R, _W, _Z = 65, 67, 68, 70, 82, 87, 90
 _ISSUE = _D
 _NONE = -1
 _MOST_UNUSUAL = 2
-"""Lines that are read before the next one may be a usual one again."""
+"""Lines read here before the fast path is tried again."""
 
 
 @inlined
@@ -42,7 +42,7 @@ def _next_word(text: NDArray[np.uint8], at: int) -> int:
 
 @inlined
 def _number(text: NDArray[np.uint8], at: int) -> tuple[int, int]:
-    """The digits from ``at`` on and where they end; 0 digits or more than 18 give a negative number."""
+    """Return the number at ``at`` and where it ends. No digits, or more than 18, give a negative number."""
     value, begin = np.int64(0), at
     byte = np.int64(text[np.uintp(at)]) - 48
     while byte >= 0 and byte <= 9:
@@ -66,7 +66,7 @@ def parse(
     text: NDArray[np.uint8],
     at: int,
     stop: int,
-    wanted: int,
+    counted_action: int,
     rows: Rows,
     names: NDArray[np.int64],
     skipped: NDArray[np.int64],
@@ -75,24 +75,24 @@ def parse(
     """Read lines from byte ``at`` to byte ``stop``.
 
     Args:
-        text: uint8 (n,), with room around the lines.
+        text: uint8 (n,), with spare bytes around the lines.
         at, stop: where lines begin.
-        wanted: the letter of the action that counts.
-        rows: written from row 0 on.
-        names: int64 (N_NAMES,), lines by action, added to.
-        skipped: int64 (4,), by ``REASONS``, added to.
-        pairs: int64 (MAX_PAIRS, 2), devices that remaps came from and went to, written.
+        counted_action: the letter of the action that counts.
+        rows: written from row 0.
+        names: int64 (N_NAMES,), lines by action; counts are added.
+        skipped: int64 (4,), by ``REASONS``; counts are added.
+        pairs: int64 (MAX_PAIRS, 2), source and target devices of remaps; written.
 
     Returns:
-        rows written, lines read, the first byte of the first line that was not read, and pairs.
+        rows written, lines read, the first byte of the first line that was not read, and pairs written.
     """
     n = n_lines = n_pairs = 0
-    requeue = _R if wanted == _ISSUE else 0
+    requeue = _R if counted_action == _ISSUE else 0
     while at < stop:
-        n, n_read, at = blkparse_usual.parse(text, at, stop, wanted, requeue, n, rows, names)
+        n, n_read, at = blkparse_fast_path.parse(text, at, stop, counted_action, requeue, n, rows, names)
         n_lines += n_read
         n, n_read, at, n_pairs = _any_known(
-            text, at, stop, wanted, requeue, n, rows, names, skipped, pairs, n_pairs, _MOST_UNUSUAL
+            text, at, stop, counted_action, requeue, n, rows, names, skipped, pairs, n_pairs, _MOST_UNUSUAL
         )
         n_lines += n_read
         if not n_read:
@@ -105,7 +105,7 @@ def _any_known(
     text: NDArray[np.uint8],
     at: int,
     stop: int,
-    wanted: int,
+    counted_action: int,
     requeue: int,
     n: int,
     rows: Rows,
@@ -115,7 +115,8 @@ def _any_known(
     n_pairs: int,
     most_lines: int,
 ) -> tuple[int, int, int, int]:
-    """As ``parse``, up to ``most_lines`` lines of every known kind; ``n`` rows and ``n_pairs`` are there."""
+    """Read up to ``most_lines`` lines of every known kind, as ``parse`` does, after ``n`` rows and ``n_pairs``
+    pairs."""
     kind_of, time_ns, op, lbn, nbytes, devices = rows
     n_lines = 0
     while at < stop and n < len(time_ns) and n_lines < most_lines:
@@ -147,7 +148,7 @@ def _any_known(
         if second > _SPACE:
             name, n_letters = action + 128 * second, 2
         after = p + n_letters
-        # Beyond these letters may be other white space; such a line is left alone, as is any other alphabet.
+        # Other white space may follow these letters. Such a line, or one in another alphabet, is not read here.
         if (
             action <= _SPACE
             or action >= 128
@@ -156,7 +157,7 @@ def _any_known(
         ):
             break
         device = major << 20 | minor
-        counts = n_letters == 1 and action in (wanted, _C, requeue)
+        counts = n_letters == 1 and action in (counted_action, _C, requeue)
         reason, sector, n_sectors, is_write = _NONE, np.int64(0), np.int64(0), False
         if n_letters == 1 and action == _A:
             end = after
@@ -228,7 +229,7 @@ def _any_known(
         while text[np.uintp(p)] >= _SPACE or text[np.uintp(p)] == _TAB:
             p += 1
         if text[p] != _NEWLINE:
-            break  # a control character; no word was read beyond one
+            break  # a control character; no word after it was read
         if counts:
             if reason == _NONE:
                 if sector >= LBN_MAX or n_sectors >= NBYTES_MAX // 512:
@@ -238,7 +239,7 @@ def _any_known(
                 time_ns[row] = seconds * 1_000_000_000 + fraction
                 op[row], lbn[row], nbytes[row], devices[row] = is_write, sector, n_sectors * 512, device
                 n += 1
-            elif action == wanted:
+            elif action == counted_action:
                 skipped[reason] += 1
         names[name] += 1
         at = p + 1

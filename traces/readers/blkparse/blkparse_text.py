@@ -1,7 +1,8 @@
 """Text of blkparse in its default format.
 
-Lines are ``%3d,%-3d %2d %8d %5d.%09lu %5u %2s %3s`` (blktrace's blkparse_fmt.c), and then what the action has.
-Widths are minimums, so the columns are told by white space; the process name at the end may hold anything.
+Lines are ``%3d,%-3d %2d %8d %5d.%09lu %5u %2s %3s`` (blktrace's blkparse_fmt.c), followed by what the action
+prints. Widths are minimums, so white space separates the columns. The process name at the end may contain
+anything.
 """
 
 import re
@@ -20,13 +21,13 @@ from cephfit.traces.readers.block_events.block_layer import (
     EventLines,
     EventTextReader,
     device_number,
+    empty_rows,
     events_of,
     is_write,
-    no_data_of,
-    room_for,
-    unfit_of,
+    no_data_reason,
+    skip_reason,
 )
-from cephfit.traces.readers.reader import LOSSES_TOLD
+from cephfit.traces.readers.reader import LOSSES_STATED
 from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
 _EVENT = re.compile(rb"^\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d{9}\s+\d+\s+\S{1,2}(\s|$)")
@@ -34,12 +35,12 @@ SUMMARY = re.compile(
     rb"^\s*$|^(CPU\s*\d+ \(|Total \(|Throughput|Events \(|Skips:|Input file |"
     rb"\s*(Reads|Read|Writes|Write|PC|IO|Timer|Allocation) [A-Za-z. ]*:)"
 )
-"""Lines of the summary that blkparse prints at the end, and of its messages between."""
+"""Lines of the summary that blkparse prints at the end, and of its messages."""
 
 _SKIPS = re.compile(rb"^Skips: \S+ forward \((.{1,40}?) +-")
-"""blkparse's count of the records that were missing; digits in groups as the person's language has them."""
+"""blkparse's count of missing records; its digits are grouped according to the locale."""
 _LINE_NBYTES = 40
-"""Room is made for lines of this length; where they are shorter, they are read in two goes."""
+"""Rows are allocated for lines of this length. A block of shorter lines is read in two passes."""
 _EXPECTED = "a line of blkparse's default format"
 
 
@@ -52,20 +53,24 @@ class _Lines(EventLines):
 
 
 class BlkparseTextReader(EventTextReader):
-    """Everything that the default output holds: several devices, remaps, messages, the summary at the end."""
+    """Reads blkparse's default output: several devices, remaps, messages, and the summary at the end."""
 
     name = "blkparse"
     title = "text of blkparse (default format)"
     lines = _Lines
 
     def sniff(self, head: bytes) -> bool:
-        told = [line for line in head.splitlines()[:40] if not SUMMARY.match(line)]
-        return bool(told) and _EVENT.match(told[0]) is not None
+        events = [line for line in head.splitlines()[:40] if not SUMMARY.match(line)]
+        return bool(events) and _EVENT.match(events[0]) is not None
 
 
 def _plain_events(text: NDArray[np.uint8], at: int, stop: int, action: int) -> tuple[int, int, BlockEvents]:
-    """Read plain lines from byte ``at`` to ``stop``: how many, the first byte after them, and what they held."""
-    rows = room_for((stop - at) // _LINE_NBYTES + 1)
+    """Read plain lines from byte ``at`` to ``stop``.
+
+    Returns:
+        the number of lines, the first byte after them, and their events.
+    """
+    rows = empty_rows((stop - at) // _LINE_NBYTES + 1)
     names = np.zeros(blkparse_loop.N_NAMES, np.int64)
     skipped = np.zeros(len(blkparse_loop.REASONS), np.int64)
     pairs = np.zeros((blkparse_loop.MAX_PAIRS, 2), np.int64)
@@ -102,7 +107,7 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
         if block.cut_off and line is block.lines[-1] and not line.rstrip().endswith(b"]"):
             raise bad_line(stream, number, line, _EXPECTED, cut_off=True)
         try:
-            reason = _unfit(words)
+            reason = _skip_reason(words)
             if reason:
                 if kinds[name] == ISSUED:
                     skipped[reason] = skipped.get(reason, 0) + 1
@@ -123,33 +128,34 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
 
 
 def lost_of(line: bytes, events: dict[str, int]) -> int:
-    """The records that blkparse missed, where the line of its summary says so, which counts among the events."""
+    """Return the records that blkparse missed, if this line of its summary states them. Such a line counts as
+    an event."""
     skips = _SKIPS.match(line)
     if skips is None:
         return 0
-    events[LOSSES_TOLD] = events.get(LOSSES_TOLD, 0) + 1
+    events[LOSSES_STATED] = events.get(LOSSES_STATED, 0) + 1
     return int(re.sub(rb"\D", b"", skips[1])[:18] or b"0")
 
 
-def _unfit(words: list[bytes]) -> str:
-    """Why a line is no read or write of some blocks; empty if it is one.
+def _skip_reason(words: list[bytes]) -> str:
+    """Return why a line is not a read or write of blocks; empty if it is one.
 
-    Without ``+`` there is a passthrough command (its bytes in parentheses) or no length at all: only the
-    process, after a sector for completions.
+    Without ``+``, it is a passthrough command (its bytes in parentheses) or has no length: only the process
+    follows, after a sector for completions.
 
     Raises:
-        ValueError: the length is no number, or a number has thousands of digits.
+        ValueError: the length is not a number, or a number has thousands of digits.
     """
     kind = words[6] if len(words) > 6 else b""
     if len(words) < 10 or words[8] != b"+" or not words[7].isdigit():
         if any(w.startswith(b"(") for w in words[7:9]):
             return "passthrough"
-        return unfit_of(kind, 0)
-    return no_data_of(kind) or unfit_of(kind, int(words[9]), int(words[7]))
+        return skip_reason(kind, 0)
+    return no_data_reason(kind) or skip_reason(kind, int(words[9]), int(words[7]))
 
 
 def _remember_remap(line: bytes, target: bytes, stacked: set[tuple[int, int]]) -> None:
-    """``sector + n <- (major,minor) sector``: the device of the line is where the access went."""
+    """Record a remap, ``sector + n <- (major,minor) sector``: the access went to the device of the line."""
     _, found, origin = line.partition(b"<- (")
     if found:
         try:

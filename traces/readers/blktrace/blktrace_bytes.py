@@ -1,4 +1,4 @@
-"""The bytes of blktrace's files, block by block, as the loop over their records takes them."""
+"""The bytes of blktrace's files, read block by block for the loop over their records."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -12,23 +12,23 @@ from cephfit.core.errors import InputError
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.readers.blktrace import blktrace_record as record
 from cephfit.traces.readers.blktrace.blktrace_loop import Files, Layout
-from cephfit.traces.readers.reader import no_record
+from cephfit.traces.readers.reader import not_a_record
 
 BLOCK_NBYTES = 2 << 20
-"""Bytes held of all files of one recording together."""
+"""Bytes buffered for all files of one recording together."""
 MAX_PAYLOAD = 1 << 16
 
 _LOSS_NOTE = re.compile(rb"CPU:\d+ \[LOST (?:(\d+) )?EVENTS\]\n")
-"""Text that the kernel's trace_pipe has between two records where its ring buffer overflowed."""
+"""Text of the kernel's trace_pipe between two records, where its ring buffer overflowed."""
 _LOSS_NOTE_BEGINS = b"CPU:"
 _LOSS_NOTE_NBYTES = 64
 
 
 def layout_of(streams: Sequence[TraceStream]) -> Layout | None:
-    """The layout of the records, the same in all files; None where all are empty.
+    """Return the layout of the records, which is the same in all files; None if all files are empty.
 
     Raises:
-        InputError: a file has another one, or none.
+        InputError: a file has another layout, or none.
     """
     known: dict[str, Layout] = {}
     for stream in streams:
@@ -36,14 +36,14 @@ def layout_of(streams: Sequence[TraceStream]) -> Layout | None:
         if layout is not None:
             known[stream.name] = layout
         elif stream.head():
-            raise no_record("blktrace", stream, 0)
+            raise not_a_record("blktrace", stream, 0)
     (first, layout), *others = known.items() or [("", None)]
     for name, other in others:
         if other != layout:
             raise InputError(
                 f"its records have another version or byte order than those of {first}",
                 where=name,
-                remedy="these are not the files of one recording: profile them one after the other",
+                remedy="these are not the files of one recording: profile them one at a time",
             )
     return layout
 
@@ -53,10 +53,10 @@ def _new_memory(nbytes: int) -> NDArray[np.uint8]:
 
 
 class Reading:
-    """The unread bytes of several files side by side, each with the next block being read while one is used.
+    """The unread bytes of several files. While one block of a file is used, the next one is read.
 
     Attributes:
-        files: as the loop takes them.
+        files: the bytes as the loop takes them.
     """
 
     def __init__(
@@ -68,19 +68,20 @@ class Reading:
         first_blocks: Sequence[int] = (),
         memory: Callable[[int], NDArray[np.uint8]] = _new_memory,
     ) -> None:
-        """
+        """Begin to read all files.
+
         Args:
-            streams: of all CPUs.
-            pool: reads ahead; None: each block is read when it is wanted.
-            begins: where in its file each stream begins; none: at its beginning.
-            first_blocks: bytes of each file's first blocks, if they are to be smaller than the others.
-            memory: gives so many bytes for the blocks, which are the reading's as long as it is used.
+            streams: those of all CPUs.
+            pool: reads ahead; None: each block is read when it is needed.
+            begins: where in its file each stream begins; empty: at the beginning.
+            first_blocks: bytes of the first blocks of each file, if they are to be smaller than the others.
+            memory: returns the given number of bytes for the blocks. They are reserved while this object is used.
         """
         n = len(streams)
         self._streams, self._pool = streams, pool
         self._first_blocks = first_blocks
         self._block_nbytes = max(BLOCK_NBYTES // n, MAX_PAYLOAD)
-        # Before a block there is room for what is left of the one before: a record with its payload.
+        # Bytes before a block are reserved for the rest of the previous one: a record with its payload.
         self._rest_nbytes = MAX_PAYLOAD + max(d.itemsize for d in record.DTYPES.values())
         self._offsets = list(begins) or [0] * n
         self._n_turns = 2 if pool else 1
@@ -96,23 +97,23 @@ class Reading:
         self._fresh = [self._begin(file) for file in range(n)]
 
     def n_used(self, file: int) -> int:
-        """Blocks of a file that the loop was given so far."""
+        """Return how many blocks of a file the loop has received."""
         return self._n_used[file]
 
     def _unread(self, file: int) -> memoryview:
         return self._view[int(self.files.at[file]) : int(self.files.end[file])]
 
     def offset(self, file: int) -> int:
-        """Where in the file the first unread byte is."""
+        """Return the offset of the first unread byte in the file."""
         return self._offsets[file] - len(self._unread(file))
 
     def _place(self, file: int, block: int) -> int:
-        """Where a block of the file belongs: its places take turns."""
+        """Return the position of a block in the memory: the blocks of a file alternate between positions."""
         turn = self._n_turns * file + block % self._n_turns
         return turn * (self._rest_nbytes + self._block_nbytes) + self._rest_nbytes
 
     def _begin(self, file: int) -> Callable[[], int]:
-        """Begin to read the next block of a file; what comes back says how many bytes there were."""
+        """Begin to read the next block of a file. The returned function waits and returns the number of bytes."""
         block = self._n_begun[file]
         self._n_begun[file] += 1
         nbytes = self._first_blocks[block] if block < len(self._first_blocks) else self._block_nbytes
@@ -121,15 +122,15 @@ class Reading:
         return self._pool.submit(read).result if self._pool else read
 
     def device_at(self, file: int, layout: Layout) -> int:
-        """The device of the next record."""
+        """Return the device of the next record."""
         number = bytes(self._unread(file)[layout.device : layout.device + 4])
         return int.from_bytes(number, "big" if layout.big_endian else "little")
 
     def read_on(self, file: int) -> None:
-        """Read the next bytes of a file of which all whole records were used.
+        """Read the next bytes of a file after all its whole records were used.
 
         Raises:
-            InputError: there are none, and it does not end with a record.
+            InputError: there are none, and the file does not end with a whole record.
         """
         rest, place = bytes(self._unread(file)), self._place(file, self._n_used[file])
         fresh = self._fresh[file]()
@@ -142,14 +143,14 @@ class Reading:
             return
         if rest:
             raise InputError(
-                f"the trace is cut off within a record ({len(rest)} bytes of it are there)",
+                f"the trace is cut off within a record ({len(rest)} bytes of it are present)",
                 where=f"{self._streams[file].name}, byte {self.offset(file)}",
-                remedy="copy the file again, or cut it at this byte and profile what is there",
+                remedy="copy the file again, or cut it at this byte and profile the rest",
             )
         self.files.is_over[file] = True
 
     def skip_loss_note(self, file: int) -> int:
-        """The events that were lost according to the kernel's note that stands where a record should.
+        """Skip the kernel's note on lost events in the place of a record; return how many were lost.
 
         Raises:
             InputError: there is no such note.
@@ -159,6 +160,6 @@ class Reading:
             self.files.at[file] += note.end()
             return int(note[1] or 1)
         if bytes(unread[:4]) != _LOSS_NOTE_BEGINS or len(unread) >= _LOSS_NOTE_NBYTES:
-            raise no_record("blktrace", self._streams[file], self.offset(file))
+            raise not_a_record("blktrace", self._streams[file], self.offset(file))
         self.read_on(file)
         return 0

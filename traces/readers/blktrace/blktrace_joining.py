@@ -1,10 +1,12 @@
-"""Parts of a blktrace recording followed side by side, and joined as if it had never been cut.
+"""Parts of a blktrace recording, followed in parallel and joined as if it had never been cut.
 
-Each part is followed twice: all of it by a thread of its own, as if nothing was before it, and its beginning once
-more by who comes from the part before and knows what waits. As soon as both wait for the same accesses, whatever
-comes is the same for both, and what the thread counted from there on counts. Mostly that is so after some KB.
-Where it never is, because an access waits that is never completed, whoever knows goes on to the part's end, as in
-a whole recording: nothing is ever counted by guess.
+Each part is followed twice. A thread follows all of it, as if nothing preceded it. The joiner, which knows the
+accesses that wait at the end of the previous part, follows only its beginning. As soon as both wait for the same
+accesses, all later results are the same for both, and the counts of the thread are used from there. Usually that
+happens after some KB.
+
+If it never happens, because an access is never completed, the joiner continues to the end of the part, as in a
+whole recording. Nothing is ever counted by guess.
 """
 
 from collections import deque
@@ -25,53 +27,60 @@ from cephfit.traces.readers.blktrace.blktrace_loop import Layout
 from cephfit.traces.readers.blktrace.blktrace_notes import (
     MAX_CPUS,
     MAX_NUMBERED,
-    NOBODY,
+    NO_DEVICE,
     Found,
     numbers_by_device,
     row_of,
 )
-from cephfit.traces.readers.blktrace.blktrace_parts import Followed, Part, Place, count_on, follow_alone, parts_of
-from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader, Following
+from cephfit.traces.readers.blktrace.blktrace_parts import (
+    Checkpoint,
+    FollowedPart,
+    Part,
+    count_on,
+    follow_alone,
+    parts_of,
+)
+from cephfit.traces.readers.blktrace.blktrace_reader import BlktraceReader, RecordFollower
 
-MAX_APART = 4
-"""Parts one after the other in which both never knew the same; the rest is then read as a whole."""
+MAX_UNJOINED = 4
+"""Consecutive parts in which the two never agreed. The rest is then read as a whole."""
 
 
 def count_in_parts(
     streams: Sequence[TraceStream], reader: BlktraceReader, advance: Callable[[float], None]
 ) -> PartialProfile | None:
-    """Count a recording by all cores; None where it must be read as a whole.
+    """Count a recording with all cores; None if it must be read as a whole.
 
     Args:
-        streams: nothing is read of them.
-        reader: for what counts as an access.
-        advance: told how many more bytes were read.
+        streams: the files, unread.
+        reader: defines which events count as an access.
+        advance: called with the number of additional bytes read.
 
     Raises:
-        InputError: a record is cut off, or what stands there is no record.
+        InputError: a record is cut off or invalid.
     """
     if n_cores() == 1 or not all(stream.is_plain_file() for stream in streams):
         return None
     layout = layout_of(streams)
     if layout is None:
         return None
-    parts = parts_of([stream.path for stream in streams], layout, reader.wanted)
+    parts = parts_of([stream.path for stream in streams], layout, reader.counted_action)
     first = next(parts)
     if first.is_last:
         return None
-    return joined_parts(chain([first], parts), layout, reader.wanted, n_cores(), advance)
+    return joined_parts(chain([first], parts), layout, reader.counted_action, n_cores(), advance)
 
 
 def joined_parts(
-    parts: Iterator[Part], layout: Layout, wanted: int, n_threads: int, advance: Callable[[float], None]
+    parts: Iterator[Part], layout: Layout, counted_action: int, n_threads: int, advance: Callable[[float], None]
 ) -> PartialProfile:
-    """Follow parts in so many threads and join them; ``advance`` as above.
+    """Follow parts in ``n_threads`` threads, and join them; ``advance`` as in ``count_in_parts``.
 
     Raises:
-        InputError: a record is cut off, or what stands there is no record.
+        InputError: a record is cut off or invalid.
     """
-    joining = Joining(layout, wanted)
-    begun: deque[tuple[Part, Future[Followed | None]]] = deque()
+    joining = PartJoiner(layout, counted_action)
+    begun: deque[tuple[Part, Future[FollowedPart | None]]] = deque()
     with ThreadPoolExecutor(n_threads) as pool:
         try:
             while True:
@@ -81,7 +90,7 @@ def joined_parts(
                     return joining.finish()
                 part, future = begun.popleft()
                 followed = future.result()
-                if followed is None or joining.n_apart == MAX_APART:
+                if followed is None or joining.n_unjoined == MAX_UNJOINED:
                     for _, other in begun:
                         other.cancel()
                     joining.read_rest(part)
@@ -92,44 +101,46 @@ def joined_parts(
             pool.shutdown(cancel_futures=True)
 
 
-class Joining:
-    """Parts of a recording, one after the other, as if it was read at once.
+class PartJoiner:
+    """Joins the parts of a recording in order, as if it was read as a whole.
 
     Attributes:
-        total: what was counted so far.
-        n_apart: parts before in a row that had to be followed to their ends.
+        total: the counts so far.
+        n_unjoined: consecutive parts, up to now, that had to be followed to their ends.
     """
 
-    def __init__(self, layout: Layout, wanted: int) -> None:
+    def __init__(self, layout: Layout, counted_action: int) -> None:
         self.total = PartialProfile()
-        self.n_apart = 0
-        self._following = Following(layout, wanted)
+        self.n_unjoined = 0
+        self._following = RecordFollower(layout, counted_action)
         self._at_beginning = True
 
-    def add(self, part: Part, followed: Followed) -> None:
-        """The next part, which was followed alone."""
+    def add(self, part: Part, followed: FollowedPart) -> None:
+        """Add the next part, which was followed alone."""
         if self._at_beginning:
             self._at_beginning = False
             self._join(followed, 0)
             return
         with ExitStack() as stack:
             reading, counting = part.opened(stack), Counting(None)
-            for n, place in enumerate(followed.places, 1):
+            for n, checkpoint in enumerate(followed.checkpoints, 1):
                 count_on(self._following, reading, counting, n)
                 counting.add(self._following.settled())
-                if place.same_as(Place.of(self._following, reading)) and self._goes_on_numbering(followed):
+                if checkpoint.same_as(Checkpoint.of(self._following, reading)) and self._can_track_sequences(
+                    followed
+                ):
                     self._follow_up(counting.partial())
                     self._join(followed, n)
                     return
             count_on(self._following, reading, counting)
             self._follow_up(counting.partial())
-        self.n_apart += 1
+        self.n_unjoined += 1
 
     def read_rest(self, part: Part) -> None:
-        """All from a part's beginning on, as a whole.
+        """Read everything from the beginning of a part as a whole.
 
         Raises:
-            InputError: a record is cut off, or what stands there is no record.
+            InputError: a record is cut off or invalid.
         """
         counting = Counting(None)
         with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
@@ -139,7 +150,7 @@ class Joining:
         self._follow_up(counting.partial())
 
     def finish(self) -> PartialProfile:
-        """The counts of all parts."""
+        """Return the counts of all parts."""
         counting = Counting(None)
         counting.add(self._following.finished())
         self._follow_up(counting.partial())
@@ -148,25 +159,29 @@ class Joining:
     def _follow_up(self, counted: PartialProfile) -> None:
         self.total = self.total.followed_by(counted)
 
-    def _join(self, followed: Followed, n_again: int) -> None:
-        """Take over what a part counted but for its first stretches, and go on from where it ended."""
+    def _join(self, followed: FollowedPart, n_again: int) -> None:
+        """Add the counts of a part except for its first sections, and continue from its end."""
         for counted in followed.counted[n_again:]:
             self._follow_up(counted)
         before, after = self._following.found, followed.following.found
         if n_again:
-            self._follow_up(PartialProfile(lost=_lost_between(before, after, followed.places[n_again - 1].cpus)))
-            _go_on_numbering(before, after)
-        self._following, self.n_apart = followed.following, 0
+            self._follow_up(
+                PartialProfile(lost=_lost_between(before, after, followed.checkpoints[n_again - 1].cpus))
+            )
+            _carry_sequences(before, after)
+        self._following, self.n_unjoined = followed.following, 0
 
-    def _goes_on_numbering(self, followed: Followed) -> bool:
-        """Whether the numbers of all devices can be followed on."""
+    def _can_track_sequences(self, followed: FollowedPart) -> bool:
+        """Return whether the sequence numbers of all devices can be tracked further."""
         before, after = self._following.found.numbered, followed.following.found.numbered
-        return len(np.union1d(before[before != NOBODY], after[after != NOBODY])) < MAX_NUMBERED
+        return len(np.union1d(before[before != NO_DEVICE], after[after != NO_DEVICE])) < MAX_NUMBERED
 
 
 def _lost_between(before: Found, after: Found, again: Mapping[int, NDArray[np.int64]]) -> int:
-    """Events that the tracer lost of the CPUs that a part has for the first time, of each device, but for those
-    ``again``, whose records were followed again."""
+    """Return the events lost before the first record of each CPU in a part, over all devices.
+
+    CPUs in ``again`` are excluded: their records were followed again.
+    """
     lost, last_of = 0, {device: last for device, _, last in numbers_by_device(before)}
     for device, first, _ in numbers_by_device(after):
         if device in last_of:
@@ -178,8 +193,8 @@ def _lost_between(before: Found, after: Found, again: Mapping[int, NDArray[np.in
     return lost
 
 
-def _go_on_numbering(before: Found, after: Found) -> None:
-    """Let ``after`` know of the devices and CPUs that only ``before`` had records of."""
+def _carry_sequences(before: Found, after: Found) -> None:
+    """Copy to ``after`` the sequence numbers of devices and CPUs that only ``before`` has records of."""
     after.n_cpus[0] = max(before.n_cpus[0], after.n_cpus[0])
     for device, _, last in numbers_by_device(before):
         begin = row_of(device, after.numbered) * MAX_CPUS

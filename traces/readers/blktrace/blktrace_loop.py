@@ -1,7 +1,6 @@
-"""The loop over blktrace's records: finds each one, in the order of all files, and follows what counts.
+"""Compiled loop over blktrace's records, which merges the files by time and matches completions.
 
-One pass, from the bytes to accesses with their latencies: between columns of events and columns of accesses it was
-twice as slow.
+It is one pass from bytes to accesses with latencies. A version with columns of events in between was half as fast.
 """
 
 from typing import NamedTuple
@@ -42,13 +41,13 @@ from cephfit.traces.readers.blktrace.blktrace_notes import (
 )
 from cephfit.traces.record_limits import LBN_MAX, TIME_NS_MAX
 
-SHORT, BROKEN, NEW_DISK, FULL, NO_ROOM = range(5)
-"""Why the loop stopped: the bytes of a file end, with a record or within one; something in a file is no record; an
-access is on a disk that has no number yet; the table is half full, or must be made because the trace's first
-completion is next; there is no row left."""
+SHORT, BROKEN, NEW_DISK, FULL, NO_FREE_ROW = range(5)
+"""Why the loop stopped, in this order: the bytes of a file end, with a record or within one; something in a
+file is not a record; an access is on a disk without a number; the table is half full, or must be created
+because the first completion of the trace is next; no row is free."""
 
 OVER = np.iinfo(np.int64).max
-"""Time of the next record of a file that is over."""
+"""Time of the next record of a file that has ended."""
 
 _CATEGORY_SHIFT = 16
 _WRITE, _NOTIFY = 1 << 1, 1 << 10
@@ -57,9 +56,9 @@ _REQUEUE, _ISSUE, _COMPLETE, _REMAP = 6, 7, 8, 15
 
 
 class Layout(NamedTuple):
-    """Where the fields of a record are, in bytes from its beginning (``blktrace_record``).
+    """Offsets of the fields of a record, in bytes from its beginning (``blktrace_record``).
 
-    ``big_endian`` is None for little-endian records: see ``unaligned``.
+    ``big_endian`` is None for little-endian records: see ``text_bytes``.
     """
 
     big_endian: bool | None
@@ -73,14 +72,14 @@ class Layout(NamedTuple):
 
 
 class Files(NamedTuple):
-    """What is unread of the files that one recorder wrote.
+    """The unread bytes of the files that one recorder wrote.
 
     Attributes:
-        block: bytes of all of them.
-        at, end: int64 (files,), where in the block those of each file begin and end.
-        latest_ns: int64 (files,), latest time of the records read. They are merged by it: a file's records keep
-            their order where its clock steps back.
-        is_over: bool (files,), nothing of the file is left.
+        block: bytes of all files.
+        at, end: int64 (files,), where the bytes of each file begin and end in the block.
+        latest_ns: int64 (files,), latest time of the records read. Files are merged by it: the records of a file
+            keep their order where its clock steps back.
+        is_over: bool (files,), the file has ended.
     """
 
     block: NDArray[np.uint8]
@@ -98,8 +97,10 @@ def _time_of(block: NDArray[np.uint8], at: int, big_endian: bool | None) -> int:
 
 @compiled_in_place
 def _earliest(files: Files, layout: Layout) -> tuple[int, int]:
-    """The file whose next record is the earliest (the first one of those), and until when it stays that; NONE and
-    the file where a file's next record is not there."""
+    """Return the file with the earliest next record, and until when it remains the earliest.
+
+    Of equal times the first file counts. If the next record of a file is missing, returns NONE and that file.
+    """
     first, first_ns, until_ns = 0, OVER, OVER
     for i in range(len(files.at)):
         if files.is_over[i]:
@@ -108,7 +109,7 @@ def _earliest(files: Files, layout: Layout) -> tuple[int, int]:
             return NONE, i
         next_ns = max(files.latest_ns[i], _time_of(files.block, files.at[i], layout.big_endian))
         if next_ns < first_ns:
-            # Of two at one time the earlier file's comes first, so this one must stay ahead of it.
+            # Of two records at one time the first file's comes first, so this one must stay ahead of it.
             first, first_ns, until_ns = i, next_ns, first_ns - 1 if first_ns < OVER else OVER
         elif next_ns < until_ns:
             until_ns = next_ns
@@ -128,7 +129,7 @@ def _take_back(
     block: NDArray[np.uint8], at: int, layout: Layout, devices: NDArray[np.int64], numbers: NDArray[np.int64],
     rows: Rows, table: Table,
 ) -> None:  # fmt: skip
-    """The access of a record went back into the queue."""
+    """Handle a requeue record: its access went back into the queue."""
     action = at + layout.action
     is_long = layout.action_nbytes == 8
     category = (
@@ -144,7 +145,7 @@ def _take_back(
 def follow_records(
     files: Files,
     layout: Layout,
-    wanted: int,
+    counted_action: int,
     devices: NDArray[np.int64],
     found: Found,
     numbers: NDArray[np.int64],
@@ -155,15 +156,15 @@ def follow_records(
     """Read records until those of one file end.
 
     Args:
-        files: read on from where they are.
+        files: read on from their current positions.
         layout: of their records.
-        wanted: the action that counts as an access.
+        counted_action: the action that counts as an access.
         devices: int64 (disks,), the devices that have a number.
-        found: added to.
+        found: counts are added.
         numbers, rows, table, ended_on: as in ``completion_loop.follow_events``.
 
     Returns:
-        why it stopped, and which file that is about.
+        why it stopped, and the file concerned.
     """
     block, big, size = files.block, layout.big_endian, layout.nbytes
     magic, action_at, action_is_long = layout.magic, layout.action, layout.action_nbytes == 8
@@ -176,7 +177,7 @@ def follow_records(
     n_places, n_rows = len(waiting), len(time_of)
     n, n_keys = numbers[N_ROWS], numbers[N_KEYS]
     seen = numbers[SEEN_AT] != NONE
-    looked_into = 1 << _REMAP | (1 << _REQUEUE if wanted == _ISSUE else 0)
+    inspected = 1 << _REMAP | (1 << _REQUEUE if counted_action == _ISSUE else 0)
     n_lost = 0
     device = disk = NONE
     first_number = 0
@@ -207,10 +208,10 @@ def follow_records(
             if word(block, at + device_at, big) != device:
                 device = word(block, at + device_at, big)
                 disk, first_number = _number_of(device, devices), row_of(device, found.numbered) * MAX_CPUS
-            if what == wanted or is_completion:
+            if what == counted_action or is_completion:
                 lbn, length = long(block, at + 16, big), word(block, at + 24, big)
                 if category & NO_DATA or length == 0 or lbn < 0 or lbn >= LBN_MAX:
-                    if what == wanted:
+                    if what == counted_action:
                         note_skipped(category, length, skipped)
                 else:
                     if is_completion and not seen:
@@ -218,16 +219,16 @@ def follow_records(
                         why = FULL
                         break
                     if disk == NONE:
-                        if what == wanted:
+                        if what == counted_action:
                             why = NEW_DISK
                             break
                     elif n == n_rows:
-                        why = NO_ROOM
+                        why = NO_FREE_ROW
                         break
                     else:
                         last = end_of(lbn, length)
                         place = place_of(last, disk, keys, waiting, disk_of) if seen else 0
-                        if what == wanted:
+                        if what == counted_action:
                             row = np.uintp(n)
                             time_of[row], lbn_of[row], nbytes_of[row], disk_of[row] = when, lbn, length, disk
                             op_of[row] = (category & _WRITE) >> 1
@@ -247,7 +248,7 @@ def follow_records(
                                 n_keys = numbers[N_KEYS]
             if what < N_ACTIONS:
                 actions[np.uintp(what)] += 1
-                if looked_into >> what & 1:
+                if inspected >> what & 1:
                     if what == _REQUEUE:
                         requeued = at
                     else:
@@ -259,7 +260,7 @@ def follow_records(
                 cpu = np.uintp(word(block, at + cpu_at, big) % MAX_CPUS)
                 number = np.uintp(first_number) + cpu
                 before = last_sequence[number]
-                # A step back is another recording or a numbering of its own, not a loss.
+                # A step back means another recording or another numbering, not a loss.
                 if before == 0:
                     first_sequence[number] = sequence
                     found.n_cpus[0] = max(found.n_cpus[0], np.int64(cpu) + 1)
@@ -271,7 +272,7 @@ def follow_records(
             if requeued != NONE:
                 break
         files.at[file], files.latest_ns[file] = at, latest
-        if requeued != NONE:  # out here, where it costs the loop above nothing
+        if requeued != NONE:  # outside of the inner loop, which it would slow down
             numbers[N_ROWS], numbers[N_KEYS] = n, n_keys
             _take_back(block, requeued, layout, devices, numbers, rows, table)
             n_keys = numbers[N_KEYS]

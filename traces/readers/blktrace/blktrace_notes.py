@@ -1,4 +1,4 @@
-"""What blktrace's records tell beside accesses: why one is none, what was lost, which device has another below."""
+"""Counts of blktrace's records other than accesses: skipped records, lost events, and stacked devices."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,38 +15,38 @@ REASONS = (
     "passthrough", "discard", "write zeroes", "zone reset", "zone reset all", "zone finish", "zone open",
     "zone close", "flush", "zero length", "no valid sector",
 )  # fmt: skip
-"""Why a record of the wanted action is no access."""
+"""Why a record of the counted action is not an access."""
 
 _FLUSH_BIT, _PASSTHROUGH_BIT, _DISCARD_BIT = 1 << 2, 1 << 9, 1 << 13
 _FIRST_ZONE_BIT, _LAST_ZONE_BIT, _WRITE_ZEROES_BIT = 17, 21, 22
-"""Categories (enum blktrace_cat); those from 16 on, which is a zone append and so a write, have records of version
-8 only."""
+"""Categories (enum blktrace_cat). Categories from 16 exist only in records of version 8; 16 is a zone append,
+which is a write."""
 NO_DATA = _PASSTHROUGH_BIT | _DISCARD_BIT | (1 << _WRITE_ZEROES_BIT + 1) - (1 << _FIRST_ZONE_BIT)
-"""Categories that carry no data, whatever length they name."""
+"""Categories that carry no data, whatever length they state."""
 
 N_ACTIONS = 32
 MAX_CPUS = 1 << 13
-"""The most that Linux runs on; a damaged number falls on one of them."""
+"""The most CPUs that Linux supports. A damaged number is mapped to one of them."""
 MAX_NUMBERED = 64
-"""Devices whose records' numbers are followed; of more, the first ones are."""
+"""Devices of which sequence numbers are tracked: the first ones found."""
 UNFOLLOWED = MAX_NUMBERED * MAX_CPUS
-"""Where the numbers of all others stand, which tell nothing."""
-NOBODY = -1
-"""A row of ``Found.numbered`` that no device has yet."""
+"""Index of the sequence numbers of all other devices, which have no meaning."""
+NO_DEVICE = -1
+"""A row of ``Found.numbered`` without a device."""
 MAX_PAIRS = 256
 
 
 class Found(NamedTuple):
-    """What else is counted, added to.
+    """Counts to which the loop adds.
 
     Attributes:
         skipped: int64 (reasons,), by ``REASONS``.
         actions: int64 (N_ACTIONS,), records by action.
-        numbered: int64 (MAX_NUMBERED,), the device of each row below, or NOBODY.
-        first_sequence, last_sequence: int64 (UNFOLLOWED + MAX_CPUS,), of each device on each CPU, as the kernel
-            numbers; 0 where it had none. Notes take no part: the kernel leaves their numbers as they are.
-        n_cpus: int64 (1,): no CPU from this on had any.
-        pairs: int64 (MAX_PAIRS, 2), devices that remaps came from and went to.
+        numbered: int64 (MAX_NUMBERED,), the device of each row below, or NO_DEVICE.
+        first_sequence, last_sequence: int64 (UNFOLLOWED + MAX_CPUS,), of each device on each CPU, as numbered by
+            the kernel; 0 if none. Notes are excluded: the kernel does not number them.
+        n_cpus: int64 (1,): one more than the highest CPU with a sequence number.
+        pairs: int64 (MAX_PAIRS, 2), source and target devices of remaps.
         numbers: int64 (2,): pairs found, events lost.
     """
 
@@ -64,12 +64,12 @@ N_PAIRS, N_LOST = range(2)
 
 
 def nothing_found() -> Found:
-    """Before the first record."""
-    # Pages of the numbers that nobody writes take no memory.
+    """Return the counts before the first record."""
+    # Pages that are never written take no memory.
     return Found(
         skipped=np.zeros(len(REASONS), np.int64),
         actions=np.zeros(N_ACTIONS, np.int64),
-        numbered=np.full(MAX_NUMBERED, NOBODY, np.int64),
+        numbered=np.full(MAX_NUMBERED, NO_DEVICE, np.int64),
         first_sequence=np.zeros(UNFOLLOWED + MAX_CPUS, np.int64),
         last_sequence=np.zeros(UNFOLLOWED + MAX_CPUS, np.int64),
         n_cpus=np.zeros(1, np.int64),
@@ -79,10 +79,10 @@ def nothing_found() -> Found:
 
 
 def numbers_by_device(found: Found) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-    """Each device with its first and last sequence numbers on each CPU, views of int64 (n_cpus,)."""
+    """Yield each device with its first and last sequence numbers on each CPU, views of int64 (n_cpus,)."""
     n = int(found.n_cpus[0])
     for row, device in enumerate(found.numbered.tolist()):
-        if device == NOBODY:
+        if device == NO_DEVICE:
             return
         begin = row * MAX_CPUS
         yield device, found.first_sequence[begin : begin + n], found.last_sequence[begin : begin + n]
@@ -90,9 +90,9 @@ def numbers_by_device(found: Found) -> Iterator[tuple[int, NDArray[np.int64], ND
 
 @compiled_in_place
 def row_of(device: int, numbered: NDArray[np.int64]) -> int:
-    """The row of a device, which may be a new one; the one behind the last if there is none left."""
+    """Return the row of a device, which may be a new one; one past the last row if none is free."""
     for row in range(len(numbered)):
-        if numbered[row] == NOBODY:
+        if numbered[row] == NO_DEVICE:
             numbered[row] = device
         if numbered[row] == device:
             return row
@@ -101,7 +101,7 @@ def row_of(device: int, numbered: NDArray[np.int64]) -> int:
 
 @compiled_in_place
 def note_remap(block: NDArray[np.uint8], payload: int, target: int, found: Found) -> None:
-    """Remember which device passed an access on to which other one."""
+    """Record which device passed an access on to which other device."""
     # always big-endian: struct blk_io_trace_remap holds __be32
     origin = word(block, payload, True)
     pairs, n = found.pairs, found.numbers[N_PAIRS]
@@ -115,7 +115,7 @@ def note_remap(block: NDArray[np.uint8], payload: int, target: int, found: Found
 
 @compiled_in_place
 def note_skipped(category: int, length: int, skipped: NDArray[np.int64]) -> None:
-    """Count why a record of the wanted action is no access."""
+    """Count why a record of the counted action is not an access."""
     if category & _PASSTHROUGH_BIT:
         skipped[PASSTHROUGH] += 1
     elif category & _DISCARD_BIT:

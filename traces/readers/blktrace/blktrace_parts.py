@@ -1,14 +1,12 @@
-"""A part of a blktrace recording, read alone, and where recordings may be cut.
+"""Parts of a blktrace recording: where it may be cut, and each part followed alone.
 
-Where blktrace's files may be cut into parts to be followed side by side: at a record, in all files at a time.
+A cut is at a record, at the same time in all files. Records have no fixed length, and a payload may contain
+anything, even records. So a cut found here is probably right. The reader of the preceding part verifies it,
+because that part must end with a record.
 
-Records have no fixed stride, and a payload may hold anything, even records: a place found here is likely right,
-and whoever follows the part before it sees whether it was, because then the part ends with a record.
-
-A part of a blktrace recording, followed alone: as if nothing was before it.
-
-It does not know what waits at its beginning for its completion. So it tells at some places what it knew there: who
-comes from the part before finds out from which place on that is right (``blktrace_joining``).
+A part is followed as if nothing preceded it: the accesses that wait for completion at its beginning are unknown.
+So it records its state at some checkpoints. The joiner, which continues from the preceding part, finds the
+checkpoint from which the state is right (``blktrace_joining``).
 """
 
 import threading
@@ -29,18 +27,18 @@ from cephfit.traces.matching.latency import WaitingRows
 from cephfit.traces.readers.blktrace.blktrace_bytes import MAX_PAYLOAD, Reading
 from cephfit.traces.readers.blktrace.blktrace_loop import OVER, Layout
 from cephfit.traces.readers.blktrace.blktrace_notes import numbers_by_device
-from cephfit.traces.readers.blktrace.blktrace_reader import TO_THE_END, Following
+from cephfit.traces.readers.blktrace.blktrace_reader import TO_THE_END, RecordFollower
 
 PART_NBYTES = 24 << 20
-"""Files are cut into parts of about this length: what is done for each part is little beside it, and so is what is
-lost at the end, where one core waits for the other."""
+"""Approximate length of a part. It is long enough that the cost per part is small, and so is the time at the
+end in which one core waits for the other."""
 NBYTES_OF_FILE = 4 << 20
-"""Of many files, a part has so much of each: what is done for a cut is done in every file."""
+"""Bytes of each file in a part, for many files. The cost of a cut occurs in every file."""
 
-_LOOKS = (4 << 10, 3 * MAX_PAYLOAD)
-"""Bytes that are searched for a record; more only where large payloads stand."""
+_SEARCH_NBYTES = (4 << 10, 3 * MAX_PAYLOAD)
+"""Bytes that are searched for a record. The second value is for large payloads."""
 _RECORDS_IN_A_ROW = 4
-"""So many tell a record from bytes that look like one."""
+"""Consecutive records that distinguish a record from bytes that look like one."""
 _NEAR_NBYTES = 64 << 10
 
 
@@ -50,8 +48,8 @@ class Cut:
 
     Attributes:
         at: byte of each file.
-        time_ns: no record behind the cut is before this, all before it must be; of one file, whose order stands
-            whatever its times are, later than all times.
+        time_ns: all records after the cut have this time or a later one, all before it an earlier one. For a
+            single file, which keeps its order whatever its times are, it is later than all times.
     """
 
     at: tuple[int, ...]
@@ -59,7 +57,7 @@ class Cut:
 
 
 def cuts_of(files: Sequence[Path], layout: Layout) -> Iterator[Cut]:
-    """The cuts of files that one recorder wrote, in order; none where they are short."""
+    """Yield the cuts of files that one recorder wrote, in order; none if they are short."""
     nbytes = [file.stat().st_size for file in files]
     n_parts = sum(nbytes) // max(PART_NBYTES, NBYTES_OF_FILE * len(files) if len(files) > 1 else 0)
     longest = nbytes.index(max(nbytes))
@@ -87,8 +85,8 @@ def cuts_of(files: Sequence[Path], layout: Layout) -> Iterator[Cut]:
 
 
 def _record_from(file: BinaryIO, at: int, layout: Layout) -> tuple[int, int] | None:
-    """Where the first record from a byte on begins, and its time."""
-    for nbytes in _LOOKS:
+    """Return where the first record after a byte begins, and its time."""
+    for nbytes in _SEARCH_NBYTES:
         file.seek(at)
         block = file.read(nbytes)
         magic = layout.magic.to_bytes(4, _order(layout))
@@ -111,9 +109,9 @@ def _begins_records(block: bytes, at: int, magic: bytes, layout: Layout, *, at_e
 
 
 def _first_at(file: BinaryIO, layout: Layout, time_ns: int, low: int, nbytes: int) -> int | None:
-    """Where the first record of this time or after begins, or the file's end; times nearly ascend.
+    """Return where the first record at or after a time begins, or the end of the file. Times nearly ascend.
 
-    ``low``: a record before it, or itself.
+    ``low`` is the position of a record before it, or of the record itself.
     """
     high = nbytes
     while high - low > _NEAR_NBYTES:
@@ -124,7 +122,7 @@ def _first_at(file: BinaryIO, layout: Layout, time_ns: int, low: int, nbytes: in
         else:
             low = found[0]
     file.seek(low)
-    block = file.read(high - low + _LOOKS[-1])
+    block = file.read(high - low + _SEARCH_NBYTES[-1])
     at, magic = 0, layout.magic.to_bytes(4, _order(layout))
     while at + layout.nbytes <= len(block):
         if block[at : at + 4] != magic:
@@ -144,17 +142,18 @@ def _number(block: bytes, at: int, nbytes: int, layout: Layout) -> int:
 
 
 FIRST_BLOCKS = (256 << 10,)
-"""Bytes of a part's first blocks; after each one is such a place. One is enough for some thousand accesses in
-flight; each further one costs every part the time that joining counts takes."""
+"""Bytes of the first blocks of a part, each of which ends with a checkpoint. One is enough for some thousand
+accesses in flight. Each further one costs every part the time to join counts."""
 MAX_DISKS = 32
-"""Counts take about 80 KB for each disk, of some stretches of several parts: with more disks files stay whole."""
+"""Counts take about 80 KB for each disk, for several sections of several parts. With more disks, files are read
+whole."""
 
 
 _of_thread = threading.local()
 
 
 def _memory_of_thread(nbytes: int) -> NDArray[np.uint8]:
-    """Memory that every reading in this thread uses: were it new for each part, the kernel would clear it anew."""
+    """Return the memory that all parts in this thread reuse. The kernel would clear new memory for each part."""
     memory: NDArray[np.uint8] | None = getattr(_of_thread, "memory", None)
     if memory is None or len(memory) < nbytes:
         memory = _of_thread.memory = np.empty(nbytes, np.uint8)
@@ -166,15 +165,15 @@ class Part:
     """A part of a recording.
 
     Attributes:
-        files: all of the recording.
-        layout, wanted: as ``Following`` takes them.
-        begins, ends: bytes of each file; an end of None is that of the file.
-        until_ns: all records must be before this.
+        files: all files of the recording.
+        layout, counted_action: as ``RecordFollower`` takes them.
+        begins, ends: bytes of each file; an end of None is the end of the file.
+        until_ns: all records must be earlier than this.
     """
 
     files: tuple[Path, ...]
     layout: Layout
-    wanted: int
+    counted_action: int
     begins: tuple[int, ...]
     ends: tuple[int | None, ...]
     until_ns: int
@@ -185,12 +184,13 @@ class Part:
 
     @property
     def nbytes(self) -> int:
-        """Of all files together."""
+        """Return the bytes of all files together."""
         ends = [f.stat().st_size if b is None else b for f, b in zip(self.files, self.ends, strict=True)]
         return sum(ends) - sum(self.begins)
 
     def opened(self, stack: ExitStack, pool: Executor | None = None) -> Reading:
-        """The same blocks whenever it is opened, one at a time in each thread; files are closed with ``stack``."""
+        """Open the part. Its blocks are the same each time; one part at a time is open in each thread.
+        ``stack`` closes it."""
         streams = [PartStream(f, a, b) for f, a, b in zip(self.files, self.begins, self.ends, strict=True)]
         for stream in streams:
             stack.callback(stream.close)
@@ -198,13 +198,13 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in a part, and what was known there.
+class Checkpoint:
+    """A position in a part, and the state there.
 
     Attributes:
         at: byte of each file.
-        waiting: the accesses.
-        cpus: those that records before were from, ascending, of each device.
+        waiting: the accesses that wait for completion.
+        cpus: the CPUs of the records before, ascending, for each device.
     """
 
     at: tuple[int, ...]
@@ -212,48 +212,51 @@ class Place:
     cpus: Mapping[int, NDArray[np.int64]]
 
     @classmethod
-    def of(cls, following: Following, reading: Reading) -> "Place":
-        """Where ``following`` is, which was just settled."""
+    def of(cls, following: RecordFollower, reading: Reading) -> "Checkpoint":
+        """Record the state of ``following``, which was just settled."""
         return cls(
             tuple(reading.offset(file) for file in range(len(reading.files.at))),
             WaitingRows.of(following.matcher, following.devices),
             {d: np.flatnonzero(last) for d, _, last in numbers_by_device(following.found)},
         )
 
-    def same_as(self, other: "Place") -> bool:
-        """Whether what comes is the same; the CPUs may be others where another part came before."""
+    def same_as(self, other: "Checkpoint") -> bool:
+        """Return whether later results are the same. The CPUs may differ where another part preceded."""
         return self.at == other.at and self.waiting.same_as(other.waiting)
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
-    """A part that was followed as if nothing was before it.
+class FollowedPart:
+    """A part that was followed as if nothing preceded it.
 
     Attributes:
-        following: as it was at the end.
-        places: after each of the first blocks.
-        counted: up to the first place, between each and the next one, and up to the end.
+        following: its state at the end.
+        checkpoints: one after each of the first blocks.
+        counted: counts up to the first checkpoint, between consecutive checkpoints, and up to the end.
     """
 
-    following: Following
-    places: tuple[Place, ...]
+    following: RecordFollower
+    checkpoints: tuple[Checkpoint, ...]
     counted: tuple[PartialProfile, ...]
 
 
-def parts_of(files: Sequence[Path], layout: Layout, wanted: int) -> Iterator[Part]:
-    """The parts of files that one recorder wrote, in order."""
+def parts_of(files: Sequence[Path], layout: Layout, counted_action: int) -> Iterator[Part]:
+    """Yield the parts of files that one recorder wrote, in order."""
     begins: tuple[int, ...] = (0,) * len(files)
     for cut in cuts_of(files, layout):
-        yield Part(tuple(files), layout, wanted, begins, cut.at, cut.time_ns)
+        yield Part(tuple(files), layout, counted_action, begins, cut.at, cut.time_ns)
         begins = cut.at
-    yield Part(tuple(files), layout, wanted, begins, (None,) * len(files), OVER)
+    yield Part(tuple(files), layout, counted_action, begins, (None,) * len(files), OVER)
 
 
-def follow_alone(part: Part) -> Followed | None:
-    """None: it cannot be followed alone, because it begins or ends within a record, is damaged, has too many
-    disks, its end is no end in time, or no completion comes for so long that none is likely to."""
-    following, counting = Following(part.layout, part.wanted), Counting(None)
-    places: list[Place] = []
+def follow_alone(part: Part) -> FollowedPart | None:
+    """Follow a part alone; None if that is not possible.
+
+    Reasons: it begins or ends within a record, is damaged, has too many disks, or its end is not a cut in time; or
+    no completion occurs for so long that none is likely.
+    """
+    following, counting = RecordFollower(part.layout, part.counted_action), Counting(None)
+    checkpoints: list[Checkpoint] = []
     counted: list[PartialProfile] = []
     with ExitStack() as stack:
         try:
@@ -264,7 +267,7 @@ def follow_alone(part: Part) -> Followed | None:
                     break
                 counting.add(following.settled())
                 counted.append(counting.partial())
-                places.append(Place.of(following, reading))
+                checkpoints.append(Checkpoint.of(following, reading))
                 if len(following.devices) > MAX_DISKS:
                     return None
                 counting = Counting(None)
@@ -272,13 +275,13 @@ def follow_alone(part: Part) -> Followed | None:
                 return None
             count_on(following, reading, counting)
         except (InputError, OSError):
-            return None  # whoever reads on from the part before finds out what it is, and where
+            return None  # the reader of the preceding part reports the error with its position
     if int(reading.files.latest_ns.max()) >= part.until_ns:
         return None
-    return Followed(following, tuple(places), (*counted, counting.partial()))
+    return FollowedPart(following, tuple(checkpoints), (*counted, counting.partial()))
 
 
-def count_on(following: Following, reading: Reading, counting: Counting, n_blocks: int = TO_THE_END) -> None:
-    """Count what is complete or given up, as far as ``Following.follow`` says."""
+def count_on(following: RecordFollower, reading: Reading, counting: Counting, n_blocks: int = TO_THE_END) -> None:
+    """Count accesses that are completed or abandoned, as far as ``RecordFollower.follow`` reads."""
     for batch in following.follow(reading, n_blocks):
         counting.add(batch)

@@ -1,6 +1,6 @@
 """Raw blktrace files (one for each CPU), ``blkparse -d`` dumps and streams of the kernel's blk tracer.
 
-What is known of a recording while its records are followed: disks, what waits, and what was seen beside.
+``RecordFollower`` holds the state of a recording: its disks, waiting accesses, and counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,53 +17,54 @@ from cephfit.traces.readers.blktrace import blktrace_loop, blktrace_notes
 from cephfit.traces.readers.blktrace import blktrace_record as record
 from cephfit.traces.readers.blktrace.blktrace_bytes import Reading, layout_of
 from cephfit.traces.readers.blktrace.blktrace_loop import Layout
-from cephfit.traces.readers.block_events.block_layer import Action, Noted
+from cephfit.traces.readers.block_events.block_layer import Action, PendingCounts
 from cephfit.traces.readers.reader import StreamReader
 
 TO_THE_END = 1 << 60
 """More blocks than any file has."""
 
 
-class Following:
-    """Follows records from where a reading is; several readings one after the other, if they are of one recording.
+class RecordFollower:
+    """Follows records from the current position of a reading, or of several readings of one recording in order.
 
     Attributes:
-        matcher: what waits.
+        matcher: the accesses that wait.
         devices: number of each disk.
-        found: what the loop counts; the losses and events in it belong to the next batch.
+        found: the counts of the loop; losses and events in it belong to the next batch.
     """
 
-    def __init__(self, layout: Layout, wanted: int) -> None:
-        """``wanted``: the action that counts as an access."""
-        self._layout, self._wanted = layout, wanted
-        self._noted = Noted()
+    def __init__(self, layout: Layout, counted_action: int) -> None:
+        """Begin a recording; ``counted_action`` counts as an access."""
+        self._layout, self._counted_action = layout, counted_action
+        self._pending = PendingCounts()
         self._numbers = np.empty(0, np.int64)
         self.matcher = CompletionMatcher()
         self.devices: list[int] = []
         self.found = blktrace_notes.nothing_found()
 
     def follow(self, reading: Reading, n_blocks: int = TO_THE_END) -> Iterator[AccessBatch]:
-        """The accesses that are complete or given up, in order of issue, until all files are over or ``n_blocks``
-        of one of them are used up.
+        """Yield accesses that are completed or abandoned, in order of issue.
+
+        Stops when all files have ended, or when ``n_blocks`` of one of them are used.
 
         Raises:
-            InputError: a record is cut off, or what stands there is no record.
+            InputError: a record is cut off or invalid.
         """
         files, matcher = reading.files, self.matcher
         while not files.is_over.all():
             matcher.reserve(1, len(self.devices))
             why, file = blktrace_loop.follow_records(
-                files, self._layout, self._wanted, self._numbers, self.found, matcher.numbers, matcher.rows,
-                matcher.table, matcher.ended_on,
+                files, self._layout, self._counted_action, self._numbers, self.found, matcher.numbers,
+                matcher.rows, matcher.table, matcher.ended_on,
             )  # fmt: skip
             if why == blktrace_loop.NEW_DISK:
                 self.devices.append(reading.device_at(file, self._layout))
                 self._numbers = np.array(self.devices, np.int64)
             elif why == blktrace_loop.BROKEN:
-                self._noted.add({}, {}, (), reading.skip_loss_note(file))
+                self._pending.add({}, {}, (), reading.skip_loss_note(file))
             elif why == blktrace_loop.FULL:
-                matcher.rebuild_table()
-            elif why == blktrace_loop.NO_ROOM:
+                matcher.remake_table()
+            elif why == blktrace_loop.NO_FREE_ROW:
                 continue
             elif reading.n_used(file) == n_blocks:
                 break
@@ -73,24 +74,24 @@ class Following:
                 yield self._batch(ready)
 
     def settled(self) -> AccessBatch:
-        """All accesses that need not wait any more, however few, and what was noted so far."""
+        """Return all accesses that no longer wait, however few, with the counts so far."""
         return self._batch(self.matcher.settled())
 
     def finished(self) -> AccessBatch:
-        """What is left; there is nothing to follow any more."""
+        """Return the remaining accesses after the last record."""
         return self._batch(self.matcher.finish())
 
     def _batch(self, ready: Ready) -> AccessBatch:
         self._note()
-        return self._noted.batch(ready, self.devices, self.matcher.completions_seen)
+        return self._pending.batch(ready, self.devices, self.matcher.completions_seen)
 
     def _note(self) -> None:
-        """Move what was counted beside the accesses."""
+        """Move the counts of the loop to the next batch."""
         found = self.found
         n_pairs, n_lost = found.numbers.tolist()
         seen = {name: int(found.actions[i]) for i, name in record.ACTION_NAMES.items() if found.actions[i]}
         skipped = {r: int(k) for r, k in zip(blktrace_notes.REASONS, found.skipped, strict=True) if k}
-        self._noted.add(skipped, seen, ((int(a), int(b)) for a, b in found.pairs[:n_pairs]), n_lost)
+        self._pending.add(skipped, seen, ((int(a), int(b)) for a, b in found.pairs[:n_pairs]), n_lost)
         found.skipped[:] = 0
         found.actions[:] = 0
         found.numbers[:] = 0
@@ -100,7 +101,8 @@ _WHAT = {Action.QUEUE: record.QUEUE, Action.ISSUE: record.ISSUE}
 
 
 class BlktraceReader(StreamReader):
-    """Records of version 7 and 8, either byte order, with payloads, from one file or one for each CPU."""
+    """Reads records of versions 7 and 8, of either byte order, with payloads, from one file or one for each
+    CPU."""
 
     name = "blktrace"
     title = "blktrace's binary records (per-CPU files, `blkparse -d` dumps, the kernel's blk tracer)"
@@ -110,8 +112,8 @@ class BlktraceReader(StreamReader):
         self.action = action
 
     @property
-    def wanted(self) -> int:
-        """The action that counts as an access, as records say it."""
+    def counted_action(self) -> int:
+        """Return the action that counts as an access, as a record encodes it."""
         return _WHAT[self.action]
 
     def sniff(self, head: bytes) -> bool:
@@ -121,18 +123,18 @@ class BlktraceReader(StreamReader):
         return self.read_together([stream])
 
     def read_together(self, streams: Sequence[TraceStream]) -> Iterator[AccessBatch]:
-        """All CPUs merged by time.
+        """Yield the accesses of all CPUs, merged by time.
 
-        The files may have any numbers, gaps between them, and be empty: what CPU a record is from stands in
-        the record. Within a file the order of the records stands, even where the clock steps back a little.
+        The files may have any numbers, with gaps, and may be empty: each record contains its CPU. Records of a
+        file keep their order, even where its clock steps back a little.
 
         Raises:
-            InputError: a record is cut off, or what stands there is no record.
+            InputError: a record is cut off or invalid.
         """
         layout = layout_of(streams)
         if layout is None:
             return
-        following = Following(layout, self.wanted)
+        following = RecordFollower(layout, self.counted_action)
         with ThreadPoolExecutor(1) if has_second_core() else nullcontext() as pool:
             yield from following.follow(Reading(streams, pool))
         yield following.finished()

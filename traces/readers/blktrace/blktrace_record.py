@@ -1,7 +1,7 @@
 """The binary records of blktrace, versions 7 and 8, of either byte order.
 
 Layout: ``struct blk_io_trace`` and ``struct blk_io_trace2`` of the kernel's include/uapi/linux/blktrace_api.h.
-A record is followed by ``pdu_len`` bytes of payload, so records have no fixed stride.
+``pdu_len`` bytes of payload follow a record, so records have no fixed length.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from cephfit.core.errors import InputError
 from cephfit.traces.readers.blktrace.blktrace_loop import Layout
 
 MAGIC = 0x65617400
-"""The first word of every record, the version in its lowest byte."""
+"""The first word of every record, with the version in its lowest byte."""
 
 MAGIC_BYTES = b"\x65\x61\x74"
 
@@ -33,18 +33,18 @@ ACTION_NAMES = {
     1: "Q", 2: "M", 3: "F", 4: "G", 5: "S", 6: "R", 7: "D", 8: "C", 9: "P", 10: "U", 11: "UT", 12: "I",
     13: "X", 14: "B", 15: "A", 16: "abort", 17: "m", 18: "zone plug", 19: "zone unplug",
 }  # fmt: skip
-"""What a record says, in blkparse's letters."""
+"""Actions of records, in blkparse's letters."""
 
 
 def layout_of(head: bytes, *, where: str = "") -> Layout | None:
-    """The layout told by the first word of a file, or None where it is no blktrace record.
+    """Return the layout that the first word of a file shows; None if it is not a blktrace record.
 
     Args:
         head: the first bytes.
-        where: named in the error.
+        where: the location for errors.
 
     Raises:
-        InputError: records of a version that is not known.
+        InputError: the version of the records is unknown.
     """
     for order, first in (("<", head[3:0:-1]), (">", head[:3])):
         if len(head) >= 4 and first == MAGIC_BYTES:
@@ -52,7 +52,7 @@ def layout_of(head: bytes, *, where: str = "") -> Layout | None:
             dtype = DTYPES.get(version)
             if dtype is None or dtype.fields is None:
                 raise InputError(
-                    f"blktrace records of version {version}; versions 7 and 8 are known",
+                    f"blktrace records of version {version}; versions 7 and 8 are supported",
                     where=where,
                     remedy="record it again with `cephfit trace capture` or blktrace 1.x",
                 )

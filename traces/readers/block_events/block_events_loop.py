@@ -1,7 +1,7 @@
-"""The loop over block tracepoints as text: reads the usual lines of perf script, trace-cmd and ftrace.
+"""Compiled loop over block tracepoints as text: the common lines of perf script, trace-cmd and ftrace.
 
-A line is looked at through masks of 64 bytes, from its beginning, from its processor and from the event's own
-fields on. The loop stops before the first line that is anything else, which ``block_events_text`` then looks at.
+A line is examined through masks of 64 bytes: from its beginning, from its processor and from the fields of the
+event. The loop stops before the first other line, which ``block_events_text`` reads.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ NAMES = (
     b"block_rq_merge", b"block_rq_requeue", b"block_touch_buffer", b"block_dirty_buffer", b"block_io_start",
     b"block_io_done",
 )  # fmt: skip
-"""Events that the loop knows; the first three are the accesses and completions of requests."""
+"""Events that the loop can read. The first three are accesses and completions of requests."""
 
 QUEUE, ISSUE, COMPLETE = range(3)
 REQUEUE, BIO_COMPLETE = NAMES.index(b"block_rq_requeue"), NAMES.index(b"block_bio_complete")
@@ -42,18 +42,19 @@ _TEN_TO = 10 ** np.arange(10, dtype=np.int64)
 
 
 def words_of(name: bytes) -> tuple[int, int]:
-    """The 16 bytes behind ``block_`` as two words."""
+    """Return the 16 bytes after ``block_`` as two words."""
     text = name[_PREFIX:].ljust(16, b"\0")
     return int.from_bytes(text[:8], "little"), int.from_bytes(text[8:16], "little")
 
 
 KNOWN = np.array([(*words_of(name), len(name)) for name in NAMES], np.uint64)
-"""uint64 (names, 3): two words, and how long it is."""
+"""uint64 (names, 3): two words, and the length of the name."""
 
 
 @inlined
 def _words(at: int) -> tuple[np.uint64, np.uint64]:
-    """Where the words within 64 bytes begin, and the bytes after their ends; the byte before counts as a blank."""
+    """Return where the words within 64 bytes begin, and the bytes after their ends. The byte before counts as a
+    blank."""
     content = ~(equal(at, _NEWLINE) | equal(at, _SPACE) | equal(at, _TAB))
     return content & ~(content << _ONE), ~content & (content << _ONE)
 
@@ -65,14 +66,14 @@ def _without_first(mask: np.uint64) -> np.uint64:
 
 @inlined
 def _all_digits(begin: int, end: int, at: int) -> bool:
-    """Whether bytes ``begin`` to ``end`` from address ``at`` on are digits."""
+    """Return whether bytes ``begin`` to ``end`` from address ``at`` are digits."""
     others = at_most(at, _ZERO - 1) | ~at_most(at, _NINE)
     return others & bits_below(end) & ~bits_below(begin) == _NONE and end > begin
 
 
 @inlined
 def _other_white_space(begin: int, end: int) -> bool:
-    """Whether anything below a blank but tabs is there: Python splits words there, too."""
+    """Return whether any byte below a blank, except a tab, occurs: Python splits words there too."""
     found = _NONE
     for at in range(begin, end, N_BYTES):
         found |= at_most(at, _SPACE - 1) & ~equal(at, _TAB) & bits_below(end - at)
@@ -84,7 +85,7 @@ def parse(
     text: NDArray[np.uint8],
     at: int,
     stop: int,
-    wanted: int,
+    counted_action: int,
     rows: Rows,
     counts: NDArray[np.int64],
     known: NDArray[np.uint64],
@@ -92,24 +93,24 @@ def parse(
     """Read lines from byte ``at`` to byte ``stop``.
 
     Args:
-        text: uint8, with room around the lines.
+        text: uint8, with spare bytes around the lines.
         at, stop: where lines begin.
-        wanted: QUEUE or ISSUE, whichever counts.
-        rows: written from row 0 on.
-        counts: int64 (names,), lines by event, added to.
+        counted_action: QUEUE or ISSUE, whichever counts.
+        rows: written from row 0.
+        counts: int64 (names,), lines by event; counts are added.
         known: ``KNOWN``.
 
     Returns:
-        rows there are, lines read, and the first byte of the first line that was not read.
+        rows written, lines read, and the first byte of the first line that was not read.
     """
     kind_of, time_ns, op, lbn, nbytes, devices = rows
-    requeue = REQUEUE if wanted == ISSUE else -1
+    requeue = REQUEUE if counted_action == ISSUE else -1
     start = text.ctypes.data
     n = n_lines = 0
     device, device_word, device_nbytes = np.int64(-1), _NONE, np.int64(-1)
     while at < stop and n < len(time_ns):
         line = start + at
-        # The processor's number in brackets.
+        # The processor number in brackets.
         cpu = first_bit(equal(line, _OPEN))
         if cpu == N_BYTES or equal(line, _NEWLINE) & bits_below(cpu) != _NONE:
             break
@@ -118,7 +119,7 @@ def parse(
         first_end = first_bit(ends)
         if first_end > 8 or byte_at(here + first_end - 1) != _CLOSE or not _all_digits(1, first_end - 1, here):
             break
-        # Its flags, if there are any, and the time.
+        # Its optional flags, and the time.
         begins, ends = _without_first(begins), _without_first(ends)
         if first_bit(ends) < N_BYTES and byte_at(here + first_bit(ends) - 1) != _COLON:
             begins, ends = _without_first(begins), _without_first(ends)
@@ -133,7 +134,7 @@ def parse(
         fraction, good_too = number(here + point + 1, here + time_end)
         if not (good and good_too and seconds < TIME_S_MAX):
             break
-        # perf may print a period, and the module's name before the event's.
+        # perf may print a period, and the name of the module before that of the event.
         begins, ends = _without_first(begins), _without_first(ends)
         name = first_bit(begins)
         if equal(here, _NEWLINE) & bits_below(name) != _NONE or name == N_BYTES:
@@ -172,7 +173,7 @@ def parse(
                 end += 1
         if _other_white_space(line, rest + end):
             break
-        if what in (wanted, COMPLETE, BIO_COMPLETE, requeue):
+        if what in (counted_action, COMPLETE, BIO_COMPLETE, requeue):
             rest_of_line = rest + end
             while byte_at(rest) == _SPACE:
                 rest += 1
@@ -200,7 +201,7 @@ def parse(
             begins, ends = _without_first(begins), _without_first(ends)
             kind, kind_end = first_bit(begins), first_bit(ends)
             letters = bits_below(kind_end) & ~bits_below(kind)
-            # Letters up to Y: a Z is of a zone, or of zeroes that are no data.
+            # Letters up to Y: Z marks an operation on a zone, or a write of zeroes, which carries no data.
             if (at_most(rest, _BEFORE_A) | ~at_most(rest, _LETTER_Y)) & letters != _NONE:
                 break
             is_write = equal(rest, _LETTER_W) & letters != _NONE
@@ -224,7 +225,7 @@ def parse(
             if n_sectors < 1 or n_sectors >= NBYTES_MAX // 512:
                 break
             row = np.uintp(n)
-            kind_of[row] = ISSUED if what == wanted else REQUEUED if what == requeue else COMPLETED
+            kind_of[row] = ISSUED if what == counted_action else REQUEUED if what == requeue else COMPLETED
             time_ns[row] = seconds * 1_000_000_000 + fraction * _TEN_TO[np.uintp(9 - n_after)]
             op[row], lbn[row], nbytes[row], devices[row] = is_write, sector, n_sectors * 512, device
             n += 1

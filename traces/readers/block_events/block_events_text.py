@@ -1,7 +1,7 @@
 """The kernel's block tracepoints as text: ``perf script``, ``trace-cmd report``, the tracing folder's ``trace``.
 
 ``comm-pid [cpu] flags seconds: block_rq_issue: 8,0 WS 4096 () 16573296 + 8 [comm]`` (Linux,
-include/trace/events/block.h); newer kernels put the I/O priority (``be,0,4``, or ``0x2,0,4`` from perf) before
+include/trace/events/block.h). Newer kernels print the I/O priority (``be,0,4``, or ``0x2,0,4`` from perf) before
 ``[comm]``. A passthrough command has its bytes in the parentheses.
 """
 
@@ -22,11 +22,11 @@ from cephfit.traces.readers.block_events.block_layer import (
     EventLines,
     EventTextReader,
     device_number,
+    empty_rows,
     events_of,
     is_write,
-    no_data_of,
-    room_for,
-    unfit_of,
+    no_data_reason,
+    skip_reason,
 )
 from cephfit.traces.record_limits import DEVICE_MAX, LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
@@ -34,7 +34,7 @@ _EVENT = re.compile(
     rb"\[\d+\]\s+(?:\S+\s+)?(?P<time>\d+\.\d+):\s+(?:\d+\s+)?(?:block:)?(?P<event>block_[a-z_]+):\s+(?P<rest>.*)$"
 )
 _OTHER = re.compile(rb"\[\d+\]\s+(?:\S+\s+)?\d+\.\d+:\s+(?:\d+\s+)?[\w:.-]+:")
-"""Any other event: it is counted, and not looked into."""
+"""Any other event: it is counted, but not examined."""
 _NOISE = re.compile(rb"^\s*$|^\s*#|^(version|cpus?)\s*=|^CPU:?\s?\d+ |^trace-cmd |^\s*[0-9a-f]+ \S+ \(.*\)$")
 """Headers, and the stack traces that perf prints below an event."""
 _LOST = re.compile(
@@ -42,7 +42,7 @@ _LOST = re.compile(
     rb"|^# entries-in-buffer/entries-written: (?P<kept>\d+)/(?P<written>\d+)"
     rb"|\[\d+\]\s+\d+\.\d+:\s+PERF_RECORD_LOST(?:_SAMPLES)?\s+lost (?P<perf>\d+)"
 )
-"""What the tracing folder, trace-cmd and ``perf script --show-lost-events`` say of events that were lost."""
+"""Statements of lost events by the tracing folder, trace-cmd and ``perf script --show-lost-events``."""
 _BODY = re.compile(
     rb"^(?P<device>\d+,\d+) (?P<kind>[A-Z]+) (?:(?P<nbytes>\d+) )?(?:\((?P<command>[^)]*)\) )?"
     rb"(?P<sector>\d+) \+ (?P<count>\d+)(?P<tail>.*)$"
@@ -55,19 +55,21 @@ _ACTIONS = {
     b"block_bio_remap": "A",
     b"block_rq_requeue": "R",
 }
-"""By blkparse's letters. A bio completes by itself on devices without requests only (dm, md)."""
+"""Actions in blkparse's letters. A bio completes separately only on devices without requests (dm, md)."""
 _NAMED_MAX = 256
 _LOST_NBYTES = 128
 _LINE_NBYTES = 40
-"""Room is made for lines of this length; where they are shorter, they are read in two goes."""
+"""Rows are allocated for lines of this length. A block of shorter lines is read in two passes."""
 
 
 class _Lines(EventLines):
     def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, BlockEvents]:
-        rows = room_for((stop - at) // _LINE_NBYTES + 1)
+        rows = empty_rows((stop - at) // _LINE_NBYTES + 1)
         counts = np.zeros(len(block_events_loop.NAMES), np.int64)
-        wanted = block_events_loop.QUEUE if self._action is Action.QUEUE else block_events_loop.ISSUE
-        n, n_lines, end = block_events_loop.parse(text, at, stop, wanted, rows, counts, block_events_loop.KNOWN)
+        counted_action = block_events_loop.QUEUE if self._action is Action.QUEUE else block_events_loop.ISSUE
+        n, n_lines, end = block_events_loop.parse(
+            text, at, stop, counted_action, rows, counts, block_events_loop.KNOWN
+        )
         events: Counter[str] = Counter()
         for name, count in zip(block_events_loop.NAMES, counts.tolist(), strict=True):
             if count:
@@ -79,8 +81,11 @@ class _Lines(EventLines):
 
 
 class BlockEventsTextReader(EventTextReader):
-    """Q is ``block_bio_queue``, D is ``block_rq_issue``; ``block_rq_complete`` and ``block_bio_complete`` tell the
-    latency."""
+    """Reads block tracepoints as text.
+
+    Q is ``block_bio_queue``, D is ``block_rq_issue``. ``block_rq_complete`` and ``block_bio_complete`` give the
+    latency.
+    """
 
     name = "block-events"
     title = "block tracepoints as text (perf script, trace-cmd report, ftrace)"
@@ -100,8 +105,8 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
         cut_off = block.cut_off and line is block.lines[-1]
         match = _EVENT.search(line)
         if match is None:
-            if told := _LOST.search(line[:_LOST_NBYTES]):
-                lost += _n_lost(told)
+            if statement := _LOST.search(line[:_LOST_NBYTES]):
+                lost += _n_lost(statement)
             elif not (_OTHER.search(line) or _NOISE.match(line)):
                 raise bad_line(stream, number, line, "an event of perf script or trace-cmd", cut_off=cut_off)
             continue
@@ -116,7 +121,7 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
         if body is None or (cut_off and not body["tail"].rstrip().endswith(b"]")):
             raise bad_line(stream, number, line, f"a {match['event'].decode()} event", cut_off=cut_off)
         try:
-            reason = _unfit(body)
+            reason = _skip_reason(body)
             if reason:
                 if name == action:
                     skipped[reason] = skipped.get(reason, 0) + 1
@@ -130,29 +135,30 @@ def _events(stream: TraceStream, block: TextBlock, action: Action) -> BlockEvent
                 device_number(body["device"]),
             )
         except ValueError:
-            raise bad_line(stream, number, line, "possible numbers") from None
+            raise bad_line(stream, number, line, "numbers that an access can have") from None
         if row[1] >= TIME_NS_MAX or row[3] >= LBN_MAX or row[4] >= NBYTES_MAX or row[5] >= DEVICE_MAX:
-            raise bad_line(stream, number, line, "possible numbers")
+            raise bad_line(stream, number, line, "numbers that an access can have")
         rows.append(row)
     return BlockEvents.of_rows(rows, skipped=skipped, events=events, stacked=frozenset(stacked), lost=lost)
 
 
-def _n_lost(told: re.Match[bytes]) -> int:
-    """Events that were lost; at least one where it is not said how many."""
-    if told["kept"]:
-        return max(int(told["written"]) - int(told["kept"]), 0)
-    return int(told["ftrace"] or told["dropped"] or told["perf"] or 1)
+def _n_lost(statement: re.Match[bytes]) -> int:
+    """Return how many events were lost: at least one where the number is missing."""
+    if statement["kept"]:
+        return max(int(statement["written"]) - int(statement["kept"]), 0)
+    return int(statement["ftrace"] or statement["dropped"] or statement["perf"] or 1)
 
 
-def _unfit(body: re.Match[bytes]) -> str:
-    """Why an event is no read or write of some blocks. A flush that failed has sector 2^64-1."""
-    if body["command"] and not no_data_of(body["kind"]):
+def _skip_reason(body: re.Match[bytes]) -> str:
+    """Return why an event is not a read or write of blocks; empty if it is one. A failed flush has sector
+    2^64-1."""
+    if body["command"] and not no_data_reason(body["kind"]):
         return "passthrough"
-    return unfit_of(body["kind"], int(body["count"]), int(body["sector"]))
+    return skip_reason(body["kind"], int(body["count"]), int(body["sector"]))
 
 
 def _remember_remap(rest: bytes, stacked: set[tuple[int, int]]) -> None:
-    """``8,0 W sector + n <- (253,0) sector``: the first device is where the access went."""
+    """Record a remap, ``8,0 W sector + n <- (253,0) sector``: the access went to the first device."""
     target = rest.split(b" ", 1)[0]
     _, found, origin = rest.partition(b"<- (")
     if found:

@@ -1,8 +1,7 @@
-"""Rows of block events that compiled loops write, and what becomes of them.
+"""Events of Linux's block layer in any notation, converted to accesses: one action on each device counts.
 
-Events of Linux's block layer, of whatever notation, to accesses: one action on each device.
-
-Readers of blktrace's binary records and of blkparse's text share this, so that both give the same profile.
+The readers of blktrace's binary records, of blkparse's text and of tracepoints share this code, so that all give
+the same profile.
 """
 
 from collections import Counter
@@ -16,9 +15,9 @@ from numpy.typing import NDArray
 
 from cephfit.core.values.access import AccessBatch
 from cephfit.traces.columns import Accesses
-from cephfit.traces.files.part_stream import NotOnItsOwn
+from cephfit.traces.files.part_stream import NeedsWholeFile
 from cephfit.traces.files.stream import TraceStream
-from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
+from cephfit.traces.lines.fast_lines import LineParser, parse_stream
 from cephfit.traces.matching.completion_loop import COMPLETED, ISSUED, REQUEUED
 from cephfit.traces.matching.latency import CompletionMatcher, InFlight, Ready
 from cephfit.traces.readers.access_rows import NO_LBN
@@ -32,26 +31,26 @@ class Action(StrEnum):
     """Which event counts as the access."""
 
     QUEUE = "Q"
-    """The application's view: as it reached the block layer, before merging."""
+    """The application's view: accesses as they reached the block layer, before merging."""
     ISSUE = "D"
-    """The device's view: as it was sent to the driver, after merging."""
+    """The device's view: accesses as they were sent to the driver, after merging."""
 
     @property
     def kinds(self) -> dict[str, int]:
-        """What events count, by blkparse's letters; only what was sent to the driver can come back from it."""
+        """Return the kinds of events that count, by blkparse's letters. Only an issued access can be requeued."""
         return {self.value: ISSUED, "C": COMPLETED} | ({"R": REQUEUED} if self is Action.ISSUE else {})
 
 
 @dataclass(frozen=True, slots=True)
 class BlockEvents:
-    """The accesses and completions of a stretch of a trace, in order; arrays of shape (n,).
+    """Accesses and completions of a section of a trace, in order; arrays of shape (n,).
 
     Attributes:
-        kind: uint8: an access of the action that counts, a completion, or an access that goes back into the queue
-            (``completion_loop.ISSUED`` and so on).
+        kind: uint8: an access of the counted action, a completion, or a requeued access
+            (``completion_loop.ISSUED`` etc.).
         time_ns, op, lbn, nbytes: as in AccessBatch.
         device: int64, major << 20 | minor.
-        skipped, events, stacked, lost: as in AccessBatch, devices in ``stacked`` by number.
+        skipped, events, stacked, lost: as in AccessBatch, with device numbers in ``stacked``.
     """
 
     kind: NDArray[np.uint8]
@@ -75,7 +74,7 @@ class BlockEvents:
         stacked: frozenset[tuple[int, int]] = frozenset(),
         lost: int = 0,
     ) -> "BlockEvents":
-        """Rows read one by one, each (kind, time_ns, op, lbn, nbytes, device), and what was counted."""
+        """Build columns from rows, each (kind, time_ns, op, lbn, nbytes, device), with counts."""
         kind, time_ns, op, lbn, nbytes, device = np.array(rows, np.int64).reshape(-1, 6).T.copy()
         return cls(
             kind.astype(np.uint8),
@@ -92,12 +91,16 @@ class BlockEvents:
 
 
 def device_name(device: int) -> str:
-    """``major,minor`` as blkparse writes it."""
+    """Return ``major,minor``, as blkparse writes it."""
     return f"{device >> 20},{device & 0xFFFFF}"
 
 
 def device_number(text: bytes) -> int:
-    """The reverse of ``device_name``. Raises ValueError."""
+    """Reverse ``device_name``.
+
+    Raises:
+        ValueError: no device has this number.
+    """
     major, _, minor = text.partition(b",")
     number = int(major) << 20 | int(minor)
     if not 0 <= number < DEVICE_MAX:
@@ -114,9 +117,11 @@ _ZONE_OPS = {
 }
 
 
-def no_data_of(kind: bytes) -> str:
-    """What the letters of an op (``blk_fill_rwbs`` in Linux) say that carries no data, whatever length stands
-    there; empty for all else, an append to a zone (``ZA``) among it."""
+def no_data_reason(kind: bytes) -> str:
+    """Return the name of an op without data, from its letters (``blk_fill_rwbs`` in Linux), whatever its length.
+
+    Empty for all other ops, including an append to a zone (``ZA``).
+    """
     if b"D" in kind:
         return "discard"
     if b"WZ" in kind:
@@ -125,13 +130,13 @@ def no_data_of(kind: bytes) -> str:
 
 
 def is_write(kind: bytes) -> bool:
-    """Whether the letters of an op that carries data are those of a write."""
+    """Return whether the letters of an op with data are those of a write."""
     return b"W" in kind or b"ZA" in kind
 
 
-def unfit_of(kind: bytes, nbytes: int, sector: int = 0) -> str:
-    """Why an event with a place is no read or write; empty if it is one."""
-    if reason := no_data_of(kind):
+def skip_reason(kind: bytes, nbytes: int, sector: int = 0) -> str:
+    """Return why an event with a place is not a read or write; empty if it is one."""
+    if reason := no_data_reason(kind):
         return reason
     if not nbytes:
         return "flush" if kind.startswith(b"F") else "zero length"
@@ -141,38 +146,38 @@ def unfit_of(kind: bytes, nbytes: int, sector: int = 0) -> str:
 
 
 def accesses_of(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
-    """Number the disks, match completions and count what is in flight."""
+    """Number the disks, match completions and count accesses in flight."""
     disks: dict[int, int] = {}
-    matcher, noted = CompletionMatcher(), Noted()
+    matcher, pending = CompletionMatcher(), PendingCounts()
     for events in stretches:
         disk = _disk_numbers(events, disks)
-        noted.add(events.skipped, events.events, events.stacked, events.lost)
+        pending.add(events.skipped, events.events, events.stacked, events.lost)
         matcher.push(events.kind, events.time_ns, events.op, events.lbn, events.nbytes, disk)
         if ready := matcher.ready():
-            yield noted.batch(ready, list(disks), matcher.completions_seen)
-    yield noted.batch(matcher.finish(), list(disks), matcher.completions_seen)
+            yield pending.batch(ready, list(disks), matcher.completions_seen)
+    yield pending.batch(matcher.finish(), list(disks), matcher.completions_seen)
 
 
 def accesses_of_part(stretches: Iterator[BlockEvents]) -> Iterator[AccessBatch]:
-    """The same for a part of a trace in which accesses neither complete nor go back into the queue.
+    """Convert a part of a trace in which accesses neither complete nor are requeued.
 
     Raises:
-        NotOnItsOwn: one does; it may be an access before the part.
+        NeedsWholeFile: one does; it may belong to an access before the part.
     """
     disks: dict[int, int] = {}
     for events in stretches:
         if events.kind.any():
-            raise NotOnItsOwn
+            raise NeedsWholeFile
         accesses = Accesses(
             events.time_ns, events.op, events.lbn, events.nbytes, _disk_numbers(events, disks), _NO_LATENCIES
         )
-        noted = Noted()
-        noted.add(events.skipped, events.events, events.stacked, events.lost)
-        yield noted.batch(Ready(accesses, _NO_DEPTHS), list(disks), timed=False)
+        pending = PendingCounts()
+        pending.add(events.skipped, events.events, events.stacked, events.lost)
+        yield pending.batch(Ready(accesses, _NO_DEPTHS), list(disks), timed=False)
 
 
-class Noted:
-    """What is told beside the accesses, between one batch of them and the next."""
+class PendingCounts:
+    """Counts of other records, accumulated between two batches of accesses."""
 
     def __init__(self) -> None:
         self._forget()
@@ -190,14 +195,14 @@ class Noted:
         stacked: Iterable[tuple[int, int]],
         lost: int,
     ) -> None:
-        """Each as in BlockEvents."""
+        """Add counts, each as in BlockEvents."""
         self._skipped.update(skipped)
         self._events.update(events)
         self._stacked = self._stacked.union(stacked)
         self._lost += lost
 
     def batch(self, ready: Ready, devices: Sequence[int], timed: bool) -> AccessBatch:
-        """Accesses with what was noted since the last batch.
+        """Build a batch of accesses with the counts since the last batch.
 
         Args:
             ready: the accesses.
@@ -217,8 +222,10 @@ class Noted:
 
 
 def _disk_numbers(events: BlockEvents, disks: dict[int, int]) -> NDArray[np.int32]:
-    """int32, shape (n,): number of each event's disk, -1 for another event on one without accesses; disks that are
-    new get the next numbers."""
+    """Return the disk number of each event, int32 (n,). New disks get the next numbers.
+
+    An event other than an access has -1 if its disk has no accesses.
+    """
     if len(disks) == 1 and (events.device == next(iter(disks))).all():
         return np.zeros(len(events.device), np.int32)
     for number in np.unique(events.device[events.kind == ISSUED]).tolist():
@@ -232,7 +239,7 @@ def _disk_numbers(events: BlockEvents, disks: dict[int, int]) -> NDArray[np.int3
 
 
 class Rows(NamedTuple):
-    """Accesses and what becomes of them in order, columns as in ``BlockEvents``: more room than needed."""
+    """Allocated rows of accesses and completions in order, columns as in ``BlockEvents``."""
 
     kind: NDArray[np.uint8]
     time_ns: NDArray[np.int64]
@@ -242,8 +249,8 @@ class Rows(NamedTuple):
     device: NDArray[np.int64]
 
 
-def room_for(n: int) -> Rows:
-    """Rows that hold anything."""
+def empty_rows(n: int) -> Rows:
+    """Allocate rows with undefined content."""
     numbers = np.empty((4, n), np.int64)
     return Rows(np.empty(n, np.uint8), numbers[0], np.empty(n, np.uint8), numbers[1], numbers[2], numbers[3])
 
@@ -256,7 +263,7 @@ def events_of(
     events: dict[str, int],
     stacked: frozenset[tuple[int, int]] = frozenset(),
 ) -> BlockEvents:
-    """The first ``n`` rows, and what was counted beside them."""
+    """Return the first ``n`` rows with counts."""
     return BlockEvents(
         rows.kind[:n],
         rows.time_ns[:n],
@@ -271,7 +278,7 @@ def events_of(
 
 
 class EventLines(LineParser[BlockEvents]):
-    """The lines of one stream; ``action`` is the one that counts."""
+    """Parser of the lines of one stream; ``action`` is the one that counts."""
 
     def __init__(self, stream: TraceStream, action: Action) -> None:
         self._stream = stream
@@ -279,7 +286,7 @@ class EventLines(LineParser[BlockEvents]):
 
 
 class EventTextReader(PartReader):
-    """A text with one event of the block layer on each line; ``lines`` reads these."""
+    """Reads text with one event of the block layer on each line; ``lines`` is the parser."""
 
     names_disks = True
     lines: ClassVar[type[EventLines]]
@@ -294,11 +301,11 @@ class EventTextReader(PartReader):
         return accesses_of_part(self._events(stream))
 
     def _events(self, stream: TraceStream) -> Iterator[BlockEvents]:
-        return map(_one_after_the_other, read_by_turns(stream, self.lines(stream, self.action)))
+        return map(_joined, parse_stream(stream, self.lines(stream, self.action)))
 
 
-def _one_after_the_other(parts: Sequence[BlockEvents]) -> BlockEvents:
-    """Consecutive stretches as one."""
+def _joined(parts: Sequence[BlockEvents]) -> BlockEvents:
+    """Join consecutive sections."""
     if len(parts) == 1:
         return parts[0]
     skipped: Counter[str] = Counter()

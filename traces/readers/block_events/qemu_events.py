@@ -2,9 +2,10 @@
 
 ``[pid@seconds.us:]blk_co_preadv blk 0x.. bs 0x.. offset 4096 bytes 8192 flags 0x0`` (``-trace 'blk_co_*'``; the
 prefix needs ``-msg timestamp=on``), or ``blk_co_preadv 12.345 pid=1 blk=0x.. bs=0x.. offset=4096 bytes=8192
-flags=0x0`` with us since the event before (QEMU, block/trace-events, trace/simple.c). One access of a guest is a
-``blk_`` event and then a ``bdrv_`` event of every node below: one level is counted, ``blk_`` where the trace has
-it.
+flags=0x0`` with us since the previous event (QEMU, block/trace-events, trace/simple.c).
+
+One access of a guest causes a ``blk_`` event and a ``bdrv_`` event of every node below. One level is counted:
+``blk_`` if the trace has it.
 """
 
 import re
@@ -14,7 +15,7 @@ from cephfit.core.units import LBN_NBYTES, NS_PER_S, NS_PER_US
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
 from cephfit.traces.files.stream import TraceStream, bad_line, text_blocks
 from cephfit.traces.readers.access_rows import Rows, batches_of, decimal_ns
-from cephfit.traces.readers.reader import ForeignLines, StreamReader
+from cephfit.traces.readers.reader import StreamReader, UnknownLines
 from cephfit.traces.record_limits import TIME_NS_MAX
 
 _LINE = re.compile(
@@ -33,14 +34,15 @@ _OTHERS = {b"bdrv_co_pdiscard": "discard", b"blk_co_pdiscard": "discard"}
 
 
 class QemuEventsReader(StreamReader):
-    """Every block backend (or, without ``blk_`` events, every node) is a disk, named by its address."""
+    """Reads QEMU's events. Every block backend (without ``blk_`` events: every node) is a disk, named by its
+    address."""
 
     name = "qemu"
     title = "QEMU's block trace events (log or simple backend, as text)"
     names_disks = True
     note = (
-        "one level is counted: blk_ events (what a guest asked of each of its disks), or where there is none, "
-        "bdrv_ events of every node but those that only got the same offsets from another; "
+        "one level is counted: blk_ events (the accesses of a guest to each of its disks) or, if there are none, "
+        "bdrv_ events of every node except those that received the same offsets from another node; "
         "for qcow2 and the like, choose the node with --disk"
     )
 
@@ -61,17 +63,17 @@ class QemuEventsReader(StreamReader):
         self.lacks = tuple(lacks)
 
     def _stretches(self, stream: TraceStream, events: "_Events") -> Iterator[Rows]:
-        foreign = ForeignLines(stream, "a trace event of QEMU")
+        unknown_lines = UnknownLines(stream, "a trace event of QEMU")
         for block in text_blocks(stream):
             for number, line in enumerate(block.lines, block.first):
                 cut_off = block.cut_off and line is block.lines[-1]
                 match = _LINE.match(line)
                 if match is None or not (match["pid"] or match["delta"] or _EVENT.match(line)):
                     if line.strip():
-                        foreign.foreign(number, line, cut_off=cut_off)
+                        unknown_lines.unknown(number, line, cut_off=cut_off)
                         events.rows.skip("line of another program")
                     continue
-                foreign.known()
+                unknown_lines.known()
                 try:
                     events.take(match)
                 except ValueError:
@@ -85,7 +87,7 @@ def _is_access(line: bytes) -> bool:
 
 
 class _Events:
-    """Counts accesses of one level."""
+    """Collects the accesses of one level."""
 
     def __init__(self, level: bytes) -> None:
         self.rows = Rows()
@@ -95,7 +97,11 @@ class _Events:
         self._before: tuple[str, bytes, int, int] | None = None
 
     def take(self, match: re.Match[bytes]) -> None:
-        """Raises: ValueError: an access without a whole place and size."""
+        """Add an event.
+
+        Raises:
+            ValueError: an access lacks a complete place or size.
+        """
         if match["time"]:
             self._time_ns = decimal_ns(match["time"], NS_PER_S)
         elif match["delta"]:
@@ -111,7 +117,7 @@ class _Events:
             return
         node, offset, length = (p.search(match["rest"]) for p in (_NODE, _OFFSET, _LENGTH))
         if node is None or offset is None or length is None or not match["rest"][length.end() :].strip():
-            raise ValueError("place")  # flags stand behind the length: without them the line is cut off
+            raise ValueError("place")  # flags follow the length: without them the line is cut off
         disk = f"{'blk' if self._level == b'blk' else 'node'} {node[1].decode('ascii')}"
         self.rows.see(match["event"].decode("ascii"))
         flags = _FLAGS.search(match["rest"])

@@ -1,4 +1,4 @@
-"""The delimited formats: what their columns mean."""
+"""The delimited formats: the meaning of their columns."""
 
 import re
 
@@ -95,9 +95,9 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         writes=frozenset({b"1"}),
         disk=(4,),
         header=re.compile(rb"^\s*$|^Timestamp,", re.IGNORECASE),
-        note="times are whole seconds: inter-arrival times below a second cannot be told",
+        note="times are whole seconds: inter-arrival times below a second are unknown",
         plain=PlainLine((Field(DIGITS.kind, 9, 11), DIGITS, DIGITS, OP, DIGITS), (b"0",), (b"1",)),
-        lacks=("time: whole seconds; inter-arrival below a second and bursts cannot be told", "latency"),
+        lacks=("time: whole seconds; inter-arrival below a second and bursts are unknown", "latency"),
     ),
     DelimitedFormat(
         name="systor17",
@@ -154,7 +154,7 @@ FORMATS: tuple[DelimitedFormat, ...] = (
         writes=frozenset({b"0"}),
         disk=(1,),
         plain=PlainLine((DIGITS, DIGITS, DIGITS, DIGITS, OP), (b"1",), (b"0",)),
-        note="times are taken as ns, as MQSim has them; a DiskSim trace whose times in ms have no decimal point "
+        note="times are read as ns, as MQSim writes them; a DiskSim trace with times in ms and no decimal point "
         "looks the same: read that with --columns time:ms,disk,offset:lbn,length:lbn,op:1/0,sep=space",
     ),
     DelimitedFormat(
@@ -177,7 +177,7 @@ FORMATS: tuple[DelimitedFormat, ...] = (
     DelimitedFormat(
         name="blkreplay",
         title="blkreplay loads (start ; sector ; length ; op ; delay ; duration)",
-        # A notice in free words stands before the rows; they begin with digits and a semicolon.
+        # A notice in free text precedes the rows, which begin with digits and a semicolon.
         row=re.compile(rb"^\s*\d+\.\d+\s*;\s*\d+\s*;\s*\d+\s*;\s*[A-Z]\w*\s*;"),
         separator=b";",
         time=0,

@@ -1,9 +1,7 @@
-"""Traces of one access per line with separated fields: one reader for all formats declared as data.
+"""Traces of one access per line with separated fields: one reader for all formats, which are declared as data.
 
-Rows as spreadsheets and Windows Performance Analyzer export them: fields in quotation marks, numbers with
-separated thousands or hexadecimal.
-
-Traces of one access a line with separated fields: one reader, the formats declared as data.
+Rows may be written as spreadsheets and Windows Performance Analyzer export them: fields in quotation marks,
+numbers with thousands separators or hexadecimal (``plain_fields``).
 """
 
 import csv
@@ -23,14 +21,14 @@ from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import HEAD_NBYTES, TextBlock, TraceStream, bad_line, impossible_numbers
 from cephfit.traces.lines import plain_lines
 from cephfit.traces.lines.delimited_loop import Fields
-from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
+from cephfit.traces.lines.fast_lines import LineParser, parse_stream
 from cephfit.traces.lines.plain_lines import Constants, DiskTable, PlainLine
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers.reader import PartReader, clock_ns_of
 from cephfit.traces.record_limits import LBN_MAX, NBYTES_MAX, TIME_NS_MAX
 
 _WORD = re.compile(rb'"((?:[^"]|"")*)"(?!\S)|(\S+)')
-"""Between white space: a field in quotation marks, which may hold white space, or anything else."""
+"""Between white space: a field in quotation marks, which may contain white space, or any other word."""
 _HEXADECIMAL = re.compile(rb"0[xX][0-9a-fA-F]{1,16}")
 _GROUPED = re.compile(rb"[1-9]\d{0,2}(?:,\d{3})+(?P<fraction>\.\d+)?")
 
@@ -38,11 +36,11 @@ _GROUPED = re.compile(rb"[1-9]\d{0,2}(?:,\d{3})+(?P<fraction>\.\d+)?")
 def plain_fields(
     line: bytes, separator: bytes | None, counts: Sequence[int], others: Sequence[int]
 ) -> list[bytes]:
-    """The row's fields without all that; what is not understood stays, so that the row is refused.
+    """Return the fields of a row without quotation marks, thousands separators and hexadecimal numbers.
 
-    ``1,500`` may be one and a half where a comma is the decimal point, and then the separator is another one. So
-    in a number that may have a fraction, a comma separates thousands only where commas separate fields, too, where
-    there are several, or where a point follows.
+    Unknown spellings stay, so that the row is rejected. ``1,500`` may be one and a half where a comma is the
+    decimal point and the separator is another one. So in a number that may have a fraction, a comma separates
+    thousands only if commas also separate fields, if there are several commas, or if a point follows.
 
     Args:
         line: the row.
@@ -53,7 +51,7 @@ def plain_fields(
     fields = _words(line) if separator is None else _separated(line, separator)
     for column in (*counts, *others):
         if -len(fields) <= column < len(fields):
-            fields[column] = _number(fields[column], surely=column in counts or separator == b",")
+            fields[column] = _number(fields[column], commas_group=column in counts or separator == b",")
     return fields
 
 
@@ -69,11 +67,11 @@ def _separated(line: bytes, separator: bytes) -> list[bytes]:
     return [word.strip().encode("latin-1") for word in words]
 
 
-def _number(text: bytes, *, surely: bool) -> bytes:
+def _number(text: bytes, *, commas_group: bool) -> bytes:
     if _HEXADECIMAL.fullmatch(text):
         return b"%d" % int(text, 16)
     grouped = _GROUPED.fullmatch(text)
-    if grouped and (surely or grouped["fraction"] or text.count(b",") > 1):
+    if grouped and (commas_group or grouped["fraction"] or text.count(b",") > 1):
         return text.replace(b",", b"")
     return text
 
@@ -83,32 +81,32 @@ _CLOCK_LINES = 1000
 _OTHER_OPS = {b"d": "discard", b"discard": "discard", b"trim": "discard", b"f": "flush", b"flush": "flush"}
 
 _Stretch = tuple[Accesses, dict[str, int]]
-"""Rows, and counts of what is none."""
+"""Rows, and counts of skipped lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelimitedFormat:
-    """Where the columns of a format are and in which units; negative columns count from the right.
+    """The columns of a format and their units; negative columns count from the right.
 
     Attributes:
-        name, title: as a reader's.
-        row: matches a whole line of it, and tells the format by it.
+        name, title: as in a reader.
+        row: matches a whole line of the format, which also detects it.
         separator: between fields; None: white space.
         time, op, offset, length: columns.
         time_unit_ns: ns of one unit of time; a time may have a fraction.
-        time_origin: whole units taken off, so that ns since then fit into 63 bits.
+        time_origin: whole units that are subtracted, so that the ns since then fit into 63 bits.
         offset_unit, length_unit: bytes of one unit.
-        reads, writes: what the op's column says, in lower case; an empty op is counted as skipped.
-        disk: columns that name the disk together; none: a file is one disk.
+        reads, writes: values of the op column, in lower case; an empty op counts as skipped.
+        disk: columns that together name the disk; empty: a file is one disk.
         latency: column, or None.
-        header: matches lines that may stand before the rows (and stand there again where files were put together).
-        note: what a reader of the profile must know.
-        lacks: what a profile would need and the format does not say.
-        plain: the lines that a compiled loop may read; None: all go through ``row``, at a fiftieth of the speed.
-        further: lines may have more fields than ``plain`` has, which are left out.
-        loose: rows may be written as ``spreadsheet_rows`` says; they are read slowly.
-        added: fields that are added to every line because it does not say them itself; ``constants`` are the same
-            for the loop.
+        header: matches lines that may precede the rows (and recur where files were concatenated).
+        note: what the reader of a profile must know.
+        lacks: what a profile needs and the format does not contain.
+        plain: the lines that a compiled loop may read; None: all lines are matched with ``row``, at a fiftieth of
+            the speed.
+        further: lines may have more fields than ``plain``; they are ignored.
+        loose: rows may be written as ``plain_fields`` describes; they are read slowly.
+        added: fields appended to every line because it lacks them; ``constants`` are the same for the loop.
     """
 
     name: str
@@ -137,7 +135,7 @@ class DelimitedFormat:
     constants: Constants = Constants()  # noqa: RUF009 - it is frozen
 
     def fields(self, n_fields: int) -> Fields | None:
-        """For the loop, of lines with ``n_fields`` fields; None: it reads no such lines."""
+        """Return the structure of lines with ``n_fields`` fields for the loop; None: it reads no such lines."""
         if self.plain is None or n_fields < len(self.plain.fields):
             return None
         return plain_lines.fields_of(
@@ -153,7 +151,7 @@ class DelimitedFormat:
 
 
 class DelimitedReader(PartReader):
-    """Reads every format that a ``DelimitedFormat`` declares."""
+    """Reads any format that a ``DelimitedFormat`` declares."""
 
     clock_is_guessed = True
 
@@ -185,7 +183,7 @@ class DelimitedReader(PartReader):
 
     def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
         lines = _Lines(self.layout, stream)
-        for stretches in read_by_turns(stream, lines):
+        for stretches in parse_stream(stream, lines):
             rows = stretches[0][0] if len(stretches) == 1 else Accesses.joined([r for r, _ in stretches])
             skipped: Counter[str] = Counter()
             for _, counts in stretches:
@@ -195,7 +193,7 @@ class DelimitedReader(PartReader):
 
 
 class _Lines(LineParser[_Stretch]):
-    """The lines of one stream.
+    """Parser of the lines of one stream.
 
     Attributes:
         disks: name to number.
@@ -208,7 +206,7 @@ class _Lines(LineParser[_Stretch]):
         self._stream = stream
         self._known = DiskTable()
         self._headers: set[bytes] = set()
-        # Headers at a cut are no headers: what they are must be told from the whole file.
+        # At a cut there are no headers: only the whole file shows whether a line is one.
         self._started = isinstance(stream, PartStream) and stream.begin > 0
 
     def plain(self, text: NDArray[np.uint8], at: int, stop: int) -> tuple[int, int, _Stretch]:
@@ -222,17 +220,17 @@ class _Lines(LineParser[_Stretch]):
         return n, end, (rows, {})
 
     def _n_fields(self, text: NDArray[np.uint8], at: int, stop: int) -> int:
-        """How many fields the lines have: as many as the first one, if it may be any number."""
+        """Return how many fields the lines have: if the number may vary, that of the first line."""
         if not self._layout.further:
             return len(self._layout.plain.fields) if self._layout.plain else 0
         line = text[at : min(at + HEAD_NBYTES, stop)].tobytes().partition(b"\n")[0]
         return len(line.split(self._layout.separator))
 
-    def took(self, n_lines: int, gave: _Stretch) -> None:
+    def accept(self, n_lines: int, result: _Stretch) -> None:
         self._started |= n_lines > 0
 
     def any_line(self, block: TextBlock) -> _Stretch:
-        """Accesses of lines, and counts of what is none."""
+        """Return the accesses of lines, and counts of skipped lines."""
         layout, stream = self._layout, self._stream
         rows: list[tuple[int, int, int, int, int, int]] = []
         skipped: dict[str, int] = {}
@@ -261,20 +259,20 @@ class _Lines(LineParser[_Stretch]):
                 latency_ns = 0 if layout.latency is None else _scaled(fields[layout.latency], layout)
             except (ValueError, IndexError):
                 raise bad_line(stream, number, line, f"a row of {layout.title}", cut_off=cut_off) from None
-            reason = _unfit(op, nbytes, layout)
+            reason = _skip_reason(op, nbytes, layout)
             if reason:
                 skipped[reason] = skipped.get(reason, 0) + 1
                 continue
             if not lbn < LBN_MAX or nbytes >= NBYTES_MAX or not abs(time_ns) < TIME_NS_MAX:
                 raise impossible_numbers(stream, number, line)
-            # No device answers in no time: a zero stands for a latency that is not known.
+            # No device responds in zero time: a zero means that the latency is unknown.
             latency_ns = min(latency_ns, TIME_NS_MAX) or UNKNOWN_LATENCY
             index = self._disk([fields[i].strip() for i in layout.disk]) if layout.disk else 0
             rows.append((time_ns, OP_READ if op in layout.reads else OP_WRITE, lbn, nbytes, index, latency_ns))
         return Accesses.of_rows(rows), skipped
 
     def whole(self, line: bytes) -> bytes:
-        """A line with what is added to it."""
+        """Return a line with the added fields."""
         if not (self._layout.added and line.strip()):
             return line
         n = len(self._layout.plain.fields) if self._layout.plain else 0
@@ -282,7 +280,7 @@ class _Lines(LineParser[_Stretch]):
         return (self._layout.separator or b" ").join([*fields, *self._layout.added])
 
     def _plain_fields(self, line: bytes) -> list[bytes]:
-        """Those of a line as ``spreadsheet_rows`` says, with what is added to it."""
+        """Return the fields of a line as ``plain_fields`` does, with the added fields."""
         layout = self._layout
         decimals = [layout.time] if layout.latency is None else [layout.time, layout.latency]
         fields = plain_fields(line, layout.separator, (layout.offset, layout.length), decimals)
@@ -299,21 +297,23 @@ class _Lines(LineParser[_Stretch]):
 
 
 def _joined(fields: list[bytes], separator: bytes | None) -> bytes:
-    """A line of these fields: in a quoted one a separator separates nothing, so that it is another letter here."""
+    """Join fields to a line. A separator within a field is replaced by another character."""
     if separator is None:
         return b" ".join(b"_".join(field.split()) or b"_" for field in fields)
     return separator.join(field.replace(separator, b" ") for field in fields)
 
 
-def _unfit(op: bytes, nbytes: int, layout: DelimitedFormat) -> str:
+def _skip_reason(op: bytes, nbytes: int, layout: DelimitedFormat) -> str:
     if op not in layout.reads and op not in layout.writes:
         return _OTHER_OPS.get(op) or (f"op {op.decode('utf-8', 'replace')}" if op else "no op")
     return "" if nbytes > 0 else "zero length"
 
 
 def _scaled(text: bytes, layout: DelimitedFormat) -> int:
-    """A decimal number of time units as ns, exact: 9-digit fractions of large seconds do not fit a float. Nothing
-    is 0."""
+    """Convert a decimal number of time units to ns, exactly; an empty text is 0.
+
+    Large seconds with 9 digits of fraction do not fit into a float.
+    """
     whole, _, fraction = text.strip().partition(b".")
     unit = layout.time_unit_ns
     return int(whole or b"0") * unit + (int(fraction) * unit // 10 ** len(fraction) if fraction else 0)

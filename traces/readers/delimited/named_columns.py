@@ -1,4 +1,4 @@
-"""A delimited file of a person's own, whose columns and units are named: ``time:us,op,offset:kib,length``."""
+"""A user-defined delimited file, with named columns and units: ``time:us,op,offset:kib,length``."""
 
 import re
 from collections.abc import Iterator
@@ -27,16 +27,16 @@ from cephfit.traces.record_limits import NBYTES_MAX
 NAME = "columns"
 
 TIME_UNITS = {"ns": 1, "us": NS_PER_US, "ms": NS_PER_MS, "s": NS_PER_S, "filetime": 100}
-"""ns of one; filetime is Windows': 100 ns since 1601."""
+"""ns of one unit; filetime is that of Windows: 100 ns since 1601."""
 PLACE_UNITS = {"bytes": 1, "lbn": LBN_NBYTES, "sectors": LBN_NBYTES, "kib": 1 << 10, "mib": 1 << 20, "pages": 4096}
 SEPARATORS = {"comma": b",", "semicolon": b";", "tab": b"\t", "pipe": b"|", "space": None}
 
 SYNTAX = """\
 names in the order of the file's columns, separated by commas: time:UNIT (ns, us, ms, s, filetime),
-op[:READ/WRITE] (the words for them; default r.../w...), offset:UNIT and length:UNIT (bytes, lbn, sectors, kib,
-mib, pages of 4096), disk (several join), latency:UNIT, - for a column to leave out; op=read, op=write or
-length=4096 where the file does not say it; sep=comma, semicolon, tab, pipe or space"""
-"""What the help says."""
+op[:READ/WRITE] (the words for reads and writes; default r.../w...), offset:UNIT and length:UNIT (bytes, lbn,
+sectors, kib, mib, pages of 4096), disk (several are joined), latency:UNIT, - for a column to ignore; op=read,
+op=write or length=4096 if the file lacks the column; sep=comma, semicolon, tab, pipe or space"""
+"""The description of the syntax in the help."""
 
 _FILETIME_2000 = 125_911_584_000_000_000
 _READS = frozenset({b"r", b"read", b"rd", b"ra", b"rs", b"rm", b"rsm"})
@@ -45,11 +45,11 @@ _WRITES = frozenset({b"w", b"write", b"wr", b"ws", b"wm", b"wsm", b"wfs", b"wf",
 
 @dataclass(frozen=True, slots=True)
 class NamedColumns:
-    """A person's description of a file.
+    """A user's description of a file.
 
     Attributes:
         layout: of the rows.
-        lacks: what the file does not say.
+        lacks: what the file does not contain.
     """
 
     layout: DelimitedFormat
@@ -57,10 +57,10 @@ class NamedColumns:
 
 
 def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
-    """Read a description of columns, see ``SYNTAX``.
+    """Parse a description of columns, see ``SYNTAX``.
 
     Raises:
-        InputError: naming what is wrong with it.
+        InputError: the description is wrong; the error names the word.
     """
     words = [word.strip() for word in columns.split(",") if word.strip()]
     constants = [word for word in words if "=" in word]
@@ -78,7 +78,7 @@ def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
         elif name in ("-", "_"):
             continue
         elif name not in ("time", "op", "offset", "length", "latency") or name in place:
-            raise _wrong(f"{word!r} is {'there twice' if name in place else 'no name of a column'}")
+            raise _wrong(f"{word!r} is {'given twice' if name in place else 'not a column name'}")
         else:
             place[name], unit[name] = i, what.lower()
     added: list[str] = []
@@ -86,19 +86,20 @@ def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
         given.setdefault("op", assume_op.value)
     for name, value in given.items():
         if name in place or name not in ("op", "length"):
-            raise _wrong(f"{name}={value}: {'the file has it, too' if name in place else 'only op and length'}")
+            fault = "the file also has this column" if name in place else "only op and length can be constant"
+            raise _wrong(f"{name}={value}: {fault}")
         place[name] = len(names) + len(added)
         added.append(_constant(name, value))
-        lacks.append(f"{name}: every access is counted as {value}, as was said")
+        lacks.append(f"{name}: every access counts as {value}, as --columns or --assume-op specifies")
     if "time" not in place:
         place["time"], unit["time"] = len(names) + len(added), "ns"
         added.append("0")
         lacks.append("time: no rates, no inter-arrival")
     missing = [name for name in ("op", "offset", "length") if name not in place]
     if missing:
-        raise _wrong(f"there is no {missing[0]}")
+        raise _wrong(f"the column {missing[0]} is missing")
     layout = _layout(place, unit, disks, len(names) + len(added), separator)
-    said = Constants(
+    line_constants = Constants(
         time_ns=None if place["time"] < len(names) else 0,
         op=None if place["op"] < len(names) else OP_WRITE if given["op"].lower() == "write" else OP_READ,
         nbytes=None if place["length"] < len(names) else int(given["length"]),
@@ -110,15 +111,18 @@ def layout_of(columns: str, assume_op: Op | None = None) -> NamedColumns:
             further=True,
             loose=True,
             added=tuple(word.encode() for word in added),
-            constants=said,
+            constants=line_constants,
         ),
         tuple(lacks),
     )
 
 
 def _plain(layout: DelimitedFormat, n: int) -> PlainLine:
-    """The lines that a compiled loop may read: all that have the ``n`` columns. In a quoted field, which only
-    ``spreadsheet_rows`` reads, there may be what looks like the columns behind it."""
+    """Return the lines that a compiled loop may read: all with the ``n`` columns.
+
+    Quoted fields are excluded. They may contain text that looks like the following columns, and only
+    ``plain_fields`` reads them.
+    """
     fields = [UNQUOTED] * n
     for column, field in (
         (layout.time, DECIMAL_OR_WHOLE),
@@ -133,16 +137,17 @@ def _plain(layout: DelimitedFormat, n: int) -> PlainLine:
 
 
 def _spellings(words: frozenset[bytes]) -> tuple[bytes, ...]:
-    """A word may be written in small or capital letters, or begin with one; other mixtures are not plain."""
+    """Return the spellings of words: in lower case, in upper case, or capitalized. Other mixtures are not
+    plain."""
     short = [word for word in sorted(words) if len(word) <= OP_NBYTES]
     return tuple(dict.fromkeys(w for word in short for w in (word, word.upper(), word.capitalize())))
 
 
 def _constant(name: str, value: str) -> str:
     if name == "op" and value.lower() not in ("read", "write"):
-        raise _wrong(f"op={value}: it is read or write")
+        raise _wrong(f"op={value}: must be read or write")
     if name == "length" and not (value.isdecimal() and 0 < int(value[:12]) < NBYTES_MAX):
-        raise _wrong(f"length={value}: it is a number of bytes")
+        raise _wrong(f"length={value}: must be a number of bytes")
     return value.lower()
 
 
@@ -157,7 +162,7 @@ def _layout(
     if unit.get("op"):
         read, slash, write = unit["op"].partition("/")
         if not (read and slash and write) or read == write:
-            raise _wrong(f"op:{unit['op']}: the words for a read and a write, as op:0/1")
+            raise _wrong(f"op:{unit['op']}: must be the words for a read and a write, for example op:0/1")
         reads, writes = frozenset({read.encode()}), frozenset({write.encode()})
     return DelimitedFormat(
         name=NAME,
@@ -181,7 +186,7 @@ def _layout(
 
 
 def _row_pattern(place: dict[str, int], n: int, separator: bytes | None) -> bytes:
-    """What a row looks like: numbers where numbers must be. Further columns at its end are left out."""
+    """Return a pattern of rows: numbers where numbers must be. Further columns at the end are ignored."""
     other = rb"\S+" if separator is None else b"[^" + re.escape(separator) + b"]*"
     kinds = {"time": rb"\d+(?:\.\d+)?", "latency": rb"(?:\d+(?:\.\d+)? *)?", "offset": rb"\d+", "length": rb"\d+"}
     if separator is None:
@@ -200,7 +205,7 @@ def _row_pattern(place: dict[str, int], n: int, separator: bytes | None) -> byte
 def _one_of(word: str, known: object, where: str) -> str:
     assert isinstance(known, dict)
     if word.lower() not in known:
-        raise _wrong(f"{where}{word}: known are {', '.join(known)}")
+        raise _wrong(f"{where}{word}: must be one of {', '.join(known)}")
     return word.lower()
 
 
@@ -209,7 +214,7 @@ def _wrong(what: str) -> InputError:
 
 
 class NamedColumnsReader(PartReader):
-    """Never told by content: only a person knows."""
+    """Reads files that ``--columns`` describes. The format is never detected from content."""
 
     name = NAME
     title = "a delimited file with the columns that --columns names"
@@ -232,9 +237,7 @@ class NamedColumnsReader(PartReader):
 
     def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
         if self.columns is None:
-            raise InputError(
-                "what the columns are is not said", where=stream.name, remedy=SYNTAX.replace("\n", " ")
-            )
+            raise InputError("the columns are unknown", where=stream.name, remedy=SYNTAX.replace("\n", " "))
         reader = DelimitedReader(self.columns.layout)
         n = 0
         for batch in reader.read_part(stream, in_flight):
@@ -242,5 +245,7 @@ class NamedColumnsReader(PartReader):
             yield batch
         if not n:
             raise InputError(
-                "no line has the columns that --columns names", where=stream.name, remedy="compare them"
+                "no line has the columns that --columns names",
+                where=stream.name,
+                remedy="compare --columns with the file",
             )

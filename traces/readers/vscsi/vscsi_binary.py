@@ -1,8 +1,7 @@
 """The binary command trace of VMware's vscsiStats, versions 1 and 2.
 
-The loop over vscsiStats' binary records, which all have the same length.
-
-Layout: libCacheSim (traceReader/customizedReader/vscsi.h) and PyMimircache (vscsiReader.py), which agree.
+All records of a version have the same length, and a compiled loop reads them. Layout: libCacheSim
+(traceReader/customizedReader/vscsi.h) and PyMimircache (vscsiReader.py), which agree.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from cephfit.traces.files.part_stream import PartStream
 from cephfit.traces.files.stream import TraceStream
 from cephfit.traces.lines.text_bytes import half, long, word
 from cephfit.traces.matching.latency import InFlight
-from cephfit.traces.readers.reader import PartReader, no_record
+from cephfit.traces.readers.reader import PartReader, not_a_record
 from cephfit.traces.record_limits import LBN_MAX, TIME_US_MAX
 
 UNKNOWN = -1
@@ -30,12 +29,12 @@ _NS_PER_US = 1000
 
 
 class Record(NamedTuple):
-    """Where the fields of a record are, in bytes from its beginning.
+    """Offsets of the fields of a record, in bytes from its beginning.
 
     Attributes:
         version: in the upper byte of ``ver``.
-        response: negative where there is none.
-        lbn_max, time_us_max: values from which on a number is not valid.
+        response: negative if there is none.
+        lbn_max, time_us_max: numbers from these on are invalid.
     """
 
     version: int
@@ -61,7 +60,7 @@ Scanner: TypeAlias = Callable[
 
 @cache
 def scanner(record: Record) -> Scanner:
-    """The loop for one version: where its fields are is known when it is compiled, which takes a third off it."""
+    """Compile the loop for one version. With the offsets known at compile time it takes a third less time."""
     version, size, timed = record.version, record.nbytes, record.response >= 0
     command_at, version_at, length_at, lbn_at, time_at, response_at = record[2:8]
     lbn_max, time_us_max = np.uint64(record.lbn_max), np.uint64(record.time_us_max)
@@ -76,13 +75,14 @@ def scanner(record: Record) -> Scanner:
 
         Args:
             block: shape (n,).
-            op_of: int8 (256,): op by SCSI command, negative where it is no access.
-            time_ns ... latency_ns: written from row 0 on; latency only where records have it.
-            commands: int64 (256,): records that are no access by command, added to.
-            unfit: int64 (3,): reads and writes without a length, else a valid LBN, else a valid time; added to.
+            op_of: int8 (256,): op by SCSI command, negative if it is not an access.
+            time_ns ... latency_ns: written from row 0; latency only if records have it.
+            commands: int64 (256,): records that are not accesses, by command; counts are added.
+            unfit: int64 (3,): reads and writes without a length, else without a valid LBN, else without a valid
+                time; counts are added.
 
         Returns:
-            rows written, and the first byte that is no record of this version (or the end).
+            rows written, and the first byte that is not a record of this version (or the end).
         """
         n, at, last = 0, 0, len(block) - size
         while at <= last:
@@ -97,7 +97,7 @@ def scanner(record: Record) -> Scanner:
             if timed:
                 took = long(block, at + response_at, None)
                 latency_ns[row] = took * _NS_PER_US if np.uint64(took) < time_us_max else UNKNOWN
-            # The numbers have 64 bits without a sign, so one comparison each tells what is not valid.
+            # The numbers are unsigned with 64 bits, so one comparison each detects invalid ones.
             bad_lbn, bad_time = np.uint64(first) >= lbn_max, np.uint64(when) >= time_us_max
             if what < 0:
                 commands[np.uintp(command)] += 1
@@ -121,7 +121,7 @@ VERSION_2 = np.dtype(
     ]
 )
 
-_UNIT_OF_RESPONSE = "response times are taken as microseconds: no source states their unit"
+_UNIT_OF_RESPONSE = "response times are read as microseconds: no source states their unit"
 _RECORDS_AT_ONCE = 1 << 16
 
 _READS = (0x08, 0x28, 0xA8, 0x88)
@@ -142,7 +142,7 @@ _OP_OF[list(_READS)], _OP_OF[list(_WRITES)] = OP_READ, OP_WRITE
 
 
 class VscsiBinaryReader(PartReader):
-    """One record of 32 (version 1) or 40 bytes (version 2) for each SCSI command, one disk in a file."""
+    """Reads one record of 32 (version 1) or 40 bytes (version 2) for each SCSI command; a file is one disk."""
 
     name = "vscsi-binary"
     title = "vscsiStats command trace, binary version 1 or 2"
@@ -159,7 +159,7 @@ class VscsiBinaryReader(PartReader):
     def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
         dtype = _dtype_of(_head_of_file(stream))
         if dtype is None:
-            raise no_record("vscsiStats", stream, 0)
+            raise not_a_record("vscsiStats", stream, 0)
         record, size = _record(dtype), dtype.itemsize
         self.notes = (_UNIT_OF_RESPONSE,) if record.response >= 0 else ()
         disks = (PurePath(stream.name).name,)
@@ -169,13 +169,13 @@ class VscsiBinaryReader(PartReader):
             whole = nbytes // size * size
             if whole < nbytes:
                 raise InputError(
-                    f"the trace is cut off within a record ({nbytes - whole} of its {size} bytes are there)",
+                    f"the trace is cut off within a record ({nbytes - whole} of its {size} bytes are present)",
                     where=f"{stream.name}, byte {start + whole}",
-                    remedy="copy the file again, or cut it at this byte and profile what is there",
+                    remedy="copy the file again, or cut it at this byte and profile the rest",
                 )
             end, batch = _batch(block[:nbytes], record, disks, in_flight)
             if end < nbytes:
-                raise no_record("vscsiStats", stream, start + end)
+                raise not_a_record("vscsiStats", stream, start + end)
             yield batch
 
 
@@ -203,8 +203,10 @@ def _record(dtype: np.dtype[np.void]) -> Record:
 
 
 def record_nbytes(head: bytes, *, without_latency: bool = False) -> int:
-    """Bytes of a record of the file that begins with ``head``; 0 where it is no such file, or has latencies and
-    must not."""
+    """Return the bytes of a record of the file that begins with ``head``.
+
+    0 if it is not such a file, or if it has latencies and ``without_latency`` is set.
+    """
     dtype = _dtype_of(head)
     return 0 if dtype is None or (without_latency and dtype is VERSION_2) else dtype.itemsize
 
@@ -214,7 +216,8 @@ def _version(dtype: np.dtype[np.void]) -> int:
 
 
 def _dtype_of(head: bytes) -> np.dtype[np.void] | None:
-    """Told by the version field of the first two records, as the layouts have it in different places."""
+    """Detect the version from the version field of the first two records, which each layout has at another
+    offset."""
     for dtype in (VERSION_2, VERSION_1):
         n = min(len(head) // dtype.itemsize, 2)
         rows = np.frombuffer(head, dtype, count=n)
@@ -226,7 +229,8 @@ def _dtype_of(head: bytes) -> np.dtype[np.void] | None:
 def _batch(
     block: NDArray[np.uint8], record: Record, disks: tuple[str, ...], in_flight: InFlight
 ) -> tuple[int, AccessBatch]:
-    """The first byte of a block of records that is none of this version (or its end), and what stands before."""
+    """Return the first byte of a block that is not a record of this version (or its end), and the batch before
+    it."""
     most = len(block) // record.nbytes
     rows = Accesses(
         np.empty(most, np.int64),

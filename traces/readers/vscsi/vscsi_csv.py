@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from cephfit.core.units import LBN_NBYTES, NS_PER_US
 from cephfit.core.values.access import OP_READ, OP_WRITE, AccessBatch
-from cephfit.traces.files.part_stream import NotOnItsOwn, PartStream
+from cephfit.traces.files.part_stream import NeedsWholeFile, PartStream
 from cephfit.traces.files.stream import TextBlock, TraceStream, bad_line, impossible_numbers
 from cephfit.traces.lines import plain_lines
-from cephfit.traces.lines.fast_lines import LineParser, read_by_turns
+from cephfit.traces.lines.fast_lines import LineParser, parse_stream
 from cephfit.traces.lines.plain_lines import DIGITS, OP, TEXT, DiskTable, PlainLine
 from cephfit.traces.matching.latency import InFlight
 from cephfit.traces.readers.access_rows import NO_LBN
@@ -33,11 +33,11 @@ _FIELDS = plain_lines.fields_of(
     length_unit=1,
     time_max_ns=TIME_US_MAX * NS_PER_US,
 )
-"""Lines that a compiled loop reads."""
+"""The lines that a compiled loop reads."""
 
 
 class VscsiCsvReader(PartReader):
-    """Serial number, length in bytes, SG entries, command, LBN, time in microseconds; one disk in a file."""
+    """Reads serial number, length in bytes, SG entries, command, LBN, time in microseconds; a file is one disk."""
 
     name = "vscsi-csv"
     title = "vscsiStats command trace, CSV"
@@ -50,12 +50,12 @@ class VscsiCsvReader(PartReader):
         return self.read_part(stream, InFlight())
 
     def read_part(self, stream: TraceStream, in_flight: InFlight) -> Iterator[AccessBatch]:
-        for batches in read_by_turns(stream, _Lines(stream)):
+        for batches in parse_stream(stream, _Lines(stream)):
             yield from batches
 
 
 class _Lines(LineParser[AccessBatch]):
-    """The lines of one stream."""
+    """Parser of the lines of one stream."""
 
     def __init__(self, stream: TraceStream) -> None:
         self._stream = stream
@@ -68,16 +68,16 @@ class _Lines(LineParser[AccessBatch]):
         n, end, rows = plain_lines.parse(_FIELDS, self._no_names, text, at, stop)
         return n, end, rows.batch(self._disks)
 
-    def took(self, n_lines: int, gave: AccessBatch) -> None:
-        if len(gave):
-            self._latest_us = int(gave.time_ns[-1]) // NS_PER_US
+    def accept(self, n_lines: int, result: AccessBatch) -> None:
+        if len(result):
+            self._latest_us = int(result.time_ns[-1]) // NS_PER_US
             self._latest_known = True
 
     def any_line(self, block: TextBlock) -> AccessBatch:
         if block.cut_off and not self._latest_known:
-            raise NotOnItsOwn  # whether digits of the time are missing shows the access before, in another part
+            raise NeedsWholeFile  # the previous access, in another part, shows if digits of the time are missing
         batch = _batch(self._stream, block, self._disks, self._latest_us)
-        self.took(len(batch), batch)
+        self.accept(len(batch), batch)
         return batch
 
 

@@ -1,12 +1,10 @@
 """The histograms of VMware's vscsiStats as CSV (``vscsiStats -p all -c``): a workload without its accesses.
 
-Samples of a disk's histograms, as vscsiStats prints them again and again, and what they add up to.
+For each virtual disk, 16 histograms follow each other. A row is ``frequency,upper limit``. The last row repeats
+the limit of the previous row and means everything above it. Sizes and distances are marginal distributions: the
+share of random accesses is known for reads and for writes, not for a size bin.
 
-The size bins and random shares that vscsiStats' histograms add up to.
-
-For each virtual disk 16 histograms follow each other; a row is ``frequency,upper limit``, and the last row
-repeats the limit of the row before and means everything above it. Sizes and distances are marginals: the share
-of random accesses is known for reads and for writes, not for a size bin.
+vscsiStats may print several samples of a disk. This module sums them, and derives the size bins and random shares.
 """
 
 import re
@@ -26,15 +24,15 @@ from cephfit.traces.description.recording import NOT_REQUESTED, requested_disks
 from cephfit.traces.files.stream import TraceStream, text_blocks
 
 SEVERAL_SAMPLES = (
-    "a disk has several samples: one that is nowhere below the one before is taken to contain it, as counters "
-    "that run on do; if `vscsiStats -r` reset them in between, profile the samples one by one"
+    "a disk has several samples. One that is nowhere below the previous one is assumed to contain it, as running "
+    "counters do. If `vscsiStats -r` reset them in between, profile the samples one at a time"
 )
-"""What a reader of a profile from several of them must know."""
+"""Note for a profile from several samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """One histogram of one sample: counts int64 (limits + 1,), and the summary lines above it."""
+    """One histogram of one sample: counts, int64 (limits + 1,), and the summary lines above it."""
 
     counts: NDArray[np.int64]
     largest: int
@@ -42,14 +40,14 @@ class Histogram:
 
 
 Sample = dict[tuple[str, str], Histogram]
-"""One sample of one disk: by (quantity, kind)."""
+"""One sample of one disk, by (quantity, kind)."""
 
 
 def accumulated(samples: list[Sample]) -> Sample:
-    """All that the samples of one disk count.
+    """Return the total of the samples of one disk.
 
-    vscsiStats counts on until ``-r`` resets it: a sample that is nowhere below the one before contains it; one
-    that is below it anywhere began anew, and adds to it.
+    vscsiStats counts on until ``-r`` resets it. A sample that is nowhere below the previous one contains it. A
+    sample that is below it anywhere began after a reset, and is added.
     """
     total: Sample | None = None
     current = samples[0]
@@ -62,7 +60,7 @@ def accumulated(samples: list[Sample]) -> Sample:
 
 
 def summed(a: Sample, b: Sample) -> Sample:
-    """The sum of two samples; a histogram that only one has stays as it is."""
+    """Return the sum of two samples; a histogram of only one of them is unchanged."""
     total = dict(a)
     for key, histogram in b.items():
         if key not in total:
@@ -78,16 +76,16 @@ def summed(a: Sample, b: Sample) -> Sample:
 
 
 THRESHOLDS_LBN: tuple[int, ...] = tuple(buckets.DISTANCE_LBN[buckets.DISTANCE_LBN >= 0].tolist())
-"""Thresholds at which the share of random accesses can be told."""
+"""Thresholds at which the share of random accesses is known."""
 
 _LARGEST_BUCKET = "above 512 KiB"
 
 
 def random_share(sample: Sample, op: Op, threshold: int) -> float:
-    """The share of random accesses of an op at one of ``THRESHOLDS_LBN``.
+    """Return the share of random accesses of an op at one of ``THRESHOLDS_LBN``.
 
-    Random are the buckets above the threshold and those up to its negative: a distance of exactly -128, which
-    would not be random at 128, cannot be told from its bucket (-500 exclusive to -128).
+    Random are the buckets above the threshold and those up to its negative. A distance of exactly -128 is not
+    random at 128, but its bucket (-500 exclusive to -128) cannot separate it.
     """
     counts = sample["distance", op.value].counts
     total = int(counts.sum())
@@ -98,7 +96,7 @@ def random_share(sample: Sample, op: Op, threshold: int) -> float:
 
 
 def random_by_threshold(sample: Sample) -> dict[str, dict[str, float]]:
-    """The share of random accesses if the threshold were another one: op, then LBN, then share."""
+    """Return the share of random accesses at other thresholds: op, then LBN, then share."""
     return {
         op.value: {str(t): random_share(sample, op, t) for t in THRESHOLDS_LBN if t}
         for op in Op
@@ -107,10 +105,10 @@ def random_by_threshold(sample: Sample) -> dict[str, dict[str, float]]:
 
 
 def shares_of(sample: Sample, threshold: int) -> tuple[dict[Op, dict[str, int]], dict[Op, float], list[str]]:
-    """Accesses by op and size bin, and the share of random accesses by op.
+    """Return accesses by op and size bin, the share of random accesses by op, and notes.
 
-    All bounds of the size bins up to 256 KiB are limits of vscsiStats. Its last bucket, above 512 KiB, covers
-    the bins 1M and 32M: it counts as 1M; where the largest access shows that some belong to 32M, a note says so.
+    All bounds of the size bins up to 256 KiB are limits of vscsiStats. Its last bucket, above 512 KiB, covers the
+    bins 1M and 32M, and counts as 1M. If the largest access shows that some belong to 32M, a note states it.
     """
     accesses: dict[Op, dict[str, int]] = {}
     random: dict[Op, float] = {}
@@ -166,7 +164,7 @@ _LIMITS: dict[str, NDArray[np.int64]] = {
     "outstanding": buckets.OUTSTANDING,
 }
 
-_AGAIN = "the file is cut off, damaged or was changed: print it again with `vscsiStats -p all -c`"
+_AGAIN = "the file is cut off, damaged or changed: print it again with `vscsiStats -p all -c`"
 _FIRST = ("size", "all")
 """The histogram that begins a new sample of a disk."""
 
@@ -183,23 +181,24 @@ def profiles_of_histograms(
     each: bool = False,
     threshold: int = RANDOM_THRESHOLD_LBN,
 ) -> list[Profile]:
-    """Read histogram files, the disks and repeated samples of all of them, as one profile.
+    """Read histogram files as one profile, or as one for each disk, with the repeated samples of each disk.
 
     Args:
-        streams: of the files.
+        streams: the files.
         name: of the profile.
         disks: count only these; empty: all.
-        each: one profile for each disk that has accesses.
+        each: return one profile for each disk that has accesses.
         threshold: LBN beyond which an access is random.
 
     Raises:
-        InputError: naming the file and the line; or there is no such disk, or no limit at the threshold.
+        InputError: a file is invalid (naming file and line), a disk does not exist, or the histograms have no
+            limit at the threshold.
     """
     if threshold not in THRESHOLDS_LBN:
         raise InputError(
-            "histograms tell the share of random accesses at their own limits only",
+            "histograms give the share of random accesses only at their own limits",
             where=f"--threshold {threshold}",
-            remedy=f"take one of {', '.join(map(str, THRESHOLDS_LBN))}",
+            remedy=f"use one of {', '.join(map(str, THRESHOLDS_LBN))}",
         )
     samples: dict[str, list[Sample]] = {}
     files = []
@@ -208,9 +207,9 @@ def profiles_of_histograms(
         for disk, sample in read_samples(stream):
             samples.setdefault(disk, []).append(sample)
     found = {disk: accumulated(taken) for disk, taken in samples.items()}
-    wanted = requested_disks(disks, list(found), where=", ".join(files)) or list(found)
-    used = [disk for disk in wanted if _n_accesses(found[disk])] if each else []
-    groups = [[disk] for disk in used] or [wanted]
+    chosen = disks_asked_for(disks, list(found), where=", ".join(files)) or list(found)
+    used = [disk for disk in chosen if _n_accesses(found[disk])] if each else []
+    groups = [[disk] for disk in used] or [chosen]
     return [_profile(name, files, found, {d: len(samples[d]) for d in group}, threshold) for group in groups]
 
 
@@ -221,10 +220,10 @@ def _n_accesses(sample: Sample) -> int:
 def _profile(
     name: str, files: Sequence[str], found: dict[str, Sample], n_samples: dict[str, int], threshold: int
 ) -> Profile:
-    """The profile of those disks of which ``n_samples`` says how often they were printed.
+    """Return the profile of the disks in ``n_samples``, which counts the samples of each.
 
     Raises:
-        InputError: they have no accesses.
+        InputError: the disks have no accesses.
     """
     per_disk = {disk: found[disk] for disk in n_samples}
     total: Sample = {}
@@ -235,7 +234,7 @@ def _profile(
         notes.append(buckets.other_threshold(threshold))
     if not any(sum(row.values()) for row in accesses.values()):
         raise InputError(
-            "the histograms count no access",
+            "the histograms contain no accesses",
             where=", ".join(files),
             remedy="collect them while the workload runs: vscsiStats -s, then -p all -c",
         )
@@ -274,7 +273,7 @@ def _profile(
 
 
 def read_samples(stream: TraceStream) -> Iterator[tuple[str, Sample]]:
-    """The samples of a file: disk name and its histograms, in the order in which they were printed."""
+    """Yield the samples of a file, each a disk name and its histograms, in the order of printing."""
     open_samples: dict[str, Sample] = {}
     for disk, key, histogram in _histograms(stream):
         if key == _FIRST and disk in open_samples:
@@ -325,10 +324,10 @@ def _histograms(stream: TraceStream) -> Iterator[tuple[str, tuple[str, str], His
                 raise InputError(
                     f"not a line of a vscsiStats histogram: {shown!r}",
                     where=f"{stream.name}, line {number}",
-                    remedy="only the output of `vscsiStats -p all -c` is read, unchanged",
+                    remedy="use the unchanged output of `vscsiStats -p all -c`",
                 ) from None
     if header is None:
-        raise InputError("there is no histogram in it", where=stream.name, remedy=_AGAIN)
+        raise InputError("the file contains no histogram", where=stream.name, remedy=_AGAIN)
     yield _finished(stream, begun, header, summary, rows)
 
 
@@ -356,7 +355,7 @@ def _finished(
     counts = np.array([n for n, _ in rows], dtype=object)
     if any(n < 0 or n >= 1 << 62 for n in counts) or summary.get("count", int(counts.sum())) != int(counts.sum()):
         raise InputError(
-            f"the frequencies of {title!r} sum up to {int(counts.sum())}, its count is {summary.get('count')}",
+            f"the frequencies of {title!r} sum up to {int(counts.sum())}, but its count is {summary.get('count')}",
             where=where,
             remedy=_AGAIN,
         )

@@ -1,7 +1,7 @@
-"""The loop over the usual lines of blkparse's default output: accesses, completions, and what does not count.
+"""Fast path for the common lines of blkparse's default output: accesses, completions, and uncounted actions.
 
-A line is looked at through two masks of 64 bytes, one from its beginning and one from its action on. What they do
-not show - a remap, a flush, a field that lies too far to the right - is left to ``blkparse_loop``.
+A line is examined through two masks of 64 bytes, one from its beginning and one from its action. Lines that these
+do not cover are left to ``blkparse_loop``: a remap, a flush, a field too far to the right.
 """
 
 import numpy as np
@@ -32,7 +32,8 @@ _NONE = np.uint64(0)
 
 @inlined
 def _words(at: int, newlines: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """Where the words within 64 bytes begin, and the bytes after their ends; the byte before counts as a blank."""
+    """Return where the words within 64 bytes begin, and the bytes after their ends. The byte before counts as a
+    blank."""
     content = ~(newlines | equal(at, _SPACE) | equal(at, _TAB))
     return content & ~(content << _ONE), ~content & (content << _ONE)
 
@@ -47,7 +48,7 @@ def parse(
     text: NDArray[np.uint8],
     at: int,
     stop: int,
-    wanted: int,
+    counted_action: int,
     requeue: int,
     n: int,
     rows: Rows,
@@ -56,15 +57,15 @@ def parse(
     """Read lines from byte ``at`` to byte ``stop``.
 
     Args:
-        text: uint8, with room around the lines.
+        text: uint8, with spare bytes around the lines.
         at, stop: where lines begin.
-        wanted: the letter of the action that counts.
-        requeue: that of the one that takes it back, or 0.
-        n: rows that are there; more are written.
+        counted_action: the letter of the action that counts.
+        requeue: the letter of the action that requeues it, or 0.
+        n: existing rows; more are written.
         names: as in ``blkparse_loop.parse``.
 
     Returns:
-        rows there are, lines read, and the first byte of the first line that was not read.
+        the new number of rows, lines read, and the first byte of the first line that was not read.
     """
     kind_of, time_ns, op, lbn, nbytes, devices = rows
     start = text.ctypes.data
@@ -96,12 +97,13 @@ def parse(
             if not (good and good_too):
                 break
             device, device_word, device_nbytes = np.int64(major << 20 | minor), word, length
-        # CPU, sequence number, time and process are digits, but for the point 9 digits before the end of the time.
+        # CPU, sequence number, time and process are digits, except for the point 9 digits before the end of the
+        # time.
         point = time_end - 1 - _FRACTION
         n_seconds = point - time
-        strangers = _others_than_digits(line) & bits_below(pid_end) & ~bits_below(first_end)
-        strangers &= ~(equal(line, _SPACE) | equal(line, _TAB))
-        if n_seconds < 1 or n_seconds > _WORD or strangers != _ONE << np.uint64(point):
+        unexpected = _others_than_digits(line) & bits_below(pid_end) & ~bits_below(first_end)
+        unexpected &= ~(equal(line, _SPACE) | equal(line, _TAB))
+        if n_seconds < 1 or n_seconds > _WORD or unexpected != _ONE << np.uint64(point):
             break
         if byte_at(line + point) != _POINT:
             break
@@ -121,7 +123,7 @@ def parse(
         end = first_bit(newlines)
         controls = at_most(what, _SPACE - 1) & ~equal(what, _TAB) & bits_below(end)
         if controls != _NONE or end == N_BYTES:
-            # A long name, or what is no usual line.
+            # A long name, or an uncommon line.
             if controls != _NONE:
                 break
             while end < stop - at and byte_at(what + end) >= _SPACE:
@@ -134,13 +136,13 @@ def parse(
             name = action + 128 * second
         if after > 2 or action >= 128 or (after == 2 and second >= 128) or (after == 1 and action == _A):
             break
-        if after == 1 and action in (wanted, _C, requeue):
+        if after == 1 and action in (counted_action, _C, requeue):
             if length_end > min(end, N_BYTES - 1) or byte_at(what + plus) != _PLUS:
                 break
             where, good = number(what + sector, what + sector_end)
             n_sectors, good_too = number(what + length, what + length_end)
             letters = bits_below(kind_end) & ~bits_below(kind)
-            # A D is a discard; a Z is of a zone, or of zeroes that are no data.
+            # D marks a discard. Z marks an operation on a zone, or a write of zeroes, which carries no data.
             plain = (equal(what, _D) | equal(what, _Z)) & letters == _NONE
             plain = plain and byte_at(what + plus + 1) in (_SPACE, _TAB)
             if not (good and good_too and plain and n_sectors > 0):
