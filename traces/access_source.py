@@ -141,7 +141,7 @@ class AccessSource:
                 yield replace(batch, events={k: n for k, n in batch.events.items() if k not in UNCOUNTED_EVENTS})
             if not seen:
                 raise self._no_access_error(names, streams[0].name)
-            its = told([recording], reader, events=about, notes=reader.notes, lost=lost)
+            its = metadata_of([recording], reader, events=about, notes=reader.notes, lost=lost)
             lost += its.lost
             self.losses_known = its.losses_known
             self.lacks = lacks_of(reader, reader.lacks, losses_known=its.losses_known, lost=lost)

@@ -187,7 +187,7 @@ def _profiles(
             raise
         fault = error
     if request.options.format_with(request.format_name) is None:
-        formats.refuse_different([f for recording in recordings for f in recording.files])
+        formats.require_one_format([f for recording in recordings for f in recording.files])
     try:
         return _read(apart, replace(request, why_apart=fault.what), scheduler, progress)
     except InputError as error:
@@ -201,7 +201,7 @@ def _read(
     """Return the profiles of simultaneous recordings, or of parts that cannot be read as one file."""
     first = recorded[0][0]
     name = request.name or ("workload" if first.files[0] == STANDARD_INPUT else first.name)
-    rows = [in_a_row(parts) if len(parts) > 1 else [(f,) for f in parts[0].files] for parts in recorded]
+    rows = [consecutive_files(parts) if len(parts) > 1 else [(f,) for f in parts[0].files] for parts in recorded]
     with ExitStack() as stack:
         files = [[[stack.enter_context(TraceStream(f)) for f in row] for row in its] for its in rows]
         all_files = [stream for its in files for row in its for stream in row]
@@ -314,7 +314,7 @@ def _from_accesses(
         total = replace(total, stacked=across_recordings(total.names, total.stacked))
     if any(len(parts) > 1 for parts in recorded):
         steps = int(total.sum_of(total.names).counts.clock_steps_back[0])
-        clocks_checked = can_be_read_again([part for parts in recorded for part in parts])
+        clocks_checked = are_rereadable([part for parts in recorded for part in parts])
         if (
             steps
             and clocks_checked

@@ -43,7 +43,7 @@ PLAIN = [
 ]
 
 NO_NUMBERS = np.empty(0, np.int64)
-NO_EVENTS = BlockEvents(
+UNCOUNTED_EVENTS = BlockEvents(
     NO_NUMBERS.astype(bool), NO_NUMBERS, NO_NUMBERS.astype(np.uint8), NO_NUMBERS, NO_NUMBERS, NO_NUMBERS
 )
 
@@ -197,7 +197,7 @@ def test_blkparse_both_ways(data: st.DataObject, tmp_path: Path) -> None:
     path.write_bytes(b"\n".join(found) + data.draw(st.sampled_from([b"\n", b""])))
     plainly = read_events(BlkparseTextReader(), path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blkparse_text, "_plain_events", lambda text, at, stop, action: (0, at, NO_EVENTS))
+        patch.setattr(blkparse_text, "_plain_events", lambda text, at, stop, action: (0, at, UNCOUNTED_EVENTS))
         assert plainly == read_events(BlkparseTextReader(), path)
 
 
@@ -240,7 +240,7 @@ def test_block_events_both_ways(data: st.DataObject, tmp_path: Path) -> None:
     path.write_bytes(b"\n".join(found) + data.draw(st.sampled_from([b"\n", b""])))
     plainly = read_events(BlockEventsTextReader(action), path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_events_text._Lines, "plain", lambda _, text, at, stop: (0, at, NO_EVENTS))
+        patch.setattr(block_events_text._Lines, "plain", lambda _, text, at, stop: (0, at, UNCOUNTED_EVENTS))
         assert plainly == read_events(BlockEventsTextReader(action), path)
 
 

@@ -91,7 +91,7 @@ class CountedSoFar:
         """Join these parts and the next one.
 
         Raises:
-            NotOnItsOwn: Accesses in flight at the cut stay so beyond the accesses that the part kept; or so many
+            NeedsWholeFile: Accesses in flight at the cut stay so beyond the accesses that the part kept; or so many
                 would be in flight that some are not counted (``MAX_HELD``).
         """
         if flight is None:

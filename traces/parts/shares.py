@@ -93,7 +93,7 @@ def count(share: Share, *, concurrent: bool = False) -> Counted:
 
     Raises:
         InputError: The input is wrong; the error names the file and the position, in a part from its beginning.
-        NotOnItsOwn: The share is a part that cannot be read alone.
+        NeedsWholeFile: The share is a part that cannot be read alone.
     """
     reader = next(r for r in formats.readers(share.action, share.options) if r.name == share.format_name)
     if share.begin or share.end is not None:
@@ -101,7 +101,7 @@ def count(share: Share, *, concurrent: bool = False) -> Counted:
     else:
         streams = [one_stream([TraceStream(f) for f in row]) for row in share.rows]
         for stream in streams:
-            stream.is_read_beside |= concurrent
+            stream.is_read_in_parallel |= concurrent
     counting = counting_of(share)
     in_flight = InFlightOfPart()
     disks: tuple[str, ...] = ()

@@ -207,7 +207,7 @@ def profiles_of_histograms(
         for disk, sample in read_samples(stream):
             samples.setdefault(disk, []).append(sample)
     found = {disk: accumulated(taken) for disk, taken in samples.items()}
-    chosen = disks_asked_for(disks, list(found), where=", ".join(files)) or list(found)
+    chosen = requested_disks(disks, list(found), where=", ".join(files)) or list(found)
     used = [disk for disk in chosen if _n_accesses(found[disk])] if each else []
     groups = [[disk] for disk in used] or [chosen]
     return [_profile(name, files, found, {d: len(samples[d]) for d in group}, threshold) for group in groups]
