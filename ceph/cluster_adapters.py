@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from cephfit.ceph.delivery.option_delivery import Reach
+from cephfit.ceph.delivery.option_delivery import OptionDelivery
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.volumes import Volume
 from cephfit.core.errors import ClusterError
@@ -148,7 +148,7 @@ class Surroundings:
         stores: makes OSDs anew; None where nobody may.
         drop_page_caches: makes OSDs' kernels forget the files of FileStore, which `cache drop` leaves alone.
         why_page_caches_stay: why it cannot; empty if it can.
-        reach: by which way options reach the daemons.
+        delivery: by which way options reach the daemons.
     """
 
     greater: GreaterEnvironment
@@ -163,4 +163,4 @@ class Surroundings:
     stores: RemakesOsds | None = None
     drop_page_caches: Callable[[], None] = lambda: None
     why_page_caches_stay: Callable[[], str] = lambda: ""
-    reach: Reach = field(default_factory=Reach)
+    delivery: OptionDelivery = field(default_factory=OptionDelivery)

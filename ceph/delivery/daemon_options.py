@@ -10,7 +10,7 @@ from cephfit.ceph.delivery.conf_files import Change, ConfFiles, escaped
 from cephfit.ceph.delivery.daemon_values import DaemonValues, ReadBack, stronger_source
 from cephfit.ceph.delivery.injected_options import InjectedSettings, fault_of_injection
 from cephfit.ceph.delivery.injected_options import Place as InjectedPlace
-from cephfit.ceph.delivery.option_delivery import Reach, SettingsWay, has_store
+from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery, has_store
 from cephfit.ceph.delivery.osd_daemons import RestartsDue
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.options.option import as_ceph_writes, same_value
@@ -21,7 +21,7 @@ from cephfit.core.protocols import CephAdmin, Progress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.preview import Undoing
 
-_LEVELS = {SettingsWay.STORE: "mon", SettingsWay.CONF: "file", SettingsWay.INJECTARGS: "override"}
+_LEVELS = {DeliveryWay.STORE: "mon", DeliveryWay.CONF: "file", DeliveryWay.INJECTARGS: "override"}
 """What `config diff` calls the ways."""
 
 
@@ -37,7 +37,7 @@ class DaemonOptions:
         catalogue: of the cluster's options.
         journal: of the target.
         hosts: of the daemons, those within reach.
-        reach: which way was chosen.
+        delivery: which way was chosen.
         progress: hears of what others edited meanwhile.
     """
 
@@ -48,25 +48,25 @@ class DaemonOptions:
         journal: Journal,
         *,
         hosts: Hosts,
-        reach: Reach,
+        delivery: OptionDelivery,
         progress: Progress,
     ) -> None:
         self._admin = admin
         self._catalogue = catalogue
-        self._reach = reach
-        self._values = DaemonValues(admin, catalogue, AdminSockets(admin, hosts, reach.conf_path))
+        self._delivery = delivery
+        self._values = DaemonValues(admin, catalogue, AdminSockets(admin, hosts, delivery.conf_path))
         self._restarts = RestartsDue(journal)
         self._store = CephSettings(admin, catalogue, journal)
         self._files = ConfFiles(
-            admin, hosts, journal, path=reach.conf_path, restarts=self._restarts, progress=progress
+            admin, hosts, journal, path=delivery.conf_path, restarts=self._restarts, progress=progress
         )
         self._injected = InjectedSettings(admin, catalogue, self._values, journal, progress)
 
     def why_not(self, configuration: Configuration) -> tuple[str, ...]:
         """Why options that exist cannot be made by the chosen way, one sentence each. Changes nothing."""
         reasons = []
-        by_conf = self._by(SettingsWay.CONF, configuration)
-        for setting in self._by(SettingsWay.INJECTARGS, configuration).settings:
+        by_conf = self._by(DeliveryWay.CONF, configuration)
+        for setting in self._by(DeliveryWay.INJECTARGS, configuration).settings:
             if not self._catalogue.option(setting.key).acts_at_runtime:
                 reasons.append(
                     f"{setting.key} acts only when a daemon starts, and injectargs reaches running ones only: "
@@ -99,10 +99,10 @@ class DaemonOptions:
         """
         for setting in configuration.within(Partition.CEPH):
             self._catalogue.option(setting.key, where=f"configuration {configuration.name}")
-        in_store = self._by(SettingsWay.STORE, configuration)
+        in_store = self._by(DeliveryWay.STORE, configuration)
         if in_store.settings or self._store.undoings():
             self._store.apply(in_store)
-        self._files.apply(self._by(SettingsWay.CONF, configuration))
+        self._files.apply(self._by(DeliveryWay.CONF, configuration))
         self._injected.take_back(but=self._to_inject(configuration))
 
     def take_back(self) -> None:
@@ -163,7 +163,7 @@ class DaemonOptions:
         What store and files say already needs none. The configuration's options must exist.
         """
         needs: dict[int, dict[str, str]] = {}
-        in_store = self._by(SettingsWay.STORE, configuration)
+        in_store = self._by(DeliveryWay.STORE, configuration)
         if in_store.settings:
             needs |= self._store.needs_restart(in_store)
         for change in self.file_changes(configuration):
@@ -179,13 +179,13 @@ class DaemonOptions:
             needs: what ``needs_restart`` said of it.
         """
         keys = sorted({key for options in needs.values() for key in options})
-        by_conf = self._by(SettingsWay.CONF, configuration).settings
+        by_conf = self._by(DeliveryWay.CONF, configuration).settings
         what = "stands in ceph.conf, which is read" if by_conf else "acts"
         return f"{', '.join(keys)} {what} only when an OSD starts"
 
     def file_changes(self, configuration: Configuration) -> tuple[Change, ...]:
         """What would be done to files of hosts; changes nothing."""
-        by_conf = self._by(SettingsWay.CONF, configuration)
+        by_conf = self._by(DeliveryWay.CONF, configuration)
         return self._files.changes(by_conf) if by_conf.settings else ()
 
     def n_injected(self, configuration: Configuration) -> int:
@@ -199,7 +199,7 @@ class DaemonOptions:
         more = [
             Setting(Partition.CEPH, "client", s.key, s.value)
             for s in settings
-            if s.key not in others and self._way(s) is not SettingsWay.STORE
+            if s.key not in others and self._way(s) is not DeliveryWay.STORE
         ]
         return Configuration(configuration.name, (*configuration.settings, *more), configuration.why)
 
@@ -244,13 +244,13 @@ class DaemonOptions:
         """Everything is as it was; nothing is left to undo."""
         self._store.forget_originals()
 
-    def _way(self, setting: Setting) -> SettingsWay:
-        if self._reach.way is not None:
-            return self._reach.way
+    def _way(self, setting: Setting) -> DeliveryWay:
+        if self._delivery.way is not None:
+            return self._delivery.way
         acts = self._catalogue.option(setting.key).acts_at_runtime
-        return self._reach.way_of(self._catalogue.version(), acts_at_runtime=acts)
+        return self._delivery.way_of(self._catalogue.version(), acts_at_runtime=acts)
 
-    def _by(self, way: SettingsWay, configuration: Configuration) -> Configuration:
+    def _by(self, way: DeliveryWay, configuration: Configuration) -> Configuration:
         """The part of a configuration that goes by one way.
 
         Options of clients stand in the clients' own ceph.conf; the store alone gets them besides.
@@ -258,15 +258,15 @@ class DaemonOptions:
         settings = tuple(
             s
             for s in configuration.within(Partition.CEPH)
-            if self._way(s) is way and (way is SettingsWay.STORE or not _is_of_clients(s))
+            if self._way(s) is way and (way is DeliveryWay.STORE or not _is_of_clients(s))
         )
         return Configuration(configuration.name, settings)
 
     def _to_inject(self, configuration: Configuration) -> dict[InjectedPlace, str]:
         """Daemon and option to value: all by injectargs; of ceph.conf those for daemons that nobody restarts."""
         found: dict[InjectedPlace, str] = {}
-        by_conf = self._by(SettingsWay.CONF, configuration).settings
-        injected = self._by(SettingsWay.INJECTARGS, configuration).settings
+        by_conf = self._by(DeliveryWay.CONF, configuration).settings
+        injected = self._by(DeliveryWay.INJECTARGS, configuration).settings
         daemons = running_daemons(self._admin) if by_conf or injected else ()
         for setting in (*injected, *by_conf):
             if not self._catalogue.option(setting.key).acts_at_runtime:
@@ -285,14 +285,14 @@ class DaemonOptions:
 
         def why_not(daemon: Daemon, key: str, difference: Mapping[str, Any]) -> str:
             why = stronger_source(difference, than=_LEVELS[ways[key]])
-            if not why and ways[key] is SettingsWay.CONF and daemon.kind == "osd":
-                why = f": does it read {self._reach.conf_path}? See the OSD's command line"
+            if not why and ways[key] is DeliveryWay.CONF and daemon.kind == "osd":
+                why = f": does it read {self._delivery.conf_path}? See the OSD's command line"
             return why
 
         found = self._values.compare(configuration, daemons, differences, why_not)
         leftovers: list[str] = []
         if self._store.undoings():
-            leftovers = self._store.leftovers(self._by(SettingsWay.STORE, configuration), daemons, differences)
+            leftovers = self._store.leftovers(self._by(DeliveryWay.STORE, configuration), daemons, differences)
         return ReadBack(found.values, (*found.mismatches, *leftovers))
 
 

@@ -12,7 +12,7 @@ CONF_PATH = "/etc/ceph/ceph.conf"
 """Where daemons of packages have it; those in containers have one each."""
 
 
-class SettingsWay(StrEnum):
+class DeliveryWay(StrEnum):
     """How options of the partition ``ceph`` are given to daemons."""
 
     STORE = "store"
@@ -28,7 +28,7 @@ _WORDS = ("settings", "osd_conf")
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class OptionDelivery:
     """What a person said of it.
 
     Attributes:
@@ -38,10 +38,10 @@ class Reach:
             ``osd.3``.
     """
 
-    way: SettingsWay | None = None
+    way: DeliveryWay | None = None
     conf_path: str = CONF_PATH
 
-    def way_of(self, version: str, *, acts_at_runtime: bool) -> SettingsWay:
+    def way_of(self, version: str, *, acts_at_runtime: bool) -> DeliveryWay:
         """The way of one option.
 
         Args:
@@ -51,8 +51,8 @@ class Reach:
         if self.way is not None:
             return self.way
         if has_store(version):
-            return SettingsWay.STORE
-        return SettingsWay.INJECTARGS if acts_at_runtime else SettingsWay.CONF
+            return DeliveryWay.STORE
+        return DeliveryWay.INJECTARGS if acts_at_runtime else DeliveryWay.CONF
 
 
 def has_store(version: str) -> bool:
@@ -61,7 +61,7 @@ def has_store(version: str) -> bool:
     return not major.isdigit() or int(major) >= _FIRST_WITH_STORE
 
 
-def parse_reach(text: str, *, where: str, own_conf: bool = False) -> Reach:
+def parse_delivery(text: str, *, where: str, own_conf: bool = False) -> OptionDelivery:
     """Read ``settings=conf,osd_conf=/etc/ceph/ceph.conf``; empty for what the release suggests.
 
     Args:
@@ -81,7 +81,7 @@ def parse_reach(text: str, *, where: str, own_conf: bool = False) -> Reach:
         if key in said:
             raise InputError(f"{key} is given twice", where=where, remedy="give it once")
         said[key] = value
-    ways = [way.value for way in SettingsWay]
+    ways = [way.value for way in DeliveryWay]
     way = said.get("settings")
     if way is not None and way not in ways:
         raise InputError(
@@ -98,4 +98,4 @@ def parse_reach(text: str, *, where: str, own_conf: bool = False) -> Reach:
         raise InputError("osd_conf applies to --target ceph only", where=where, remedy="leave it out for a lab")
     if "osd_conf" in said and way in ("store", "injectargs"):
         raise InputError(f"settings={way} does not use osd_conf", where=where, remedy="leave out one of them")
-    return Reach(None if way is None else SettingsWay(way), path)
+    return OptionDelivery(None if way is None else DeliveryWay(way), path)

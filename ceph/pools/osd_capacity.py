@@ -92,7 +92,7 @@ def pool_defaults(admin: CephAdmin, daemons: Sequence[Daemon]) -> PoolDefaults:
     return PoolDefaults(int(shown.get("osd_pool_default_size", 3)), int(shown.get("osd_pool_default_pg_num", 32)))
 
 
-class Beneath:
+class OsdCapacity:
     """Which OSDs that are up a pool lies on, by its rule or by what is planned for it; no CRUSH program is run.
 
     Args:
@@ -188,7 +188,7 @@ def few_pgs_note(pool: str, n_pgs: int, pgs_per_osd: float) -> str:
     Args:
         pool: its name.
         n_pgs: that it has.
-        pgs_per_osd: see ``Beneath.pgs_per_osd``; 0 is not known.
+        pgs_per_osd: see ``OsdCapacity.pgs_per_osd``; 0 is not known.
     """
     if not 0 < pgs_per_osd < _FEW_PGS:
         return ""
@@ -204,7 +204,7 @@ def few_pgs_note(pool: str, n_pgs: int, pgs_per_osd: float) -> str:
 def few_pgs_of(admin: CephAdmin, groups: Iterable[Sequence[PoolPlan]]) -> list[str]:
     """``few_pgs_note`` of pools that are to be made; pools of one declaration stand together."""
     daemons = running_daemons(admin)
-    beneath, defaults = Beneath(admin), pool_defaults(admin, daemons)
+    osd_capacity, defaults = OsdCapacity(admin), pool_defaults(admin, daemons)
     holding = [plan for group in groups for plan in group if plan.mode or holds_data(plan, group)]
-    notes = (few_pgs_note(p.name, defaults.n_pgs(p), beneath.pgs_per_osd(p, defaults)) for p in holding)
+    notes = (few_pgs_note(p.name, defaults.n_pgs(p), osd_capacity.pgs_per_osd(p, defaults)) for p in holding)
     return list(filter(None, notes))

@@ -191,7 +191,7 @@ class CephTarget(
         )
 
     def facts(self) -> Mapping[str, Any]:
-        way = self._around.reach.way
+        way = self._around.delivery.way
         return {**facts_of(self._admin), **({"options_by": way.value} if way is not None else {})}
 
     def declared_pools(self) -> DeclaredPools:

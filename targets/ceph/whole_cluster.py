@@ -53,7 +53,7 @@ class WholeCluster:
             catalogue,
             journal,
             hosts=surroundings.hosts,
-            reach=surroundings.reach,
+            delivery=surroundings.delivery,
             progress=progress,
         )
         self.deletion = PoolDeletion(self.settings, journal)

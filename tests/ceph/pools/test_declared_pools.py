@@ -8,7 +8,7 @@ import pytest
 
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.delivery.daemon_options import DaemonOptions
-from cephfit.ceph.delivery.option_delivery import Reach
+from cephfit.ceph.delivery.option_delivery import OptionDelivery
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.ceph.pools.declared_pools import DeclaredPools
@@ -126,7 +126,9 @@ def monitors() -> Monitors:
 def declared_pools(monitors: Monitors, folder: Path, journal: Journal) -> DeclaredPools:
     """Those of a cluster whose target keeps its own journal in the folder."""
     kept = Journal(folder / "journal.jsonl")
-    options = DaemonOptions(monitors, Catalogue(monitors), kept, hosts=Hosts(), reach=Reach(), progress=Silence())
+    options = DaemonOptions(
+        monitors, Catalogue(monitors), kept, hosts=Hosts(), delivery=OptionDelivery(), progress=Silence()
+    )
     return DeclaredPools(monitors, journal, PoolDeletion(options, kept))
 
 
