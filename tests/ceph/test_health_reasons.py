@@ -124,7 +124,7 @@ def test_an_osd_that_goes_out_later_makes_it_another_cluster() -> None:
     health = CephHealth(Told(CALM, smaller, smaller, CALM))
     assert health.check().ok
     for _ in range(2):
-        assert health.check().reasons == ("3 OSDs are in, and 4 were in the beginning",)
+        assert health.check().reasons == ("3 OSDs are in; 4 were in at the beginning",)
     assert health.check().ok
 
 

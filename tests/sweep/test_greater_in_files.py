@@ -32,7 +32,7 @@ measurement: {sizes: [4K], patterns: [read], clients: 1, volume_size: 64M, repea
         ("{osd_host: {tcp_rmem: 1}}", "'tcp_rmem' is not a sysctl key", ""),
         ("{client_disk/class:hdd: {scheduler: none}}", "client_disk takes no mask", ""),
         ("{osd_disk/hdd: {scheduler: none}}", "'hdd' is not a mask", ""),
-        ("{network: {loss_pct: 1}}", "risks data: all traffic of the OSDs' hosts suffers it", "accept_risk"),
+        ("{network: {loss_pct: 1}}", "risks data: affects all traffic of the OSDs' hosts", "accept_risk"),
     ],
 )
 def test_a_wrong_word_is_named_with_its_line_and_the_right_one(text: str, what: str, remedy: str) -> None:

@@ -78,7 +78,7 @@ def test_a_command_that_the_manager_serves(admin: CephAdmin) -> None:
 def test_daemons_are_told(admin: CephAdmin, lab_cluster: Lab, kind: str) -> None:
     name = next(d.name for d in lab_cluster.status().daemons if d.name.startswith(kind))
     if isinstance(admin, RestAdmin) and kind != "osd":
-        with pytest.raises(RefusedError, match="speaks to monitors as one and to OSDs"):
+        with pytest.raises(RefusedError, match="reaches only OSDs and the monitors as one"):
             admin.tell(name, "config get", var="osd_max_scrubs")
         return
     assert admin.tell(name, "config get", var="osd_max_scrubs") == {"osd_max_scrubs": "1"}

@@ -140,7 +140,7 @@ def test_daemons_that_do_not_tell_where_values_come_from() -> None:
 
 
 def test_osds_that_cannot_drop_their_caches_are_known_beforehand() -> None:
-    assert why_no_cache_drop(Luminous()) == "OSDs of Ceph 12.2.13 know no command `cache drop`"
+    assert why_no_cache_drop(Luminous()) == "OSDs of Ceph 12.2.13 do not have the command `cache drop`"
 
 
 def test_what_is_older_than_luminous_is_refused_in_a_sentence() -> None:

@@ -94,7 +94,7 @@ def test_what_somebody_else_changes_at_the_same_moment_stays(
 ) -> None:
     changes.ensure([FAST, SLOW])
     cluster.others = with_a_new_host(cluster.binary)
-    with pytest.raises(ClusterError, match="somebody else changed the CRUSH map at this moment"):
+    with pytest.raises(ClusterError, match="another client changed the CRUSH map at this moment"):
         changes.restore() if all_of_it else changes.remove(["fast"])
     assert "newcomer" in LiveMap(cluster.binary).buckets
     changes.restore()

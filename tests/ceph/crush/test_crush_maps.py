@@ -101,7 +101,7 @@ def test_roots_that_share_osds_are_told_since_the_autoscaler_leaves_their_pools_
     assert "two roots" in of_hosts
     assert "pg_autoscaler" in of_hosts
     (of_class,) = render_parts(live, Placement(Devices(device_class="ssd")), "fast").warnings
-    assert "shares OSDs with what rule replicated_rule takes; the pg_autoscaler leaves" in of_class
+    assert "shares OSDs with rule replicated_rule; the pg_autoscaler ignores" in of_class
     assert not render_parts(live, Placement(), "whole").warnings, "the same root as the rule that is there"
 
     by_class = LiveMap.from_text(live.text.replace("step take default", "step take default class hdd"))

@@ -143,7 +143,7 @@ class TestHostSettings:
                 "has no net.ipv4.no_such_key (/proc/sys/net/ipv4/no_such_key)",
             ),
             ("osd_disk/class:nvme", "scheduler", "none", "no running OSD is within osd_disk/class:nvme"),
-            ("network", "mtu", 9000, "osd.0 does not say which network interface it uses"),
+            ("network", "mtu", 9000, "osd.0 does not report its network interface"),
             ("client_disk", "scheduler", "none", "fio opens the images by itself here"),
             ("osd_store", "filesystem", "xfs", "only a cluster that cephfit made (a lab) is remade"),
         ],

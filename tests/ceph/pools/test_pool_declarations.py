@@ -54,7 +54,7 @@ def test_lists_of_hosts_and_osds() -> None:
         ("  t: {cache: {mode: writebak, devices: {class: ssd}, target_max_bytes: 1G}}", 5, "'writeback'"),
         ("  ec: {erasure: {k: 2}}", 5, "erasure.m must be a whole number"),
         ("  ec: {erasure: {k: 2, m: 2}, size: 3}", 5, "leave `size` out"),
-        ("  both: {crush_rule: hdd, devices: {class: ssd}}", 5, "leave one of them out"),
+        ("  both: {crush_rule: hdd, devices: {class: ssd}}", 5, "remove one of them"),
         ("  m: {metadata: {size: 3}}", 5, "erasure"),
         ("  o: {devices: {osds: [a]}}", 5, "'a' is not an OSD"),
     ],

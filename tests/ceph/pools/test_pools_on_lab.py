@@ -186,7 +186,7 @@ def test_a_rule_that_somebody_elses_pool_uses_is_not_taken_away(
     apply(target, "ssd", SSD)
     rule = next(r for r in admin.command("osd crush rule ls") if r.startswith("cephfit-"))
     admin.command("osd pool set", pool="rbd", var="crush_rule", val=rule)
-    with pytest.raises(ClusterError, match="pool rbd uses a CRUSH rule that cephfit made"):
+    with pytest.raises(ClusterError, match="pool rbd uses a CRUSH rule that cephfit created"):
         target.reset()
     admin.command("osd pool set", pool="rbd", var="crush_rule", val="hdd")
 
