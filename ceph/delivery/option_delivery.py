@@ -1,4 +1,4 @@
-"""By which way options reach the daemons of a cluster."""
+"""Ways in which options are delivered to the daemons of a cluster."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,34 +7,34 @@ from cephfit.core.errors import InputError
 from cephfit.core.yaml_lines import nearest
 
 _FIRST_WITH_STORE = 13
-"""Mimic (13.2): its monitors were the first to keep options and give them to the daemons."""
+"""Mimic (13.2): the first release with a config store in the monitors."""
 CONF_PATH = "/etc/ceph/ceph.conf"
-"""Where daemons of packages have it; those in containers have one each."""
+"""Path for daemons from packages; each containerized daemon has a separate file."""
 
 
 class DeliveryWay(StrEnum):
-    """How options of the partition ``ceph`` are given to daemons."""
+    """How options of the partition ``ceph`` are delivered to daemons."""
 
     STORE = "store"
     """The monitors' config store."""
     CONF = "conf"
-    """The ceph.conf of the daemons' hosts, and a restart of the OSDs concerned."""
+    """The ceph.conf of the daemons' hosts, and a restart of the affected OSDs."""
     INJECTARGS = "injectargs"
-    """Straight into the running daemons."""
+    """Directly into the running daemons."""
 
 
 _WORDS = ("settings", "osd_conf")
-"""Of a target's text."""
+"""Keys in a target's text."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionDelivery:
-    """What a person said of it.
+    """The user's choice of the delivery.
 
     Attributes:
-        way: None: by the release. The store where there is one; before it, injectargs for what acts at run time
-            and ceph.conf for the rest.
-        conf_path: of the daemons' ceph.conf on their hosts; ``$id`` and ``$name`` in it stand for ``3`` and
+        way: None chooses by the release: the store where there is one; before it, injectargs for options that
+            act at run time and ceph.conf for the others.
+        conf_path: of the daemons' ceph.conf on their hosts; ``$id`` and ``$name`` in it are replaced by ``3`` and
             ``osd.3``.
     """
 
@@ -42,7 +42,7 @@ class OptionDelivery:
     conf_path: str = CONF_PATH
 
     def way_of(self, version: str, *, acts_at_runtime: bool) -> DeliveryWay:
-        """The way of one option.
+        """Return the way of one option.
 
         Args:
             version: of the cluster, such as ``16.2.15``.
@@ -56,21 +56,21 @@ class OptionDelivery:
 
 
 def has_store(version: str) -> bool:
-    """Whether the monitors of a release keep options. Firefly to Hammer were 0.80 to 0.94."""
+    """Return whether the monitors of a release have a config store. Firefly to Hammer were 0.80 to 0.94."""
     major = version.partition(".")[0]
     return not major.isdigit() or int(major) >= _FIRST_WITH_STORE
 
 
 def parse_delivery(text: str, *, where: str, own_conf: bool = False) -> OptionDelivery:
-    """Read ``settings=conf,osd_conf=/etc/ceph/ceph.conf``; empty for what the release suggests.
+    """Parse ``settings=conf,osd_conf=/etc/ceph/ceph.conf``; empty text chooses by the release.
 
     Args:
-        text: words of a target.
-        where: they stand, for errors.
-        own_conf: the cluster is cephfit's own, which knows its ceph.conf.
+        text: part of a target's text.
+        where: its place, for errors.
+        own_conf: whether cephfit created the cluster and knows its ceph.conf.
 
     Raises:
-        InputError: names the word that is wrong.
+        InputError: quotes the wrong word.
     """
     said: dict[str, str] = {}
     for word in text.split(",") if text else ():
@@ -95,7 +95,7 @@ def parse_delivery(text: str, *, where: str, own_conf: bool = False) -> OptionDe
             remedy="write it like osd_conf=/etc/ceph/ceph.conf",
         )
     if "osd_conf" in said and own_conf:
-        raise InputError("osd_conf applies to --target ceph only", where=where, remedy="leave it out for a lab")
+        raise InputError("osd_conf applies to --target ceph only", where=where, remedy="remove it for a lab")
     if "osd_conf" in said and way in ("store", "injectargs"):
-        raise InputError(f"settings={way} does not use osd_conf", where=where, remedy="leave out one of them")
+        raise InputError(f"settings={way} does not use osd_conf", where=where, remedy="remove one of them")
     return OptionDelivery(None if way is None else DeliveryWay(way), path)

@@ -122,7 +122,7 @@ def test_a_client_that_hangs_is_not_taken_for_one_that_is_gone(sockets: Path) ->
         cached = Configuration("cached", (Setting(Partition.CEPH, "client", "rbd_cache", True),))
         with pytest.raises(ClusterError, match="no answer to `version`: timed out") as caught:
             client_conf.drop_client_caches(sockets)
-        assert (caught.value.where, caught.value.remedy[:21]) == (f"{sockets}/8.1.asok", "see what process 8 ha")
+        assert (caught.value.where, caught.value.remedy[:23]) == (f"{sockets}/8.1.asok", "find out why process 8 ")
         with pytest.raises(ClusterError, match="no answer to `version`"):
             client_conf.read_back_clients(cached, catalogue, sockets)
         client_conf.remove_dead_sockets(sockets)

@@ -147,7 +147,7 @@ def test_the_dry_run_shows_the_lines_and_what_speaks_against_them(lab_cluster: L
     (why,) = reasons(by_conf)
     assert "ceph.conf, which is read only when an OSD starts, and there is no way to restart OSDs here" in why
     (why,) = reasons(OptionDelivery(DeliveryWay.CONF, str(tmp_path / "absent.conf")))
-    assert "cannot be had" in why
+    assert "is not accessible" in why
     other = tmp_path / "other.conf"
     other.write_bytes(SITE)
     (why,) = reasons(OptionDelivery(DeliveryWay.CONF, str(other)))

@@ -157,7 +157,9 @@ def test_daemons_run_with_what_was_injected(lab_cluster: Lab, injecting: LabTarg
 @pytest.mark.root
 def test_what_acts_at_the_start_only_is_refused(injecting: LabTarget) -> None:
     (why,) = injecting.unsupported([SHARDS])["shards"]
-    assert why.startswith("osd_op_num_shards acts only when a daemon starts, and injectargs reaches running ones")
+    assert why.startswith(
+        "osd_op_num_shards acts only when a daemon starts, but injectargs reaches running daemons"
+    )
     assert "settings=conf" in why
     applied = injecting.apply(SHARDS, n_clients=1, volume_nbytes=16 * MIB)
     assert (applied.ok, applied.mismatches) == (False, (why,))
@@ -174,7 +176,7 @@ def test_an_osd_that_restarts_loses_it_and_gets_it_again(lab_cluster: Lab, injec
     assert value_of(lab_cluster, 0, "osd_max_backfills") == "8"
     reasons = injecting.disturbances_since(mark)
     assert "osd.0 went down and came back" in reasons
-    assert "osd.0 had lost osd_max_backfills = 3, as a restart does; it was injected again" in reasons
+    assert "osd.0 lost osd_max_backfills = 3 by a restart; it was injected again" in reasons
     assert value_of(lab_cluster, 0, "osd_max_backfills") == "3"
     assert injecting.disturbances_since(injecting.mark()) == ()
 

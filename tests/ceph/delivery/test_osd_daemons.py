@@ -115,7 +115,7 @@ def test_a_sweep_restarts_an_osd_more_often_than_its_unit_allows() -> None:
 
 def test_a_host_that_cannot_be_reached_and_a_unit_that_fails() -> None:
     far = SystemdOsds(Scripted({"osd metadata": {"hostname": "far"}}), OneHost(SomeHost({})))
-    assert far.why_not(0) == "host far of osd.0 cannot be asked: no way there"
+    assert far.why_not(0) == "host far of osd.0 does not answer: no way there"
     sick = SomeHost({"ceph-osd@3.service": "loaded"}, code=1)
     with pytest.raises(HostError, match=r"Job for it failed"):
         SystemdOsds(Scripted({"osd metadata": {"hostname": "storage1"}}), OneHost(sick)).restart(3)
@@ -132,5 +132,5 @@ def test_a_program_gets_osd_and_host_and_its_failure_is_told(tmp_path: Path) -> 
     program.write_text("#!/bin/sh\necho starting; echo no such unit >&2; exit 7\n")
     with pytest.raises(ClusterError, match=r"did not restart osd\.5 and ended with code 7: no such unit") as e:
         osds.restart(5)
-    assert "run the program by hand" in e.value.remedy
+    assert "run the program manually" in e.value.remedy
     assert "no program" in ProgramOsds(Scripted({}), tmp_path / "none").why_not(5)
