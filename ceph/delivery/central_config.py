@@ -82,7 +82,7 @@ class CephSettings:
             self._journal.forget(CONFIG, entry.place)
 
     def needs_restart(self, configuration: Configuration) -> dict[int, dict[str, str]]:
-        """Return the OSDs that need a restart for a configuration, each with its options and values that require it.
+        """Return the OSDs that need a restart for a configuration, each with the options and values behind it.
 
         Values that are already in the config store need none. The configuration's options must exist.
         """

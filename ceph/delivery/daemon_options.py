@@ -160,7 +160,7 @@ class DaemonOptions:
         self._restarts.restarted(osd)
 
     def needs_restart(self, configuration: Configuration) -> dict[int, dict[str, str]]:
-        """Return the OSDs that need a restart for a configuration, each with its options and values that require it.
+        """Return the OSDs that need a restart for a configuration, each with the options and values behind it.
 
         Values that are already in store and files need none. The configuration's options must exist.
         """
@@ -265,7 +265,7 @@ class DaemonOptions:
         return Configuration(configuration.name, settings)
 
     def _to_inject(self, configuration: Configuration) -> dict[InjectedPlace, str]:
-        """Return daemon and option to value: all of injectargs, and those of ceph.conf for daemons not restarted."""
+        """Return daemon and option to value: all of injectargs; of ceph.conf for daemons that are not restarted."""
         found: dict[InjectedPlace, str] = {}
         by_conf = self._by(DeliveryWay.CONF, configuration).settings
         injected = self._by(DeliveryWay.INJECTARGS, configuration).settings

@@ -26,7 +26,7 @@ measurement: {sizes: [4K], patterns: [read], clients: 1, volume_size: 64M, repea
         ("{network: {delay_ms: true}}", "delay_ms must be a number, not True", ""),
         ("{network: {jitter_ms: -1}}", "jitter_ms cannot be -1", ""),
         ("{network: {loss_pct: 100}}", "loss_pct cannot be 100", ""),
-        ("{network: {mtu: 1500.5}}", "mtu must be a whole number from 68 on, not 1500.5", ""),
+        ("{network: {mtu: 1500.5}}", "mtu must be a whole number of at least 68, not 1500.5", ""),
         ("{osd_store: {filesystem: zfs}}", "filesystem cannot be 'zfs': choose from xfs, btrfs, ext4", ""),
         ("{osd_store: {file_system: xfs}}", "osd_store has no key 'file_system'", "filesystem"),
         ("{osd_host: {tcp_rmem: 1}}", "'tcp_rmem' is not a sysctl key", ""),

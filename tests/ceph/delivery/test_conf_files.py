@@ -151,7 +151,7 @@ def test_the_dry_run_shows_the_lines_and_what_speaks_against_them(lab_cluster: L
     other = tmp_path / "other.conf"
     other.write_bytes(SITE)
     (why,) = reasons(OptionDelivery(DeliveryWay.CONF, str(other)))
-    assert "is that of another cluster, 5a3c1a4e" in why
+    assert "belongs to another cluster, 5a3c1a4e" in why
     program = str(restart_program(lab_cluster, tmp_path))
     assert reasons(by_conf, program) == ()
 

@@ -145,7 +145,7 @@ class TestHostSettings:
             ("osd_disk/class:nvme", "scheduler", "none", "no running OSD is within osd_disk/class:nvme"),
             ("network", "mtu", 9000, "osd.0 does not report its network interface"),
             ("client_disk", "scheduler", "none", "fio opens the images by itself here"),
-            ("osd_store", "filesystem", "xfs", "only a cluster that cephfit made (a lab) is remade"),
+            ("osd_store", "filesystem", "xfs", "only the OSDs of a lab are recreated"),
         ],
     )
     def test_what_cannot_be_done_is_said_beforehand_with_the_reason(
@@ -186,7 +186,7 @@ def test_a_host_without_a_way_to_it_is_a_reason(tmp_path: Path) -> None:
     around = HostSettings(Hosts(), Journal(tmp_path / "journal"), osds=lambda: places)
     assert "need access to it" in around.why_not(Setting(Partition.GREATER, "osd_disk", "scheduler", "none"))
     filestore = OsdPlace(Daemon("osd", "0"), "elsewhere", ("sda",), (), "filestore")
-    assert "no way to it" in why_page_caches_stay([filestore], Hosts())
+    assert "no access to it" in why_page_caches_stay([filestore], Hosts())
 
 
 def test_a_governor_is_refused_where_the_cpus_have_none(tmp_path: Path) -> None:

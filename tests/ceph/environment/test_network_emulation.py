@@ -91,7 +91,7 @@ class TestEmulations:
         emulations = Emulations(OneHost(host), Journal(tmp_path / "journal"))
         why = emulations.why_not("h", "lo", wanted)
         if why:
-            assert "the kernel of h cannot do it (sch_netem)" in why
+            assert "the kernel of h does not support it (sch_netem)" in why
             with pytest.raises(HostRefusedError, match="qdisc"):
                 emulations.apply({("h", "lo"): wanted})
         else:

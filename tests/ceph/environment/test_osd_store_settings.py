@@ -36,7 +36,7 @@ def test_another_file_system_does_not_inherit_options_of_the_first() -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"filesystem": "zfs"}, "FileStore cannot be put on zfs"),
+        ({"filesystem": "zfs"}, "FileStore does not support zfs"),
         ({"objectstore": "bluestore", "filesystem": "xfs"}, "filesystem is of filestore"),
         ({"filesystem": "xfs", "db": "ssd"}, "db is of bluestore"),
         ({"objectstore": "memstore"}, "'memstore' is not an object store"),
