@@ -265,7 +265,7 @@ class DaemonOptions:
         return Configuration(configuration.name, settings)
 
     def _to_inject(self, configuration: Configuration) -> dict[InjectedPlace, str]:
-        """Return daemon and option to value: all of injectargs; of ceph.conf for daemons that are not restarted."""
+        """Return daemon and option to value: all of injectargs, and of ceph.conf for daemons without restart."""
         found: dict[InjectedPlace, str] = {}
         by_conf = self._by(DeliveryWay.CONF, configuration).settings
         injected = self._by(DeliveryWay.INJECTARGS, configuration).settings

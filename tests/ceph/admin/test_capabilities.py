@@ -79,7 +79,7 @@ def test_the_pools_capabilities_suffice_for_only_pool(lab_cluster: Lab, tmp_path
     target = open_foreign(lab_cluster, client_id="one", keyring=keyring, only_pool="rbd")
     try:
         warm = parse_sweep(SWEEP.replace("cold", "warm"), file="tiny")
-        assert any("beneath pool rbd" in note for note in target.preview(warm).notes)
+        assert any("OSDs of pool rbd" in note for note in target.preview(warm).notes)
         applied = target.apply(IMAGES, n_clients=1, volume_nbytes=16 * MIB)
         assert applied.ok, applied.mismatches
         assert target.health().ok

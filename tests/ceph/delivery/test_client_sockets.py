@@ -92,7 +92,7 @@ def test_a_folder_in_which_others_could_put_sockets_is_refused(runtime: Path, tm
     folder = deep(tmp_path)
     place = make_socket_folder(folder)
     place.chmod(0o777)
-    with pytest.raises(HostError, match="not ours alone"):
+    with pytest.raises(HostError, match="accessible to other users"):
         make_socket_folder(folder)
 
 

@@ -86,7 +86,7 @@ def osd_capacity() -> OsdCapacity:
     return OsdCapacity(Cluster())
 
 
-def test_a_rule_tells_which_osds_are_beneath(osd_capacity: OsdCapacity) -> None:
+def test_a_rule_determines_the_osds_of_a_pool(osd_capacity: OsdCapacity) -> None:
     assert osd_capacity.rule("fast") == osd_capacity.rule(1) == SSDS
     assert osd_capacity.rule(None) == osd_capacity.rule(0) == ALL
     assert osd_capacity.rule("coded") == {0, 1, 2, 3}
@@ -122,7 +122,7 @@ def warm(volume_size: str, cache: str = "warm") -> Sweep:
 def test_volumes_that_fit_into_the_osds_caches_are_told_where_caches_are_warm() -> None:
     targets = [4 * GIB] * 3
     said = fits_note(warm("1G").measurement, targets, pool="bench")
-    assert "the volumes (2 GiB) fit into those of the 3 OSDs beneath pool bench (12 GiB" in said
+    assert "the volumes (2 GiB) fit into those of the 3 OSDs of pool bench (12 GiB" in said
     assert fits_note(warm("8G").measurement, targets) == ""
     assert fits_note(warm("1G", "cold").measurement, targets) == ""
     assert fits_note(warm("1G").measurement, []) == "", "nobody said how much there is"
@@ -138,7 +138,7 @@ def test_how_often_all_caches_are_dropped() -> None:
     assert drops_note(0, 8) == ""
 
 
-def test_a_pools_pgs_are_told_per_osd_and_too_few_of_them(osd_capacity: OsdCapacity) -> None:
+def test_a_pools_pgs_per_osd_are_reported_and_warned_of_if_few(osd_capacity: OsdCapacity) -> None:
     settings = {
         "default": {},
         "fast": {"devices.class": "ssd", "pg_num": "128"},

@@ -162,7 +162,7 @@ def test_another_code_for_a_pool_that_is_there_is_a_difference_that_no_command_m
 
 def test_a_profile_of_somebody_else_is_not_taken_for_ours(monitors: Monitors, pools: DeclaredPools) -> None:
     monitors.profiles["archive-data"] = {"k": "2", "m": "1"}
-    with pytest.raises(ClusterError, match="not in the journal, so it is not this tool's to use"):
+    with pytest.raises(ClusterError, match="not in the journal, so cephfit did not create it"):
         pools.apply(coded(8, 3))
     assert "archive-data" not in monitors.pools
     assert monitors.profiles["archive-data"] == {"k": "2", "m": "1"}
@@ -195,7 +195,7 @@ def test_a_pool_of_somebody_else_does_not_become_the_metadata_of_an_erasure_code
     monitors: Monitors, pools: DeclaredPools, adopt: frozenset[str]
 ) -> None:
     monitors.command("osd pool create", pool="archive", pool_type="replicated", autoscale_mode="on", rule="hdds")
-    with pytest.raises(ClusterError, match="not a code or a tier"):
+    with pytest.raises(ClusterError, match="cannot get a code or a tier"):
         pools.apply(coded(4, 2), adopt=adopt)
     assert "archive-data" not in monitors.pools
 

@@ -50,10 +50,10 @@ def test_lists_of_hosts_and_osds() -> None:
     [
         ("  fast: {devices: {clas: ssd}}", 5, "did you mean 'devices.class'?"),
         ("  ok: {size: 3}\n  tier: {cache: {devices: {class: ssd}}}", 6, "target_max_bytes"),
-        ("  tier: {cache: {target_max_bytes: 1G}}", 5, "where it lies"),
+        ("  tier: {cache: {target_max_bytes: 1G}}", 5, "has no placement"),
         ("  t: {cache: {mode: writebak, devices: {class: ssd}, target_max_bytes: 1G}}", 5, "'writeback'"),
         ("  ec: {erasure: {k: 2}}", 5, "erasure.m must be a whole number"),
-        ("  ec: {erasure: {k: 2, m: 2}, size: 3}", 5, "leave `size` out"),
+        ("  ec: {erasure: {k: 2, m: 2}, size: 3}", 5, "remove `size`"),
         ("  both: {crush_rule: hdd, devices: {class: ssd}}", 5, "remove one of them"),
         ("  m: {metadata: {size: 3}}", 5, "erasure"),
         ("  o: {devices: {osds: [a]}}", 5, "'a' is not an OSD"),

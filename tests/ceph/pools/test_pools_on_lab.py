@@ -227,7 +227,7 @@ def test_a_pool_that_was_there_moves_as_planned_and_comes_back(
     declared = {"rbd": {"devices.class": "ssd", "size": "2", "compression_mode": "aggressive"}}
     pools = target.declared_pools()
     try:
-        assert "not ours to change" in pools.plan(declared).faults[0]
+        assert "cephfit does not change it without --adopt" in pools.plan(declared).faults[0]
         stats = admin.command("pg ls-by-pool", poolstr="rbd")["pg_stats"]
         until = time.monotonic() + 30
         while sum(pg["stat_sum"]["num_bytes"] for pg in stats) < 8 * MIB and time.monotonic() < until:
