@@ -129,7 +129,7 @@ class KernelLocks:
         said = _parts(holder)
         who, journal = (said["who"], f"its journal {said['journal']}") if said else (holder, "its journal")
         return HostLockedError(
-            f"another cephfit is changing kernel values here: {who}",
+            f"the kernel values here are in use by another cephfit: {who}",
             where=host.name,
             remedy="wait until it is done, or undo its changes: `cephfit restore` of that target; "
             f"if {journal} is lost, delete {self._link} there",

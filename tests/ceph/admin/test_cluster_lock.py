@@ -146,7 +146,7 @@ def test_whoever_was_overruled_notices_before_it_changes_anything(here: Machine,
     lock = here.lock()
     there.lock(take_over=True)
     lock.renew()  # not due yet: cheap
-    with pytest.raises(ClusterError, match="taken away"):
+    with pytest.raises(ClusterError, match="another process took this cluster's lock"):
         lock.renew(at_once=True)
 
 

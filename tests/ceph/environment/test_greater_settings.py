@@ -235,5 +235,5 @@ def test_hosts_can_be_asked_for_what_they_are_not(tmp_path: Path) -> None:
     files = HostFiles(Hosts(), Journal(tmp_path / "journal"))
     absent = HostFile("localhost", "/proc/sys/no/such/key")
     assert files.values([absent]) == {}
-    with pytest.raises(HostRefusedError, match="no such value"):
+    with pytest.raises(HostRefusedError, match="does not have this value"):
         files.apply({absent: "1"})

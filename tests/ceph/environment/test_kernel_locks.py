@@ -60,7 +60,7 @@ def test_the_second_of_two_labs_is_told_who_changes_the_machines_values(tmp_path
     at_first = sysctl.read_text()
     first, second = target("first", tmp_path), target("second", tmp_path)
     first.apply(greater(osd_host={SYSCTL: 2000001}), ())
-    with pytest.raises(HostError, match=f"{HOST}: another cephfit is changing .*: lab:first on {HOST}") as caught:
+    with pytest.raises(HostError, match=f"{HOST}: .*in use by another cephfit: lab:first on {HOST}") as caught:
         second.apply(greater(osd_host={SYSCTL: 2000002}), ())
     assert "cephfit restore" in str(caught.value)
     assert sysctl.read_text() == "2000001\n"

@@ -103,7 +103,7 @@ class TestEmulations:
         theirs = ["tc", "qdisc", "add", "dev", "lo", "root", "handle", "1:", "htb"]
         assert host.run(theirs).code == 0
         emulations = Emulations(OneHost(host), Journal(tmp_path / "journal"))
-        assert "has a htb of its own" in emulations.why_not("h", "lo", Emulation(rate_mbit=10))
+        assert "already has a htb" in emulations.why_not("h", "lo", Emulation(rate_mbit=10))
         emulations.restore()
         assert '"htb"' in host.run(["tc", "-j", "qdisc", "show", "dev", "lo"]).stdout
 
