@@ -79,11 +79,11 @@ class Volumes:
             InputError: an image setting is impossible.
             ClusterError: librbd refuses.
         """
-        wanted = _creation_options(configuration)
+        required = _creation_options(configuration)
         with self._pool(volume.pool) as ioctx, self._refusals(volume):
             if volume.image in self._rbd.RBD().list(ioctx):
                 return
-            self._rbd.RBD().create(ioctx, volume.image, volume.nbytes, old_format=False, **wanted)
+            self._rbd.RBD().create(ioctx, volume.image, volume.nbytes, old_format=False, **required)
 
     def remove(self, volume: Volume) -> None:
         """Delete the image if it exists.
@@ -136,9 +136,9 @@ class Volumes:
                     "features": image.features(),
                 }
                 data_pool = self._pool_named(image.data_pool_id())
-            wanted = data_pool_name(configuration)
-            if wanted is not None and wanted != data_pool:
-                mismatches.append(f"the data of image {volume} is in pool {data_pool}, not {wanted}")
+            required = data_pool_name(configuration)
+            if required is not None and required != data_pool:
+                mismatches.append(f"the data of image {volume} is in pool {data_pool}, not {required}")
             for setting in image_settings(configuration):
                 got = found[setting.key]
                 if setting.key == "features":

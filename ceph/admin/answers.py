@@ -142,17 +142,17 @@ def refusal(whom: str, command: str, code: int, words: str) -> ClusterError:
         words: Ceph's message, may be empty.
     """
     name = errno.errorcode.get(code, str(code))
-    said = words.strip() or (os.strerror(code) if code else "no reason given")
+    reported = words.strip() or (os.strerror(code) if code else "no reason given")
     remedy = ""
     if code in (errno.ETIMEDOUT, errno.ENOTCONN):
         return ClusterError(
-            f"`{command}` was not answered in time: {said} [{name}]",
+            f"`{command}` was not answered in time: {reported} [{name}]",
             where=whom,
             remedy="check that the daemons run and the network reaches them; then start the command again",
         )
     if code in (errno.EACCES, errno.EPERM):
         remedy = f"the client's key lacks the capability {needed_for(whom, command)} (docs/capabilities.md)"
-    return RefusedError(f"`{command}` was refused: {said} [{name}]", where=whom, remedy=remedy, code=code)
+    return RefusedError(f"`{command}` was refused: {reported} [{name}]", where=whom, remedy=remedy, code=code)
 
 
 def spelled(prefix: str, arguments: dict[str, Any]) -> str:

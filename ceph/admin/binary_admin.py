@@ -94,10 +94,10 @@ class BinaryAdmin:
             raise refusal(whom, typed, errno.ETIMEDOUT, "") from None
         if done.returncode == 0:
             return parse_answer(done.stdout)
-        said = _REFUSED.search(done.stderr)
-        if said is not None:
-            code = int(said[1]) if said[1].isdigit() else getattr(errno, said[1], 0)
-            raise refusal(whom, typed, code, said[2])
+        reported = _REFUSED.search(done.stderr)
+        if reported is not None:
+            code = int(reported[1]) if reported[1].isdigit() else getattr(errno, reported[1], 0)
+            raise refusal(whom, typed, code, reported[2])
         if "timed out" in done.stderr + done.stdout:
             raise refusal(whom, typed, errno.ETIMEDOUT, "no monitor answers")
         lines = (done.stderr or done.stdout).strip().splitlines()

@@ -151,9 +151,9 @@ class ClusterLock:
         return not holder.pid or (holder.processes == self._holder.processes and not _is_alive(holder.pid))
 
     def _read(self) -> dict[str, Holder]:
-        said = self._admin.command("config-key dump", key=LOCK_PREFIX) or {}
+        reported = self._admin.command("config-key dump", key=LOCK_PREFIX) or {}
         found = {}
-        for key, text in said.items():
+        for key, text in reported.items():
             if not key.startswith(LOCK_PREFIX):
                 # Before Mimic the command ignores the key and returns all of them, also those of encrypted disks.
                 continue

@@ -140,9 +140,9 @@ class AdminSockets:
 
     def _host_of(self, daemon: Daemon) -> str:
         if daemon.name not in self._places:
-            said = self._admin.command(f"{daemon.kind} metadata")
+            reported = self._admin.command(f"{daemon.kind} metadata")
             self._places |= {
-                f"{daemon.kind}.{e.get('id', e.get('name'))}": e["hostname"] for e in said if "hostname" in e
+                f"{daemon.kind}.{e.get('id', e.get('name'))}": e["hostname"] for e in reported if "hostname" in e
             }
         if daemon.name not in self._places:
             raise ClusterError("the cluster does not report which host it runs on", where=daemon.name)

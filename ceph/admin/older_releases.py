@@ -78,13 +78,13 @@ def why_no_cache_drop(admin: CephAdmin) -> str:
     return "" if ["cache", "drop"] in words else f"OSDs of Ceph {version[2]} do not have the command `cache drop`"
 
 
-def listed_pgs(said: Any) -> Sequence[Mapping[str, Any]] | None:
+def listed_pgs(reported: Any) -> Sequence[Mapping[str, Any]] | None:
     """Return the PGs of ``pg ls``, ``pg ls-by-pool`` or ``pg ls-by-osd``; None if the manager does not know them.
 
     Before Nautilus the answer is the list itself (``PGMap::dump_filtered_pg_stats``), and empty where there is no
     PG. Since then it states whether the manager knows them (``pg_ready``); after a change of the map it does not
     for some seconds.
     """
-    if isinstance(said, list) or said is None:
-        return said or ()
-    return said.get("pg_stats", ()) if said.get("pg_ready", True) else None
+    if isinstance(reported, list) or reported is None:
+        return reported or ()
+    return reported.get("pg_stats", ()) if reported.get("pg_ready", True) else None

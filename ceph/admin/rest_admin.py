@@ -79,8 +79,8 @@ class RestAdmin:
         if text.startswith(_NO_JSON):  # a command that answers prose although JSON was requested
             return text.removeprefix(_NO_JSON).strip()
         try:
-            said = json.loads(text)
-            output, status = said["output"], said["status"]
+            answer = json.loads(text)
+            output, status = answer["output"], answer["status"]
         except (ValueError, KeyError, TypeError):
             output, status = None, text
         if not response.ok:
@@ -122,9 +122,9 @@ class RestAdmin:
     def _refused(
         self, whom: str, prefix: str, arguments: Mapping[str, Any], http_status: int, status: str
     ) -> ClusterError:
-        said = _ERROR.search(status)
+        match = _ERROR.search(status)
         code, words = (
-            (abs(int(said[2])), said[1]) if said else (errno.EINVAL, status.strip() or f"HTTP {http_status}")
+            (abs(int(match[2])), match[1]) if match else (errno.EINVAL, status.strip() or f"HTTP {http_status}")
         )
         return refusal(whom, spelled(prefix, dict(arguments)), code, words)
 

@@ -77,15 +77,15 @@ def placement_of(settings: Mapping[str, str], *, erasure: bool = False, where: s
     Raises:
         InputError: they contradict each other.
     """
-    says = {k: v for k, v in settings.items() if k.startswith(_PLACING)}
+    placing = {k: v for k, v in settings.items() if k.startswith(_PLACING)}
     rule = settings.get("crush_rule")
-    if rule is not None and says:
+    if rule is not None and placing:
         raise InputError(
-            f"crush_rule {rule} and {', '.join(sorted(says))} both define the pool's placement",
+            f"crush_rule {rule} and {', '.join(sorted(placing))} both define the pool's placement",
             where=where,
             remedy="remove one of them",
         )
-    if rule is not None or (not says and not erasure):
+    if rule is not None or (not placing and not erasure):
         return None
     primary = _devices(settings, "primary", where)
     if primary is not None and erasure:
@@ -102,18 +102,18 @@ def placement_of(settings: Mapping[str, str], *, erasure: bool = False, where: s
 
 
 def _devices(settings: Mapping[str, str], word: str, where: str) -> Devices | None:
-    said = {key: settings[f"{word}.{key}"] for key in DEVICE_WORDS if f"{word}.{key}" in settings}
-    if not said:
+    given = {key: settings[f"{word}.{key}"] for key in DEVICE_WORDS if f"{word}.{key}" in settings}
+    if not given:
         return None
-    if "osds" in said and {"hosts", "root"} & set(said):
+    if "osds" in given and {"hosts", "root"} & set(given):
         raise InputError(f"{word}: `osds` already selects the OSDs", where=where, remedy="remove hosts and root")
-    if "hosts" in said and "root" in said:
+    if "hosts" in given and "root" in given:
         raise InputError(f"{word}: hosts are given, so `root` has no effect", where=where, remedy="remove it")
     return Devices(
-        root=said.get("root", ""),
-        device_class=said.get("class", ""),
-        hosts=tuple(filter(None, said.get("hosts", "").split(","))),
-        osds=_ids(said.get("osds", ""), where),
+        root=given.get("root", ""),
+        device_class=given.get("class", ""),
+        hosts=tuple(filter(None, given.get("hosts", "").split(","))),
+        osds=_ids(given.get("osds", ""), where),
     )
 
 

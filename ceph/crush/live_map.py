@@ -96,9 +96,9 @@ def try_rule(
     for osd, weight in (in_weights or {}).items():
         argv += ["--weight", str(osd), f"{weight:.6f}"]
     with _files(map=binary) as at:
-        said = _run("crushtool", "-i", str(at["map"]), *argv).stdout
-    places = {int(x): _osds(osds) for x, osds in _MAPPING.findall(said)}
-    return places, frozenset(int(x) for x in _BAD.findall(said))
+        reported = _run("crushtool", "-i", str(at["map"]), *argv).stdout
+    places = {int(x): _osds(osds) for x, osds in _MAPPING.findall(reported)}
+    return places, frozenset(int(x) for x in _BAD.findall(reported))
 
 
 def map_pgs(osd_map: bytes, crush_map: bytes | None = None) -> dict[str, tuple[int, ...]]:
@@ -123,9 +123,9 @@ def balancing_moves(osd_map: bytes, pool: str) -> int:
         return len(moves.read_text().splitlines()) if moves.exists() else 0
 
 
-def pgs_in(said: str) -> dict[str, tuple[int, ...]]:
+def pgs_in(reported: str) -> dict[str, tuple[int, ...]]:
     """Parse PG to OSDs from the output of ``osdmaptool --test-map-pgs-dump``."""
-    return {pg: _osds(osds) for pg, osds in _PG.findall(said)}
+    return {pg: _osds(osds) for pg, osds in _PG.findall(reported)}
 
 
 def _osds(text: str) -> tuple[int, ...]:
@@ -160,8 +160,8 @@ def _run(program: str, *argv: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def _first_words(said: str, code: int) -> str:
-    lines: Sequence[str] = [line.strip() for line in said.splitlines() if line.strip()]
+def _first_words(reported: str, code: int) -> str:
+    lines: Sequence[str] = [line.strip() for line in reported.splitlines() if line.strip()]
     own = [_OUR_FILE.sub("the map", line) for line in lines if not line.startswith(("./src", "*** "))]
     return own[0] if own else f"ended with {code}"
 

@@ -114,7 +114,7 @@ class _Writer:
     def _rules_over(self, name: str, devices: Devices) -> list[str]:
         """Return rules that take some of these OSDs from another root; one class of a root counts as another."""
         live = self._live
-        ours, wanted = f"{name}~{devices.device_class}" if devices.device_class else name, self.osds_of(devices)
+        ours, required = f"{name}~{devices.device_class}" if devices.device_class else name, self.osds_of(devices)
         found = []
         for rule in live.document["rules"]:
             for taken in (step["item_name"] for step in rule["steps"] if step["op"] == "take"):
@@ -124,7 +124,7 @@ class _Writer:
                 osds = set(live.osds_under(bucket))
                 if of_class:
                     osds &= {osd for osd, c in live.class_of.items() if c == of_class}
-                if osds & set(wanted):
+                if osds & set(required):
                     found.append(str(rule["rule_name"]))
         return list(dict.fromkeys(found))
 

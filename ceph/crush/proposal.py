@@ -57,16 +57,16 @@ class RuleTrial:
                 f"rule {self.rule} puts two copies into one {failure_domain} for {self.n_shared} of "
                 f"{self.n_inputs} inputs: CRUSH separates the copies of one step, not primaries from replicas"
             )
-        return tuple(faults)
+        return tuple(notes)
 
     def warnings(self) -> tuple[str, ...]:
         idle = sorted(osd for osd, (got, due) in self.load.items() if due > 0 and not got)
-        said = [f"osd.{osd} gets no PG of the pool: pg_num is small for its devices" for osd in idle]
+        found = [f"osd.{osd} gets no PG of the pool: pg_num is small for its devices" for osd in idle]
         if self.busiest > _LOPSIDED and not idle:
-            said.append(
+            found.append(
                 f"the busiest OSD gets {self.busiest:.1f} times its fair share of PGs; a larger pg_num helps"
             )
-        return tuple(said)
+        return tuple(found)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -140,28 +140,28 @@ def _load(
 
 def differences(before: LiveMap, after: LiveMap) -> tuple[str, ...]:
     """Return what ``after`` changed or removed of ``before``: must be empty. Additions do not count."""
-    said = []
+    faults = []
     for what, key in (("devices", "id"), ("types", "type_id"), ("buckets", "id"), ("rules", "rule_id")):
         now = {entry[key]: entry for entry in after.document[what]}
-        said += [
-            f"{what[:-1]} {entry.get('name', entry.get('rule_name'))}  has changed"
+        faults += [
+            f"{what[:-1]} {entry.get('name', entry.get('rule_name'))} has changed"
             for entry in before.document[what]
             if now.get(entry[key]) != entry
         ]
-    said += [
+    faults += [
         f"tunable {name} is {after.tunables.get(name)}, was {value}"
         for name, value in before.tunables.items()
         if after.tunables.get(name) != value
     ]
     kept = after.document.get("choose_args", {})
-    said += [
-        f"the weight set of {'all pools' if key == '-1' else f'pool {key}'}  has changed"
+    faults += [
+        f"the weight set of {'all pools' if key == '-1' else f'pool {key}'} has changed"
         for key, entries in before.document.get("choose_args", {}).items()
         if kept.get(key) != entries
     ]
-    if not said and map_text.added_lines(before.text, after.text) is None:
-        said.append("a line of the text has changed")
-    return tuple(said)
+    if not faults and map_text.added_lines(before.text, after.text) is None:
+        faults.append("a line of the text has changed")
+    return tuple(faults)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,9 +49,9 @@ class CephSettings:
             ClusterError: the cluster refuses a value; the message is Ceph's.
         """
         daemons = running_daemons(self._admin)
-        wanted = self._places(configuration, daemons)
+        required = self._places(configuration, daemons)
         stored = stored_settings(self._admin)
-        for place, value in {**self._originals(), **wanted}.items():
+        for place, value in {**self._originals(), **required}.items():
             self._bring(place, stored.get(place), value, daemons)
 
     def take_back(self) -> None:
@@ -162,8 +162,8 @@ class CephSettings:
         self, configuration: Configuration, daemons: Sequence[Daemon], differences: Differences
     ) -> list[str]:
         """Return the settings of earlier configurations that a daemon still runs with, one sentence each."""
-        wanted = self._places(configuration, daemons)
-        gone = [place for place in self._originals() if place not in wanted]
+        required = self._places(configuration, daemons)
+        gone = [place for place in self._originals() if place not in required]
         stored = stored_settings(self._admin) if gone else {}
         sentences = []
         for section, key in gone:

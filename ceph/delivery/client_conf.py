@@ -47,9 +47,9 @@ def socket_folder(folder: Path) -> Path:
     Raises:
         HostError: every candidate has a long path.
     """
-    beside = folder / "sock"
-    if _is_short(beside):
-        return beside
+    nested = folder / "sock"
+    if _is_short(nested):
+        return nested
     name = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:16]
     places = [base / name for base in _bases()]
     place = next((place for place in places if _is_short(place)), None)
@@ -57,7 +57,7 @@ def socket_folder(folder: Path) -> Path:
         raise HostError(
             "the clients' admin sockets need a folder with a short path, of at most "
             f"{_PATH_MAX - len(_LONGEST_NAME) - 1} bytes",
-            where=" or ".join(map(str, (beside, *places))),
+            where=" or ".join(map(str, (nested, *places))),
             remedy="set XDG_RUNTIME_DIR to a folder with a short path",
         )
     return place

@@ -284,8 +284,8 @@ class ConfFiles:
         except HostError as error:
             return f"{file.path} on {file.host}, read by {_names(file.daemons)}, is not accessible: {error.what}"
         fsid = str(self._admin.command("status")["fsid"])
-        said = sections_of(content).get("global", {}).get("fsid", fsid)
-        return "" if said == fsid else f"{file.path} on {file.host} belongs to another cluster, {said}"
+        reported = sections_of(content).get("global", {}).get("fsid", fsid)
+        return "" if reported == fsid else f"{file.path} on {file.host} belongs to another cluster, {reported}"
 
     def changes(self, configuration: Configuration) -> tuple[Change, ...]:
         """Return the changes of files for a configuration, including files to restore; changes nothing.
@@ -388,9 +388,9 @@ class ConfFiles:
     def _places(self, daemons: Sequence[Daemon]) -> list[ConfFile]:
         readers: dict[tuple[str, str], list[Daemon]] = {}
         for kind in dict.fromkeys(d.kind for d in daemons):
-            said = {str(e.get("id", e.get("name"))): e for e in self._admin.command(f"{kind} metadata")}
+            reported = {str(e.get("id", e.get("name"))): e for e in self._admin.command(f"{kind} metadata")}
             for daemon in (d for d in daemons if d.kind == kind):
-                if host := said.get(daemon.id, {}).get("hostname"):
+                if host := reported.get(daemon.id, {}).get("hostname"):
                     path = self._path.replace("$name", daemon.name).replace("$id", daemon.id)
                     readers.setdefault((host, path), []).append(daemon)
         return [ConfFile(host, path, tuple(found)) for (host, path), found in readers.items()]

@@ -44,19 +44,19 @@ class InjectedSettings:
         self._values = values
         self._journal = journal
         self._progress = progress
-        self._wanted: dict[Place, str] = {}
+        self._required: dict[Place, str] = {}
         self._born: dict[str, int] = {}
 
-    def inject(self, wanted: Mapping[Place, str]) -> None:
+    def inject(self, required: Mapping[Place, str]) -> None:
         """Inject these values, in addition to those that were injected before and not reverted.
 
         Raises:
             ClusterError: a daemon refuses; the message is Ceph's.
         """
-        self._wanted |= wanted
+        self._required |= required
         # Read first: an OSD that restarts from now on has a later epoch.
-        self._born |= _born(self._admin.command("osd dump")) if wanted else {}
-        for name in dict.fromkeys(name for name, _ in wanted):
+        self._born |= _born(self._admin.command("osd dump")) if required else {}
+        for name in dict.fromkeys(name for name, _ in required):
             self._bring(name)
 
     def keep(self, osd_map: Callable[[], Mapping[str, Any]]) -> tuple[str, ...]:
@@ -65,15 +65,15 @@ class InjectedSettings:
         Args:
             osd_map: returns the present ``osd dump``.
         """
-        if not self._wanted:
+        if not self._required:
             return ()
         born = _born(osd_map())
         lost = []
-        for name in dict.fromkeys(name for name, _ in self._wanted):
+        for name in dict.fromkeys(name for name, _ in self._required):
             if name.startswith("osd.") and (name not in born or born[name] == self._born.get(name)):
                 continue  # it did not restart, or is down
             for key in self._bring(name):
-                value = self._wanted[name, key]
+                value = self._required[name, key]
                 lost.append(f"{name} lost {key} = {value} by a restart; it was injected again")
             self._born |= {name: born[name]} if name in born else {}
         return tuple(lost)
@@ -94,7 +94,7 @@ class InjectedSettings:
         self._take_back(lambda place: place[1] == key)
 
     def _take_back(self, is_meant: Callable[[Place], bool]) -> None:
-        self._wanted = {place: value for place, value in self._wanted.items() if not is_meant(place)}
+        self._required = {place: value for place, value in self._required.items() if not is_meant(place)}
         entries = [e for e in self._journal.entries(_INJECTED) if is_meant(_place(e))]
         running = {d.name for d in running_daemons(self._admin)} if entries else set()
         tried = Attempts()
@@ -115,7 +115,7 @@ class InjectedSettings:
         daemon = _daemon(name)
         keys = [
             key
-            for (whose, key), value in self._wanted.items()
+            for (whose, key), value in self._required.items()
             if whose == name and not self._same(key, value, self._values.from_itself(daemon, key))
         ]
         new = [key for key in keys if self._journal.get(_INJECTED, f"{name} {key}") is None]
@@ -123,7 +123,7 @@ class InjectedSettings:
         for key in keys:
             was = {"value": as_ceph_writes(self._values.from_itself(daemon, key)), "override": overrides.get(key)}
             self._journal.note(_INJECTED, f"{name} {key}", was)
-            self._tell(name, key, self._wanted[name, key])
+            self._tell(name, key, self._required[name, key])
         return keys
 
     def _forget(self, entry: Entry, running: Collection[str]) -> None:
@@ -151,10 +151,10 @@ class InjectedSettings:
     def _overrides(self, daemon: Daemon) -> dict[str, str]:
         """Return another client's override there; empty where the release does not report it."""
         sources = self._values.sources(daemon)
-        return {key: as_ceph_writes(said["override"]) for key, said in sources.items() if "override" in said}
+        return {key: as_ceph_writes(source["override"]) for key, source in sources.items() if "override" in source}
 
-    def _same(self, key: str, wanted: str, found: Any) -> bool:
-        return same_value(self._catalogue.option(key).type, wanted, found)
+    def _same(self, key: str, required: str, found: Any) -> bool:
+        return same_value(self._catalogue.option(key).type, required, found)
 
 
 def fault_of_injection(value: str) -> str:

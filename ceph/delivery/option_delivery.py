@@ -72,30 +72,30 @@ def parse_delivery(text: str, *, where: str, own_conf: bool = False) -> OptionDe
     Raises:
         InputError: quotes the wrong word.
     """
-    said: dict[str, str] = {}
+    given: dict[str, str] = {}
     for word in text.split(",") if text else ():
         key, is_pair, value = word.partition("=")
         if key not in _WORDS or not is_pair or not value:
             remedy = nearest(key, _WORDS) or f"there are {' and '.join(f'{w}=...' for w in _WORDS)}"
             raise InputError(f"unknown word {word!r} in the target", where=where, remedy=remedy)
-        if key in said:
+        if key in given:
             raise InputError(f"{key} is given twice", where=where, remedy="give it once")
-        said[key] = value
+        given[key] = value
     ways = [way.value for way in DeliveryWay]
-    way = said.get("settings")
+    way = given.get("settings")
     if way is not None and way not in ways:
         raise InputError(
             f"settings={way} is not a known way", where=where, remedy=f"choose from: {', '.join(ways)}"
         )
-    path = said.get("osd_conf", CONF_PATH)
+    path = given.get("osd_conf", CONF_PATH)
     if not path.startswith("/"):
         raise InputError(
             f"osd_conf={path} is not an absolute path",
             where=where,
             remedy="write it like osd_conf=/etc/ceph/ceph.conf",
         )
-    if "osd_conf" in said and own_conf:
+    if "osd_conf" in given and own_conf:
         raise InputError("osd_conf applies to --target ceph only", where=where, remedy="remove it for a lab")
-    if "osd_conf" in said and way in ("store", "injectargs"):
+    if "osd_conf" in given and way in ("store", "injectargs"):
         raise InputError(f"settings={way} does not use osd_conf", where=where, remedy="remove one of them")
     return OptionDelivery(None if way is None else DeliveryWay(way), path)

@@ -71,11 +71,13 @@ class CephadmOsds:
 
     def why_not(self, osd: int) -> str:
         try:
-            said = self._admin.command("orch status")
+            state = self._admin.command("orch status")
         except RefusedError as error:
             return f"the cluster has no orchestrator to restart OSDs: {error.what}"
-        if not said.get("available"):
-            return f"the cluster's orchestrator ({said.get('backend')}) is not available: {said.get('reason', '')}"
+        if not state.get("available"):
+            return (
+                f"the cluster's orchestrator ({state.get('backend')}) is not available: {state.get('reason', '')}"
+            )
         return ""
 
     def restart(self, osd: int) -> None:

@@ -207,11 +207,11 @@ class OneByOne:
         if not why:
             return
         pools = pools_that_would_stop(self._pgs_of(osd) or (), self._admin.command("osd dump")["pools"])
-        strangers = [name for name in pools if not name.startswith(POOL_PREFIX)]
-        if strangers or not pools:
+        foreign_pools = [name for name in pools if not name.startswith(POOL_PREFIX)]
+        if foreign_pools or not pools:
             raise ClusterError(
                 f"osd.{osd} must not be stopped now: {why}",
-                where=f"pools {', '.join(strangers)}" if strangers else f"osd.{osd}",
+                where=f"pools {', '.join(foreign_pools)}" if foreign_pools else f"osd.{osd}",
                 remedy="wait until all PGs have all their copies; pools without redundancy never allow it",
             )
 
@@ -220,7 +220,7 @@ class OneByOne:
         deadline = time.monotonic() + self._patience_seconds
         while True:
             try:
-                said = self._admin.command("osd ok-to-stop", ids=[str(osd)])
+                reported = self._admin.command("osd ok-to-stop", ids=[str(osd)])
             except RefusedError as error:
                 if error.code == errno.EBUSY:
                     return error.what
@@ -228,7 +228,7 @@ class OneByOne:
                     raise
                 time.sleep(_POLL_SECONDS)
                 continue
-            is_fine = not isinstance(said, dict) or said.get("ok_to_stop", True)
+            is_fine = not isinstance(reported, dict) or reported.get("ok_to_stop", True)
             return "" if is_fine else "the monitors refuse it"
 
     def _pgs_of(self, osd: int) -> Sequence[Mapping[str, Any]] | None:

@@ -92,8 +92,8 @@ class HostSettings:
             return " ".join(str(error).split())
 
     def apply(self, configuration: Configuration, clients: Sequence[Client]) -> None:
-        files = {file: _as_shown(setting) for setting, file in self._wanted_files(configuration, clients)}
-        emulations = {at: emulation for at, (emulation, _) in self._wanted(configuration).items()}
+        files = {file: _as_shown(setting) for setting, file in self._required_files(configuration, clients)}
+        emulations = {at: emulation for at, (emulation, _) in self._required(configuration).items()}
         shared = [file.host for file in files if not file.is_of_a_disk]
         self._locks.take([*shared, *(host for host, _ in emulations), *self._changed_hosts()])
         self._files.apply(files)
@@ -102,14 +102,14 @@ class HostSettings:
     def read_back(self, configuration: Configuration, clients: Sequence[Client]) -> ReadValues:
         values: dict[str, dict[str, Any]] = {}
         mismatches: list[str] = []
-        wanted = list(self._wanted_files(configuration, clients))
-        there = self._files.values(file for _, file in wanted)
-        for setting, file in wanted:
+        required = list(self._required_files(configuration, clients))
+        there = self._files.values(file for _, file in required)
+        for setting, file in required:
             got = there.get(file, "absent")
             values.setdefault(str(setting), {})[file.place] = got
             if clients and got != _as_shown(setting):
                 mismatches.append(f"{file.place} is {got}, not {setting.value}")
-        for (host, interface), (emulation, settings) in self._wanted(configuration).items():
+        for (host, interface), (emulation, settings) in self._required(configuration).items():
             now = self._emulations.now(host, interface)
             for setting in settings:
                 values.setdefault(str(setting), {})[f"{host}:{interface}"] = getattr(now, setting.key)
@@ -155,7 +155,7 @@ class HostSettings:
     def _settings(self, configuration: Configuration, base: str) -> list[Setting]:
         return [s for s in configuration.within(Partition.GREATER) if base_scope(s.scope) == base]
 
-    def _wanted_files(
+    def _required_files(
         self, configuration: Configuration, clients: Sequence[Client]
     ) -> Iterator[tuple[Setting, HostFile]]:
         """Where two OSDs of a host require different values, the last one wins: such a file is not per OSD."""
@@ -176,7 +176,7 @@ class HostSettings:
                         for file in self._files_of(setting, base, osd):
                             yield setting, file
 
-    def _wanted(
+    def _required(
         self, configuration: Configuration
     ) -> dict[tuple[str, str], tuple[Emulation, tuple[Setting, ...]]]:
         """Return (host, interface) to its emulation and the settings that require it."""
@@ -229,9 +229,9 @@ class HostSettings:
         for host, osds in by_host.items():
             if base == NETWORK and setting.key != MTU:
                 alone = {"delay_ms": 1.0} if setting.key == "jitter_ms" else {}
-                wanted = emulation_of({**alone, setting.key: setting.value})
+                required = emulation_of({**alone, setting.key: setting.value})
                 interfaces = dict.fromkeys(i for osd in osds for i in self._interfaces_of(osd))
-                why = next((w for i in interfaces if (w := self._emulations.why_not(host, i, wanted))), "")
+                why = next((w for i in interfaces if (w := self._emulations.why_not(host, i, required))), "")
             else:
                 files = dict.fromkeys(f for osd in osds for f in self._files_of(setting, base, osd))
                 texts = self._files.contents(files)

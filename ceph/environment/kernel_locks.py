@@ -126,8 +126,8 @@ class KernelLocks:
         raise HostRefusedError(refused, where=f"{host.name}: {self._link}")
 
     def _locked(self, host: Host, holder: str) -> HostLockedError:
-        said = _parts(holder)
-        who, journal = (said["who"], f"its journal {said['journal']}") if said else (holder, "its journal")
+        parts = _parts(holder)
+        who, journal = (parts["who"], f"its journal {parts['journal']}") if parts else (holder, "its journal")
         return HostLockedError(
             f"the kernel values here are in use by another cephfit: {who}",
             where=host.name,
@@ -136,11 +136,11 @@ class KernelLocks:
         )
 
     def _is_ours(self, holder: str) -> bool:
-        """Return whether a lock of an earlier version is ours: those had machine and journal but no token."""
-        said, tokens = _parts(holder), {entry.was for entry in self._journal.entries(_LOCK)}
-        if said is None or said["token"] not in tokens:
+        """Return whether a lock is ours; locks of earlier versions have machine and journal but no token."""
+        parts, tokens = _parts(holder), {entry.was for entry in self._journal.entries(_LOCK)}
+        if parts is None or parts["token"] not in tokens:
             return False
-        return said["token"] is not None or holder.endswith(self._mine)
+        return parts["token"] is not None or holder.endswith(self._mine)
 
     def _holder(self, host: Host) -> str:
         """Read the text of the lock; empty without one."""
@@ -179,12 +179,12 @@ def _files_seen() -> str:
 
 def _is_over(holder: str) -> bool:
     """Return whether a holder restored everything or was deleted; requires access to the same files."""
-    said = _parts(holder)
+    parts = _parts(holder)
     here = (socket.gethostname(), _files_seen())
-    if said is None or (said["machine"], said["files"]) != here or _UNKNOWN in here:
+    if parts is None or (parts["machine"], parts["files"]) != here or _UNKNOWN in here:
         return False
     try:
-        entries = Journal(Path(said["journal"]), read_only=True).entries(_LOCK)
+        entries = Journal(Path(parts["journal"]), read_only=True).entries(_LOCK)
     except (CephfitError, OSError):
         return False
-    return all(entry.was != said["token"] for entry in entries)
+    return all(entry.was != parts["token"] for entry in entries)

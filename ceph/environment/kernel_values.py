@@ -76,7 +76,7 @@ class HostFiles:
         self._hosts = hosts
         self._journal = journal
 
-    def apply(self, wanted: Mapping[HostFile, str]) -> None:
+    def apply(self, required: Mapping[HostFile, str]) -> None:
         """Set these values; restore every other value that was changed before.
 
         Raises:
@@ -84,12 +84,12 @@ class HostFiles:
             HostError: a host is unreachable.
         """
         groups: defaultdict[HostFile, dict[HostFile, str]] = defaultdict(dict)
-        for file, value in wanted.items():
+        for file, value in required.items():
             groups[_group(file)][file] = value
         changed: defaultdict[HostFile, list[Entry]] = defaultdict(list)
         for entry in self._journal.entries(_FILE):
             changed[_group(HostFile.of_place(entry.place))].append(entry)
-        now = self.values([*wanted, *(HostFile.of_place(e.place) for group in changed.values() for e in group)])
+        now = self.values([*required, *(HostFile.of_place(e.place) for group in changed.values() for e in group)])
         moved = [g for g in {**changed, **groups} if not _stands(groups.get(g, {}), changed.get(g, []), now)]
         self._put_back([entry for group in moved for entry in changed.get(group, [])], now)
         self._set({file: value for group in moved for file, value in groups.get(group, {}).items()})
@@ -168,20 +168,20 @@ class HostFiles:
             raise HostRefusedError(f"is {now} again after {entry.was!r} was restored", where=entry.place)
         self._journal.forget(_FILE, entry.place)
 
-    def _set(self, wanted: Mapping[HostFile, str]) -> None:
-        beside = {file: _companions(file) for file in wanted}
-        was = self.values([*wanted, *(c for companions in beside.values() for c in companions)])
-        for file, value in wanted.items():
+    def _set(self, required: Mapping[HostFile, str]) -> None:
+        others_of = {file: _companions(file) for file in required}
+        was = self.values([*required, *(c for companions in others_of.values() for c in companions)])
+        for file, value in required.items():
             if file not in was:
                 raise HostRefusedError("this kernel does not have this value", where=file.place)
             if was[file] != value:
-                for changing in (file, *(c for c in beside[file] if c in was)):
+                for changing in (file, *(c for c in others_of[file] if c in was)):
                     self._journal.note(_FILE, changing.place, was[changing])
-        reset = {_group(file) for file, companions in beside.items() if companions and was[file] != wanted[file]}
-        for file in sorted(wanted, key=_order):
-            if was[file] != wanted[file] or _group(file) in reset:
+        reset = {_group(file) for file, others in others_of.items() if others and was[file] != required[file]}
+        for file in sorted(required, key=_order):
+            if was[file] != required[file] or _group(file) in reset:
                 self._journal.note(_FILE, file.place, was[file])
-                self._write(file, wanted[file])
+                self._write(file, required[file])
 
     def _write(self, file: HostFile, value: str) -> None:
         self._hosts.named(file.host).write(PurePosixPath(file.path), value)
@@ -197,9 +197,9 @@ def choices(text: str) -> tuple[str, ...]:
     return tuple(word.strip("[]") for word in text.split()) if "[" in text else ()
 
 
-def _stands(wanted: Mapping[HostFile, str], changed: Sequence[Entry], now: Mapping[HostFile, str]) -> bool:
+def _stands(required: Mapping[HostFile, str], changed: Sequence[Entry], now: Mapping[HostFile, str]) -> bool:
     """Return whether a group has the required values and no other change; schedulers are not compared."""
-    places = {file.place for file in wanted}
-    if any(_companions(file) for file in [*wanted, *(HostFile.of_place(e.place) for e in changed)]):
+    places = {file.place for file in required}
+    if any(_companions(file) for file in [*required, *(HostFile.of_place(e.place) for e in changed)]):
         return False
-    return all(e.place in places for e in changed) and all(now.get(f) == v for f, v in wanted.items())
+    return all(e.place in places for e in changed) and all(now.get(f) == v for f, v in required.items())

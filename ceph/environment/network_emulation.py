@@ -115,23 +115,23 @@ class Emulations:
         self._hosts = hosts
         self._journal = journal
 
-    def why_not(self, host: str, interface: str, wanted: Emulation) -> str:
+    def why_not(self, host: str, interface: str, required: Emulation) -> str:
         """Return why an emulation cannot be set there; empty if it can. Changes nothing."""
-        if not wanted.kind:
+        if not required.kind:
             return ""
         reached = self._hosts.named(host)
         # Tested on the loopback of a temporary network namespace, which ends with the program.
         tried = reached.run(
-            ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", wanted.kind, *wanted.arguments()]
+            ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", required.kind, *required.arguments()]
         )
         if tried.code != 0:
-            return f"the kernel of {host} does not support it (sch_{wanted.kind}): {tried.words}"
+            return f"the kernel of {host} does not support it (sch_{required.kind}): {tried.words}"
         _, kind, ours = parse_qdisc(self._show(reached, interface))
         if not ours and not self._is_default(reached, interface):
             return f"{interface} of {host} already has a {kind}, which cannot be restored exactly"
         return ""
 
-    def apply(self, wanted: Mapping[tuple[str, str], Emulation]) -> None:
+    def apply(self, required: Mapping[tuple[str, str], Emulation]) -> None:
         """Set these on (host, interface); remove those that were set elsewhere before.
 
         Raises:
@@ -139,9 +139,9 @@ class Emulations:
         """
         for entry in reversed(self._journal.entries(_QDISC)):
             host, _, interface = entry.place.partition(":")
-            if not wanted.get((host, interface), Emulation()).kind:
+            if not required.get((host, interface), Emulation()).kind:
                 self._forget(entry)
-        for (host, interface), emulation in wanted.items():
+        for (host, interface), emulation in required.items():
             if not emulation.kind:
                 continue
             self._journal.note(_QDISC, f"{host}:{interface}", None)

@@ -37,23 +37,23 @@ class OsdPlace:
 
 def osd_places(admin: CephAdmin) -> tuple[OsdPlace, ...]:
     """Return all running OSDs, by id."""
-    said = {str(entry["id"]): entry for entry in admin.command("osd metadata")}
+    reported = {str(entry["id"]): entry for entry in admin.command("osd metadata")}
     return tuple(
-        _place(daemon, said[daemon.id])
+        _place(daemon, reported[daemon.id])
         for daemon in running_daemons(admin)
-        if daemon.kind == "osd" and "hostname" in said.get(daemon.id, {})
+        if daemon.kind == "osd" and "hostname" in reported.get(daemon.id, {})
     )
 
 
-def _place(daemon: Daemon, said: Mapping[str, Any]) -> OsdPlace:
-    data = said.get("bluestore_bdev_devices") or said.get("backend_filestore_dev_node") or ""
-    interfaces = (said.get("front_iface", ""), said.get("back_iface", ""))
+def _place(daemon: Daemon, reported: Mapping[str, Any]) -> OsdPlace:
+    data = reported.get("bluestore_bdev_devices") or reported.get("backend_filestore_dev_node") or ""
+    interfaces = (reported.get("front_iface", ""), reported.get("back_iface", ""))
     return OsdPlace(
         daemon=daemon,
-        host=said["hostname"],
+        host=reported["hostname"],
         disks=tuple(name.removeprefix("/dev/") for name in data.split(",") if name),
         interfaces=tuple(dict.fromkeys(name for name in interfaces if name)),
-        objectstore=said.get("osd_objectstore", ""),
+        objectstore=reported.get("osd_objectstore", ""),
     )
 
 

@@ -37,8 +37,8 @@ class Finished:
     @property
     def words(self) -> str:
         """The last lines of its output, for a message."""
-        said = self.stderr.strip() or self.stdout.strip() or "no output"
-        return " / ".join(said.splitlines()[-3:])
+        reported = self.stderr.strip() or self.stdout.strip() or "no output"
+        return " / ".join(reported.splitlines()[-3:])
 
 
 class Host(Protocol):

@@ -50,8 +50,8 @@ class Hosts:
         return self._open[name]
 
     def _make(self, name: str) -> Host:
-        said = self._access.destinations if self._access else {}
-        if self._all_local or (name in ("localhost", socket.gethostname()) and name not in said):
+        reported = self._access.destinations if self._access else {}
+        if self._all_local or (name in ("localhost", socket.gethostname()) and name not in reported):
             return LocalHost(name)
         if self._access is None:
             raise LackingError(

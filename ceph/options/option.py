@@ -49,23 +49,23 @@ class Option:
     see_also: tuple[str, ...] = field(default=())
 
     @classmethod
-    def from_help(cls, said: Mapping[str, Any]) -> "Option":
+    def from_help(cls, reported: Mapping[str, Any]) -> "Option":
         """Build from the answer to ``config help``; older releases omit some of its keys."""
-        daemon_default = said.get("daemon_default")
+        daemon_default = reported.get("daemon_default")
         return cls(
-            name=said["name"],
-            type=said["type"],
-            default=said["default"] if daemon_default in (None, "") else daemon_default,
-            flags=tuple(said.get("flags", ())),
-            services=tuple(said.get("services", ())),
-            can_update_at_runtime=bool(said.get("can_update_at_runtime", False)),
-            level=said.get("level", "advanced"),
-            description=said.get("desc", "").strip(),
-            more=" ".join(said.get("long_desc", "").split()),
-            least=str(said.get("min", "")),
-            most=str(said.get("max", "")),
-            choices=tuple(said.get("enum_values", ())),
-            see_also=tuple(said.get("see_also", ())),
+            name=reported["name"],
+            type=reported["type"],
+            default=reported["default"] if daemon_default in (None, "") else daemon_default,
+            flags=tuple(reported.get("flags", ())),
+            services=tuple(reported.get("services", ())),
+            can_update_at_runtime=bool(reported.get("can_update_at_runtime", False)),
+            level=reported.get("level", "advanced"),
+            description=reported.get("desc", "").strip(),
+            more=" ".join(reported.get("long_desc", "").split()),
+            least=str(reported.get("min", "")),
+            most=str(reported.get("max", "")),
+            choices=tuple(reported.get("enum_values", ())),
+            see_also=tuple(reported.get("see_also", ())),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -121,15 +121,15 @@ def as_ceph_writes(value: Value) -> str:
     return str(value)
 
 
-def same_value(option_type: str, wanted: Value, found: Value) -> bool:
+def same_value(option_type: str, required: Value, found: Value) -> bool:
     """Return whether two spellings are one value of ``option_type`` (a type name of ``config help``).
 
     A text that is not a value of the type equals only itself. Where the type is unknown (empty), two spellings of
     one number are the same.
     """
     if not option_type:
-        return any(same_value(known, wanted, found) for known in ("bool", "size", "float", "str"))
-    left, right = as_ceph_writes(wanted), as_ceph_writes(found)
+        return any(same_value(known, required, found) for known in ("bool", "size", "float", "str"))
+    left, right = as_ceph_writes(required), as_ceph_writes(found)
     if _is_level(left) or _is_level(right):
         # Debug levels (`debug_osd`) are strings in Ceph; 20 and 20/20 are the same level.
         return _log_levels(left) == _log_levels(right)

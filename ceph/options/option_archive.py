@@ -117,9 +117,9 @@ def known(version: str, *, folder: Path | None = None) -> KnownOptions:
         InputError: no version or several versions match, or the file is damaged.
     """
     folder = folder or archive_folder()
-    wanted = RELEASES.get(version.lower(), version)
+    required = RELEASES.get(version.lower(), version)
     for versions, source in ((kept_versions(folder=folder), KEPT), (shipped_versions(), SHIPPED)):
-        fitting = [v for v in versions if v == wanted] or [v for v in versions if v.startswith(f"{wanted}.")]
+        fitting = [v for v in versions if v == required] or [v for v in versions if v.startswith(f"{required}.")]
         if len(fitting) > 1:
             raise InputError(
                 f"more than one version {version} among the options {source}",

@@ -95,14 +95,14 @@ def risks_of(name: str) -> tuple[Risk, ...]:
 
 def found_by(parameters: Iterable[Parameter], words: Iterable[str]) -> tuple[Parameter, ...]:
     """Return the parameters with all of these words in name or description; matches of the name come first."""
-    wanted = [word.lower().replace("-", "_") for word in words]
+    required = [word.lower().replace("-", "_") for word in words]
     by_name, by_text = [], []
     for parameter in parameters:
         option = parameter.option
         text = f"{option.name} {option.description} {option.more} {parameter.component}".lower()
-        if all(word in option.name for word in wanted):
+        if all(word in option.name for word in required):
             by_name.append(parameter)
-        elif all(word in text for word in wanted):
+        elif all(word in text for word in required):
             by_text.append(parameter)
     return (*by_name, *by_text)
 

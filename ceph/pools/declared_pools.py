@@ -90,10 +90,10 @@ def faults_of(change: PoolChange) -> Sequence[str]:
     """Return why an existing pool must not be changed like this."""
     plan = change.plan
     if code := {k: pair for k, pair in change.values.items() if k.startswith(CODE)}:
-        said = ", ".join(f"{k.removeprefix(CODE)} = {now or 'none'}" for k, (now, _) in code.items())
-        wanted = ", ".join(f"{k.removeprefix(CODE)} = {then}" for k, (_, then) in code.items())
+        reported = ", ".join(f"{k.removeprefix(CODE)} = {now or 'none'}" for k, (now, _) in code.items())
+        required = ", ".join(f"{k.removeprefix(CODE)} = {then}" for k, (_, then) in code.items())
         return [
-            f"the erasure code of pool {plan.name} has {said}, not {wanted}: a pool keeps the code it was "
+            f"the erasure code of pool {plan.name} has {reported}, not {required}: a pool keeps the code it was "
             "created with (declare another pool and copy the images)"
         ]
     if change.state == "theirs" and change.values:
@@ -203,9 +203,7 @@ class DeclaredPools:
         """
         self._clear_up()
         plans = self._plans(declared)
-        made = [
-            pool for pool in self._pools.made() if any(pool == p.name for group in plans.values() for p in group)
-        ]
+        made = [pool for pool in self._pools.created() if any(pool == p.name for g in plans.values() for p in g)]
         holding = {pool: n for pool in made if (n := self._stored_nbytes(pool))}
         if holding and not with_data:
             raise ClusterError(
@@ -233,7 +231,7 @@ class DeclaredPools:
             *(f"pool {pool} would get its original {key}" for pool, _, key in values if pool in named),
             *(
                 f"pool {pool} would be deleted with {self._stored_nbytes(pool):,} bytes in it"
-                for pool in self._pools.made()
+                for pool in self._pools.created()
                 if pool in named
             ),
         )
@@ -252,24 +250,24 @@ class DeclaredPools:
     def _change(self, plan: PoolPlan, proposal: Proposal | None, adopt: frozenset[str]) -> PoolChange:
         dumped = self._dumped(plan.name)
         if dumped is None:
-            return PoolChange(plan, "new", {k: (None, v) for k, v in _wanted(plan).items()}, Movement(0, 0, 0))
-        is_ours = plan.name in self._pools.made()
+            return PoolChange(plan, "new", {k: (None, v) for k, v in _required(plan).items()}, Movement(0, 0, 0))
+        is_ours = plan.name in self._pools.created()
         state = "ours" if is_ours else "adopted" if plan.name in adopt else "theirs"
         values = self._differences(plan, dumped)
         return PoolChange(plan, state, values, self._moved(plan, dumped, values, proposal))
 
     def _differences(self, plan: PoolPlan, dumped: Mapping[str, Any]) -> dict[str, tuple[str | None, str]]:
         """Return key to (present value, planned value), where an existing pool differs from its plan."""
-        wanted = _wanted(plan)
+        required = _required(plan)
         # PGs are split and merged a few at a time: the monitors' target counts.
         heading_for = {
             "pg_num": dumped.get("pg_num_target"),
             "pgp_num": dumped.get("pg_placement_num_target"),
         }
-        now = {key: heading_for.get(key) or self._value(plan.name, key) for key in wanted}
+        now = {key: heading_for.get(key) or self._value(plan.name, key) for key in required}
         values = {
             key: (None if now[key] is None else str(now[key]), then)
-            for key, then in wanted.items()
+            for key, then in required.items()
             if now[key] is None or not same_value(VALUE_TYPES.get(key, "str"), then, str(now[key]))
         }
         if plan.erasure:
@@ -292,8 +290,8 @@ class DeclaredPools:
         if state in ("new", "ours"):  # data of existing pools is still moving
             wishes = self._pools.wishes(plans, where=f"pool {name}")
             allowed = {w.rule: self._pools.places.osds_for(w) for w in wishes}
-            said = [Setting(Partition.POOL, "pool", key, value) for key, value in settings.items()]
-            faults += read_back_pools(self._admin, plans, said, allowed)[1]
+            given = [Setting(Partition.POOL, "pool", key, value) for key, value in settings.items()]
+            faults += read_back_pools(self._admin, plans, given, allowed)[1]
         if faults:
             raise ClusterError(
                 f"it differs from its declaration: {'; '.join(dict.fromkeys(faults))}",
@@ -378,5 +376,5 @@ class DeclaredPools:
         return words[2] if len(words) > 2 else ""
 
 
-def _wanted(plan: PoolPlan) -> dict[str, str]:
+def _required(plan: PoolPlan) -> dict[str, str]:
     return {**plan.values, **({"crush_rule": plan.rule} if plan.rule else {})}

@@ -50,11 +50,11 @@ def ensure_profile(
     admin.command("osd erasure-code-profile set", name=name, profile=[f"{k}={v}" for k, v in words.items()])
 
 
-def code_differences(wanted: Mapping[str, str], profile: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
+def code_differences(required: Mapping[str, str], profile: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
     """Return key to (present value, declared value), where a profile differs from a declaration."""
     return {
         key: (profile.get(key), then)
-        for key, then in wanted.items()
+        for key, then in required.items()
         if key not in profile or not same_value(VALUE_TYPES.get(key, "str"), then, profile[key])
     }
 
@@ -62,12 +62,12 @@ def code_differences(wanted: Mapping[str, str], profile: Mapping[str, str]) -> d
 def profile_of(admin: CephAdmin, name: str) -> Mapping[str, str]:
     """Read a profile; empty if there is none of this name."""
     try:
-        said: dict[str, str] = admin.command("osd erasure-code-profile get", name=name)
+        reported: dict[str, str] = admin.command("osd erasure-code-profile get", name=name)
     except RefusedError as error:
         if error.code == errno.ENOENT:
             return {}
         raise
-    return said
+    return reported
 
 
 def remove_profile(admin: CephAdmin, journal: Journal, name: str) -> None:

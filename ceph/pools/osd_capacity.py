@@ -162,8 +162,8 @@ def memory_targets(admin: CephAdmin, osds: Collection[int]) -> dict[int, int]:
             shown = admin.command("config show", who=f"osd.{osd}")
         except RefusedError:  # before Mimic, or the manager does not know it yet
             return None
-        said = next((entry["value"] for entry in shown if entry["name"] == MEMORY_TARGET), None)
-        return int(said) if said is not None else _CEPHS_MEMORY_TARGET_NBYTES
+        reported = next((entry["value"] for entry in shown if entry["name"] == MEMORY_TARGET), None)
+        return int(reported) if reported is not None else _CEPHS_MEMORY_TARGET_NBYTES
 
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         asked = dict(zip(osds, threads.map(ask, osds), strict=True))
@@ -187,12 +187,12 @@ def few_pgs_note(pool: str, n_pgs: int, pgs_per_osd: float) -> str:
     """
     if not 0 < pgs_per_osd < _FEW_PGS:
         return ""
-    wanted = 1
-    while wanted * pgs_per_osd < _FEW_PGS * n_pgs:
-        wanted *= 2
+    required = 1
+    while required * pgs_per_osd < _FEW_PGS * n_pgs:
+        required *= 2
     return (
         f"pool {pool} has {n_pgs} PGs, {pgs_per_osd:g} on each OSD in all copies: below {_FEW_PGS} the "
-        f"load of OSDs is uneven, which costs performance; `pg_num: {wanted}` is enough"
+        f"load of OSDs is uneven, which costs performance; `pg_num: {required}` is enough"
     )
 
 

@@ -123,9 +123,9 @@ class Pools:
         Raises:
             InputError: its pool settings contradict each other.
         """
-        said = {s.key: as_ceph_writes(s.value) for s in pool_settings(configuration)}
+        given = {s.key: as_ceph_writes(s.value) for s in pool_settings(configuration)}
         where = f"configuration {configuration.name}"
-        return plan_pools(pool_name(configuration), said, self._defaults, where=where)
+        return plan_pools(pool_name(configuration), given, self._defaults, where=where)
 
     def why_not(self, configuration: Configuration) -> tuple[str, ...]:
         """Return why this cluster cannot place a configuration's pools, tested offline; changes nothing."""
@@ -174,7 +174,7 @@ class Pools:
                 self.places.ensure(wishes)
         except FaultyMapError as faulty:
             raise UnplacedPoolError(faulty.what, where=faulty.where, remedy=faulty.remedy) from None
-        if any(name.endswith(cache_pool_of("")) for name in self.made()):
+        if any(name.endswith(cache_pool_of("")) for name in self.created()):
             await_rest(self._admin)
         below = ""
         for plan in plans:
@@ -242,7 +242,7 @@ class Pools:
     def existing(self) -> tuple[str, ...]:
         return tuple(p["poolname"] for p in self._admin.command("osd lspools"))
 
-    def made(self) -> tuple[str, ...]:
+    def created(self) -> tuple[str, ...]:
         """Return the pools of the journal."""
         return tuple(e.place for e in self._journal.entries(_POOL))
 
@@ -298,15 +298,15 @@ class Pools:
 
     def _create(self, plan: PoolPlan) -> None:
         arguments: dict[str, Any] = {"pool": plan.name}
-        wanted = plan.values
-        if "pg_num" in wanted:
-            arguments["pg_num"] = int(wanted["pg_num"])
-        if "pgp_num" in wanted or "pg_num" in wanted:
-            arguments["pgp_num"] = int(wanted.get("pgp_num", wanted.get("pg_num", "0")))
+        required = plan.values
+        if "pg_num" in required:
+            arguments["pg_num"] = int(required["pg_num"])
+        if "pgp_num" in required or "pg_num" in required:
+            arguments["pgp_num"] = int(required.get("pgp_num", required.get("pg_num", "0")))
         arguments["pool_type"] = "erasure" if plan.erasure else "replicated"
         if plan.erasure:
             arguments["erasure_code_profile"] = plan.name
-        if rule := plan.rule or wanted.get("crush_rule"):
+        if rule := plan.rule or required.get("crush_rule"):
             arguments["rule"] = rule
         # A PG count that the autoscaler changes during a sweep would invalidate every later sample.
         self._admin.command("osd pool create", **arguments, autoscale_mode="off")

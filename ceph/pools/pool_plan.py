@@ -153,8 +153,8 @@ def _metadata_plan(
     plain = {k: v for k, v in metadata.items() if k in PLAIN_KEYS}
     placement = placement_of(metadata, where=where)
     if placement is None and "crush_rule" not in metadata:
-        beside = {k: v for k, v in own.items() if k.startswith(("devices.", "failure_domain", f"{CLASSES}."))}
-        placement = placement_of(beside, where=where) or Placement()
+        inherited = {k: v for k, v in own.items() if k.startswith(("devices.", "failure_domain", f"{CLASSES}."))}
+        placement = placement_of(inherited, where=where) or Placement()
     values = {"size": str(int(erasure["m"]) + 1), **_with_defaults(plain, defaults, placement)}
     return PoolPlan(name, Role.BASE, values, placement, said={f"metadata.{k}": k for k in plain})
 

@@ -60,10 +60,10 @@ def read_back_pools(
     for plan in plans:
         base = base if plan.role is Role.CACHE else plan.name
         for key, name in plan.said.items():
-            wanted, got = plan.values[name], pool_value(admin, plan.name, name)
+            required, got = plan.values[name], pool_value(admin, plan.name, name)
             values.setdefault(text_of[key], {})[plan.name] = got
-            if got is None or not same_value(VALUE_TYPES.get(name, "str"), wanted, got):
-                faults.append(f"pool {plan.name} has {name} = {got}, not {wanted}")
+            if got is None or not same_value(VALUE_TYPES.get(name, "str"), required, got):
+                faults.append(f"pool {plan.name} has {name} = {got}, not {required}")
         if plan.erasure:
             faults += _read_code(admin, plan, text_of, values)
         if plan.role is Role.CACHE:
@@ -81,11 +81,11 @@ def _read_code(
     dumped = dumped_pool(admin, plan.name)
     profile = profile_of(admin, dumped["erasure_code_profile"])
     faults = []
-    for key, wanted in plan.erasure.items():
+    for key, required in plan.erasure.items():
         got = profile.get(key)
         values[text_of[f"erasure.{key}"]] = {plan.name: got}
-        if got is None or not same_value(VALUE_TYPES.get(key, "str"), wanted, got):
-            faults.append(f"the erasure code of pool {plan.name} has {key} = {got}, not {wanted}")
+        if got is None or not same_value(VALUE_TYPES.get(key, "str"), required, got):
+            faults.append(f"the erasure code of pool {plan.name} has {key} = {got}, not {required}")
     if int(dumped["size"]) != plan.size:
         faults.append(f"pool {plan.name} has {dumped['size']} chunks, not {plan.size}")
     if "ec_overwrites" not in str(dumped["flags_names"]).split(","):

@@ -91,7 +91,7 @@ class WholeCluster:
         NooutFlags(self._admin, self._journal).take_back()
 
     def give_up_pools(self) -> None:
-        if pools := self.pools.made():
+        if pools := self.pools.created():
             with self.deletion.allowed():
                 for pool in reversed(pools):
                     self.pools.delete(pool)
@@ -136,7 +136,7 @@ class WholeCluster:
         )
 
     def undoings(self) -> Sequence[Undoing]:
-        pools = [Undoing(f"pool {name} with its images", "there", "deleted") for name in self.pools.made()]
+        pools = [Undoing(f"pool {name} with its images", "there", "deleted") for name in self.pools.created()]
         due = self.settings.restarts_of_undoing()
         restarts = [Undoing(f"osd.{osd}", "runs with other options", "restarted") for osd in due]
         return [*pools, *self.settings.undoings(), *restarts]

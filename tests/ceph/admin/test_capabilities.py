@@ -48,7 +48,7 @@ IMAGES = Configuration(
 
 
 @pytest.mark.parametrize("level", Level)
-def test_the_document_says_what_is_tested(level: Level) -> None:
+def test_the_document_has_the_tested_capabilities(level: Level) -> None:
     words = " ".join(f"{daemon} '{caps}'" for daemon, caps in capabilities(level, pool="bench").items())
     assert f"ceph auth get-or-create client.cephfit {words}" in DOCUMENT.read_text()
 

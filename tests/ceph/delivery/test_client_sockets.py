@@ -42,7 +42,7 @@ def test_roots_folder_for_a_cluster_has_room_for_a_clients_socket() -> None:
 
 
 def deep(folder: Path) -> Path:
-    """A state folder like somebody's whose home lies deep in a tree."""
+    """A state folder in a home with a long path."""
     place = folder / ("d" * 60) / ("e" * 60)
     place.mkdir(parents=True)
     return place
@@ -96,7 +96,7 @@ def test_a_folder_in_which_others_could_put_sockets_is_refused(runtime: Path, tm
         make_socket_folder(folder)
 
 
-def test_where_no_path_is_short_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_lack_of_a_short_path_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = deep(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)

@@ -112,7 +112,7 @@ def test_a_kill_between_file_and_restart_is_undone_by_restore(lab_cluster: Lab, 
         while lab_cluster.conf.read_bytes() == original:
             assert victim.poll() is None
         os.killpg(victim.pid, signal.SIGKILL)
-    edited = lab_cluster.conf.read_bytes() + b"# somebody was here meanwhile\n"
+    edited = lab_cluster.conf.read_bytes() + b"# edited meanwhile\n"
     lab_cluster.conf.write_bytes(edited)
 
     # Which way it was is not said again: the journal knows.
@@ -127,7 +127,7 @@ def test_a_kill_between_file_and_restart_is_undone_by_restore(lab_cluster: Lab, 
     done = subprocess.run([*restore, "--apply"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "edited meanwhile" in done.stderr
-    assert lab_cluster.conf.read_bytes() == original + b"# somebody was here meanwhile\n"
+    assert lab_cluster.conf.read_bytes() == original + b"# edited meanwhile\n"
     lab_cluster.conf.write_bytes(original)
     assert state_of(lab_cluster) == before
     assert list(lab_cluster.folder.glob("*cephfit-new")) == []

@@ -104,7 +104,7 @@ def test_ceph_reads_what_was_meant(
 
 
 @needs_ceph_conf
-def test_our_setting_wins_whatever_the_file_says(tmp_path: Path) -> None:
+def test_our_setting_wins_over_every_line_of_the_file(tmp_path: Path) -> None:
     wanted = (
         ceph("osd", "osd_max_backfills", 7),  # osd.1 has a section of its own with it
         ceph("osd/class:hdd", "osd_recovery_max_active", 9),  # such files know no masks

@@ -44,7 +44,7 @@ FEW = Configuration("few", (ceph("osd.0", "osd_max_backfills", 3),))
 SHARDS = Configuration("shards", (ceph("osd", "osd_op_num_shards", 3),))
 
 
-def test_the_way_is_chosen_by_the_release_unless_it_is_said() -> None:
+def test_the_release_chooses_the_way_by_default() -> None:
     by_release = OptionDelivery()
     assert by_release.way_of("16.2.15", acts_at_runtime=True) is DeliveryWay.STORE
     assert by_release.way_of("13.2.0", acts_at_runtime=False) is DeliveryWay.STORE
@@ -60,7 +60,7 @@ def test_the_way_is_chosen_by_the_release_unless_it_is_said() -> None:
     ]
 
 
-def test_what_a_target_says_of_it() -> None:
+def test_the_delivery_in_a_targets_text() -> None:
     assert parse_delivery("", where="") == OptionDelivery()
     said = parse_delivery("settings=conf,osd_conf=/var/lib/ceph/x/osd.$id/config", where="")
     assert said == OptionDelivery(DeliveryWay.CONF, "/var/lib/ceph/x/osd.$id/config")
@@ -142,7 +142,7 @@ def test_daemons_run_with_what_was_injected(lab_cluster: Lab, injecting: LabTarg
     wanted = {"hdd": ("3", "0.250000"), "ssd": ("5", "0.250000")}
     assert found == {osd: wanted[lab_cluster.device_class(osd)] for osd in lab_cluster.osd_ids()}
     assert applied.read_back["ceph/mon/mon_mgr_blocklist_interval = 9000"] == {"mon.a": "9000.000000"}
-    # Clients read no store for it, so what all have stands in their own file.
+    # Clients read no store for it, so common options are in the clients' file.
     assert applied.read_back["ceph/client/osd_scrub_sleep = 0.25"] == {"a new client": "0.250000"}
     assert state_of(lab_cluster)["config dump"] == stored, "nothing of it went into the store"
     what = {undoing.what: undoing.then for undoing in injecting.undoings()}
@@ -184,7 +184,7 @@ def test_an_osd_that_restarts_loses_it_and_gets_it_again(lab_cluster: Lab, injec
 @pytest.mark.ceph
 @pytest.mark.root
 @pytest.mark.fio
-def test_an_override_of_somebody_else_comes_back(lab_cluster: Lab) -> None:
+def test_an_override_of_another_client_is_restored(lab_cluster: Lab) -> None:
     admin = RadosAdmin(lab_cluster.conf)
     admin.tell("osd.0", "config set", var="osd_max_backfills", val=["6"])
     try:
@@ -236,7 +236,7 @@ def test_after_a_kill_restore_takes_it_back(lab_cluster: Lab, admin: str) -> Non
 
 
 def leave_in_the_managers_reports(lab: Lab, daemon: str, key: str, value: int) -> None:
-    """The manager tells a value for some seconds that the daemon runs with no more."""
+    """The manager reports a value for some seconds after the daemon dropped it."""
     admin = RadosAdmin(lab.conf)
     try:
         admin.tell(daemon, "injectargs", injected_args=[f"--{key}={value}"])
@@ -272,7 +272,7 @@ def test_what_the_key_must_be_allowed(lab_cluster: Lab, tmp_path: Path) -> None:
 
 @pytest.mark.ceph
 @pytest.mark.root
-def test_a_dry_run_says_it(lab_cluster: Lab, tmp_path: Path) -> None:
+def test_a_dry_run_shows_the_injections(lab_cluster: Lab, tmp_path: Path) -> None:
     sweep = tmp_path / "sweep.yaml"
     sweep.write_text(
         "schema_version: 1\nname: injected\ndescription: x\nconfigurations:\n  A: {}\n"

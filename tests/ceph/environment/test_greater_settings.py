@@ -28,7 +28,7 @@ SYSCTL = "net.ipv4.tcp_notsent_lowat"
 
 @pytest.fixture(scope="module")
 def two_disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Kernel names of two loop devices that nobody uses."""
+    """Kernel names of two unused loop devices."""
     folder = tmp_path_factory.mktemp("disks")
     attached = []
     for number in range(2):
@@ -70,7 +70,7 @@ class TestHostSettings:
         places = [osd(0, two_disks[0]), osd(1, two_disks[1])]
         return lambda: HostSettings(hosts, Journal(tmp_path / "journal.jsonl"), osds=lambda: places)
 
-    def test_they_are_made_read_back_and_put_back_by_the_next_process(
+    def test_settings_are_applied_read_back_and_restored_by_the_next_process(
         self, settings: Callable[[], HostSettings], two_disks: tuple[str, str], tmp_path: Path
     ) -> None:
         sysctl = Path("/proc/sys") / SYSCTL.replace(".", "/")
@@ -96,10 +96,10 @@ class TestHostSettings:
         assert (sysctl.read_text(), [queue_value(disk, key) for disk in two_disks for key in keys]) == before
         assert not Journal(tmp_path / "journal.jsonl").entries()
 
-    def test_what_a_scheduler_resets_is_put_back_too(
+    def test_what_a_scheduler_resets_is_restored_too(
         self, settings: Callable[[], HostSettings], two_disks: tuple[str, str]
     ) -> None:
-        """Whether Linux sets nr_requests anew when a scheduler takes a queue over depends on its release."""
+        """Whether Linux resets nr_requests on a change of the scheduler depends on its release."""
         disk = two_disks[0]
         requests = Path(f"/sys/block/{disk}/queue/nr_requests")
         at_first = requests.read_text()
@@ -148,12 +148,12 @@ class TestHostSettings:
             ("osd_store", "filesystem", "xfs", "only the OSDs of a lab are recreated"),
         ],
     )
-    def test_what_cannot_be_done_is_said_beforehand_with_the_reason(
+    def test_unsupported_settings_have_a_reason_before_the_sweep(
         self, settings: Callable[[], HostSettings], scope: str, key: str, value: Value, why: str
     ) -> None:
         assert why in settings().why_not(Setting(Partition.GREATER, scope, key, value))
 
-    def test_a_value_that_the_kernel_refuses_is_told_and_the_rest_put_back(
+    def test_a_value_that_the_kernel_refuses_is_reported_and_the_rest_restored(
         self, settings: Callable[[], HostSettings], two_disks: tuple[str, str]
     ) -> None:
         around = settings()

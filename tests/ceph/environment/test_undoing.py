@@ -116,9 +116,7 @@ def test_a_pool_that_cannot_be_deleted_does_not_keep_options_back(cluster: Small
     assert left(journal) == ["pool cephfit-default"]
 
 
-def test_an_option_that_cannot_be_put_back_does_not_keep_others_back(
-    cluster: SmallCluster, journal: Journal
-) -> None:
+def test_an_option_that_cannot_be_restored_does_not_block_others(cluster: SmallCluster, journal: Journal) -> None:
     changes = changes_of(cluster, journal)
     changes.settings.put("osd.0", "osd_max_backfills", "3")
     changes.settings.put("osd.1", "osd_max_backfills", "3")
@@ -155,7 +153,7 @@ class SomeHosts(Hosts):
         return self._by_name[name]
 
 
-def test_values_of_other_hosts_are_put_back_while_one_is_away(journal: Journal) -> None:
+def test_values_of_other_hosts_are_restored_while_one_is_unreachable(journal: Journal) -> None:
     path = "/proc/sys/vm/swappiness"
     one, two = SomeHost("h1", {path: "60"}), SomeHost("h2", {path: "60"})
     files = HostFiles(SomeHosts(one, two), journal)

@@ -106,7 +106,7 @@ def test_a_rule_determines_the_osds_of_a_pool(osd_capacity: OsdCapacity) -> None
         ({"primary.class": "ssd", "primary.hosts": "h0", "devices.class": "hdd", "devices.hosts": "h1"}, {1, 2}),
     ],
 )
-def test_a_planned_place_tells_which_osds_will_be_beneath(
+def test_a_planned_placement_determines_the_osds(
     osd_capacity: OsdCapacity, settings: Mapping[str, str], osds: frozenset[int]
 ) -> None:
     (plan,) = plan_pools("p", settings, {})
@@ -119,13 +119,13 @@ def warm(volume_size: str, cache: str = "warm") -> Sweep:
     return parse_sweep(f"schema_version: 1\nname: s\nconfigurations: {{A: {{}}}}\n{measurement}\n", file="s.yaml")
 
 
-def test_volumes_that_fit_into_the_osds_caches_are_told_where_caches_are_warm() -> None:
+def test_volumes_that_fit_into_warm_caches_are_reported() -> None:
     targets = [4 * GIB] * 3
     said = fits_note(warm("1G").measurement, targets, pool="bench")
     assert "the volumes (2 GiB) fit into those of the 3 OSDs of pool bench (12 GiB" in said
     assert fits_note(warm("8G").measurement, targets) == ""
     assert fits_note(warm("1G", "cold").measurement, targets) == ""
-    assert fits_note(warm("1G").measurement, []) == "", "nobody said how much there is"
+    assert fits_note(warm("1G").measurement, []) == "", "the amount is unknown"
 
 
 def test_the_memory_of_osds_is_what_they_run_with_or_cephs_default() -> None:
@@ -152,7 +152,7 @@ def test_a_pools_pgs_per_osd_are_reported_and_warned_of_if_few(osd_capacity: Osd
     assert made["p-coded"].pgs_per_osd == 0.0, "it holds metadata only"
     notes = [few_pgs_note(p.name, p.n_pgs, p.pgs_per_osd) for p in made.values()]
     default, coded = filter(None, notes)
-    assert few_pgs_of(Cluster(), plans.values()) == [default, coded], "pools of `cephfit pools` are told alike"
+    assert few_pgs_of(Cluster(), plans.values()) == [default, coded], "pools of `cephfit pools` get the same notes"
     assert "pool p-default has 32 PGs, 12 on each OSD in all copies" in default
     assert "`pg_num: 128` is enough" in default
     assert "`pg_num: 64` is enough" in coded
