@@ -57,7 +57,7 @@ class RuleTrial:
                 f"rule {self.rule} puts two copies into one {failure_domain} for {self.n_shared} of "
                 f"{self.n_inputs} inputs: CRUSH separates the copies of one step, not primaries from replicas"
             )
-        return tuple(notes)
+        return tuple(faults)
 
     def warnings(self) -> tuple[str, ...]:
         idle = sorted(osd for osd, (got, due) in self.load.items() if due > 0 and not got)
