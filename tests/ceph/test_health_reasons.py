@@ -137,7 +137,7 @@ def test_an_osd_that_comes_back_while_one_waits_for_health_is_no_change() -> Non
 
 
 class Scripted:
-    """A cluster that says what the test wants next."""
+    """A cluster with the answers of the test."""
 
     def __init__(self, *num_pgs: int) -> None:
         self._answers = iter(num_pgs)

@@ -58,7 +58,7 @@ def test_all_of_several_masks_must_fit() -> None:
 
 
 class Tree:
-    """A cluster of one OSD under a host in a rack, and under a root made later; what else is asked is empty."""
+    """A cluster of one OSD under a host in a rack, and under a root created later; other answers are empty."""
 
     def command(self, prefix: str, /, **_: Any) -> Any:
         nodes = [

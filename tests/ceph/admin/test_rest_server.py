@@ -1,4 +1,4 @@
-"""The REST server of the tests says nothing of clients that hang up, and all of its own faults."""
+"""The REST server of the tests ignores clients that disconnect, and reports its faults."""
 
 import socket
 import struct

@@ -1,4 +1,4 @@
-"""Options in the ceph.conf of a real cluster: daemons run with them, and all is put back, also after a kill."""
+"""Options in the ceph.conf of a real cluster: daemons run with them, and all is restored, also after a kill."""
 
 import os
 import random

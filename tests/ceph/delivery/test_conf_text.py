@@ -35,7 +35,7 @@ BOTH = (*OSDS, Daemon("mon", "a"))
 
 
 def asked(content: bytes, name: str, key: str, folder: Path) -> str:
-    """What Ceph's own program reads in a file; empty where it finds nothing."""
+    """Return the value that Ceph's program reads from a file; empty without one."""
     assert CEPH_CONF is not None
     file = folder / "asked.conf"
     file.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Who restarts OSDs: what is asked of cephadm, of systemd on a host, and of a program of the site's own."""
+"""Ways to restart OSDs: by cephadm, by systemd on a host, and by a program of the site."""
 
 import errno
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Scripted:
 
 
 class SomeHost:
-    """A machine with systemd, as far as it is asked."""
+    """A machine with the used parts of systemd."""
 
     def __init__(self, units: dict[str, str], code: int = 0) -> None:
         self.name = "storage1"

@@ -42,7 +42,7 @@ def two_disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
 
 @pytest.fixture(scope="module")
 def over_ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Hosts]]:
-    """This machine by the name that Ceph would call it, reached through a real sshd."""
+    """This machine by its name in Ceph, through a real sshd."""
     if SSHD is None or os.geteuid() != 0:
         pytest.skip("needs root and sshd (Debian: openssh-server)")
     with ssh_server(tmp_path_factory.mktemp("sshd")) as server:
@@ -199,7 +199,7 @@ def test_a_governor_is_refused_where_the_cpus_have_none(tmp_path: Path) -> None:
 
 
 class Files(Hosts):
-    """Hosts whose files are given."""
+    """Hosts with given files."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         super().__init__()

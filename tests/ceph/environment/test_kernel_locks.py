@@ -25,7 +25,7 @@ HOST = socket.gethostname()
 
 
 def link_in(folder: Path) -> PurePosixPath:
-    """Not the machine's own: other tests may run."""
+    """A lock separate from the machine's: other tests may run."""
     return PurePosixPath(folder / "run" / "kernel-values")
 
 
@@ -195,7 +195,7 @@ def test_a_lock_that_cannot_be_removed_is_reported(tmp_path: Path, monkeypatch: 
 
 
 class Machine:
-    """A machine of its own with a lock and files in memory.
+    """A separate machine with a lock and files in memory.
 
     Attributes:
         is_away: it does not answer.

@@ -1,4 +1,4 @@
-"""Network emulation by tc on a real kernel, in a network namespace of its own."""
+"""Network emulation by tc on a real kernel, in a separate network namespace."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Undoing tries everything: what cannot be put back now is named at the end, and does not keep the rest back."""
+"""Undoing tries everything: failures are listed at the end, and do not stop the rest."""
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -36,7 +36,7 @@ def journal(tmp_path: Path) -> Journal:
 
 
 class Around:
-    """Settings around Ceph that cannot be put back: a host does not answer."""
+    """Settings around Ceph that cannot be restored: a host does not answer."""
 
     def release(self, clients: Sequence[Any]) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Declared pools against pools that are there: what differs is found, refused or mended, and read back."""
+"""Declared pools compared with existing ones: differences are found, refused or corrected, and read back."""
 
 import errno
 from pathlib import Path
@@ -124,7 +124,7 @@ def monitors() -> Monitors:
 
 
 def declared_pools(monitors: Monitors, folder: Path, journal: Journal) -> DeclaredPools:
-    """Those of a cluster whose target keeps its own journal in the folder."""
+    """Build the declared pools of a cluster, with the journal of its target in the folder."""
     kept = Journal(folder / "journal.jsonl")
     options = DaemonOptions(
         monitors, Catalogue(monitors), kept, hosts=Hosts(), delivery=OptionDelivery(), progress=Silence()

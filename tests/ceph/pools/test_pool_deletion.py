@@ -84,7 +84,7 @@ def changes_of(monitors: SmallCluster, journal: Journal) -> WholeCluster:
 
 
 def gold_in(folder: Path, changes: WholeCluster) -> DeclaredPools:
-    """The declared pools, with ``gold`` made by them before."""
+    """The declared pools, with ``gold`` already created."""
     journal = Journal(folder / "pools.jsonl")
     journal.note("pool", "gold", None)
     return changes.declared_pools(journal)

@@ -1,4 +1,4 @@
-"""Pools on devices of their own, erasure-coded and tiered, on the real lab: as declared, gone without a trace."""
+"""Pools on separate devices, erasure-coded and tiered, on the real lab: created as declared, fully removed."""
 
 import os
 import random
