@@ -133,7 +133,7 @@ def no_limit_on_room(_nbytes: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ClusterAdapters:
     """The adapters of one cluster.
 
     Attributes:

@@ -14,7 +14,7 @@ from typing import Any
 
 from cephfit.ceph.admin.daemons import Daemon
 from cephfit.ceph.admin.rados_admin import RadosAdmin
-from cephfit.ceph.cluster_adapters import ReadValues, Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters, ReadValues
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery
 from cephfit.ceph.environment.host_settings import HostSettings
@@ -205,7 +205,7 @@ class LabTarget(CephTarget):
                 access=ClientAccess("admin", str(lab.keyring)),
                 folder=folder,
                 journal=journal,
-                surroundings=_surroundings(name, lab, admin, journal, librbd=librbd, way=way),
+                adapters=_cluster_adapters(name, lab, admin, journal, librbd=librbd, way=way),
                 for_change=for_change,
                 progress=progress,
             )
@@ -224,12 +224,12 @@ class LabTarget(CephTarget):
             self._lock = None
 
 
-def _surroundings(
+def _cluster_adapters(
     name: str, lab: Lab, admin: RadosAdmin, journal: Journal, *, librbd: bool, way: DeliveryWay | None
-) -> Surroundings:
+) -> ClusterAdapters:
     hosts = Hosts(all_local=True)
     stores = LabStores(lab, admin, journal)
-    return Surroundings(
+    return ClusterAdapters(
         greater=HostSettings(
             hosts,
             journal,

@@ -11,7 +11,7 @@ from cephfit.ceph.admin.binary_admin import BinaryAdmin
 from cephfit.ceph.admin.cluster_lock import ClusterLock
 from cephfit.ceph.admin.older_releases import require_luminous, why_no_cache_drop
 from cephfit.ceph.admin.rados_admin import RadosAdmin
-from cephfit.ceph.cluster_adapters import ExportsDevices, RestartsOsds, Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters, ExportsDevices, RestartsOsds
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.delivery.conf_files import text_without_block
 from cephfit.ceph.delivery.option_delivery import OptionDelivery
@@ -165,7 +165,7 @@ class ForeignTarget(CephTarget):
             access=_access(choice, images),
             folder=folder,
             journal=journal,
-            surroundings=Surroundings(
+            adapters=ClusterAdapters(
                 greater=HostSettings(
                     self._hosts,
                     journal,

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from cephfit.ceph.admin.rest_admin import RestAdmin
-from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.cli import demo
 from cephfit.cli.cluster import lab_command
 from cephfit.cli.cluster.restore_command import restoring
@@ -58,9 +58,9 @@ def test_a_dry_run_with_a_crush_rule_that_is_not_there_is_refused(tmp_path: Path
 
     nothing: Any = None
     admin: Any = OneRule()
-    around = Surroundings(nothing, pool_defaults={"crush_rule": "sdd"})
+    around = ClusterAdapters(nothing, pool_defaults={"crush_rule": "sdd"})
     journal = Journal(tmp_path / "journal")
-    changes = WholeCluster(admin, nothing, journal, health=nothing, surroundings=around, progress=nothing)
+    changes = WholeCluster(admin, nothing, journal, health=nothing, adapters=around, progress=nothing)
     with pytest.raises(InputError, match="--crush-rule: this cluster has no CRUSH rule sdd") as caught:
         changes.preview(read_sweep(bundled_sweep("quick")), [Configuration("A")])
     assert "there are replicated_rule" in str(caught.value)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.ceph.delivery import client_conf
 from cephfit.ceph.delivery.client_conf import ClientAccess, make_socket_folder, remove_socket_folder, socket_folder
 from cephfit.core.errors import ClusterError, HostError
@@ -82,7 +82,7 @@ def test_sockets_of_killed_clients_go_with_the_target(runtime: Path, tmp_path: P
     nothing: Any = None
     access = ClientAccess(client_id="cephfit", keyring="")
     clients = VolumeClients(
-        "ceph", access=access, folder=folder, volumes=nothing, surroundings=Surroundings(nothing)
+        "ceph", access=access, folder=folder, volumes=nothing, adapters=ClusterAdapters(nothing)
     )
     clients.remove_conf()
     assert list(runtime.iterdir()) == []

@@ -7,7 +7,7 @@ import pytest
 from small_cluster import Daemons, SmallCluster
 
 from cephfit.ceph.ceph_health import CephHealth
-from cephfit.ceph.cluster_adapters import OsdsDownError, Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters, OsdsDownError
 from cephfit.ceph.delivery import osd_restarts
 from cephfit.ceph.delivery.osd_restarts import NooutFlags, OneByOne
 from cephfit.ceph.options.option_catalogue import Catalogue
@@ -47,7 +47,7 @@ def whole(cluster: SmallCluster, journal: Journal, daemons: Daemons) -> WholeClu
         Catalogue(cluster),
         journal,
         health=CephHealth(cluster),
-        surroundings=Surroundings(greater=None, restarts=one_by_one(cluster, journal, daemons)),  # type: ignore[arg-type]
+        adapters=ClusterAdapters(greater=None, restarts=one_by_one(cluster, journal, daemons)),  # type: ignore[arg-type]
         progress=Silence(),
     )
 

@@ -9,7 +9,7 @@ from small_cluster import SmallCluster
 
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.ceph_health import CephHealth
-from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.environment.kernel_values import HostFile, HostFiles
 from cephfit.ceph.hosts.host_access import Hosts
@@ -52,7 +52,7 @@ def changes_of(cluster: SmallCluster, journal: Journal) -> WholeCluster:
         Catalogue(cluster),
         journal,
         health=CephHealth(cluster),
-        surroundings=Surroundings(greater=around),
+        adapters=ClusterAdapters(greater=around),
         progress=Silence(),
     )
 
@@ -88,7 +88,7 @@ def test_a_host_that_is_away_does_not_keep_the_clusters_options_back(
         access=ClientAccess("admin", ""),
         folder=tmp_path,
         journal=journal,
-        surroundings=Surroundings(greater=around),
+        adapters=ClusterAdapters(greater=around),
         for_change=True,
     )
     journal.note("host file", "storage2:/proc/sys/vm/swappiness", "60")

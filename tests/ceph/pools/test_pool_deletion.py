@@ -11,7 +11,7 @@ from small_cluster import SmallCluster
 
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.ceph_health import CephHealth
-from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.ceph.crush.live_map import LiveMap
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.options.option_catalogue import Catalogue
@@ -78,7 +78,7 @@ def changes_of(monitors: SmallCluster, journal: Journal) -> WholeCluster:
         Catalogue(monitors),
         journal,
         health=CephHealth(monitors),
-        surroundings=Surroundings(greater=around),
+        adapters=ClusterAdapters(greater=around),
         progress=Silence(),
     )
 
@@ -161,7 +161,7 @@ def test_no_pools_are_declared_where_only_one_may_be_touched(monitors: Monitors,
         access=ClientAccess("admin", ""),
         folder=tmp_path,
         journal=Journal(tmp_path / "journal.jsonl"),
-        surroundings=Surroundings(greater=anything),
+        adapters=ClusterAdapters(greater=anything),
         for_change=True,
         only_pool="bench",
     )
