@@ -15,8 +15,8 @@ from cephfit.core.errors import InputError
 from cephfit.core.yaml_lines import nearest
 
 _MAX_SIZE = {False: 10, True: 20}
-"""Pool sizes in rules of replicated and erasure-coded pools, for releases whose rules contain sizes."""
-_OVERLAP = "; the pg_autoscaler ignores pools whose roots share OSDs, also existing pools"
+"""Pool sizes in rules of replicated and erasure-coded pools, for releases with sizes in their rules."""
+_OVERLAP = "; the pg_autoscaler ignores pools with roots that share OSDs, also existing pools"
 _CHOOSE_TRIES = ("set_chooseleaf_tries 5", "set_choose_tries 100")
 """From Ceph's rules for erasure coding (ErasureCode.cc): every chunk must find an OSD."""
 

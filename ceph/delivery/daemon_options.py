@@ -243,7 +243,7 @@ class DaemonOptions:
         return sorted(due)
 
     def forget_originals(self) -> None:
-        """Everything is as it was; nothing is left to undo."""
+        """Remove all originals from the journal: everything is restored."""
         self._store.forget_originals()
 
     def _way(self, setting: Setting) -> DeliveryWay:
