@@ -322,8 +322,7 @@ class ConfFiles:
     def undoings(self) -> list[Undoing]:
         """Return the files that ``apply`` of the default restores."""
         return [
-            Undoing(f"file {e.place}", "has lines of cephfit", "as it was")
-            for e in self._journal.entries(_FILE)
+            Undoing(f"file {e.place}", "has lines of cephfit", "as it was") for e in self._journal.entries(_FILE)
         ]
 
     def _changed(self, daemons: Sequence[Daemon]) -> list[ConfFile]:

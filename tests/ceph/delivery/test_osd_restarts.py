@@ -56,7 +56,7 @@ def test_osds_that_are_down_start_first_without_a_check(cluster: SmallCluster, j
     cluster.stop(2)
     done: list[int] = []
     one_by_one(cluster, journal, Daemons(cluster)).restart([0, 1, 2], done.append)
-    assert cluster.commands == [
+    assert cluster.changes == [
         "restart osd.2",
         "may osd.0 stop?",
         "restart osd.0",
@@ -73,7 +73,7 @@ def test_each_is_done_when_it_is_up_not_when_all_are(cluster: SmallCluster, jour
         one_by_one(cluster, journal, Daemons(cluster, lambda osd: osd != 1)).restart([0, 1, 2], done.append)
     assert done == [0]
     assert error.value.osds == (1,)
-    assert "restart osd.2" not in cluster.commands, "no second one while one is down"
+    assert "restart osd.2" not in cluster.changes, "no second one while one is down"
 
 
 def test_an_osd_with_a_dead_disk_is_reported_and_does_not_block_others(
@@ -109,7 +109,7 @@ def test_an_osd_purged_during_the_restart_does_not_block_others(
     done: list[int] = []
     one_by_one(cluster, journal, Purging(cluster)).restart([0, 1, 2], done.append)
     assert sorted(done) == [0, 1, 2]
-    assert cluster.commands[-1] == "restart osd.2"
+    assert cluster.changes[-1] == "restart osd.2"
     assert not journal.entries()
 
 
@@ -178,9 +178,9 @@ def test_options_with_which_an_osd_does_not_start_are_taken_back_and_it_is_start
     assert all(osd["up"] for osd in cluster.osds)
     assert cluster.flagged() == []
     assert changes.settings.restarts_due() == (0, 2), "osd.0 ran with it; osd.2 was to be restarted"
-    cluster.commands.clear()
+    cluster.changes.clear()
     changes.take_back(pools=False)
-    assert [word for word in cluster.commands if word.startswith("restart")] == ["restart osd.0", "restart osd.2"]
+    assert [word for word in cluster.changes if word.startswith("restart")] == ["restart osd.0", "restart osd.2"]
     assert not journal.entries()
 
 
@@ -218,12 +218,12 @@ def test_a_restart_continues_after_a_kill(cluster: SmallCluster, journal: Journa
         whole(cluster, journal, Daemons(cluster, starts)).bring_about(SHARDS)
     assert cluster.flagged() == [1]
     again = Journal(tmp_path / "journal.jsonl")
-    cluster.commands.clear()
+    cluster.changes.clear()
     changes = whole(cluster, again, Daemons(cluster))
     changes.clear_up()
     assert cluster.flagged() == [1], "it is down still"
     changes.take_back(pools=False)
-    assert cluster.commands[:2] == ["osd osd_op_num_shards gone", "restart osd.1"]
+    assert cluster.changes[:2] == ["osd osd_op_num_shards gone", "restart osd.1"]
     assert cluster.flagged() == []
     again.finish()
 
