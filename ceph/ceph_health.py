@@ -1,4 +1,4 @@
-"""Whether a sample taken now can be trusted: the state of a Ceph cluster from one monitor command."""
+"""Judge from one monitor command whether samples taken now are valid."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from cephfit.core.protocols import CephAdmin, Health
 
 HARMLESS_CHECKS: Mapping[str, str] = {
-    "POOL_NO_REDUNDANCY": "size 1 is a setting like any other",
+    "POOL_NO_REDUNDANCY": "size 1 is an ordinary setting here",
     "POOL_APP_NOT_ENABLED": "a label",
     "POOL_TOO_FEW_PGS": "advice",
     "POOL_TOO_MANY_PGS": "advice",
@@ -15,57 +15,56 @@ HARMLESS_CHECKS: Mapping[str, str] = {
     "TOO_FEW_OSDS": "advice about the default pool size",
     "AUTH_INSECURE_GLOBAL_ID_RECLAIM": "about clients' authentication",
     "AUTH_INSECURE_GLOBAL_ID_RECLAIM_ALLOWED": "about clients' authentication",
-    "MON_DISK_LOW": "the monitor's disk has room still",
+    "MON_DISK_LOW": "the monitor's disk still has free space",
     "MON_MSGR2_NOT_ENABLED": "a protocol version",
-    "RECENT_CRASH": "history; a daemon that is down now has a check of its own",
+    "RECENT_CRASH": "history; a daemon that is down now has a separate check",
     "RECENT_MGR_MODULE_CRASH": "history",
     "MGR_MODULE_DEPENDENCY": "a manager module that is not needed",
     "TELEMETRY_CHANGED": "about reporting",
     "BLUESTORE_NO_PER_POOL_OMAP": "accounting",
     "BLUESTORE_NO_PER_PG_OMAP": "accounting",
-    "CACHE_POOL_NEAR_FULL": "a cache tier that is full of what it caches is at work",
-    "PG_NOT_SCRUBBED": "scrubs are kept away on purpose",
-    "PG_NOT_DEEP_SCRUBBED": "scrubs are kept away on purpose",
-    "POOL_PG_NUM_NOT_POWER_OF_TWO": "advice: it is so all the while",
+    "CACHE_POOL_NEAR_FULL": "a cache tier in use is full of what it caches",
+    "PG_NOT_SCRUBBED": "scrubs are paused on purpose",
+    "PG_NOT_DEEP_SCRUBBED": "scrubs are paused on purpose",
+    "POOL_PG_NUM_NOT_POWER_OF_TWO": "advice: a constant property",
     "POOL_TARGET_SIZE_BYTES_OVERCOMMITTED": "advice for the autoscaler",
     "POOL_HAS_TARGET_SIZE_BYTES_AND_RATIO": "advice for the autoscaler",
     "MANY_OBJECTS_PER_PG": "advice",
-    "OLD_CRUSH_TUNABLES": "advice: they are so all the while",
-    "OLD_CRUSH_STRAW_CALC_VERSION": "advice: it is so all the while",
-    "LARGE_OMAP_OBJECTS": "found by a deep scrub, long ago perhaps",
+    "OLD_CRUSH_TUNABLES": "advice: a constant property",
+    "OLD_CRUSH_STRAW_CALC_VERSION": "advice: a constant property",
+    "LARGE_OMAP_OBJECTS": "found by a deep scrub, possibly long ago",
     "OSD_TOO_MANY_REPAIRS": "a count since the OSD started",
-    "OSD_UPGRADE_FINISHED": "a step of an upgrade that is to be confirmed",
+    "OSD_UPGRADE_FINISHED": "an upgrade step that awaits confirmation",
     "OSD_NO_DOWN_OUT_INTERVAL": "a setting",
     "OSD_FILESTORE": "advice",
     "BLUESTORE_LEGACY_STATFS": "accounting",
-    "DEVICE_HEALTH": "a prophecy; that data leaves the device is told by PGs",
-    "DEVICE_HEALTH_TOOMANY": "a prophecy",
+    "DEVICE_HEALTH": "a forecast; the PGs show when data leaves the device",
+    "DEVICE_HEALTH_TOOMANY": "a forecast",
     "AUTH_BAD_CAPS": "about clients' authentication",
-    "CEPHADM_STRAY_HOST": "who takes care of daemons, not how they do",
-    "CEPHADM_STRAY_DAEMON": "who takes care of daemons, not how they do",
-    "CEPHADM_HOST_CHECK_FAILED": "who takes care of daemons, not how they do",
-    "CEPHADM_REFRESH_FAILED": "who takes care of daemons, not how they do",
-    "CEPHADM_PAUSED": "who takes care of daemons, not how they do",
-    "CEPHADM_FAILED_DAEMON": "OSDs, monitors and managers that are down have checks of their own",
+    "CEPHADM_STRAY_HOST": "about the management of daemons, not their state",
+    "CEPHADM_STRAY_DAEMON": "about the management of daemons, not their state",
+    "CEPHADM_HOST_CHECK_FAILED": "about the management of daemons, not their state",
+    "CEPHADM_REFRESH_FAILED": "about the management of daemons, not their state",
+    "CEPHADM_PAUSED": "about the management of daemons, not their state",
+    "CEPHADM_FAILED_DAEMON": "OSDs, monitors and managers that are down have separate checks",
 }
-"""Health checks (Ceph's manual, "Health checks") that do not change performance, each with why."""
+"""Health checks (Ceph's manual, "Health checks") that do not change performance, with the reason for each."""
 
 _NEVER_MUTED = (
     "SLOW_OPS", "OSD_SLOW_", "BLUESTORE_SLOW_", "BLOCK_DEVICE_", "DB_DEVICE_", "WAL_DEVICE_", "PG_", "OBJECT_",
     "OSDMAP_FLAGS", "OSD_FLAGS", "OSD_DOWN", "OSD_NEARFULL", "OSD_BACKFILLFULL", "OSD_FULL", "POOL_",
     "MGR_DOWN", "MON_DOWN",
 )  # fmt: skip
-"""Begins of checks that speak of how the cluster works at this moment: whoever mutes them knows of it, and the
-figures suffer all the same."""
+"""Prefixes of checks about the cluster's present state. They affect the figures even when an admin muted them."""
 _HARMLESS_FLAGS = frozenset({"noscrub", "nodeep-scrub", "noout", "noin", "nodown", "nosnaptrim", "notieragent"})
 _FULL_CHECKS = ("OSD_NEARFULL", "OSD_BACKFILLFULL", "OSD_FULL", "POOL_NEARFULL", "POOL_BACKFILLFULL", "POOL_FULL")
 
 
 class CephHealth:
-    """Judges a cluster's state; remembers how many PGs and OSDs there are, since a change makes samples invalid.
+    """Judges a cluster's state. Remembers the number of PGs and OSDs, since a change makes samples invalid.
 
-    OSDs that are out from the beginning are none of a sweep's business; one that goes out later makes it another
-    cluster, also when its data have found other places.
+    OSDs that are out from the beginning are ignored. One that goes out later makes it a different cluster, even
+    after its data has moved to other OSDs.
 
     Args:
         admin: one command per ``check``, under a millisecond over librados.
@@ -77,11 +76,11 @@ class CephHealth:
         self._num_in: int | None = None
 
     def expect_new_pools(self) -> None:
-        """The PG count may change now without that being a fault."""
+        """Accept a change of the PG count at the next check."""
         self._num_pgs = None
 
     def check(self) -> Health:
-        """The state now.
+        """Return the current state.
 
         Raises:
             ClusterError: no monitor answers.
@@ -93,15 +92,15 @@ class CephHealth:
             reasons = (*reasons, f"the number of PGs changed from {self._num_pgs} to {num_pgs}")
         self._num_pgs = num_pgs
         num_in = int(_osds_of(status)["num_in_osds"])
-        if self._num_in is None and not reasons:  # an OSD may come back while one waits for health
+        if self._num_in is None and not reasons:  # an OSD may return while the caller waits for health
             self._num_in = num_in
         if self._num_in is not None and num_in != self._num_in:
-            reasons = (*reasons, f"{num_in} OSDs are in, and {self._num_in} were in the beginning")
+            reasons = (*reasons, f"{num_in} OSDs are in; {self._num_in} were in at the beginning")
         return Health(ok=not reasons, reasons=reasons, observed=_observed(status))
 
 
 def reasons_against(status: Mapping[str, Any]) -> tuple[str, ...]:
-    """Why a sample under this ``ceph status`` (JSON) must not be trusted, in Ceph's words; empty if nothing."""
+    """Return why a sample under this ``ceph status`` (JSON) is invalid, in Ceph's words; empty if it is valid."""
     reasons = []
     for name, check in sorted(status["health"]["checks"].items()):
         if not _is_harmless(name, check):
@@ -121,12 +120,12 @@ def reasons_against(status: Mapping[str, Any]) -> tuple[str, ...]:
         if status["pgmap"].get(key):
             reasons.append(f"{status['pgmap'][key]} {text}")
     if not status["mgrmap"].get("available", True):
-        reasons.append("no manager is active, so the state of the PGs is not known")
+        reasons.append("no manager is active, so the state of the PGs is unknown")
     return tuple(reasons)
 
 
 def is_getting_full(health: Health) -> tuple[str, ...]:
-    """The reasons of a health that speak of room running out."""
+    """Return the health reasons that report a shortage of free space."""
     return tuple(r for r in health.reasons if r.startswith(_FULL_CHECKS))
 
 

@@ -1,5 +1,7 @@
-"""What differs from one Ceph cluster to another, behind narrow protocols: who restarts OSDs, who makes block
-devices of images, which settings around Ceph can be reached, and how the disks are freed of limits."""
+"""Protocols for what differs between Ceph clusters.
+
+They cover the restart of OSDs, block devices for images, settings around Ceph, and limits on the disks.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -7,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from cephfit.ceph.delivery.option_delivery import Reach
+from cephfit.ceph.delivery.option_delivery import OptionDelivery
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.volumes import Volume
 from cephfit.core.errors import ClusterError
@@ -15,15 +17,15 @@ from cephfit.core.protocols import Client
 from cephfit.core.values.configuration import Configuration, Setting
 
 ReadValues = tuple[Mapping[str, Mapping[str, Any]], Sequence[str]]
-"""Setting as text to place to value, and one sentence per setting that did not take effect."""
+"""Setting (as text) to place to value, and one sentence per setting that did not take effect."""
 
 
 class OsdsDownError(ClusterError):
-    """OSDs were to be restarted, and do not run anew.
+    """These OSDs did not come back after the restart.
 
     Attributes:
-        osds: which.
-        down: those of them that are down: restarted and not up again, or down before and not restarted.
+        osds: ids.
+        down: ids of those that are down: restarted but not up, or down before and not restarted.
     """
 
     def __init__(
@@ -35,120 +37,120 @@ class OsdsDownError(ClusterError):
 
 
 class RestartsOsds(Protocol):
-    """Makes OSDs read their configuration anew."""
+    """Restarts OSDs so that they read their configuration again."""
 
     def why_not(self, osds: Sequence[int]) -> str:
-        """Why these OSDs cannot be restarted from here at all; empty if they can. Changes nothing."""
+        """Return why these OSDs cannot be restarted from here; empty if they can. Changes nothing."""
 
     def restart(self, osds: Sequence[int], done: Callable[[int], None]) -> None:
-        """Restart them, and start those that are down; back when each is up and every PG is active+clean.
+        """Restart OSDs, and start those that are down. Return when each is up and every PG is active+clean.
 
-        Called again after a kill at any instant: an OSD that was restarted twice has lost nothing.
+        It is safe to call again after a kill at any instant: a second restart loses nothing.
 
         Args:
-            osds: which.
-            done: told of each OSD as soon as it runs with what its configuration says now.
+            osds: ids.
+            done: called with each OSD as soon as it runs with its current configuration.
 
         Raises:
-            OsdsDownError: some were not restarted, or do not come back.
-            ClusterError: it is not safe now.
+            OsdsDownError: some OSDs were not restarted, or did not come back.
+            ClusterError: a restart is not safe now.
         """
 
 
 class ExportsDevices(Protocol):
-    """Makes block devices of this machine from RBD images."""
+    """Attaches RBD images as block devices of this machine."""
 
     def attach(self, volume: Volume, *, conf: Path, client_id: str, folder: Path) -> Path:
-        """The device of a volume, made from ``conf`` as it is now. What must be kept lies in ``folder``.
+        """Attach a volume with the present content of ``conf`` and return its device. State is kept in ``folder``.
 
         Raises:
-            HostError: this machine lacks something.
+            HostError: this machine lacks a program or a kernel feature.
             ClusterError: the image cannot be opened.
         """
 
     def device_of(self, volume: Volume, *, folder: Path) -> Path | None:
-        """The device if everything behind it lives; None otherwise."""
+        """Return the device if everything behind it runs; None otherwise."""
 
     def detach_all(self, folder: Path) -> None:
-        """Detach all that was attached with this folder, also by a process that was killed."""
+        """Detach every device that was attached with this folder, also by a process that was killed."""
 
 
 class GreaterEnvironment(Protocol):
-    """Settings around Ceph (partition ``greater``) on the hosts within reach, journalled before each change."""
+    """Settings around Ceph (partition ``greater``) on the accessible hosts, journalled before each change."""
 
     def why_not(self, setting: Setting) -> str:
-        """Why a setting cannot be made; empty if it can. Changes nothing."""
+        """Return why a setting cannot be applied; empty if it can. Changes nothing."""
 
     def apply(self, configuration: Configuration, clients: Sequence[Client]) -> None:
-        """Make what the configuration says; what was changed before and is not wanted now gets its original.
+        """Apply the configuration; restore what was changed before and is not part of it.
 
         Raises:
             HostError: a host refuses.
         """
 
     def read_back(self, configuration: Configuration, clients: Sequence[Client]) -> ReadValues:
-        """What is so now."""
+        """Read the present values of a configuration's settings."""
 
     def release(self, clients: Sequence[Client]) -> None:
-        """The clients' devices go away: what was set on them is put back while they are there."""
+        """Restore the settings of the clients' devices before they are detached."""
 
     def restore(self) -> None:
-        """Everything as it was."""
+        """Restore everything."""
 
 
 class RemakesOsds(Protocol):
-    """Makes OSDs anew with another layout of their disks; only where all they hold may be lost."""
+    """Recreates OSDs with a different disk layout; only where all their data may be lost."""
 
     def why_not(self, configuration: Configuration) -> tuple[str, ...]:
-        """Why the settings of the scope ``osd_store`` cannot be made; empty if they can. Changes nothing."""
+        """Return why settings of the scope ``osd_store`` cannot be applied; empty if they can. Changes nothing."""
 
     def due(self, configuration: Configuration) -> tuple[int, ...]:
-        """OSDs that are not as a configuration wants them; one that says nothing wants what was there first."""
+        """Return the OSDs that differ from a configuration; without a setting, the original layout is required."""
 
     def remake(self, configuration: Configuration) -> None:
-        """Make those anew; the caller has deleted its pools. Journalled; back when the cluster is healthy.
+        """Recreate those OSDs. The caller has deleted its pools. Journalled; returns when the cluster is healthy.
 
         Raises:
-            ClusterError: something would be lost that is not ours.
-            HostError: a host lacks something.
+            ClusterError: data that cephfit did not write would be lost.
+            HostError: a host lacks a program or a disk.
         """
 
     def objectstores(self, configuration: Configuration) -> frozenset[str]:
-        """The object stores that OSDs have under a configuration, such as ``bluestore``."""
+        """Return the object stores that OSDs have under a configuration, such as ``bluestore``."""
 
     def read_back(self, configuration: Configuration) -> ReadValues:
-        """What the OSDs and their hosts say."""
+        """Read the present layout from the OSDs and their hosts."""
 
     def clear_up(self) -> None:
-        """Finish what a process that was killed in ``remake`` had begun. May be called any time."""
+        """Finish what a process that was killed in ``remake`` began. Safe to call at any time."""
 
     def restore(self) -> None:
-        """All OSDs as they were first; the caller's pools are gone."""
+        """Give all OSDs their original layout. The caller has deleted its pools."""
 
 
 def no_limit_on_room(_nbytes: int) -> None:
-    """For clusters whose disks lie elsewhere: what their pools report is all that is to be asked."""
+    """Do nothing: for clusters with disks on other machines, the pools' own report is enough."""
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a target has around its cluster.
+class ClusterAdapters:
+    """The adapters of one cluster.
 
     Attributes:
-        greater: reaches the settings around Ceph.
-        restarts: restarts OSDs; None where nobody can, so that settings that need it are skipped.
-        devices: makes block devices; None where fio opens the images by itself (``ioengine=rbd``).
-        full_speed: lifts limits on the disks inside the block, for what is not measured.
-        require_room: raises ClusterError where the disks behind the pool have no room for so many bytes, all
+        greater: applies the settings around Ceph.
+        restarts: restarts OSDs; None where that is impossible, so that settings that need it are skipped.
+        devices: attaches block devices; None where fio opens the images by itself (``ioengine=rbd``).
+        full_speed: lifts limits on the disks inside the block, for unmeasured work.
+        require_room: raises ClusterError where the disks of the pool lack free space for so many bytes, all
             copies counted.
-        pool_defaults: settings of every pool that a configuration does not set otherwise.
+        pool_defaults: settings of every pool, unless a configuration sets them.
         patience_seconds: how long all PGs may take to be active+clean after a change.
-        remedy: what a person can look at when the cluster does not become healthy.
-        hosts: of the cluster's daemons, those that may be reached: for what they did during a run.
-        stores: makes OSDs anew; None where nobody may.
-        drop_page_caches: makes OSDs' kernels forget the files of FileStore, which `cache drop` leaves alone.
-        why_page_caches_stay: why it cannot; empty if it can.
-        reach: by which way options reach the daemons.
+        remedy: what to look at when the cluster does not become healthy.
+        hosts: accessible hosts of the cluster's daemons, for the telemetry of a run.
+        stores: recreates OSDs; None where that is not permitted.
+        drop_page_caches: drops the page caches of OSD hosts with FileStore, which `cache drop` does not empty.
+        why_page_caches_stay: why that is impossible; empty if it is possible.
+        delivery: how options are delivered to the daemons.
     """
 
     greater: GreaterEnvironment
@@ -163,4 +165,4 @@ class Surroundings:
     stores: RemakesOsds | None = None
     drop_page_caches: Callable[[], None] = lambda: None
     why_page_caches_stay: Callable[[], str] = lambda: ""
-    reach: Reach = field(default_factory=Reach)
+    delivery: OptionDelivery = field(default_factory=OptionDelivery)

@@ -35,7 +35,7 @@ class Volume:
     """A client's RBD image.
 
     Attributes:
-        pool: where it lies.
+        pool: that holds it.
         image: its name there.
         nbytes: its size.
     """
@@ -49,15 +49,15 @@ class Volume:
 
 
 def image_settings(configuration: Configuration) -> tuple[Setting, ...]:
-    """What a configuration says about its images."""
+    """Return the image settings of a configuration."""
     return tuple(s for s in configuration.within(Partition.POOL) if s.scope == "image")
 
 
 def image_name(configuration: Configuration, client: str, nbytes: int, *, filled: bool) -> str:
-    """The name says the configuration, what it meant, the client, the size and what the volume is for.
+    """Name an image after its configuration, a digest of the settings, the client, the size and the purpose.
 
-    The digest keeps apart two configurations of one name in two sweep files: what lies on the disks depends on
-    the settings under which it was written. Volumes of a workload are never the benchmark's filled ones.
+    The digest distinguishes configurations of the same name in different sweep files: the data on the disks
+    depends on the settings under which it was written. A workload never uses the benchmark's filled volumes.
     """
     text = "\n".join(map(str, configuration.settings))
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -66,30 +66,30 @@ def image_name(configuration: Configuration, client: str, nbytes: int, *, filled
 
 
 class Volumes:
-    """Makes images and keeps notes on them. They live in pools of our own and go when the pool goes."""
+    """Creates images and keeps notes on them. The images are in cephfit's pools and are deleted with the pool."""
 
     def __init__(self, admin: RadosAdmin) -> None:
         self._rbd = optional_module("rbd")
         self._admin = admin
 
     def ensure(self, configuration: Configuration, volume: Volume) -> None:
-        """Make the image with the configuration's image settings if it is not there.
+        """Create the image with the configuration's image settings unless it exists.
 
         Raises:
-            InputError: an image setting cannot be.
+            InputError: an image setting is impossible.
             ClusterError: librbd refuses.
         """
-        wanted = _creation_options(configuration)
+        required = _creation_options(configuration)
         with self._pool(volume.pool) as ioctx, self._refusals(volume):
             if volume.image in self._rbd.RBD().list(ioctx):
                 return
-            self._rbd.RBD().create(ioctx, volume.image, volume.nbytes, old_format=False, **wanted)
+            self._rbd.RBD().create(ioctx, volume.image, volume.nbytes, old_format=False, **required)
 
     def remove(self, volume: Volume) -> None:
-        """Delete the image; nothing if it is not there.
+        """Delete the image if it exists.
 
         Raises:
-            ClusterError: somebody has it open.
+            ClusterError: a client has it open.
         """
         with self._pool(volume.pool) as ioctx, self._refusals(volume), suppress(self._rbd.ImageNotFound):
             self._rbd.RBD().remove(ioctx, volume.image)
@@ -99,14 +99,14 @@ class Volumes:
             return volume.image in self._rbd.RBD().list(ioctx)
 
     def is_filled(self, volume: Volume) -> bool:
-        """Whether a fill of this image came to its end."""
+        """Return whether this image was filled to its end."""
         return self.note_on(volume, _FILLED) == str(volume.nbytes)
 
     def mark_filled(self, volume: Volume) -> None:
         self.set_note(volume, _FILLED, str(volume.nbytes))
 
     def note_on(self, volume: Volume, key: str) -> str | None:
-        """A note kept in the image's metadata."""
+        """Read a note from the image's metadata."""
         with self._image(volume) as image:
             try:
                 return str(image.metadata_get(key))
@@ -114,7 +114,7 @@ class Volumes:
                 return None
 
     def set_note(self, volume: Volume, key: str, text: str | None) -> None:
-        """Keep a note with the image, or take it away (None)."""
+        """Write a note to the image's metadata, or remove it (None)."""
         with self._image(volume) as image:
             if text is not None:
                 image.metadata_set(key, text)
@@ -124,7 +124,7 @@ class Volumes:
     def read_back(
         self, configuration: Configuration, volumes: tuple[Volume, ...]
     ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-        """Setting as text to image to value, and one sentence per setting that did not take effect."""
+        """Read the images' values: setting (as text) to image to value, and one sentence per mismatch."""
         values: dict[str, dict[str, Any]] = {}
         mismatches = []
         for volume in volumes:
@@ -136,9 +136,9 @@ class Volumes:
                     "features": image.features(),
                 }
                 data_pool = self._pool_named(image.data_pool_id())
-            wanted = data_pool_name(configuration)
-            if wanted is not None and wanted != data_pool:
-                mismatches.append(f"the data of image {volume} lies in pool {data_pool}, not {wanted}")
+            required = data_pool_name(configuration)
+            if required is not None and required != data_pool:
+                mismatches.append(f"the data of image {volume} is in pool {data_pool}, not {required}")
             for setting in image_settings(configuration):
                 got = found[setting.key]
                 if setting.key == "features":

@@ -38,7 +38,7 @@ class CloudChoice:
         ceph: the cluster on which the cloud's volumes lie, to be configured too: the name below /etc/ceph or the
             path of its ceph.conf; empty for a cloud alone.
         lab: the same, where that cluster is a lab.
-        settings: by which way options reach that cluster's daemons, one of ``SettingsWay``; empty: by its release.
+        settings: by which way options reach that cluster's daemons, one of ``DeliveryWay``; empty: by its release.
         osd_conf: the daemons' ceph.conf on their hosts, where options go into it.
     """
 
@@ -60,7 +60,7 @@ class CloudChoice:
     osd_conf: str = ""
 
     @property
-    def reach(self) -> str:
+    def delivery(self) -> str:
         """What is said of the way to the daemons, as a Ceph target has it: ``settings=conf,osd_conf=/path``."""
         said = (("settings", self.settings), ("osd_conf", self.osd_conf))
         return ",".join(f"{key}={value}" for key, value in said if value)

@@ -14,9 +14,9 @@ from typing import Any
 
 from cephfit.ceph.admin.daemons import Daemon
 from cephfit.ceph.admin.rados_admin import RadosAdmin
-from cephfit.ceph.cluster_adapters import ReadValues, Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters, ReadValues
 from cephfit.ceph.delivery.client_conf import ClientAccess
-from cephfit.ceph.delivery.option_delivery import Reach, SettingsWay
+from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery
 from cephfit.ceph.environment.host_settings import HostSettings
 from cephfit.ceph.environment.osd_hosts import osd_places
 from cephfit.ceph.environment.osd_store import OsdStore, store_of
@@ -182,7 +182,7 @@ class LabTarget(CephTarget):
         for_change: bool = True,
         progress: Progress | None = None,
         librbd: bool = False,
-        way: SettingsWay | None = None,
+        way: DeliveryWay | None = None,
     ) -> None:
         name = f"lab:{lab.name}"
         folder = lab.folder / "target"
@@ -205,7 +205,7 @@ class LabTarget(CephTarget):
                 access=ClientAccess("admin", str(lab.keyring)),
                 folder=folder,
                 journal=journal,
-                surroundings=_surroundings(name, lab, admin, journal, librbd=librbd, way=way),
+                adapters=_cluster_adapters(name, lab, admin, journal, librbd=librbd, way=way),
                 for_change=for_change,
                 progress=progress,
             )
@@ -224,12 +224,12 @@ class LabTarget(CephTarget):
             self._lock = None
 
 
-def _surroundings(
-    name: str, lab: Lab, admin: RadosAdmin, journal: Journal, *, librbd: bool, way: SettingsWay | None
-) -> Surroundings:
+def _cluster_adapters(
+    name: str, lab: Lab, admin: RadosAdmin, journal: Journal, *, librbd: bool, way: DeliveryWay | None
+) -> ClusterAdapters:
     hosts = Hosts(all_local=True)
     stores = LabStores(lab, admin, journal)
-    return Surroundings(
+    return ClusterAdapters(
         greater=HostSettings(
             hosts,
             journal,
@@ -250,7 +250,7 @@ def _surroundings(
         pool_defaults={"crush_rule": "hdd", "pg_num": lab.spec.pg_num},
         patience_seconds=_HEALTHY_SECONDS,
         remedy=f"see `cephfit lab status --name {lab.name}`, and the logs in the lab's folder",
-        reach=Reach(way, str(lab.conf)),
+        delivery=OptionDelivery(way, str(lab.conf)),
     )
 
 

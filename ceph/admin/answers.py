@@ -1,8 +1,7 @@
-"""What every CephAdmin shares: reading answers, wording refusals, the capabilities that a key needs.
+"""Answers, errors and capabilities that every ``CephAdmin`` shares.
 
-The least that a client's key must be allowed (cephx capabilities), by what cephfit is to do on a cluster.
-
-What every way of administering has in common: reading Ceph's answers and wording its refusals.
+The module parses Ceph's answers, builds the errors of refused commands, and lists the cephx capabilities that a
+client's key needs at least.
 """
 
 import errno
@@ -16,31 +15,31 @@ from typing import Any
 from cephfit.core.errors import ClusterError
 
 LOCK_PREFIX = "cephfit/lock/"
-"""Where the lock of a cluster lies in the monitors' key-value store."""
+"""Prefix of a cluster's lock in the monitors' key-value store."""
 _LOCK = (
     f'allow command "config-key dump" with key={LOCK_PREFIX}, '
     f'allow command "config-key set" with key prefix {LOCK_PREFIX}, '
     f'allow command "config-key rm" with key prefix {LOCK_PREFIX}'
 )
-"""The monitors keep their key-value store from everybody but ``allow *``; it may hold keys of encrypted disks."""
+"""The monitors open their key-value store to ``allow *`` only; it may hold keys of encrypted disks."""
 
 
 class Level(StrEnum):
-    """What cephfit is to do."""
+    """What cephfit does on a cluster."""
 
     READ = "read"
     """Show options, plans and previews."""
     ONLY_POOL = "only-pool"
-    """Sweep within one pool that is there: images, clients' options."""
+    """Sweep within one existing pool: images, clients' options."""
     FULL = "full"
-    """Sweep options of daemons and pools of cephfit's own."""
+    """Sweep options of daemons and pools that cephfit creates."""
 
 
 def capabilities(level: Level, *, pool: str = "") -> Mapping[str, str]:
-    """Daemon type to capabilities.
+    """Return the capabilities per daemon type.
 
     Args:
-        level: what for.
+        level: what cephfit does.
         pool: of ``ONLY_POOL``.
     """
     if level is Level.READ:
@@ -51,15 +50,15 @@ def capabilities(level: Level, *, pool: str = "") -> Mapping[str, str]:
             "mgr": "allow r, profile rbd",
             "osd": f"profile rbd pool={pool}",
         }
-    # OSDs take commands (their values, dropping their caches) only from those who may do everything to them.
+    # OSDs accept commands (reading values, dropping caches) only from keys with full access.
     return {"mon": f"allow rw, profile rbd, {_LOCK}", "mgr": "allow rw", "osd": "allow *"}
 
 
 def needed_for(whom: str, prefix: str) -> str:
-    """The capability that a refused command needs, for messages.
+    """Return the capability that a refused command needs, for messages.
 
     Args:
-        whom: ``mon``, ``osd.3`` ...: who refused.
+        whom: the daemon that refused: ``mon``, ``osd.3`` ...
         prefix: the command, such as ``config set``.
     """
     kind = whom.partition(".")[0]
@@ -86,8 +85,10 @@ DEFAULT_TIMEOUT_SECONDS = 15.0
 
 
 def require_conf(conf: Path) -> None:
-    """Raises:
-    ClusterError: there is no such file; librados and `ceph` would say so in a sentence of their own only.
+    """Check that the configuration file exists.
+
+    Raises:
+        ClusterError: it does not exist; the messages of librados and `ceph` for this are less clear.
     """
     if not conf.is_file():
         raise ClusterError(
@@ -98,9 +99,9 @@ def require_conf(conf: Path) -> None:
 
 
 def parse_answer(text: str) -> Any:
-    """A command's JSON; None where it answered nothing.
+    """Parse a command's JSON; None for an empty answer.
 
-    Some commands answer prose although JSON was asked for (``cache drop``); it comes back as a string.
+    Some commands answer prose although JSON was requested (``cache drop``); it is returned as a string.
     """
     text = text.strip()
     if not text:
@@ -112,7 +113,7 @@ def parse_answer(text: str) -> Any:
 
 
 class RefusedError(ClusterError):
-    """A daemon answered a command with an error. Not raised when no answer came.
+    """A daemon answered a command with an error. Not raised when there was no answer.
 
     Attributes:
         code: errno, positive.
@@ -124,36 +125,36 @@ class RefusedError(ClusterError):
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the answer stays the same until a person does something: rights and commands that are missing.
+        """Whether the answer stays the same until an admin acts: a missing right or an unknown command.
 
-        Who is down or starting at this moment refuses, too.
+        A daemon that is down or starting refuses commands only temporarily.
         """
         return self.code in (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def refusal(whom: str, command: str, code: int, words: str) -> ClusterError:
-    """The error for a command that came back with ``code`` (a positive errno), in Ceph's own words.
+    """Build the error for a command that failed with ``code`` (a positive errno), with Ceph's message.
 
     Args:
-        whom: ``mon``, ``osd.3`` ...: who refused.
-        command: prefix and arguments as a person would type them.
+        whom: the daemon that refused: ``mon``, ``osd.3`` ...
+        command: prefix and arguments as typed on a command line.
         code: errno, 0 if there is none.
-        words: what Ceph said, may be empty.
+        words: Ceph's message, may be empty.
     """
     name = errno.errorcode.get(code, str(code))
-    said = words.strip() or (os.strerror(code) if code else "no reason given")
+    reported = words.strip() or (os.strerror(code) if code else "no reason given")
     remedy = ""
     if code in (errno.ETIMEDOUT, errno.ENOTCONN):
         return ClusterError(
-            f"`{command}` was not answered in time: {said} [{name}]",
+            f"`{command}` was not answered in time: {reported} [{name}]",
             where=whom,
-            remedy="see whether the daemons run and the network reaches them; then start the command again",
+            remedy="check that the daemons run and the network reaches them; then start the command again",
         )
     if code in (errno.EACCES, errno.EPERM):
         remedy = f"the client's key lacks the capability {needed_for(whom, command)} (docs/capabilities.md)"
-    return RefusedError(f"`{command}` was refused: {said} [{name}]", where=whom, remedy=remedy, code=code)
+    return RefusedError(f"`{command}` was refused: {reported} [{name}]", where=whom, remedy=remedy, code=code)
 
 
 def spelled(prefix: str, arguments: dict[str, Any]) -> str:
-    """A command the way a person types it, for messages."""
+    """Return a command as it is typed on a command line, for messages."""
     return " ".join([prefix, *(str(v) for v in arguments.values())])

@@ -19,7 +19,7 @@ from cephfit.ceph.admin.answers import (
 from cephfit.core.errors import ClusterError, HostError
 
 _GLOBAL_WORDS = frozenset({"name", "key", "id", "user", "cluster", "conf", "host", "fsid", "keyring"})
-"""Argument names that the program would take for its own options (``--key``: a secret, ``--name``: the client)."""
+"""Argument names that are also options of the program (``--key``: a secret, ``--name``: the client)."""
 
 _REFUSED = re.compile(r"^Error (E[A-Z0-9]+|\d+): ?(.*)$", re.MULTILINE | re.DOTALL)
 
@@ -27,9 +27,9 @@ _REFUSED = re.compile(r"^Error (E[A-Z0-9]+|\d+): ?(.*)$", re.MULTILINE | re.DOTA
 class BinaryAdmin:
     """Implements ``protocols.CephAdmin`` by running ``ceph -f json``; about 0.2 s per command.
 
-    The key is found through the configuration file; it never stands among the arguments. Arguments are given
-    by name, except to commands that use one of the program's own option names: those take all of them by
-    position, so callers pass arguments in the order of Ceph's command table.
+    The program finds the key through the configuration file; the key is never among the arguments. Arguments are
+    passed by name, except to commands with an argument named like an option of the program: those take all
+    arguments by position, so callers pass them in the order of Ceph's command table.
 
     Raises:
         HostError: there is no `ceph` program.
@@ -60,7 +60,7 @@ class BinaryAdmin:
         try:
             return self._run("mon", prefix.split(), prefix, arguments)
         except RefusedError as error:
-            # The program asks the monitors what they know, and refuses what they do not.
+            # The program asks the monitors for their command table and refuses unknown arguments.
             if error.code != errno.EINVAL or "autoscale_mode" not in arguments:
                 raise
             del arguments["autoscale_mode"]
@@ -86,7 +86,7 @@ class BinaryAdmin:
         typed = spelled(prefix, arguments)
         argv = [*self._start, *words, *_spell(arguments)]
         try:
-            # The program's own limit covers connecting; a daemon that hangs later is cut off here.
+            # The program's timeout covers the connection only; this one covers a daemon that hangs later.
             done = subprocess.run(
                 argv, capture_output=True, text=True, check=False, timeout=2 * self._timeout_seconds + 1
             )
@@ -94,10 +94,10 @@ class BinaryAdmin:
             raise refusal(whom, typed, errno.ETIMEDOUT, "") from None
         if done.returncode == 0:
             return parse_answer(done.stdout)
-        said = _REFUSED.search(done.stderr)
-        if said is not None:
-            code = int(said[1]) if said[1].isdigit() else getattr(errno, said[1], 0)
-            raise refusal(whom, typed, code, said[2])
+        reported = _REFUSED.search(done.stderr)
+        if reported is not None:
+            code = int(reported[1]) if reported[1].isdigit() else getattr(errno, reported[1], 0)
+            raise refusal(whom, typed, code, reported[2])
         if "timed out" in done.stderr + done.stdout:
             raise refusal(whom, typed, errno.ETIMEDOUT, "no monitor answers")
         lines = (done.stderr or done.stdout).strip().splitlines()
@@ -105,7 +105,7 @@ class BinaryAdmin:
 
 
 def _spell(arguments: dict[str, Any]) -> list[str]:
-    """Arguments as the program takes them; a true one is a bare flag."""
+    """Return arguments in the program's syntax; True becomes a bare flag."""
     lists = any(isinstance(value, list) for value in arguments.values())
     positional = lists or not _GLOBAL_WORDS.isdisjoint(arguments)
     words = []

@@ -1,9 +1,9 @@
-"""One sweep at a time on a cluster, from whatever machine: a lock in the monitors' own key-value store.
+"""Lock of a cluster in the monitors' key-value store: one sweep at a time, from any machine.
 
-Whoever wants the lock writes a key of its own below ``cephfit/lock/`` and then reads all there are. The monitors
-order all writes, so of two that come at once at least one sees the other; whoever sees another takes its own key
-back. Nothing expires by itself: a key says who holds the lock, since when, and when it was last seen alive. A key
-stays after its holder's end if changes are left that only the holder's journal can undo.
+A process that takes the lock writes its key below ``cephfit/lock/`` and then reads all keys. The monitors order
+all writes, so of two concurrent processes at least one sees the other. A process that sees another removes its
+own key. Nothing expires by itself: a key states who holds the lock, since when, and when it was last seen alive.
+A key stays after its holder's end if changes are left that only the holder's journal can undo.
 """
 
 import json
@@ -25,18 +25,18 @@ _RENEWAL_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lock.
+    """The holder of a lock.
 
     Attributes:
         host: name of the machine.
-        processes: identifier of this boot and its process table: two with the same see each other's processes.
-        state: identifier of the folder of state; it outlives reboots and renamings.
+        processes: identifier of boot and process table; holders with the same one see each other's processes.
+        state: identifier of the state folder; it survives reboots and renames.
         user: name.
-        pid: process; 0 for one that ended and left changes behind.
-        folder: where its journal lies.
+        pid: process; 0 for one that ended and left changes.
+        folder: of its journal.
         since_s: when it took the lock, seconds since the epoch by its own clock.
         seen_s: when it was last alive, by its own clock.
-        left: changes that are not undone, at ``seen_s``.
+        left: number of changes that were not undone at ``seen_s``.
     """
 
     host: str
@@ -59,15 +59,15 @@ class ClusterLock:
 
     Args:
         admin: of the cluster.
-        folder: of this target's state on this machine; the caller holds its local lock, so that a key from the
-            same folder is known to be of a process that has ended.
+        folder: this target's state on this machine. The caller holds its local lock, so a key from the same
+            folder belongs to a process that has ended.
         target: for messages.
-        n_left: how many changes are in the journal.
-        note: told when a lock of the dead is taken over.
-        take_over: take it also from a holder whose end cannot be seen from here.
+        n_left: returns the number of changes in the journal.
+        note: called with a message when the lock of an ended process is taken over.
+        take_over: also take the lock from a holder that may still run.
 
     Raises:
-        ClusterError: somebody else holds it.
+        ClusterError: another process holds it.
     """
 
     def __init__(
@@ -105,22 +105,22 @@ class ClusterLock:
             raise self._taken(rivals[0])
 
     def renew(self, *, at_once: bool = False) -> None:
-        """Show that the holder lives, once a minute at most unless it must be certain now; call it often.
+        """Show that the holder is alive. Writes at most once a minute unless ``at_once``; call it often.
 
         Raises:
-            ClusterError: somebody has taken the lock over.
+            ClusterError: another process has taken the lock over.
         """
         if not at_once and time.monotonic() - self._renewed < _RENEWAL_SECONDS:
             return
         holders = self._read()
         if self._key not in holders:
-            by = "; ".join(map(str, holders.values())) or "nobody holds it now"
-            raise ClusterError(f"the lock of this cluster was taken away: {by}", where=self._target)
+            by = "; ".join(map(str, holders.values())) or "it has no holder now"
+            raise ClusterError(f"another process took this cluster's lock: {by}", where=self._target)
         self._write()
         self._renewed = time.monotonic()
 
     def release(self) -> None:
-        """Give the lock up. The key stays where changes are left: only this folder's journal can undo them."""
+        """Release the lock. The key stays if changes are left: only this folder's journal can undo them."""
         if self._n_left():
             self._write(pid=0)
         else:
@@ -140,22 +140,22 @@ class ClusterLock:
         ago = format_seconds(max(0.0, time.time() - holder.seen_s))
         if self._is_dead(holder):
             what = f"{holder} ended and left {holder.left} changes on this cluster"
-            remedy = "let them run `cephfit restore` on this cluster; or go on all the same with --take-over"
+            remedy = "they should run `cephfit restore` on this cluster; --take-over continues without it"
         else:
             what = f"another cephfit is at work on this cluster: {holder}, seen {ago} ago by its own clock"
-            remedy = f"wait for it; if it is dead, go on with --take-over: {_remains(holder)}"
+            remedy = f"wait for it; if it has ended, continue with --take-over: {_remains(holder)}"
         return ClusterError(what, where=self._target, remedy=remedy)
 
     def _is_dead(self, holder: Holder) -> bool:
-        """Whether it is certain that it has ended."""
+        """Return whether the holder has certainly ended."""
         return not holder.pid or (holder.processes == self._holder.processes and not _is_alive(holder.pid))
 
     def _read(self) -> dict[str, Holder]:
-        said = self._admin.command("config-key dump", key=LOCK_PREFIX) or {}
+        reported = self._admin.command("config-key dump", key=LOCK_PREFIX) or {}
         found = {}
-        for key, text in said.items():
+        for key, text in reported.items():
             if not key.startswith(LOCK_PREFIX):
-                # Before Mimic the command knows no key and tells all there are, those of encrypted disks included.
+                # Before Mimic the command ignores the key and returns all of them, also those of encrypted disks.
                 continue
             try:
                 found[key] = Holder(**json.loads(text))
@@ -163,7 +163,7 @@ class ClusterLock:
                 raise ClusterError(
                     "this key is not a lock of this version of cephfit",
                     where=f"config-key {key}",
-                    remedy=f"if nobody is at work, delete it: ceph config-key rm {key}",
+                    remedy=f"if no sweep runs, delete it: ceph config-key rm {key}",
                 ) from None
         return found
 
@@ -179,15 +179,15 @@ class ClusterLock:
 
 def _remains(holder: Holder) -> str:
     if not holder.left:
-        return "it left no changes behind when it was last seen"
+        return "it had left no changes when it was last seen"
     return (
         f"its {holder.left} changes can be undone only from {holder.host}:{holder.folder}, by `cephfit restore` "
-        "there; what you measure and restore before that is against those changes"
+        "there; until then, measurements and restores happen on top of those changes"
     )
 
 
 def _processes() -> str:
-    """This boot of this machine and its table of processes: containers have tables of their own."""
+    """Identify this boot of this machine and its process table: each container has a separate table."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"

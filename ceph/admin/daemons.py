@@ -1,8 +1,6 @@
-"""The running daemons of a cluster: their config sections and admin sockets.
+"""The running daemons of a cluster, their sections of the config store, and their admin sockets.
 
-The running daemons of a cluster, and which section of the central config store speaks to which.
-
-Daemons asked on their own hosts, by their admin sockets: before Mimic they tell their values nowhere else.
+Before Mimic the admin socket is the only source of a daemon's values.
 """
 
 import json
@@ -24,7 +22,7 @@ class Daemon:
         kind: ``osd``, ``mon`` or ``mgr``.
         id: such as ``0`` or ``a``.
         device_class: of an OSD.
-        location: CRUSH type to bucket name, the smallest first: ``{"host": "host0", "root": "default"}``.
+        location: CRUSH type to bucket name, smallest first: ``{"host": "host0", "root": "default"}``.
     """
 
     kind: str
@@ -38,7 +36,7 @@ class Daemon:
 
 
 def running_daemons(admin: CephAdmin) -> tuple[Daemon, ...]:
-    """OSDs that are up, monitors in quorum, the active manager."""
+    """Return the OSDs that are up, the monitors in quorum and the active manager."""
     daemons = _osds(admin.command("osd tree"))
     daemons += [Daemon("mon", name) for name in admin.command("status")["quorum_names"]]
     if active := admin.command("mgr dump").get("active_name"):
@@ -47,8 +45,8 @@ def running_daemons(admin: CephAdmin) -> tuple[Daemon, ...]:
 
 
 def _osds(tree: Mapping[str, Any]) -> list[Daemon]:
-    # An OSD may hang in several trees (a root of its own for some rule) and is listed in each. The bucket that was
-    # made first counts, as for Ceph (CrushWrapper::get_immediate_parent goes through them from -1 on).
+    # An OSD may be in several trees (a separate root for some rule) and is listed in each. The bucket that was
+    # created first counts, as in Ceph (CrushWrapper::get_immediate_parent visits them from -1 on).
     parents: dict[int, Mapping[str, Any]] = {}
     for node in sorted(tree["nodes"], key=lambda node: -int(node["id"])):
         for child in node.get("children", ()):
@@ -69,16 +67,16 @@ def _osds(tree: Mapping[str, Any]) -> list[Daemon]:
 
 
 def rank(section: str, daemon: Daemon) -> tuple[int, int, int] | None:
-    """How specific a section of the config store is to a daemon, to be compared; None if it does not speak to it.
+    """Return how specific a config store section is to a daemon, as a sort key; None if it does not apply to it.
 
-    The store's rule: a daemon's own name beats its type, and ``global`` is the weakest. Within a section, of the
-    masks that fit the one with the smallest bucket of the CRUSH tree wins, a device class alone is weaker than any
-    bucket, and no mask is the weakest (``MaskedOption::get_precision`` in Ceph's ``mon/ConfigMap.cc``). Of two
-    masks with the same bucket the store takes either, by the option's name; here the one that names a class wins.
+    The store's rule: a daemon's name beats its type, and ``global`` is the weakest. Within a section, the matching
+    mask with the smallest bucket of the CRUSH tree wins. A device class alone is weaker than any bucket, and no
+    mask is the weakest (``MaskedOption::get_precision`` in Ceph's ``mon/ConfigMap.cc``). Of two masks with the
+    same bucket the store takes either, by the option's name; here the one with a class wins.
 
     Args:
         section: such as ``global``, ``osd``, ``osd.3``, ``osd/class:hdd``, ``osd/host:host0/class:hdd``.
-        daemon: which one.
+        daemon: to match.
     """
     name, *masks = section.split("/")
     weight = {"global": 0, daemon.kind: 1, daemon.name: 2}.get(name)
@@ -100,23 +98,23 @@ def rank(section: str, daemon: Daemon) -> tuple[int, int, int] | None:
 
 
 def concerned(section: str, daemons: Sequence[Daemon]) -> tuple[Daemon, ...]:
-    """The daemons that a section speaks to."""
+    """Return the daemons that a section applies to."""
     return tuple(d for d in daemons if rank(section, d) is not None)
 
 
 def strongest(sections: Sequence[str], daemon: Daemon) -> str | None:
-    """Of several sections that hold the same option, the one whose value the daemon takes."""
+    """Return the section, of several with the same option, that gives the daemon its value."""
     ranked = [(r, s) for s in sections if (r := rank(s, daemon)) is not None]
     return max(ranked)[1] if ranked else None
 
 
 class AdminSockets:
-    """Asks by ``ceph daemon NAME ...`` on the daemon's host.
+    """Runs ``ceph daemon NAME ...`` on the daemon's host.
 
     Args:
-        admin: knows where the daemons are.
-        hosts: reaches them.
-        conf_path: of the ceph.conf there, which says where sockets are; ``$id`` and ``$name`` are the daemon's.
+        admin: of the cluster; locates the daemons.
+        hosts: gives access to them.
+        conf_path: of the ceph.conf there, which locates the sockets; ``$id`` and ``$name`` are the daemon's.
     """
 
     def __init__(self, admin: CephAdmin, hosts: Hosts, conf_path: str) -> None:
@@ -126,26 +124,26 @@ class AdminSockets:
         self._places: dict[str, str] = {}
 
     def ask(self, daemon: Daemon, *words: str) -> Any:
-        """A command's JSON.
+        """Run a command and return its JSON.
 
         Raises:
-            HostError: the host cannot be reached, or the daemon does not answer there.
-            ClusterError: the cluster does not say where the daemon is.
+            HostError: the host is unreachable, or the daemon does not answer there.
+            ClusterError: the cluster does not report the daemon's host.
         """
         path = self._conf_path.replace("$name", daemon.name).replace("$id", daemon.id)
         host = self._hosts.named(self._host_of(daemon))
         return json.loads(checked(host, ["ceph", "--conf", path, "daemon", daemon.name, *words]))
 
     def one_of_each_host(self, daemons: Sequence[Daemon]) -> Sequence[Daemon]:
-        """The first of these on every host."""
+        """Return the first of these daemons on every host."""
         return tuple({self._host_of(daemon): daemon for daemon in reversed(daemons)}.values())
 
     def _host_of(self, daemon: Daemon) -> str:
         if daemon.name not in self._places:
-            said = self._admin.command(f"{daemon.kind} metadata")
+            reported = self._admin.command(f"{daemon.kind} metadata")
             self._places |= {
-                f"{daemon.kind}.{e.get('id', e.get('name'))}": e["hostname"] for e in said if "hostname" in e
+                f"{daemon.kind}.{e.get('id', e.get('name'))}": e["hostname"] for e in reported if "hostname" in e
             }
         if daemon.name not in self._places:
-            raise ClusterError("the cluster does not say which host it runs on", where=daemon.name)
+            raise ClusterError("the cluster does not report which host it runs on", where=daemon.name)
         return self._places[daemon.name]

@@ -1,6 +1,6 @@
-"""What is other before Nautilus (14.2): answers of another shape, arguments of other names, and what is lacking.
+"""Differences of releases before Nautilus (14.2): shapes of answers, names of arguments, missing features.
 
-By Ceph's sources of 12.2 and 13.2 (MonCommands.h, MonMap.cc, PGMap.cc); tried on no cluster of that age.
+Source: Ceph's sources of 12.2 and 13.2 (MonCommands.h, MonMap.cc, PGMap.cc). Not tested on clusters of that age.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,19 +14,21 @@ _NAUTILUS = 14
 
 
 def require_luminous(version: str, *, where: str) -> None:
-    """Raises:
-    ClusterError: the cluster is older than Luminous.
+    """Check that the release is supported.
+
+    Raises:
+        ClusterError: the cluster is older than Luminous.
     """
     if _major(version) < _OLDEST:
         raise ClusterError(
-            f"this cluster runs Ceph {version}, whose monitors and daemons do not tell what cephfit has to know",
+            f"this cluster runs Ceph {version}; its monitors and daemons do not report what cephfit needs",
             where=where,
             remedy="it works on Luminous (12.2) and later",
         )
 
 
 def is_before_nautilus(version: str) -> bool:
-    """Whether a release, such as ``13.2.10``, has the shapes of this module."""
+    """Return whether a release, such as ``13.2.10``, is older than Nautilus."""
     return _major(version) < _NAUTILUS
 
 
@@ -36,9 +38,9 @@ def _major(version: str) -> int:
 
 
 def as_before_nautilus(prefix: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A command's arguments as monitors before Nautilus take them.
+    """Convert a command's arguments for monitors before Nautilus.
 
-    Confirmations were choices of one word, ``force`` of ``osd pool set`` and ``sure`` of others; pools had no
+    Confirmations were choices of one word: ``force`` for ``osd pool set``, ``sure`` for others. Pools had no
     autoscaler.
     """
     found: dict[str, Any] = {}
@@ -51,7 +53,7 @@ def as_before_nautilus(prefix: str, arguments: Mapping[str, Any]) -> Mapping[str
 
 
 def monitor_address(mon: Mapping[str, Any]) -> str:
-    """Where a monitor of ``mon dump`` listens, as ``mon_host`` in a ceph.conf takes it.
+    """Return a monitor's addresses, from ``mon dump``, in the syntax of ``mon_host``.
 
     Before Nautilus a monitor has one address, ``10.0.0.1:6789/0``; the last number is that of its process.
     """
@@ -61,28 +63,28 @@ def monitor_address(mon: Mapping[str, Any]) -> str:
 
 
 def stored_nbytes(stats: Mapping[str, Any]) -> int:
-    """What clients wrote into a pool, of its ``stats`` in ``df``; before Nautilus ``bytes_used`` was just that."""
+    """Return the bytes that clients stored, from a pool's ``stats`` in ``df`` (``bytes_used`` before Nautilus)."""
     return int(stats.get("stored", stats.get("bytes_used", 0)))
 
 
 def why_no_cache_drop(admin: CephAdmin) -> str:
-    """Why OSDs cannot be told to drop their caches; empty if they can. Changes nothing."""
+    """Return why OSDs cannot drop their caches by command; empty if they can. Changes nothing."""
     version = str(admin.command("version")["version"]).split()
     osds = admin.command("osd ls")
     if len(version) < 3 or not is_before_nautilus(version[2]) or not osds:
         return ""
     commands = admin.tell(f"osd.{osds[0]}", "get_command_descriptions").values()
     words = [[part for part in command["sig"] if isinstance(part, str)] for command in commands]
-    return "" if ["cache", "drop"] in words else f"OSDs of Ceph {version[2]} know no command `cache drop`"
+    return "" if ["cache", "drop"] in words else f"OSDs of Ceph {version[2]} do not have the command `cache drop`"
 
 
-def listed_pgs(said: Any) -> Sequence[Mapping[str, Any]] | None:
-    """The PGs of an answer to ``pg ls``, ``pg ls-by-pool`` or ``pg ls-by-osd``; None: the manager does not know.
+def listed_pgs(reported: Any) -> Sequence[Mapping[str, Any]] | None:
+    """Return the PGs of ``pg ls``, ``pg ls-by-pool`` or ``pg ls-by-osd``; None if the manager does not know them.
 
-    Before Nautilus the answer is the list itself (``PGMap::dump_filtered_pg_stats``), and nothing at all where
-    there is no PG. Since then it says whether the manager knows (``pg_ready``); for some seconds after a change of
-    the map it does not.
+    Before Nautilus the answer is the list itself (``PGMap::dump_filtered_pg_stats``), and empty where there is no
+    PG. Since then it states whether the manager knows them (``pg_ready``); after a change of the map it does not
+    for some seconds.
     """
-    if isinstance(said, list) or said is None:
-        return said or ()
-    return said.get("pg_stats", ()) if said.get("pg_ready", True) else None
+    if isinstance(reported, list) or reported is None:
+        return reported or ()
+    return reported.get("pg_stats", ()) if reported.get("pg_ready", True) else None

@@ -14,14 +14,14 @@ from cephfit.core.optional_modules import optional_module
 class RadosAdmin:
     """Implements ``protocols.CephAdmin`` over one librados connection.
 
-    librados is thread safe and its Python binding lets go of the interpreter while it waits, so threads may
+    librados is thread safe and its Python binding releases the interpreter lock while it waits, so threads may
     share one instance.
 
     Args:
-        conf: the cluster's ceph.conf; the key comes from the keyring that it names.
+        conf: the cluster's ceph.conf; it names the keyring with the key.
         client_id: such as ``admin`` for ``client.admin``.
-        keyring: with its key; None for the one that ``conf`` or Ceph's defaults name.
-        timeout_seconds: how long connecting and each command may take.
+        keyring: with its key; None for that of ``conf`` or of Ceph's defaults.
+        timeout_seconds: limit for the connection and for each command.
 
     Raises:
         ClusterError: no monitor answers, or the key is refused.
@@ -43,7 +43,7 @@ class RadosAdmin:
         self._cluster: Any = self._binding.Rados(
             conffile=str(conf),
             rados_id=client_id,
-            # Without these, librados waits for ever for a monitor, a manager or an OSD that is gone.
+            # Without these, librados waits forever for a monitor, a manager or an OSD that is gone.
             conf={
                 "client_mount_timeout": timeout,
                 "rados_mon_op_timeout": timeout,
@@ -61,12 +61,12 @@ class RadosAdmin:
             raise ClusterError(
                 f"no connection to the cluster in {timeout} s: {error}",
                 where=self._where,
-                remedy=f"see whether the monitors run and the keyring has client.{client_id} of this cluster",
+                remedy=f"check that the monitors run and the keyring has client.{client_id} of this cluster",
             ) from None
 
     @property
     def cluster(self) -> Any:
-        """The librados handle, for pools and images; it stays this object's to close."""
+        """The librados handle, for pools and images; this object closes it."""
         return self._cluster
 
     def command(self, prefix: str, /, **arguments: Any) -> Any:
@@ -102,7 +102,7 @@ class RadosAdmin:
                 code, answer, words = self._cluster.mon_command(text, b"")
                 older = as_before_nautilus(prefix, arguments)
                 if code == -errno.EPERM and older != arguments:
-                    # They miss the confirmation, which had another name; what they do not know they do not read.
+                    # They miss the confirmation, which has a different name there; they ignore unknown arguments.
                     text = json.dumps({"prefix": prefix, **older, "format": "json"})
                     again = self._cluster.mon_command(text, b"")
                     code, answer, words = again if again[0] == 0 else (code, answer, words)

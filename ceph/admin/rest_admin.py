@@ -1,7 +1,8 @@
 """Administration over ceph-rest-api, by python-cephclient, where neither librados nor a shell may be used.
 
-Ceph had this server up to Luminous (ceph-rest-api(8)): a command's words are the path, its arguments the query,
-and what changes something is a PUT. It speaks to monitors and to OSDs, not to single monitors or managers.
+Ceph shipped this server up to Luminous (ceph-rest-api(8)). The words of a command are the path, its arguments the
+query, and a command that changes something is a PUT. The server sends commands to the monitors and to OSDs, not to
+single monitors or managers.
 """
 
 import errno
@@ -24,17 +25,17 @@ _UNKNOWN_ARGUMENT = "unused arguments"
 
 
 def shown(url: str) -> str:
-    """The server's address for messages: a proxy before it may want a user and a password, which stay out."""
+    """Return the server's address for messages, without the user and password that a proxy may need."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 class RestAdmin:
-    """Implements ``protocols.CephAdmin`` over HTTP. Threads may share it: a session keeps nothing of a command.
+    """Implements ``protocols.CephAdmin`` over HTTP. Threads may share it: the session is stateless.
 
     Args:
         url: of the server, with its version: ``http://mon1:5000/api/v0.1``.
-        timeout_seconds: how long connecting, and each command, may take.
+        timeout_seconds: limit for the connection and for each command.
 
     Raises:
         LackingError: python-cephclient is not installed.
@@ -56,7 +57,9 @@ class RestAdmin:
     def tell(self, daemon: str, prefix: str, /, **arguments: Any) -> Any:
         if not daemon.startswith("osd."):
             typed = spelled(prefix, arguments)
-            raise refusal(daemon, typed, errno.EOPNOTSUPP, "ceph-rest-api speaks to monitors as one and to OSDs")
+            raise refusal(
+                daemon, typed, errno.EOPNOTSUPP, "ceph-rest-api reaches only OSDs and the monitors as one"
+            )
         path = f"tell/{quote(daemon)}/{prefix.replace(' ', '/')}"
         return self._ask(daemon, path, prefix, arguments)
 
@@ -73,24 +76,24 @@ class RestAdmin:
     def _ask(self, whom: str, path: str, prefix: str, arguments: Mapping[str, Any]) -> Any:
         response = self._send(path, whom, prefix, arguments, body="json")
         text = response.text
-        if text.startswith(_NO_JSON):  # a command that answers prose although JSON was asked for
+        if text.startswith(_NO_JSON):  # a command that answers prose although JSON was requested
             return text.removeprefix(_NO_JSON).strip()
         try:
-            said = json.loads(text)
-            output, status = said["output"], said["status"]
+            answer = json.loads(text)
+            output, status = answer["output"], answer["status"]
         except (ValueError, KeyError, TypeError):
             output, status = None, text
         if not response.ok:
             if _UNKNOWN_ARGUMENT in status and (older := as_before_nautilus(prefix, arguments)) != arguments:
                 return self._ask(whom, path, prefix, older)
             raise self._refused(whom, prefix, arguments, response.status_code, status)
-        # The server makes an empty list of an empty answer; of what changes something, that is no list.
+        # The server turns an empty answer into an empty list; for a change, that means no answer.
         return None if output == [] and path in self._changes else output
 
     def _send(
         self, path: str, whom: str, prefix: str, arguments: Mapping[str, Any], *, body: str, data: bytes = b""
     ) -> Any:
-        """A response. What changes something is known by the server's refusal to GET it, which does nothing."""
+        """Return a response. The server refuses to GET a command that changes something, which has no effect."""
         if self._closed:
             raise ClusterError("the connection is closed", where=shown(self._url))
         query = urlencode({k: _spelled(v) for k, v in arguments.items() if v is not False}, doseq=True)
@@ -113,15 +116,15 @@ class RestAdmin:
             raise ClusterError(
                 f"no connection to ceph-rest-api: {type(error).__name__}",
                 where=shown(self._url),
-                remedy="see whether it runs, and whether the address has its version, such as /api/v0.1",
+                remedy="check that it runs, and that the address has its version, such as /api/v0.1",
             ) from None
 
     def _refused(
         self, whom: str, prefix: str, arguments: Mapping[str, Any], http_status: int, status: str
     ) -> ClusterError:
-        said = _ERROR.search(status)
+        match = _ERROR.search(status)
         code, words = (
-            (abs(int(said[2])), said[1]) if said else (errno.EINVAL, status.strip() or f"HTTP {http_status}")
+            (abs(int(match[2])), match[1]) if match else (errno.EINVAL, status.strip() or f"HTTP {http_status}")
         )
         return refusal(whom, spelled(prefix, dict(arguments)), code, words)
 

@@ -1,4 +1,4 @@
-"""Where a pool's data shall lie, as its declaration says it: devices, failure domain, primaries apart."""
+"""Placement of a pool's data by its declaration: devices, failure domain, separate primaries."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from cephfit.core.errors import InputError
 
 _PLACING = ("devices.", "primary.", "failure_domain")
 DEVICE_WORDS = ("class", "hosts", "osds", "root")
-"""What ``devices:`` and ``primary:`` of a declaration may say."""
+"""Keys of ``devices:`` and ``primary:`` in a declaration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """Which OSDs; what is not said does not restrict.
+    """A selection of OSDs; an empty attribute does not restrict it.
 
     Attributes:
         root: bucket under which they are; empty for the map's default root.
@@ -37,14 +37,14 @@ class Devices:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the copies or chunks of a pool's objects lie.
+    """Placement of the copies or chunks of a pool's objects.
 
     Attributes:
-        devices: of all copies, or of the replicas where ``primary`` says otherwise.
-        primary: of each PG's first OSD; None for the same as the others.
-        failure_domain: type of bucket of which no two copies share one; ``osd`` for different OSDs only.
+        devices: of all copies, or of the replicas only where ``primary`` is set.
+        primary: devices of each PG's first OSD; None for the same as the others.
+        failure_domain: bucket type; no two copies share a bucket of it. ``osd`` requires different OSDs only.
         erasure: whether it is for an erasure-coded pool.
-        classes: class to OSDs, for clusters before Luminous, which do not know classes themselves.
+        classes: class to OSDs, for clusters before Luminous, which have no device classes.
     """
 
     devices: Devices = field(default_factory=Devices)
@@ -55,7 +55,7 @@ class Placement:
 
     @property
     def digest(self) -> str:
-        """Ten hex digits; the same for all pools that lie alike."""
+        """Ten hex digits; the same for all pools with the same placement."""
         kind = "erasure" if self.erasure else "replicated"
         text = f"{kind}/{self.failure_domain}/{self.devices}/{self.primary}/{sorted(self.classes.items())}"
         return hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -66,30 +66,30 @@ class Placement:
 
 
 def placement_of(settings: Mapping[str, str], *, erasure: bool = False, where: str = "") -> Placement | None:
-    """What pool settings say of a place; None where they say nothing (the pool has a rule that exists).
+    """Return the placement that pool settings declare; None without one (the pool uses an existing rule).
 
     Args:
-        settings: key to value as Ceph writes it: ``devices.class``, ``devices.hosts`` (comma between),
+        settings: key to value as Ceph writes it: ``devices.class``, ``devices.hosts`` (comma-separated),
             ``devices.osds``, ``devices.root``, the same of ``primary``, ``failure_domain``, ``classes.NAME``.
-        erasure: for an erasure-coded pool, which gets a rule of its own unless it names one.
+        erasure: whether for an erasure-coded pool, which gets a separate rule unless it names one.
         where: for messages.
 
     Raises:
         InputError: they contradict each other.
     """
-    says = {k: v for k, v in settings.items() if k.startswith(_PLACING)}
+    placing = {k: v for k, v in settings.items() if k.startswith(_PLACING)}
     rule = settings.get("crush_rule")
-    if rule is not None and says:
+    if rule is not None and placing:
         raise InputError(
-            f"crush_rule {rule} and {', '.join(sorted(says))} both say where the pool lies",
+            f"crush_rule {rule} and {', '.join(sorted(placing))} both define the pool's placement",
             where=where,
-            remedy="leave one of them out",
+            remedy="remove one of them",
         )
-    if rule is not None or (not says and not erasure):
+    if rule is not None or (not placing and not erasure):
         return None
     primary = _devices(settings, "primary", where)
     if primary is not None and erasure:
-        raise InputError("an erasure-coded pool has no primaries apart", where=where, remedy="leave `primary` out")
+        raise InputError("an erasure-coded pool has no separate primaries", where=where, remedy="remove `primary`")
     return Placement(
         devices=_devices(settings, "devices", where) or Devices(),
         primary=primary,
@@ -102,18 +102,18 @@ def placement_of(settings: Mapping[str, str], *, erasure: bool = False, where: s
 
 
 def _devices(settings: Mapping[str, str], word: str, where: str) -> Devices | None:
-    said = {key: settings[f"{word}.{key}"] for key in DEVICE_WORDS if f"{word}.{key}" in settings}
-    if not said:
+    given = {key: settings[f"{word}.{key}"] for key in DEVICE_WORDS if f"{word}.{key}" in settings}
+    if not given:
         return None
-    if "osds" in said and {"hosts", "root"} & set(said):
-        raise InputError(f"{word}: `osds` already says which ones", where=where, remedy="leave out hosts and root")
-    if "hosts" in said and "root" in said:
-        raise InputError(f"{word}: hosts are named, so `root` says nothing", where=where, remedy="leave it out")
+    if "osds" in given and {"hosts", "root"} & set(given):
+        raise InputError(f"{word}: `osds` already selects the OSDs", where=where, remedy="remove hosts and root")
+    if "hosts" in given and "root" in given:
+        raise InputError(f"{word}: hosts are given, so `root` has no effect", where=where, remedy="remove it")
     return Devices(
-        root=said.get("root", ""),
-        device_class=said.get("class", ""),
-        hosts=tuple(filter(None, said.get("hosts", "").split(","))),
-        osds=_ids(said.get("osds", ""), where),
+        root=given.get("root", ""),
+        device_class=given.get("class", ""),
+        hosts=tuple(filter(None, given.get("hosts", "").split(","))),
+        osds=_ids(given.get("osds", ""), where),
     )
 
 

@@ -1,8 +1,7 @@
-"""A cluster's CRUSH map, and the offline programs crushtool and osdmaptool that read it.
+"""A cluster's CRUSH map, read with the offline programs crushtool and osdmaptool.
 
-Ceph's offline programs, crushtool and osdmaptool: one function per question, nothing reaches a cluster.
-
-A CRUSH map as it is: its binary, its text, and what crushtool says of its structure.
+One function runs one query of a program; none of them contacts a cluster. ``CrushMap`` holds the map's binary, its
+text and its structure as crushtool reports it.
 """
 
 import hashlib
@@ -22,7 +21,7 @@ from typing import Any
 from cephfit.core.errors import ClusterError, HostError
 
 NOWHERE = 0x7FFFFFFF
-"""CRUSH_ITEM_NONE (Ceph's src/crush/crush.h): a place of an erasure-coded PG that no OSD was found for."""
+"""CRUSH_ITEM_NONE (Ceph's src/crush/crush.h): a position of an erasure-coded PG without an OSD."""
 
 _SECONDS = 120.0
 _MOST_MOVES = "100"
@@ -33,34 +32,34 @@ _PG = re.compile(r"^(\d+\.[0-9a-f]+)\t\[([\d,]*)\]", re.MULTILINE)
 
 
 class MapRefusedError(ClusterError):
-    """crushtool or osdmaptool cannot read or make a map; says why in the program's words."""
+    """crushtool or osdmaptool cannot read or create a map; the message is the program's."""
 
 
 def decompile(binary: bytes) -> str:
-    """A compiled CRUSH map as text.
+    """Decompile a CRUSH map to text.
 
     Raises:
-        MapRefusedError: it is no CRUSH map.
+        MapRefusedError: it is not a CRUSH map.
     """
     with _files(map=binary) as at:
         return _run("crushtool", "-d", str(at["map"])).stdout
 
 
 def compile_map(text: str) -> bytes:
-    """A CRUSH map's text, compiled.
+    """Compile a CRUSH map's text.
 
     Raises:
-        MapRefusedError: it cannot be compiled; in crushtool's words.
+        MapRefusedError: it cannot be compiled; the message is crushtool's.
     """
     with _files(text=text.encode()) as at:
         out = at["text"].with_name("compiled")
-        # Whether a live map's tunables are wise is its owner's matter: those of Argonaut count as unsafe.
+        # The owner of a live map chooses its tunables: crushtool rejects those of Argonaut as unsafe.
         _run("crushtool", "-c", str(at["text"]), "-o", str(out), "--enable-unsafe-tunables")
         return out.read_bytes()
 
 
 def dump(binary: bytes) -> dict[str, Any]:
-    """A compiled CRUSH map as crushtool's JSON; weights are in 1/65536."""
+    """Return a compiled CRUSH map as crushtool's JSON; weights are in 1/65536."""
     with _files(map=binary) as at:
         document: dict[str, Any] = json.loads(
             _run("crushtool", "-i", str(at["map"]), "--dump", "-f", "json").stdout
@@ -77,15 +76,15 @@ def try_rule(
     pool: int | None = None,
     in_weights: Mapping[int, float] | None = None,
 ) -> tuple[dict[int, tuple[int, ...]], frozenset[int]]:
-    """Where a rule puts inputs, and which of them it puts badly.
+    """Map inputs by a rule, and find the inputs that get too few OSDs.
 
     Args:
         binary: compiled map.
         rule: id.
-        size: OSDs wanted per input.
+        size: OSDs required per input.
         n_inputs: inputs 0 to n - 1.
-        pool: id of a pool; input x is then exactly where PG x of that pool goes (pools with ``hashpspool``,
-            all since Firefly) if ``n_inputs`` is at most its pgp_num.
+        pool: id of a pool; input x then maps exactly like PG x of that pool (with ``hashpspool``, the default
+            since Firefly) if ``n_inputs`` is at most its pgp_num.
         in_weights: OSDs that are not fully in (``ceph osd reweight``), 0 to 1.
 
     Returns:
@@ -97,17 +96,17 @@ def try_rule(
     for osd, weight in (in_weights or {}).items():
         argv += ["--weight", str(osd), f"{weight:.6f}"]
     with _files(map=binary) as at:
-        said = _run("crushtool", "-i", str(at["map"]), *argv).stdout
-    places = {int(x): _osds(osds) for x, osds in _MAPPING.findall(said)}
-    return places, frozenset(int(x) for x in _BAD.findall(said))
+        reported = _run("crushtool", "-i", str(at["map"]), *argv).stdout
+    places = {int(x): _osds(osds) for x, osds in _MAPPING.findall(reported)}
+    return places, frozenset(int(x) for x in _BAD.findall(reported))
 
 
 def map_pgs(osd_map: bytes, crush_map: bytes | None = None) -> dict[str, tuple[int, ...]]:
-    """PG id to the OSDs that an OSD map puts it on, for all pools, temporary places left out.
+    """Return PG id to its OSDs by an OSD map, for all pools, without temporary mappings.
 
     Args:
-        osd_map: as ``ceph osd getmap`` gives it.
-        crush_map: to be put in place of the one it contains.
+        osd_map: from ``ceph osd getmap``.
+        crush_map: replaces the one in ``osd_map``.
     """
     with _files(osdmap=osd_map, crush=crush_map or b"") as at:
         if crush_map is not None:
@@ -116,7 +115,7 @@ def map_pgs(osd_map: bytes, crush_map: bytes | None = None) -> dict[str, tuple[i
 
 
 def balancing_moves(osd_map: bytes, pool: str) -> int:
-    """How many upmap entries would even out a pool's PGs (to within one PG per OSD), as osdmaptool reckons."""
+    """Count the upmap entries that would balance a pool's PGs to within one PG per OSD, by osdmaptool."""
     with _files(osdmap=osd_map) as at:
         moves = at["osdmap"].with_name("moves")
         argv = ["--upmap", str(moves), "--upmap-pool", pool, "--upmap-deviation", "1", "--upmap-max", _MOST_MOVES]
@@ -124,9 +123,9 @@ def balancing_moves(osd_map: bytes, pool: str) -> int:
         return len(moves.read_text().splitlines()) if moves.exists() else 0
 
 
-def pgs_in(said: str) -> dict[str, tuple[int, ...]]:
-    """PG to OSDs in what ``osdmaptool --test-map-pgs-dump`` prints."""
-    return {pg: _osds(osds) for pg, osds in _PG.findall(said)}
+def pgs_in(reported: str) -> dict[str, tuple[int, ...]]:
+    """Parse PG to OSDs from the output of ``osdmaptool --test-map-pgs-dump``."""
+    return {pg: _osds(osds) for pg, osds in _PG.findall(reported)}
 
 
 def _osds(text: str) -> tuple[int, ...]:
@@ -147,7 +146,7 @@ def _run(program: str, *argv: str) -> subprocess.CompletedProcess[str]:
     path = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     if path is None:
         raise HostError(f"there is no `{program}` program", remedy="install the package ceph-base")
-    # Some faults of a text make crushtool abort; its report of that belongs to nobody but us.
+    # Some faults of a text make crushtool abort; keep its crash report out of the system's folder.
     with tempfile.TemporaryDirectory(prefix="cephfit-crush-") as crashes:
         environment = {**os.environ, "CEPH_ARGS": f"--crash-dir={crashes} --no-mon-config"}
         try:
@@ -161,26 +160,26 @@ def _run(program: str, *argv: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def _first_words(said: str, code: int) -> str:
-    lines: Sequence[str] = [line.strip() for line in said.splitlines() if line.strip()]
+def _first_words(reported: str, code: int) -> str:
+    lines: Sequence[str] = [line.strip() for line in reported.splitlines() if line.strip()]
     own = [_OUR_FILE.sub("the map", line) for line in lines if not line.startswith(("./src", "*** "))]
     return own[0] if own else f"ended with {code}"
 
 
 _DERIVED = ("profile", "optimal_tunables", "legacy_tunables", "minimum_required_version", "has_", "require_")
-"""Entries of a dump's tunables that follow from the rest of the map."""
+"""Tunables of a dump that are derived from the rest of the map."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One bucket of the tree (shadow trees of device classes have names with ``~`` in them).
+    """One bucket of the tree; names in shadow trees of device classes contain ``~``.
 
     Attributes:
         id: negative.
         name: unique in the map.
-        type: name of its type, such as ``host``.
+        type: such as ``host``.
         alg: ``straw``, ``straw2``, ``uniform``, ``list``, ``tree``.
-        items: ids of what is in it to weight in 1/65536; OSDs from 0, buckets below.
+        items: id of each child to weight in 1/65536; OSD ids are 0 or more, bucket ids negative.
     """
 
     id: int
@@ -191,10 +190,10 @@ class Bucket:
 
 
 class LiveMap:
-    """A compiled CRUSH map and its reading. Immutable.
+    """A compiled CRUSH map and its decoded form. Immutable.
 
     Raises:
-        MapRefusedError: it is no CRUSH map.
+        MapRefusedError: it is not a CRUSH map.
     """
 
     def __init__(self, binary: bytes) -> None:
@@ -204,14 +203,16 @@ class LiveMap:
 
     @classmethod
     def from_text(cls, text: str) -> "LiveMap":
-        """Raises:
-        MapRefusedError: it cannot be compiled.
+        """Compile a map from text.
+
+        Raises:
+            MapRefusedError: it cannot be compiled.
         """
         return cls(compile_map(text))
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what the map means; two encodings of one map have the same."""
+        """SHA-256 of the map's content; two encodings of one map have the same digest."""
         document = {**self.document, "tunables": self.tunables}
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
@@ -221,7 +222,7 @@ class LiveMap:
 
     @cached_property
     def needs(self) -> str:
-        """The oldest release whose clients understand the map, such as ``jewel``; empty where not known."""
+        """The oldest client release that supports the map, such as ``jewel``; empty where unknown."""
         return str(self.document["tunables"].get("minimum_required_version", ""))
 
     @cached_property
@@ -244,7 +245,7 @@ class LiveMap:
 
     @cached_property
     def buckets(self) -> dict[str, Bucket]:
-        """By name, without the shadow trees."""
+        """Buckets by name, without the shadow trees."""
         return {b.name: b for b in self._all_buckets() if "~" not in b.name}
 
     @cached_property
@@ -254,24 +255,24 @@ class LiveMap:
 
     @cached_property
     def roots(self) -> tuple[str, ...]:
-        """Buckets that are in no other."""
+        """Buckets without a parent."""
         held = {item for bucket in self.buckets.values() for item in bucket.items}
         return tuple(b.name for b in self.buckets.values() if b.id not in held)
 
     @cached_property
     def default_root(self) -> str:
-        """``default`` where there is such a bucket; else the only root; else empty."""
+        """``default`` if there is such a bucket; else the only root; else empty."""
         if "default" in self.buckets:
             return "default"
         return self.roots[0] if len(self.roots) == 1 else ""
 
     @cached_property
     def used_ids(self) -> frozenset[int]:
-        """Ids of all buckets, shadows too."""
+        """Ids of all buckets, including shadow trees."""
         return frozenset(b.id for b in self._all_buckets())
 
     def osds_under(self, name: str) -> dict[int, int]:
-        """OSDs in a bucket at any depth, with their weight in 1/65536."""
+        """Return the OSDs in a bucket at any depth, with their weight in 1/65536."""
         found: dict[int, int] = {}
         waiting = [self.buckets[name]]
         while waiting:
@@ -283,7 +284,7 @@ class LiveMap:
         return found
 
     def above(self, osd: int, type_name: str) -> str:
-        """The bucket of a type that an OSD is in; the first made where it is in several; empty if none."""
+        """Return the bucket of a type that contains an OSD: the first created of several; empty if none."""
         if type_name == self.osd_type:
             return self.osd_names.get(osd, "")
         for bucket in self.buckets.values():

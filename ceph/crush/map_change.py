@@ -1,4 +1,4 @@
-"""Parts appended to a cluster's own CRUSH map: tried offline, journalled, injected, and taken back whole."""
+"""Parts appended to a cluster's CRUSH map: tested offline, journalled, injected, and removed again."""
 
 import base64
 import errno
@@ -21,11 +21,11 @@ _MAP = "map"
 
 
 class FaultyMapError(ClusterError):
-    """The changed map was found bad offline; nothing was injected."""
+    """The changed map failed the offline test; nothing was injected."""
 
 
 class CrushChanges:
-    """Changes of one cluster's CRUSH map. Works from journal and cluster, never from memory.
+    """Changes one cluster's CRUSH map. Reads its state from journal and cluster, never from memory.
 
     Args:
         admin: of the cluster.
@@ -37,24 +37,24 @@ class CrushChanges:
         self._journal = journal
 
     def live(self) -> LiveMap:
-        """The cluster's map now."""
+        """Read the cluster's present map."""
         return LiveMap(self._admin.exchange("osd getcrushmap"))
 
     def propose(self, wishes: Sequence[Wish]) -> Proposal:
-        """The map with what the wishes need, tried; changes nothing.
+        """Extend the map by what the wishes need and test it; changes nothing.
 
         Raises:
-            InputError: a wish that this map cannot have at all.
-            MapRefusedError: the live map does not survive crushtool.
+            InputError: a wish is impossible in this map.
+            MapRefusedError: crushtool cannot process the live map.
         """
         return propose(self._admin, self.live(), wishes)
 
     def ensure(self, wishes: Sequence[Wish]) -> Proposal | None:
-        """The cluster's map has what the wishes need when this returns; None if we made it all before.
+        """Inject what the wishes need into the cluster's map; None if all of it is already there.
 
         Raises:
-            FaultyMapError: what was tried offline was bad.
-            ClusterError: somebody else changes the map at the same time.
+            FaultyMapError: the offline test failed.
+            ClusterError: another client changes the map at the same time.
         """
         rules = set(self._admin.command("osd crush rule ls"))
         if all(w.rule in rules and self._has_part("rule", w.rule) for w in wishes):
@@ -63,24 +63,24 @@ class CrushChanges:
         proposal = self.propose(wishes)
         if proposal.faults:
             raise FaultyMapError(
-                f"the CRUSH map is left as it is: {'; '.join(proposal.faults)}",
+                f"the CRUSH map is not changed: {'; '.join(proposal.faults)}",
                 where=", ".join(w.where or w.rule for w in wishes),
-                remedy="name other devices, another failure domain or a smaller size",
+                remedy="choose other devices, another failure domain or a smaller size",
             )
         if proposal.parts:
             self._inject(proposal, version)
         return proposal
 
     def osds_for(self, wish: Wish) -> tuple[Mapping[int, int], ...]:
-        """OSDs that a wish's rule may use, with weights; the primaries' first where they lie apart."""
+        """Return the OSDs that a wish's rule may use, with weights; separate primaries come first."""
         live = without_rule(self.live(), wish.rule)
         return render_parts(live, wish.placement, wish.rule, where=wish.where).osds
 
     def restore(self) -> None:
-        """The map as it was before; only our parts are taken out where somebody else changed it meanwhile.
+        """Restore the original map; if another client changed it meanwhile, remove only our parts.
 
         Raises:
-            ClusterError: a pool that is not ours uses one of our rules.
+            ClusterError: another pool uses one of our rules.
         """
         original = self._journal.get(_ORIGINAL, _MAP)
         if original is None:
@@ -100,7 +100,7 @@ class CrushChanges:
         self._journal.forget(_ORIGINAL, _MAP)
 
     def remove(self, rules: Iterable[str]) -> None:
-        """Take out just these rules and their buckets; as ``restore`` where nothing else of ours is in the map.
+        """Remove these rules and their buckets; like ``restore`` if the map has no other parts of ours.
 
         Raises:
             ClusterError: a pool uses one of them.
@@ -140,9 +140,9 @@ class CrushChanges:
         self._set(proposal.after.binary, version)
         if self.live().digest != proposal.after.digest:
             raise ClusterError(
-                "the CRUSH map that the cluster has is not the one that was injected",
+                "the cluster's CRUSH map differs from the injected one",
                 where="osd setcrushmap",
-                remedy="somebody else is changing it, too; run the command again when they are done",
+                remedy="another client is changing it too; run the command again after that",
             )
 
     def _journal_original(self) -> str:
@@ -164,32 +164,37 @@ class CrushChanges:
         except RefusedError as refused:
             if version is not None and refused.code == errno.EPERM:
                 raise ClusterError(
-                    f"somebody else changed the CRUSH map at this moment: {refused.what}",
+                    f"another client changed the CRUSH map at this moment: {refused.what}",
                     where="osd setcrushmap",
-                    remedy="start again when they are done; nothing was changed by us",
+                    remedy="start again after that; cephfit changed nothing",
                 ) from None
             raise
 
     def _live_with_version(self) -> tuple[LiveMap, int | None]:
-        """The version is asked first: with one that is younger than the map, the monitors would take what was made
-        from the older map, and what somebody else changed in between would be gone."""
+        """Read the map's version, then the map.
+
+        The order matters: with a version newer than the map, the monitors would accept a change of the older map,
+        and a change by another client in between would be lost.
+        """
         version = self._version()
         return self.live(), version
 
     def _version(self) -> int | None:
-        """The monitors refuse a map that is not made from this version; None before Luminous."""
+        """Read the version that the monitors compare with an injected map's; None before Luminous."""
         version = self._admin.command("osd dump").get("crush_version")
         return None if version is None else int(version)
 
     def _refuse_used(self, live: LiveMap, names: Set[str]) -> None:
-        """Raises:
-        ClusterError: a pool uses a rule that is to go; the monitors would refuse with less to go by.
+        """Check that no pool uses a rule that is about to be removed; the monitors' error would say less.
+
+        Raises:
+            ClusterError: a pool uses one.
         """
         going = {i for name, i in live.rules.items() if name in names and self._has_part("rule", name)}
         users = [p["pool_name"] for p in self._admin.command("osd dump")["pools"] if p["crush_rule"] in going]
         if users:
             raise ClusterError(
-                f"pool {', '.join(users)} uses a CRUSH rule that cephfit made",
+                f"pool {', '.join(users)} uses a CRUSH rule that cephfit created",
                 where="CRUSH map",
-                remedy="delete it, or `ceph osd pool set POOL crush_rule RULE` with another rule; then again",
+                remedy="delete it, or run `ceph osd pool set POOL crush_rule RULE` with another rule",
             )

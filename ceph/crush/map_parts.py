@@ -15,20 +15,20 @@ from cephfit.core.errors import InputError
 from cephfit.core.yaml_lines import nearest
 
 _MAX_SIZE = {False: 10, True: 20}
-"""What rules of replicated and erasure-coded pools are written for, where a release's rules say sizes at all."""
-_OVERLAP = "; the pg_autoscaler leaves pools alone whose roots share OSDs, those that were there before included"
+"""Pool sizes in rules of replicated and erasure-coded pools, for releases with sizes in their rules."""
+_OVERLAP = "; the pg_autoscaler ignores pools with roots that share OSDs, also existing pools"
 _CHOOSE_TRIES = ("set_chooseleaf_tries 5", "set_choose_tries 100")
-"""As Ceph's own rules for erasure coding have (ErasureCode.cc): every chunk must find its place."""
+"""From Ceph's rules for erasure coding (ErasureCode.cc): every chunk must find an OSD."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One bucket or rule to be appended.
+    """One bucket or rule to append.
 
     Attributes:
         kind: ``bucket`` or ``rule``.
         name: unique in the map.
-        text: as it stands in a decompiled map, ending with a newline.
+        text: in the syntax of a decompiled map, ending with a newline.
     """
 
     kind: str
@@ -38,14 +38,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """All that one placement needs.
+    """All parts that one placement needs.
 
     Attributes:
         rule: name of the rule.
-        parts: buckets before those that hold them, the rule last.
-        osds: that the rule may use: id to weight in 1/65536; one mapping for the primaries, one for all others
-            where they differ, else one for all.
-        warnings: sentences for the person.
+        parts: buckets before their parents, the rule last.
+        osds: OSDs that the rule may use, id to weight in 1/65536: two mappings (primaries, others) where they
+            differ, else one.
+        warnings: sentences for the user.
     """
 
     rule: str
@@ -55,12 +55,12 @@ class Parts:
 
 
 def render_parts(live: LiveMap, placement: Placement, name: str, *, where: str = "") -> Parts:
-    """The parts for a placement; none of them is in the map yet.
+    """Render the parts of a placement; none of them is in the map yet.
 
     Args:
         live: the cluster's map.
-        placement: what is wanted.
-        name: of the rule; buckets have names that begin with it.
+        placement: required placement.
+        name: of the rule; the names of buckets begin with it.
         where: for messages.
 
     Raises:
@@ -94,7 +94,7 @@ class _Writer:
         self._next_id = min([*live.used_ids, 0]) - 1
 
     def take(self, devices: Devices, suffix: str) -> str:
-        """The words after ``step take``; makes the buckets that they need."""
+        """Return the arguments of ``step take``; create the buckets that they need."""
         live = self._live
         emulated = bool(devices.device_class) and not live.class_of
         if devices.osds or emulated:
@@ -104,17 +104,17 @@ class _Writer:
         if devices.hosts:
             name = self._root_of_hosts(devices, suffix)
         elif not name:
-            self._refuse(f"the map has the roots {', '.join(live.roots)}", "say which: `root: NAME`")
+            self._refuse(f"the map has the roots {', '.join(live.roots)}", "choose one: `root: NAME`")
         elif name not in live.buckets:
             self._refuse(f"the map has no bucket {name!r}", nearest(name, live.buckets))
         elif others := self._rules_over(name, devices):
-            self.warnings.append(f"{devices} shares OSDs with what rule {', '.join(others)} takes" + _OVERLAP)
+            self.warnings.append(f"{devices} shares OSDs with rule {', '.join(others)}" + _OVERLAP)
         return f"{name} class {devices.device_class}" if devices.device_class else name
 
     def _rules_over(self, name: str, devices: Devices) -> list[str]:
-        """Rules of the map that take some of these OSDs from another root; one class of a root is such a one."""
+        """Return rules that take some of these OSDs from another root; one class of a root counts as another."""
         live = self._live
-        ours, wanted = f"{name}~{devices.device_class}" if devices.device_class else name, self.osds_of(devices)
+        ours, required = f"{name}~{devices.device_class}" if devices.device_class else name, self.osds_of(devices)
         found = []
         for rule in live.document["rules"]:
             for taken in (step["item_name"] for step in rule["steps"] if step["op"] == "take"):
@@ -124,12 +124,12 @@ class _Writer:
                 osds = set(live.osds_under(bucket))
                 if of_class:
                     osds &= {osd for osd, c in live.class_of.items() if c == of_class}
-                if osds & set(wanted):
+                if osds & set(required):
                     found.append(str(rule["rule_name"]))
         return list(dict.fromkeys(found))
 
     def osds_of(self, devices: Devices) -> dict[int, int]:
-        """The OSDs that may be taken, with their weight."""
+        """Return the OSDs that may be taken, with their weight."""
         live = self._live
         if devices.osds or (devices.device_class and not live.class_of):
             return {osd: self._weight(osd) for osd in self._listed(devices)}
@@ -139,7 +139,7 @@ class _Writer:
         return {osd: w for osd, w in found.items() if devices.device_class in ("", live.class_of.get(osd, ""))}
 
     def rule(self, takes: Sequence[str]) -> None:
-        """All copies from one place, or the first from one and the rest from another."""
+        """Return the steps: all copies from one ``take``, or the first from one and the rest from another."""
         placement, live = self._placement, self._live
         leaf = live.types[placement.failure_domain] == 0
         verb = "choose" if leaf else "chooseleaf"
@@ -163,17 +163,17 @@ class _Writer:
         )
 
     def _root_of_hosts(self, devices: Devices, suffix: str) -> str:
-        """A root that holds existing buckets: they keep their OSDs, weights and shadow trees."""
+        """Create a root above existing buckets, which keep their OSDs, weights and shadow trees."""
         live = self._live
         for host in devices.hosts:
             if host not in live.buckets:
                 self._refuse(f"the map has no host {host!r}", nearest(host, live.buckets))
         items = [(host, sum(live.buckets[host].items.values())) for host in devices.hosts]
-        self.warnings.append("hosts stand under two roots now: `ceph osd tree` shows them twice" + _OVERLAP)
+        self.warnings.append("hosts are under two roots now: `ceph osd tree` shows them twice" + _OVERLAP)
         return self._bucket(f"{self._name}{suffix}-devices", live.buckets[devices.hosts[0]].type, items, root=True)
 
     def _root_of_osds(self, devices: Devices, suffix: str) -> str:
-        """A root of its own with hosts of its own, which hold just these OSDs."""
+        """Create a separate root with separate hosts, which contain only these OSDs."""
         live = self._live
         domain = self._placement.failure_domain
         group_type = domain if live.types[domain] > 0 else self._lowest_type()
@@ -188,14 +188,14 @@ class _Writer:
             inner = [(live.osd_names[osd], self._weight(osd)) for osd in osds]
             name = self._bucket(f"{self._name}{suffix}-{above}", group_type, inner)
             items.append((name, sum(weight for _, weight in inner)))
-        self.warnings.append("OSDs stand in two trees now: `ceph osd tree` shows them twice" + _OVERLAP)
+        self.warnings.append("OSDs are in two trees now: `ceph osd tree` shows them twice" + _OVERLAP)
         return self._bucket(f"{self._name}{suffix}-devices", group_type, items, root=True)
 
     def _bucket(self, name: str, type_below: str, items: Sequence[tuple[str, int]], *, root: bool = False) -> str:
         live = self._live
         type_name = type_below
         if root:
-            # A root's type must be above what it holds; `root` where the map has it, else its highest.
+            # A root's type must be above its children's: `root` where the map has it, else the highest type.
             type_name = "root" if "root" in live.types else max(live.types, key=lambda t: live.types[t])
         self._add(
             "bucket",
@@ -223,8 +223,8 @@ class _Writer:
             classes = self._placement.classes
             if devices.device_class not in classes:
                 self._refuse(
-                    "this cluster's map knows no device classes (they came with Luminous)",
-                    f"say which OSDs are meant: `classes: {{{devices.device_class}: [0, 1, ...]}}`",
+                    "this cluster's map has no device classes (they came with Luminous)",
+                    f"list the OSDs: `classes: {{{devices.device_class}: [0, 1, ...]}}`",
                 )
             listed &= set(classes[devices.device_class])
         if devices.hosts:
@@ -233,7 +233,7 @@ class _Writer:
         elif devices.root:
             listed &= set(live.osds_under(devices.root)) if devices.root in live.buckets else set()
         if not listed:
-            self._refuse(f"no OSD is among {devices}", "see `ceph osd tree`")
+            self._refuse(f"no OSD matches {devices}", "see `ceph osd tree`")
         return tuple(sorted(listed))
 
     def _require_class(self, name: str) -> None:
@@ -248,14 +248,14 @@ class _Writer:
         return min((n, t) for t, n in self._live.types.items() if n > 0)[1]
 
     def _alg(self) -> str:
-        """As the live map's trees have it: an old map's clients may not know straw2."""
+        """Return the algorithm of the live map's trees: clients of an old map may not support straw2."""
         used = {b.alg for b in self._live.buckets.values()}
         return "straw2" if "straw2" in used or not used & {"straw"} else "straw"
 
     def _add(self, kind: str, name: str, template: str, /, **values: object) -> None:
         live = self._live
         if name in live.buckets or name in live.rules or any(p.name == name for p in self.parts):
-            self._refuse(f"the map has a bucket or rule {name!r} already", "give the pool another name")
+            self._refuse(f"the map already has a bucket or rule {name!r}", "give the pool another name")
         self.parts.append(Part(kind, name, _template(template).render(name=name, **values)))
 
     def _refuse(self, what: str, remedy: str) -> None:

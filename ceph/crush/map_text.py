@@ -1,7 +1,7 @@
-"""The text of a decompiled CRUSH map: parts put in and taken out, every other line as it was.
+"""The text of a decompiled CRUSH map: insert and remove parts, keep every other line.
 
-A text has only three decimals of each weight (five since Quincy), so a map that is decompiled and compiled again
-has other weights than before, and moves data. ``exact`` therefore writes every weight out in full from the binary.
+The text has only three decimals of each weight (five since Quincy). A map that is decompiled and compiled again
+would have other weights and move data. ``exact`` therefore writes every weight in full from the binary.
 """
 
 import re
@@ -15,14 +15,14 @@ _BUCKET_ID = re.compile(r"^\s*bucket_id\s+(-\d+)")
 _WEIGHTS = re.compile(r"^(\s*)\[\s*[\d.]+[\d.\s]*\]\s*$")
 _DEVICE = re.compile(r"^device\s+(\d+)\s")
 _NO_POOL = 2**64 - 1
-"""How a text spells -1: the weight set that all pools share."""
+"""Spelling of -1 in a text: the weight set that all pools share."""
 
 
 def exact(text: str, document: Mapping[str, Any]) -> str:
-    """The text with every weight in full, and with the devices that its buckets hold but it does not declare.
+    """Return the text with every weight in full, and with devices that are in buckets but not declared.
 
     Args:
-        text: decompiled.
+        text: decompiled map.
         document: crushtool's JSON of the same map.
     """
     names = {d["id"]: d["name"] for d in document["devices"]}
@@ -57,9 +57,9 @@ def exact(text: str, document: Mapping[str, Any]) -> str:
 
 
 def append(text: str, *, buckets: Iterable[str], rules: Iterable[str]) -> str:
-    """The text with buckets after its last bucket and rules after its last rule.
+    """Return the text with new buckets after its last bucket and new rules after its last rule.
 
-    crushtool wants all buckets before the first rule, and weight sets (``choose_args``) last.
+    crushtool requires all buckets before the first rule, and weight sets (``choose_args``) last.
     """
     lines = text.splitlines()
     ends = {"bucket": 0, "rule": 0}
@@ -76,7 +76,7 @@ def append(text: str, *, buckets: Iterable[str], rules: Iterable[str]) -> str:
 
 
 def without(text: str, names: Iterable[str]) -> str:
-    """The text without the buckets and rules of these names, and without the weight sets of those buckets."""
+    """Return the text without these buckets and rules, and without the weight sets of those buckets."""
     gone = set(names)
     lines = text.splitlines()
     ids = {
@@ -96,7 +96,7 @@ def without(text: str, names: Iterable[str]) -> str:
 
 
 def added_lines(before: str, after: str) -> Sequence[str] | None:
-    """Lines that ``after`` has more than ``before``; None if any line of ``before`` is missing or moved."""
+    """Return the lines that ``after`` adds to ``before``; None if a line of ``before`` is missing or moved."""
     added = []
     old = iter([*before.splitlines(), None])
     expected = next(old)
@@ -109,17 +109,17 @@ def added_lines(before: str, after: str) -> Sequence[str] | None:
 
 
 def says_ruleset(text: str) -> bool:
-    """Whether the text's rules have a ``ruleset`` (before Luminous) instead of an ``id``."""
+    """Return whether the text's rules have a ``ruleset`` (before Luminous) instead of an ``id``."""
     return bool(re.search(r"^\s+ruleset\s+\d+", text, re.MULTILINE))
 
 
 def says_sizes(text: str) -> bool:
-    """Whether its rules have ``min_size`` and ``max_size`` (before Quincy); also where it has no rules yet."""
+    """Return whether its rules have ``min_size`` and ``max_size`` (before Quincy), or it has no rules yet."""
     return "\nrule " not in text or bool(re.search(r"^\s+min_size\s+\d+", text, re.MULTILINE))
 
 
 def _blocks(lines: Sequence[str]) -> list[tuple[tuple[str, str], list[str]]]:
-    """Runs of lines: blocks with their first two words, and what lies between them (two empty words)."""
+    """Split into runs of lines: blocks with their first two words, and the lines between (two empty words)."""
     runs: list[tuple[tuple[str, str], list[str]]] = [(("", ""), [])]
     for line in lines:
         if found := _BLOCK.match(line):
@@ -148,7 +148,7 @@ def _without_ids(body: Sequence[str], ids: set[int]) -> list[str]:
 
 
 def _with_devices(lines: Sequence[str], document: Mapping[str, Any]) -> list[str]:
-    """Devices without a name of their own are in a map's buckets, but its text does not declare them."""
+    """Declare devices without a name: a map's buckets contain them, but its text does not declare them."""
     declared = {int(found[1]) for line in lines if (found := _DEVICE.match(line))}
     held = {item["id"] for b in document["buckets"] for item in b["items"] if item["id"] >= 0}
     names = {d["id"]: d["name"] for d in document["devices"]}
@@ -160,13 +160,13 @@ def _with_devices(lines: Sequence[str], document: Mapping[str, Any]) -> list[str
 
 
 def _key(word: str) -> int:
-    """A weight set's pool; -1 stands for all."""
+    """Return a weight set's pool; -1 means all pools."""
     number = int(word)
     return -1 if number == _NO_POOL else number
 
 
 def in_full(weight: int) -> str:
-    """A 16.16 fixed-point number in full: at least three decimals, as crushtool writes."""
+    """Format a 16.16 fixed-point number in full, with at least three decimals like crushtool."""
     text = format(Decimal(weight) / Decimal(0x10000), "f")
     whole, _, rest = text.partition(".")
     return f"{whole}.{rest.ljust(3, '0')}"

@@ -1,9 +1,4 @@
-"""A CRUSH map with parts appended: tried offline, and judged before it is injected.
-
-A CRUSH map that parts were appended to, tried offline before anybody injects it.
-
-A cluster's CRUSH map with parts appended, step by step, and the judgement on it before anything is injected.
-"""
+"""A CRUSH map with appended parts, tested offline before it is injected."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,23 +13,23 @@ from cephfit.ceph.crush.map_parts import Parts, render_parts
 from cephfit.core.protocols import CephAdmin
 
 N_INPUTS = 4096
-"""Inputs that a rule is tried with at least: a rule that finds no place for one in a thousand is seen."""
+"""Minimum number of inputs for a rule's test: enough to see a rule that fails for one in a thousand."""
 _LOPSIDED = 1.5
 """An OSD with this many times its fair share of PGs is worth a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleTrial:
-    """What a rule did with many inputs, and with the PGs of its pool.
+    """The result of a rule's test with many inputs, and with the PGs of its pool.
 
     Attributes:
         rule: name.
-        size: copies or chunks wanted.
-        n_inputs: how many inputs were tried.
-        n_bad: inputs for which it found fewer OSDs than wanted.
-        n_shared: inputs of which two copies share a bucket of the failure domain.
-        pgs: PGs of the pool to their OSDs; empty if the pool's number is not known.
-        load: OSD to (PGs that it gets, PGs that its weight is due).
+        size: required copies or chunks.
+        n_inputs: number of inputs.
+        n_bad: inputs with fewer OSDs than required.
+        n_shared: inputs with two copies in one bucket of the failure domain.
+        pgs: PGs of the pool to their OSDs; empty if the pool's number is unknown.
+        load: OSD to (its PGs, its fair share of PGs by weight).
     """
 
     rule: str
@@ -47,11 +42,11 @@ class RuleTrial:
 
     @property
     def busiest(self) -> float:
-        """PGs of the most loaded OSD against its due; 1.0 is even."""
+        """PGs of the most loaded OSD over its fair share; 1.0 is even."""
         return max((got / due for got, due in self.load.values() if due > 0), default=1.0)
 
     def faults(self, failure_domain: str) -> tuple[str, ...]:
-        """Why the rule must not be used."""
+        """Return why the rule must not be used."""
         faults = []
         if self.n_bad:
             faults.append(
@@ -60,18 +55,18 @@ class RuleTrial:
         if self.n_shared:
             faults.append(
                 f"rule {self.rule} puts two copies into one {failure_domain} for {self.n_shared} of "
-                f"{self.n_inputs} inputs: CRUSH keeps apart what one step takes, not primaries and replicas"
+                f"{self.n_inputs} inputs: CRUSH separates the copies of one step, not primaries from replicas"
             )
         return tuple(faults)
 
     def warnings(self) -> tuple[str, ...]:
         idle = sorted(osd for osd, (got, due) in self.load.items() if due > 0 and not got)
-        said = [f"osd.{osd} gets no PG of the pool: pg_num is small for its devices" for osd in idle]
+        found = [f"osd.{osd} gets no PG of the pool: pg_num is small for its devices" for osd in idle]
         if self.busiest > _LOPSIDED and not idle:
-            said.append(
-                f"the busiest OSD gets {self.busiest:.1f} times its fair share of PGs; a larger pg_num evens out"
+            found.append(
+                f"the busiest OSD gets {self.busiest:.1f} times its fair share of PGs; a larger pg_num helps"
             )
-        return tuple(said)
+        return tuple(found)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -95,14 +90,14 @@ def try_parts(
     pg_num: int = 0,
     in_weights: Mapping[int, float] | None = None,
 ) -> RuleTrial:
-    """Try the rule of some parts in the map that they were appended to.
+    """Test the rule of some parts in the changed map.
 
     Args:
-        changed: with the parts in it.
+        changed: map with the parts.
         parts: as rendered.
         size: copies or chunks of the pool.
         failure_domain: of the placement.
-        pool: its number, or the number that it will get; None if that is not known.
+        pool: its number, or the number that it will get; None if unknown.
         pg_num: PGs of the pool.
         in_weights: OSDs that are not fully in, 0 to 1.
     """
@@ -144,39 +139,39 @@ def _load(
 
 
 def differences(before: LiveMap, after: LiveMap) -> tuple[str, ...]:
-    """What is not in ``after`` as it was in ``before``: must be empty. What was added is no difference."""
-    said = []
+    """Return what ``after`` changed or removed of ``before``: must be empty. Additions do not count."""
+    faults = []
     for what, key in (("devices", "id"), ("types", "type_id"), ("buckets", "id"), ("rules", "rule_id")):
         now = {entry[key]: entry for entry in after.document[what]}
-        said += [
-            f"{what[:-1]} {entry.get('name', entry.get('rule_name'))} is not as it was"
+        faults += [
+            f"{what[:-1]} {entry.get('name', entry.get('rule_name'))} has changed"
             for entry in before.document[what]
             if now.get(entry[key]) != entry
         ]
-    said += [
+    faults += [
         f"tunable {name} is {after.tunables.get(name)}, was {value}"
         for name, value in before.tunables.items()
         if after.tunables.get(name) != value
     ]
     kept = after.document.get("choose_args", {})
-    said += [
-        f"the weight set of {'all pools' if key == '-1' else f'pool {key}'} is not as it was"
+    faults += [
+        f"the weight set of {'all pools' if key == '-1' else f'pool {key}'} has changed"
         for key, entries in before.document.get("choose_args", {}).items()
         if kept.get(key) != entries
     ]
-    if not said and map_text.added_lines(before.text, after.text) is None:
-        said.append("a line of the text is not as it was")
-    return tuple(said)
+    if not faults and map_text.added_lines(before.text, after.text) is None:
+        faults.append("a line of the text has changed")
+    return tuple(faults)
 
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """What data a change moves.
+    """The data that a change moves.
 
     Attributes:
-        n_pgs: PGs whose set of OSDs changes.
-        n_copies: places (PG and OSD) that get data which they did not have.
-        nbytes: to be copied; None where the PGs' sizes are not known.
+        n_pgs: PGs with a changed set of OSDs.
+        n_copies: copies (PG and OSD) that must be written.
+        nbytes: to copy; None where the PGs' sizes are unknown.
     """
 
     n_pgs: int
@@ -200,14 +195,14 @@ def movement(
     *,
     positional: frozenset[str] = frozenset(),
 ) -> Movement:
-    """Compare where PGs lie before and after a change.
+    """Compare the OSDs of PGs before and after a change.
 
     Args:
         before: PG to OSDs.
-        after: the same; PGs that are not in both are left out.
-        pg_nbytes: bytes that one copy (or one chunk) of a PG takes.
-        positional: PGs of erasure-coded pools, whose chunks belong to places: a chunk that changes its place
-            among the same OSDs is written anew too.
+        after: the same; PGs that are not in both are omitted.
+        pg_nbytes: bytes of one copy (or one chunk) of a PG.
+        positional: PGs of erasure-coded pools, whose chunks belong to positions: a chunk that changes its
+            position among the same OSDs is rewritten too.
     """
     moved = copies = nbytes = 0
     for pg, old in before.items():
@@ -226,13 +221,13 @@ def movement(
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """One rule that a cluster shall have.
+    """One required rule of a cluster.
 
     Attributes:
         rule: its name.
-        placement: where it shall put data.
-        size: copies or chunks that it shall find places for.
-        pg_num: of the pool that will use it; 0 if that is not known.
+        placement: required placement.
+        size: copies or chunks that it must map.
+        pg_num: of the pool that will use it; 0 if unknown.
         pool: number of that pool if it exists.
         where: for messages.
     """
@@ -247,16 +242,16 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A changed map, tried but not injected.
+    """A changed map, tested but not injected.
 
     Attributes:
-        before: the cluster's.
-        after: with the parts.
-        parts: of each wish whose rule is not there yet.
-        trials: of each wish, in order.
-        moved: data of the pools there are that the new map would move; none, unless something is wrong.
+        before: the cluster's map.
+        after: the map with the parts.
+        parts: of each wish without an existing rule.
+        trials: test results of each wish, in order.
+        moved: data of existing pools that the new map would move; none, unless something is wrong.
         faults: why it must not be injected.
-        warnings: sentences for the person.
+        warnings: sentences for the user.
     """
 
     before: LiveMap
@@ -269,7 +264,7 @@ class Proposal:
 
     @property
     def added(self) -> tuple[str, ...]:
-        """The lines that the map's text gets."""
+        """Return the lines that are added to the map's text."""
         return tuple(map_text.added_lines(self.before.text, self.after.text) or ())
 
     def as_json(self) -> dict[str, Any]:
@@ -283,17 +278,17 @@ class Proposal:
 
 
 def propose(admin: CephAdmin, live: LiveMap, wishes: Sequence[Wish]) -> Proposal:
-    """The map with what the wishes need, tried; changes nothing.
+    """Extend the map by what the wishes need and test it; changes nothing.
 
     Raises:
-        InputError: a wish that this map cannot have at all.
-        MapRefusedError: the live map does not survive crushtool.
+        InputError: a wish is impossible in this map.
+        MapRefusedError: crushtool cannot process the live map.
     """
     return _Study(admin, live).propose(wishes)
 
 
 class _Study:
-    """Builds a changed map step by step and judges it."""
+    """Builds a changed map step by step and tests it."""
 
     def __init__(self, admin: CephAdmin, live: LiveMap) -> None:
         self._admin = admin
@@ -334,10 +329,10 @@ class _Study:
         if made:
             moved = self._moved(changed)
             if moved.n_pgs:
-                faults.append(f"the new map would move data of pools that are there: {moved}")
+                faults.append(f"the new map would move data of existing pools: {moved}")
             if changed.needs != self._live.needs:
                 warnings.append(
-                    f"clients older than {changed.needs} will not understand the map any more; it needs "
+                    f"clients older than {changed.needs} will no longer understand the map; it needs "
                     f"{self._live.needs or 'less'} now"
                 )
         return Proposal(
@@ -363,10 +358,10 @@ class _Study:
 
 
 def appended(live: LiveMap, parts: Parts) -> LiveMap:
-    """The map with parts in it.
+    """Return the map with parts added.
 
     Raises:
-        MapRefusedError: crushtool does not take it.
+        MapRefusedError: crushtool rejects it.
     """
     text = map_text.append(
         map_text.exact(live.text, live.document),
@@ -377,7 +372,7 @@ def appended(live: LiveMap, parts: Parts) -> LiveMap:
 
 
 def without_rule(live: LiveMap, rule: str) -> LiveMap:
-    """The map without a rule of ours and its buckets, as if it were to be rendered; itself if it has none."""
+    """Return the map without a rule of ours and its buckets, ready to render it again; unchanged without one."""
     if rule not in live.rules:
         return live
     names = [rule, *buckets_of(live, rule)]
@@ -385,7 +380,7 @@ def without_rule(live: LiveMap, rule: str) -> LiveMap:
 
 
 def buckets_of(live: LiveMap, rule: str) -> tuple[str, ...]:
-    """Buckets that were made for a rule of ours: its roots, and what is in them and nowhere else."""
+    """Return the buckets created for a rule of ours: its roots, and what is only in them."""
     found = []
     for root in (f"{rule}-devices", f"{rule}-primary-devices"):
         if root not in live.buckets:
@@ -397,6 +392,6 @@ def buckets_of(live: LiveMap, rule: str) -> tuple[str, ...]:
 
 
 def _steps(live: LiveMap, rule: str) -> Any:
-    """A rule's steps by names; ids of buckets may differ."""
+    """Return a rule's steps by names; ids of buckets may differ."""
     entry = next(r for r in live.document["rules"] if r["rule_name"] == rule)
     return [{k: v for k, v in step.items() if k != "item"} for step in entry["steps"]]

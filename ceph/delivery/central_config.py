@@ -1,4 +1,4 @@
-"""The settings of a configuration's ceph partition, applied through the central config store."""
+"""Settings of the partition ``ceph``, applied through the central config store."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -20,7 +20,7 @@ Place = tuple[str, str]
 
 
 def stored_settings(admin: CephAdmin) -> dict[Place, str]:
-    """The central config store as it is."""
+    """Read the central config store."""
     entries = {}
     for entry in admin.command("config dump"):
         mask = entry.get("mask") or ""
@@ -29,11 +29,10 @@ def stored_settings(admin: CephAdmin) -> dict[Place, str]:
 
 
 class CephSettings:
-    """Brings the config store from whatever it holds to what a configuration wants.
+    """Brings the config store from any state to that of a configuration.
 
-    Works from the journal and the store themselves, never from memory of what was applied last, so that a
-    process killed anywhere in between leaves a state from which the next one goes on. Which OSDs still have to
-    be restarted is in the journal too.
+    It reads its state from the journal and the store, never from memory, so that the next process can continue
+    after a kill at any point. The journal also lists the OSDs that still need a restart.
     """
 
     def __init__(self, admin: CephAdmin, catalogue: Catalogue, journal: Journal) -> None:
@@ -43,23 +42,23 @@ class CephSettings:
         self._restarts = RestartsDue(journal)
 
     def apply(self, configuration: Configuration) -> None:
-        """Set what the configuration sets; give every other setting that was changed before its original value.
+        """Set the configuration's settings; restore every other setting that was changed before.
 
         Raises:
             InputError: an option does not exist.
-            ClusterError: the cluster refuses a value, in its own words.
+            ClusterError: the cluster refuses a value; the message is Ceph's.
         """
         daemons = running_daemons(self._admin)
-        wanted = self._places(configuration, daemons)
+        required = self._places(configuration, daemons)
         stored = stored_settings(self._admin)
-        for place, value in {**self._originals(), **wanted}.items():
+        for place, value in {**self._originals(), **required}.items():
             self._bring(place, stored.get(place), value, daemons)
 
     def take_back(self) -> None:
-        """Give every setting that was changed its original value.
+        """Restore every setting that was changed.
 
         Raises:
-            CephfitError: names every one that cannot be put back.
+            CephfitError: lists every setting that cannot be restored.
         """
         daemons = running_daemons(self._admin)
         stored = stored_settings(self._admin)
@@ -69,23 +68,23 @@ class CephSettings:
         tried.end()
 
     def put(self, section: str, key: str, value: str) -> None:
-        """Set one entry for the tool's own needs, journalled like any other; ``apply`` takes it back."""
+        """Set one entry for cephfit's internal needs, journalled like any other; ``apply`` reverts it."""
         place = (section, key)
         stored = stored_settings(self._admin).get(place)
         if not self._same(key, stored, value):
             self._change(place, stored, value, ())
 
     def take_back_one(self, section: str, key: str) -> None:
-        """Give one entry its original value, if it was changed; then nothing is left to undo of it."""
+        """Restore one entry if it was changed, and remove it from the journal."""
         entry = self._journal.get(CONFIG, f"{section} {key}")
         if entry is not None:
             self._bring((section, key), stored_settings(self._admin).get((section, key)), entry.was, ())
             self._journal.forget(CONFIG, entry.place)
 
     def needs_restart(self, configuration: Configuration) -> dict[int, dict[str, str]]:
-        """OSDs that would have to be restarted for a configuration, each with the options why and their values.
+        """Return the OSDs that need a restart for a configuration, each with the options and values behind it.
 
-        What the config store says already needs none. The configuration's options must exist.
+        Values that are already in the config store need none. The configuration's options must exist.
         """
         settings = [
             s for s in configuration.within(Partition.CEPH) if not self._catalogue.option(s.key).acts_at_runtime
@@ -104,20 +103,20 @@ class CephSettings:
         return needs
 
     def undoings(self) -> tuple[Entry, ...]:
-        """Options that ``apply`` of the default puts back; section and option are the place."""
+        """Return the options that ``apply`` of the default restores; the place is section and option."""
         return self._journal.entries(CONFIG)
 
     def forget_originals(self) -> None:
-        """Everything is as it was; nothing is left to undo."""
+        """Remove all originals from the journal: everything is restored."""
         for entry in self._journal.entries(CONFIG):
             self._journal.forget(CONFIG, entry.place)
 
     def _places(self, configuration: Configuration, daemons: Sequence[Daemon]) -> dict[Place, str]:
-        """What is to stand in the config store for a configuration.
+        """Return the config store's entries for a configuration.
 
-        A starting OSD asks the monitors for its options before it has said its device class and place, so a
-        masked section reaches it too late for what is read once at the start: the value looks right afterwards
-        and has no effect. Such settings are given to each OSD concerned by its name.
+        A starting OSD requests its options before it reports its device class and location. A masked section comes
+        too late for options that are read once at the start: the value looks right afterwards but has no effect.
+        Such settings are therefore set for each OSD by name.
         """
         settings = tuple(configuration.within(Partition.CEPH))
         where = f"configuration {configuration.name}"
@@ -162,16 +161,16 @@ class CephSettings:
     def leftovers(
         self, configuration: Configuration, daemons: Sequence[Daemon], differences: Differences
     ) -> list[str]:
-        """Settings of earlier configurations that a daemon still runs with, one sentence each."""
-        wanted = self._places(configuration, daemons)
-        gone = [place for place in self._originals() if place not in wanted]
+        """Return the settings of earlier configurations that a daemon still runs with, one sentence each."""
+        required = self._places(configuration, daemons)
+        gone = [place for place in self._originals() if place not in required]
         stored = stored_settings(self._admin) if gone else {}
         sentences = []
         for section, key in gone:
             option = self._catalogue.option(key)
             for daemon in concerned(section, daemons):
                 if daemon.kind != "osd" or not differences[daemon.name]:
-                    continue  # it does not tell where its values come from
+                    continue  # it does not report the sources of its values
                 takes = strongest([s for s, k in stored if k == key], daemon)
                 expected = None if takes is None else stored[takes, key]
                 runs = differences[daemon.name].get(key, {}).get("mon")

@@ -1,8 +1,7 @@
 """The clients' ceph.conf of a configuration, and the admin sockets of clients.
 
-Where the admin sockets of clients lie: their paths must be short, whatever the state folder's is.
-
-The clients' ceph.conf of a configuration, and what running clients say they took from it.
+The sockets need a folder with a short path, whatever the length of the state folder's path. Running clients report
+their values through the sockets.
 """
 
 import hashlib
@@ -31,26 +30,26 @@ from cephfit.core.protocols import CephAdmin
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 
 _PATH_MAX = 107
-"""Bytes of a Unix socket's path (unix(7)); Ceph goes on without a socket where it is longer."""
+"""Maximum bytes of a Unix socket's path (unix(7)); with a longer one Ceph runs without a socket."""
 _LONGEST_NAME = f"{2**22}.{2**47 - 1}.asok"
-"""A process's number (PID_MAX_LIMIT), an address in user space: see templates/client.conf.j2."""
+"""Largest process id (PID_MAX_LIMIT) and address in user space: see templates/client.conf.j2."""
 
 
 def socket_folder(folder: Path) -> Path:
-    """The folder for the sockets of a target's clients; it need not exist yet.
+    """Return the folder for the sockets of a target's clients; it may not exist yet.
 
-    In the target's folder where paths in there are short enough, else under ``$XDG_RUNTIME_DIR`` or the folder for
-    temporary files, at a place that follows from the target's, so that later processes find it.
+    It is in the target's folder if paths there are short enough, else under ``$XDG_RUNTIME_DIR`` or the folder for
+    temporary files. Its name is derived from the target's folder, so that later processes find it.
 
     Args:
         folder: of the target.
 
     Raises:
-        HostError: there is no place with a short path.
+        HostError: every candidate has a long path.
     """
-    beside = folder / "sock"
-    if _is_short(beside):
-        return beside
+    nested = folder / "sock"
+    if _is_short(nested):
+        return nested
     name = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:16]
     places = [base / name for base in _bases()]
     place = next((place for place in places if _is_short(place)), None)
@@ -58,17 +57,17 @@ def socket_folder(folder: Path) -> Path:
         raise HostError(
             "the clients' admin sockets need a folder with a short path, of at most "
             f"{_PATH_MAX - len(_LONGEST_NAME) - 1} bytes",
-            where=" or ".join(map(str, (beside, *places))),
+            where=" or ".join(map(str, (nested, *places))),
             remedy="set XDG_RUNTIME_DIR to a folder with a short path",
         )
     return place
 
 
 def make_socket_folder(folder: Path) -> Path:
-    """As ``socket_folder``, and it is there, and this user's alone.
+    """Create the ``socket_folder``, accessible to this user only.
 
     Raises:
-        HostError: as ``socket_folder``; or it is somebody else's, who could put sockets of his own in it.
+        HostError: as ``socket_folder``; or another user owns it, who could place sockets in it.
     """
     sockets = socket_folder(folder)
     if folder in sockets.parents:
@@ -80,7 +79,7 @@ def make_socket_folder(folder: Path) -> Path:
 
 
 def remove_socket_folder(folder: Path, sockets: Path) -> None:
-    """Take the folder away if it does not lie in the target's; clients that still run keep it."""
+    """Remove the folder if it is outside the target's folder and no client uses it any more."""
     if folder in sockets.parents:
         return
     with suppress(OSError):
@@ -103,32 +102,32 @@ def _make_private(folder: Path) -> None:
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o022:
         raise HostError(
-            "a folder for the clients' admin sockets is not ours alone",
+            "a folder for the clients' admin sockets is accessible to other users",
             where=str(folder),
-            remedy="remove it, or set XDG_RUNTIME_DIR to a folder of your own",
+            remedy="remove it, or set XDG_RUNTIME_DIR to a private folder",
         )
 
 
 _SOCKET_SECONDS = 5.0
 _ENDING_SECONDS = 0.2
 _FLUSH_SECONDS = 60.0
-"""Writing out librbd's cache, 32 MiB by default, to slow disks."""
+"""Time limit for flushing librbd's cache, 32 MiB by default, to slow disks."""
 
 
 def client_settings(configuration: Configuration) -> tuple[Setting, ...]:
-    """The settings that clients are concerned by."""
+    """Return the settings that apply to clients."""
     return tuple(s for s in configuration.within(Partition.CEPH) if s.scope.partition("/")[0] == "client")
 
 
 @dataclass(frozen=True, slots=True)
 class ClientAccess:
-    """How clients reach a cluster.
+    """Access of clients to a cluster.
 
     Attributes:
         client_id: such as ``admin`` for ``client.admin``.
-        keyring: paths of keyrings, as ceph.conf takes them; empty to leave it to ``base``.
-        base: text of the cluster's own ceph.conf, which the clients' one begins with; empty for a cluster that
-            gives everything through its config store.
+        keyring: paths of keyrings, in the syntax of ceph.conf; empty to use that of ``base``.
+        base: text of the cluster's ceph.conf, with which the clients' file begins; empty for a cluster that
+            delivers everything through its config store.
     """
 
     client_id: str
@@ -139,10 +138,10 @@ class ClientAccess:
 def render_client_conf(
     configuration: Configuration, admin: CephAdmin, *, access: ClientAccess, socket_folder: Path
 ) -> str:
-    """The text of a ceph.conf with which a client reaches the cluster under a configuration.
+    """Return the text of a client's ceph.conf under a configuration.
 
-    Options stand in the file as well as in the config store, because clients of other releases than the
-    cluster's may not ask the store.
+    Options are in the file as well as in the config store, because clients of a release other than the cluster's
+    may not read the store.
     """
     dump = admin.command("mon dump")
     environment = jinja2.Environment(
@@ -162,9 +161,9 @@ def render_client_conf(
 
 
 def write_client_conf(path: Path, text: str) -> None:
-    """Replace the file at once: a client that starts meanwhile reads the old one or the new one."""
+    """Replace the file atomically: a client that starts meanwhile reads the old or the new one."""
     draft = path.with_suffix(".new")
-    draft.touch(mode=0o600)  # a cluster's ceph.conf may have a key in it
+    draft.touch(mode=0o600)  # a cluster's ceph.conf may contain a key
     draft.write_text(text)
     draft.replace(path)
 
@@ -172,10 +171,10 @@ def write_client_conf(path: Path, text: str) -> None:
 def read_back_clients(
     configuration: Configuration, catalogue: Catalogue, socket_folder: Path
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Ask every running client through its admin socket.
+    """Read the values of every running client through its admin socket.
 
     Returns:
-        Setting as text to client to value, and one sentence per setting that did not take effect.
+        Setting (as text) to client to value, and one sentence per setting that did not take effect.
 
     Raises:
         ClusterError: a client runs and does not answer.
@@ -191,14 +190,14 @@ def read_back_clients(
             if not same_value(catalogue.option(setting.key).type, setting.value, str(got)):
                 mismatches.append(f"client {number} runs {setting.key} = {got}, not {setting.value}")
     if settings and not clients:
-        mismatches.append("no running client could be asked for " + ", ".join(s.key for s in settings))
+        mismatches.append("no running client reported " + ", ".join(s.key for s in settings))
     return values, mismatches
 
 
 def read_back_new_client(
     configuration: Configuration, catalogue: Catalogue, conf: Path, client_id: str
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Start a client on ``conf`` in this process and ask it: for clients that live only while fio runs.
+    """Start a client with ``conf`` in this process and read its values: for clients that run only during fio.
 
     Returns:
         As ``read_back_clients``.
@@ -218,7 +217,7 @@ def read_back_new_client(
 
 
 def drop_client_caches(socket_folder: Path) -> None:
-    """Make running clients write out and forget what they hold of their images (``rbd_cache = true``).
+    """Make running clients flush and invalidate their image caches (``rbd_cache = true``).
 
     Raises:
         ClusterError: a client runs and does not do it.
@@ -231,7 +230,7 @@ def drop_client_caches(socket_folder: Path) -> None:
 
 
 def live_sockets(folder: Path) -> Sequence[Path]:
-    """Admin sockets of clients that still run; those that the killed left behind are removed.
+    """Return the admin sockets of running clients; remove those of killed ones.
 
     Raises:
         ClusterError: a client runs and does not answer.
@@ -240,14 +239,14 @@ def live_sockets(folder: Path) -> Sequence[Path]:
 
 
 def remove_dead_sockets(folder: Path) -> None:
-    """Remove the admin sockets that the killed left behind; those of clients that run stay, answer or not."""
+    """Remove the admin sockets of killed clients; those of running clients stay, whether they answer or not."""
     for path in sorted(folder.glob("*.asok")):
         with suppress(ClusterError):
             _lives(path)
 
 
 def _lives(path: Path) -> bool:
-    """Only who is gone refuses to be spoken to: one that hangs has options and a cache all the same.
+    """Return whether a client runs. Only an ended one refuses connections; one that hangs still has a cache.
 
     Raises:
         ClusterError: it hangs.
@@ -255,7 +254,7 @@ def _lives(path: Path) -> bool:
     try:
         try:
             ask(path, "version")
-        except (ConnectionResetError, BrokenPipeError):  # one that ends at this moment is gone a little later
+        except (ConnectionResetError, BrokenPipeError):  # a client that is ending now disappears shortly after
             time.sleep(_ENDING_SECONDS)
             ask(path, "version")
     except (ConnectionRefusedError, FileNotFoundError):
@@ -267,7 +266,7 @@ def _lives(path: Path) -> bool:
 
 
 def _asked(path: Path, prefix: str, *, seconds: float | None = None, **arguments: str) -> Any:
-    """As ``ask``, of a client that lives.
+    """Call ``ask`` for a running client.
 
     Raises:
         ClusterError: it does not answer.
@@ -282,19 +281,19 @@ def _no_answer(path: Path, prefix: str, error: OSError) -> ClusterError:
     return ClusterError(
         f"a client of the benchmark gave no answer to `{prefix}`: {error}",
         where=str(path),
-        remedy=f"see what process {path.name.partition('.')[0]} hangs on, or end it; then run the command again",
+        remedy=f"find out why process {path.name.partition('.')[0]} hangs, or end it; then run the command again",
     )
 
 
 def ask(path: Path, prefix: str, *, seconds: float | None = None, **arguments: str) -> Any:
-    """One command over a Ceph admin socket: JSON and a zero byte there, a length and JSON (or nothing) back.
+    """Send one command over a Ceph admin socket: JSON and a zero byte out, a length and JSON (or nothing) back.
 
     Raises:
-        OSError: nobody listens, or the answer breaks off.
+        OSError: no process listens, or the answer is incomplete.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         link.settimeout(_SOCKET_SECONDS if seconds is None else seconds)
-        # Paths of Unix sockets end at 107 bytes; one's own folder of open files is a short way there.
+        # Paths of Unix sockets end at 107 bytes; /proc/self/fd gives a short path.
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
         try:
             link.connect(f"/proc/self/fd/{folder}/{path.name}")
@@ -311,6 +310,6 @@ def _receive(link: socket.socket, n_bytes: int) -> bytes:
     while len(content) < n_bytes:
         part = link.recv(n_bytes - len(content))
         if not part:
-            raise ConnectionResetError("the admin socket's answer broke off")
+            raise ConnectionResetError("the admin socket's answer is incomplete")
         content += part
     return content

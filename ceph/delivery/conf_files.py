@@ -1,12 +1,8 @@
-"""Options in the ceph.conf of the hosts of daemons: a marked block at its end, which can be removed.
+"""Options in the ceph.conf of the daemons' hosts: a marked block at the end of the file, which can be removed.
 
-The text of a ceph.conf: what it says to a daemon, and lines of ours at its end that come out again.
-
-Ceph reads sections of one name as one, and of several lines for one option in it the last one holds (ConfUtils.cc
-of every release); a daemon's own section (``osd.3``) beats that of its type, which beats ``global``. So lines of
-ours at the end of the file win over the same sections above them, and nothing above them has to be touched.
-
-Options in the ceph.conf of the hosts of daemons: lines of ours at its end, and out again.
+Ceph merges sections of the same name, and the last line of an option in a section wins (ConfUtils.cc of every
+release). A daemon's section (``osd.3``) beats that of its type, which beats ``global``. So a block at the end of
+the file wins over the same sections above it, and nothing above it must change.
 """
 
 import base64
@@ -37,21 +33,21 @@ Sections = Mapping[str, Mapping[str, str]]
 _BEGIN = b"# >>> cephfit"
 _END = b"# <<< cephfit"
 _BLOCK = re.compile(rb"\n# >>> cephfit[^\n]*\n(?:(?!# [<>]{3} cephfit)[^\n]*\n)*# <<< cephfit[^\n]*\n")
-"""The line break before it belongs to it: the file above may end without one."""
+"""The line break before the block belongs to it: the file above may end without one."""
 _HEADING = re.compile(r"\s*\[([^\]]*)\]")
 _COMMENT = re.compile(r"(?<!\\)[#;]")
 _SPECIAL = re.compile(r"([\\#;\"'])")
 
 
 class TornBlockError(ValueError):
-    """The lines of cephfit are there but not whole."""
+    """The block of cephfit is incomplete."""
 
 
 def without_block(content: bytes) -> bytes:
-    """The file without the lines of cephfit; exactly what it was before they were put in.
+    """Return the file without the block of cephfit: exactly the bytes from before.
 
     Raises:
-        TornBlockError: one of the lines that mark their begin and end is gone.
+        TornBlockError: the first or last line of the block is missing.
     """
     rest = _BLOCK.sub(b"", content)
     if any(line.startswith((_BEGIN, _END)) for line in rest.splitlines()):
@@ -60,18 +56,18 @@ def without_block(content: bytes) -> bytes:
 
 
 def text_without_block(path: Path) -> str:
-    """A ceph.conf of this machine without the lines of cephfit, as text.
+    """Read a ceph.conf of this machine as text, without the block of cephfit.
 
     Raises:
-        InputError: it is no text, or lines of ours are in it and not whole.
+        InputError: it is not text, or its block is incomplete.
     """
     try:
         return without_block(path.read_bytes()).decode()
     except TornBlockError:
         raise InputError(
-            "somebody edited cephfit's lines in it, and where they end is not clear",
+            "cephfit's lines in it were edited, and their end is unclear",
             where=str(path),
-            remedy="take out the lines from `# >>> cephfit` to `# <<< cephfit`",
+            remedy="remove the lines from `# >>> cephfit` to `# <<< cephfit`",
         ) from None
     except UnicodeDecodeError as error:
         raise InputError(
@@ -80,15 +76,15 @@ def text_without_block(path: Path) -> str:
 
 
 def with_block(original: bytes, sections: Sections, *, configuration: str) -> bytes:
-    """The file with sections at its end.
+    """Return the file with a block of sections at its end.
 
     Args:
-        original: without any lines of cephfit.
-        sections: what they are to say; empty for none.
-        configuration: whose they are, for people who read the file.
+        original: without a block of cephfit.
+        sections: content of the block; empty for none.
+        configuration: its name, for people who read the file.
 
     Raises:
-        InputError: a value that no line of such a file can safely hold.
+        InputError: a value cannot be written safely in such a file.
     """
     if not any(sections.values()):
         return original
@@ -108,26 +104,25 @@ def with_block(original: bytes, sections: Sections, *, configuration: str) -> by
 
 
 def escaped(value: str, key: str) -> str:
-    """A value as a line of the file takes it.
+    """Return a value in the syntax of the file.
 
     Raises:
-        InputError: it has a line break or other control characters, ends with a backslash, which would join the
-            next line to it, or is not ASCII: some builds of Ceph (Debian's Pacific, for one) end at that, be it
-            in a comment.
+        InputError: it has control characters, ends with a backslash (which would join the next line), or is not
+            ASCII: some builds of Ceph (such as Debian's Pacific) terminate at that, even in a comment.
     """
     if not value.isascii() or not value.isprintable() or value.endswith("\\"):
         raise InputError(
-            f"the value {value!r} cannot safely stand in a ceph.conf",
+            f"the value {value!r} is not safe in a ceph.conf",
             where=key,
-            remedy="only printable ASCII can, without a backslash at its end",
+            remedy="use printable ASCII without a backslash at the end",
         )
     return _SPECIAL.sub(r"\\\1", value)
 
 
 def sections_of(content: bytes) -> dict[str, dict[str, str]]:
-    """What a file says, as Ceph reads it; what stands before the first section is left out, as Ceph leaves it out.
+    """Parse a file the way Ceph does; lines before the first section are ignored.
 
-    Bytes that are no UTF-8 become question marks: Ceph refuses such a file.
+    Bytes that are not UTF-8 become question marks: Ceph refuses such a file.
     """
     found: dict[str, dict[str, str]] = {}
     section: dict[str, str] | None = None
@@ -143,7 +138,7 @@ def sections_of(content: bytes) -> dict[str, dict[str, str]]:
 
 
 def effective(sections: Sections, names: tuple[str, ...]) -> dict[str, str]:
-    """What several sections say together.
+    """Merge several sections.
 
     Args:
         sections: of a file.
@@ -156,7 +151,7 @@ def effective(sections: Sections, names: tuple[str, ...]) -> dict[str, str]:
 
 
 def merged(first: Sections, second: Sections) -> dict[str, dict[str, str]]:
-    """Two parts of a file, one after the other."""
+    """Join two parts of a file."""
     names = dict.fromkeys([*first, *second])
     return {name: {**first.get(name, {}), **second.get(name, {})} for name in names}
 
@@ -176,12 +171,12 @@ _FILE = "ceph.conf"
 
 @dataclass(frozen=True, slots=True)
 class ConfFile:
-    """A ceph.conf, and whose it is.
+    """A ceph.conf and its readers.
 
     Attributes:
-        host: name, as ``Hosts`` knows it.
+        host: name in ``Hosts``.
         path: absolute.
-        daemons: that read it when they start.
+        daemons: that read it at their start.
     """
 
     host: str
@@ -195,15 +190,15 @@ class ConfFile:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of one file.
+    """The change of one file.
 
     Attributes:
-        file: which.
-        now: its content.
-        original: without lines of ours.
-        then: its content afterwards.
-        sections: the lines of ours in ``then``.
-        osds: that run with something else until they are restarted, each with the options and their values.
+        file: to change.
+        now: its present content.
+        original: without a block of ours.
+        then: its new content.
+        sections: content of our block in ``then``.
+        osds: that need a restart for the new values, each with the options and their values.
     """
 
     file: ConfFile
@@ -217,15 +212,15 @@ class Change:
 def sections_for(
     settings: Sequence[Setting], daemons: Sequence[Daemon], base: Sections
 ) -> dict[str, dict[str, str]]:
-    """The lines that make daemons run with settings, whatever the file says besides.
+    """Return the sections that make daemons run with settings, whatever else the file contains.
 
-    A setting stands in the section that it was given for. Where the file has a line in a stronger section, and for
-    masks (``osd/class:hdd``), which such files do not know, it stands in the daemon's own section, too.
+    A setting goes into the section of its scope. It also goes into the daemon's section where the file has the
+    option in a stronger section, and for masks (``osd/class:hdd``), which such files do not support.
 
     Args:
         settings: of the partition ceph.
         daemons: that read the file.
-        base: what the file says.
+        base: sections of the file.
     """
     sections: dict[str, dict[str, str]] = {}
     for setting in settings:
@@ -241,19 +236,19 @@ def sections_for(
 
 
 class ConfFiles:
-    """Brings the files from whatever they hold to what a configuration wants.
+    """Brings the files from any state to that of a configuration.
 
-    Works from the files and the journal, never from memory, so that a process killed anywhere leaves a state from
-    which the next one goes on. The original is in the journal, byte for byte, before a file is changed, and so are
-    the OSDs that read it.
+    It reads its state from the files and the journal, never from memory, so that the next process can continue
+    after a kill at any point. Before a file is changed, the journal has its original, byte for byte, and the OSDs
+    that read it.
 
     Args:
-        admin: knows which daemons run, and where.
-        hosts: reaches their hosts.
+        admin: locates the running daemons.
+        hosts: gives access to their hosts.
         journal: of the target.
         path: of the file on every host; ``$id`` and ``$name`` are the daemon's.
-        restarts: told of OSDs that have to read their file again.
-        progress: hears of files that somebody else edited meanwhile.
+        restarts: records the OSDs that must read their file again.
+        progress: reports files that were edited meanwhile.
     """
 
     def __init__(
@@ -275,7 +270,7 @@ class ConfFiles:
         self._seen: set[str] = set()
 
     def why_not(self, configuration: Configuration) -> str:
-        """Why the files for a configuration cannot be had; empty if they can. Changes nothing."""
+        """Return why the files for a configuration cannot be changed; empty if they can. Changes nothing."""
         for file in self._files(configuration, running_daemons(self._admin)):
             if file.place not in self._seen:
                 if why := self._why_not(file):
@@ -287,16 +282,16 @@ class ConfFiles:
         try:
             content = read_bytes(self._hosts.named(file.host), PurePosixPath(file.path))
         except HostError as error:
-            return f"{file.path} on {file.host}, which {_names(file.daemons)} read, cannot be had: {error.what}"
+            return f"{file.path} on {file.host}, read by {_names(file.daemons)}, is not accessible: {error.what}"
         fsid = str(self._admin.command("status")["fsid"])
-        said = sections_of(content).get("global", {}).get("fsid", fsid)
-        return "" if said == fsid else f"{file.path} on {file.host} is that of another cluster, {said}"
+        reported = sections_of(content).get("global", {}).get("fsid", fsid)
+        return "" if reported == fsid else f"{file.path} on {file.host} belongs to another cluster, {reported}"
 
     def changes(self, configuration: Configuration) -> tuple[Change, ...]:
-        """What would be done to the files for a configuration, those to be put back included; changes nothing.
+        """Return the changes of files for a configuration, including files to restore; changes nothing.
 
         Raises:
-            HostError: a host cannot be reached, or lines of ours are there but not whole.
+            HostError: a host is unreachable, or a block of ours is incomplete.
         """
         daemons = running_daemons(self._admin)
         files = {file.place: file for file in self._changed(daemons)}
@@ -304,20 +299,20 @@ class ConfFiles:
         return tuple(self._change(file, configuration) for file in files.values())
 
     def apply(self, configuration: Configuration) -> None:
-        """Put the lines of a configuration in; files changed before that it does not need get their original.
+        """Write the blocks of a configuration; restore files that were changed before and that it does not need.
 
         Raises:
             HostError: as ``changes``, or a host refuses.
-            InputError: a value that no ceph.conf can hold.
+            InputError: a value is not safe in a ceph.conf.
         """
         for change in self.changes(configuration):
             self._make(change)
 
     def take_back(self) -> None:
-        """Give every file that was changed its original; hosts that cannot be reached do not keep others back.
+        """Restore every changed file; an unreachable host does not prevent the others.
 
         Raises:
-            CephfitError: names every file that is not as it was.
+            CephfitError: lists every file that was not restored.
         """
         tried = Attempts()
         for file in self._changed(running_daemons(self._admin)):
@@ -325,13 +320,13 @@ class ConfFiles:
         tried.end()
 
     def undoings(self) -> list[Undoing]:
-        """Files that ``apply`` of the default puts back."""
+        """Return the files that ``apply`` of the default restores."""
         return [
             Undoing(f"file {e.place}", "has lines of cephfit", "as it was") for e in self._journal.entries(_FILE)
         ]
 
     def _changed(self, daemons: Sequence[Daemon]) -> list[ConfFile]:
-        """Those with lines of ours, by the journal."""
+        """Return the files with a block of ours, by the journal."""
         entries = self._journal.entries(_FILE)
         readers = {file.place: file.daemons for file in self._places(daemons)} if entries else {}
         found = []
@@ -356,7 +351,7 @@ class ConfFiles:
             remove_draft(host, path)
             if base64.b64decode(entry.was) != change.then:
                 self._progress.note(
-                    f"{file.place} was edited meanwhile: cephfit's lines are out, the rest is left as it is"
+                    f"{file.place} was edited meanwhile: cephfit's lines are removed, the rest is unchanged"
                 )
             self._journal.forget(_FILE, file.place)
 
@@ -366,9 +361,9 @@ class ConfFiles:
             original = without_block(now)
         except TornBlockError:
             raise HostError(
-                "somebody edited cephfit's lines in it, and where they end is not clear",
+                "cephfit's lines in it were edited, and their end is unclear",
                 where=file.place,
-                remedy="take out the lines from `# >>> cephfit` to `# <<< cephfit`, then start again or restore",
+                remedy="remove the lines from `# >>> cephfit` to `# <<< cephfit`, then start again or restore",
             ) from None
         settings = tuple(configuration.within(Partition.CEPH))
         sections = sections_for(settings, file.daemons, sections_of(original))
@@ -383,7 +378,7 @@ class ConfFiles:
         return Change(file, now, original, then, sections, osds)
 
     def _files(self, configuration: Configuration, daemons: Sequence[Daemon]) -> list[ConfFile]:
-        """Those that daemons read whom a setting speaks to, with all their readers."""
+        """Return the files of the daemons that settings apply to, with all their readers."""
         scopes = {setting.scope for setting in configuration.within(Partition.CEPH)}
         spoken_to = {d.name for scope in scopes for d in concerned(scope, daemons)}
         if not spoken_to:
@@ -393,16 +388,16 @@ class ConfFiles:
     def _places(self, daemons: Sequence[Daemon]) -> list[ConfFile]:
         readers: dict[tuple[str, str], list[Daemon]] = {}
         for kind in dict.fromkeys(d.kind for d in daemons):
-            said = {str(e.get("id", e.get("name"))): e for e in self._admin.command(f"{kind} metadata")}
+            reported = {str(e.get("id", e.get("name"))): e for e in self._admin.command(f"{kind} metadata")}
             for daemon in (d for d in daemons if d.kind == kind):
-                if host := said.get(daemon.id, {}).get("hostname"):
+                if host := reported.get(daemon.id, {}).get("hostname"):
                     path = self._path.replace("$name", daemon.name).replace("$id", daemon.id)
                     readers.setdefault((host, path), []).append(daemon)
         return [ConfFile(host, path, tuple(found)) for (host, path), found in readers.items()]
 
 
 def _read_by(daemon: Daemon) -> tuple[str, ...]:
-    """The sections that a daemon reads, the weakest first."""
+    """Return the sections that a daemon reads, weakest first."""
     return ("global", daemon.kind, daemon.name)
 
 

@@ -1,4 +1,4 @@
-"""The options of a configuration on running daemons, each by the way in which it reaches them."""
+"""The options of a configuration on running daemons, each by its delivery way."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from cephfit.ceph.delivery.conf_files import Change, ConfFiles, escaped
 from cephfit.ceph.delivery.daemon_values import DaemonValues, ReadBack, stronger_source
 from cephfit.ceph.delivery.injected_options import InjectedSettings, fault_of_injection
 from cephfit.ceph.delivery.injected_options import Place as InjectedPlace
-from cephfit.ceph.delivery.option_delivery import Reach, SettingsWay, has_store
+from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery, has_store
 from cephfit.ceph.delivery.osd_daemons import RestartsDue
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.options.option import as_ceph_writes, same_value
@@ -21,24 +21,24 @@ from cephfit.core.protocols import CephAdmin, Progress
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.core.values.preview import Undoing
 
-_LEVELS = {SettingsWay.STORE: "mon", SettingsWay.CONF: "file", SettingsWay.INJECTARGS: "override"}
-"""What `config diff` calls the ways."""
+_LEVELS = {DeliveryWay.STORE: "mon", DeliveryWay.CONF: "file", DeliveryWay.INJECTARGS: "override"}
+"""Names of the ways in `config diff`."""
 
 
 class DaemonOptions:
-    """Brings the options of daemons from whatever they are to what a configuration wants.
+    """Brings the options of daemons from any state to that of a configuration.
 
-    An application is three steps: ``apply``, restarts of the OSDs that ``restarts_due`` names, ``settle``. Every
-    step also takes back what was changed before by a way that is not the chosen one, so that another process can
-    undo all without knowing how it was done. A process killed anywhere leaves a state from which the next goes on.
+    An application has three steps: ``apply``, a restart of the OSDs in ``restarts_due``, ``settle``. Every step
+    also reverts changes that were delivered in other ways, so that another process can undo all of them without
+    knowing the way. After a kill at any point the next process can continue.
 
     Args:
         admin: sends commands.
         catalogue: of the cluster's options.
         journal: of the target.
-        hosts: of the daemons, those within reach.
-        reach: which way was chosen.
-        progress: hears of what others edited meanwhile.
+        hosts: accessible hosts of the daemons.
+        delivery: chosen way.
+        progress: reports what others edited meanwhile.
     """
 
     def __init__(
@@ -48,28 +48,28 @@ class DaemonOptions:
         journal: Journal,
         *,
         hosts: Hosts,
-        reach: Reach,
+        delivery: OptionDelivery,
         progress: Progress,
     ) -> None:
         self._admin = admin
         self._catalogue = catalogue
-        self._reach = reach
-        self._values = DaemonValues(admin, catalogue, AdminSockets(admin, hosts, reach.conf_path))
+        self._delivery = delivery
+        self._values = DaemonValues(admin, catalogue, AdminSockets(admin, hosts, delivery.conf_path))
         self._restarts = RestartsDue(journal)
         self._store = CephSettings(admin, catalogue, journal)
         self._files = ConfFiles(
-            admin, hosts, journal, path=reach.conf_path, restarts=self._restarts, progress=progress
+            admin, hosts, journal, path=delivery.conf_path, restarts=self._restarts, progress=progress
         )
         self._injected = InjectedSettings(admin, catalogue, self._values, journal, progress)
 
     def why_not(self, configuration: Configuration) -> tuple[str, ...]:
-        """Why options that exist cannot be made by the chosen way, one sentence each. Changes nothing."""
+        """Return why options cannot be delivered in the chosen way, one sentence each. Changes nothing."""
         reasons = []
-        by_conf = self._by(SettingsWay.CONF, configuration)
-        for setting in self._by(SettingsWay.INJECTARGS, configuration).settings:
+        by_conf = self._by(DeliveryWay.CONF, configuration)
+        for setting in self._by(DeliveryWay.INJECTARGS, configuration).settings:
             if not self._catalogue.option(setting.key).acts_at_runtime:
                 reasons.append(
-                    f"{setting.key} acts only when a daemon starts, and injectargs reaches running ones only: "
+                    f"{setting.key} acts only when a daemon starts, but injectargs reaches running daemons only: "
                     "it needs settings=conf, or settings=store where the monitors keep options"
                 )
             elif fault := fault_of_injection(as_ceph_writes(setting.value)):
@@ -86,27 +86,27 @@ class DaemonOptions:
         return (why,) if why else ()
 
     def value_of(self, daemon: Daemon, key: str) -> str:
-        """What a daemon runs with, from itself."""
+        """Read the value that a daemon runs with."""
         return as_ceph_writes(self._values.of(daemon, key))
 
     def apply(self, configuration: Configuration) -> None:
-        """Set what takes no running daemon; what was changed before and is not wanted now gets its original.
+        """Set what needs no running daemon; restore what was changed before and is not part of the configuration.
 
         Raises:
             InputError: an option does not exist.
-            ClusterError: the cluster refuses a value, in its own words.
+            ClusterError: the cluster refuses a value; the message is Ceph's.
             HostError: the file of a host cannot be changed.
         """
         for setting in configuration.within(Partition.CEPH):
             self._catalogue.option(setting.key, where=f"configuration {configuration.name}")
-        in_store = self._by(SettingsWay.STORE, configuration)
+        in_store = self._by(DeliveryWay.STORE, configuration)
         if in_store.settings or self._store.undoings():
             self._store.apply(in_store)
-        self._files.apply(self._by(SettingsWay.CONF, configuration))
+        self._files.apply(self._by(DeliveryWay.CONF, configuration))
         self._injected.take_back(but=self._to_inject(configuration))
 
     def take_back(self) -> None:
-        """Every option as it was, as far as it can be; raises at the end, and names each that is not."""
+        """Restore every option as far as possible; the error at the end lists the others."""
         tried = Attempts()
         if self._store.undoings():
             tried.make(self._store.take_back)
@@ -115,28 +115,30 @@ class DaemonOptions:
         tried.end()
 
     def settle(self, configuration: Configuration) -> None:
-        """Tell running daemons what no restart has told them; after the restarts, which would make them forget it.
+        """Inject options into running daemons. Call it after the restarts, which would discard them.
 
         Raises:
-            ClusterError: a daemon refuses a value, in its own words.
+            ClusterError: a daemon refuses a value; the message is Ceph's.
         """
         self._injected.inject(self._to_inject(configuration))
 
     def keep(self, osd_map: Callable[[], Mapping[str, Any]]) -> tuple[str, ...]:
-        """Make good what daemons lost that restarted by themselves, one sentence each; empty if nothing was lost.
+        """Inject again what daemons lost by an unexpected restart, one sentence each; empty if nothing was lost.
 
         Args:
-            osd_map: gives ``osd dump`` as it is now.
+            osd_map: returns the present ``osd dump``.
         """
         return self._injected.keep(osd_map)
 
     def put(self, section: str, key: str, value: str) -> None:
-        """Set one option of daemons for the tool's own needs, journalled like any other.
+        """Set one option of daemons for cephfit's internal needs, journalled like any other.
 
-        ``take_back_one`` undoes it, ``apply`` and ``take_back`` do so, too.
+        ``take_back_one``, ``apply`` and ``take_back`` revert it.
 
         Args:
-            section: in the config store, where there is one; else the running daemons of this type get it.
+            section: of the config store, if there is one; else the running daemons of this type get the option.
+            key: of the option.
+            value: to set.
         """
         if has_store(self._catalogue.version()):
             self._store.put(section, key, value)
@@ -145,25 +147,25 @@ class DaemonOptions:
         self._injected.inject({(daemon.name, key): value for daemon in daemons})
 
     def take_back_one(self, section: str, key: str) -> None:
-        """What was before ``put``, also of a process that was killed; nothing where nothing was put."""
+        """Revert ``put``, also of a process that was killed; no effect without one."""
         self._store.take_back_one(section, key)
         self._injected.take_back_one(key)
 
     def restarts_due(self) -> tuple[int, ...]:
-        """OSDs that run with a value that only a restart changes."""
+        """Return the OSDs that run with a value that only a restart changes."""
         return self._restarts.due()
 
     def restarted(self, osd: int) -> None:
-        """The OSD has been restarted since."""
+        """Record that the OSD was restarted."""
         self._restarts.restarted(osd)
 
     def needs_restart(self, configuration: Configuration) -> dict[int, dict[str, str]]:
-        """OSDs that would have to be restarted for a configuration, each with the options why and their values.
+        """Return the OSDs that need a restart for a configuration, each with the options and values behind it.
 
-        What store and files say already needs none. The configuration's options must exist.
+        Values that are already in store and files need none. The configuration's options must exist.
         """
         needs: dict[int, dict[str, str]] = {}
-        in_store = self._by(SettingsWay.STORE, configuration)
+        in_store = self._by(DeliveryWay.STORE, configuration)
         if in_store.settings:
             needs |= self._store.needs_restart(in_store)
         for change in self.file_changes(configuration):
@@ -172,39 +174,39 @@ class DaemonOptions:
         return needs
 
     def why_restart(self, configuration: Configuration, needs: Mapping[int, Mapping[str, str]]) -> str:
-        """Which of a configuration's options need a restart, and why, as the begin of a sentence.
+        """Return the beginning of a sentence: the options that need a restart, and why.
 
         Args:
-            configuration: whose.
-            needs: what ``needs_restart`` said of it.
+            configuration: to apply.
+            needs: result of ``needs_restart`` for it.
         """
         keys = sorted({key for options in needs.values() for key in options})
-        by_conf = self._by(SettingsWay.CONF, configuration).settings
-        what = "stands in ceph.conf, which is read" if by_conf else "acts"
+        by_conf = self._by(DeliveryWay.CONF, configuration).settings
+        what = "is in ceph.conf, which is read" if by_conf else "acts"
         return f"{', '.join(keys)} {what} only when an OSD starts"
 
     def file_changes(self, configuration: Configuration) -> tuple[Change, ...]:
-        """What would be done to files of hosts; changes nothing."""
-        by_conf = self._by(SettingsWay.CONF, configuration)
+        """Return the changes of files on hosts; changes nothing."""
+        by_conf = self._by(DeliveryWay.CONF, configuration)
         return self._files.changes(by_conf) if by_conf.settings else ()
 
     def n_injected(self, configuration: Configuration) -> int:
-        """How many values would be injected into daemons."""
+        """Return the number of values that would be injected into daemons."""
         return len(self._to_inject(configuration))
 
     def for_clients(self, configuration: Configuration) -> Configuration:
-        """The configuration as clients are to be given it, who read no config store for it."""
+        """Return the configuration for clients, which do not read it from the config store."""
         settings = [s for s in configuration.within(Partition.CEPH) if s.scope == "global"]
         others = {s.key for s in configuration.within(Partition.CEPH) if s.scope == "client"}
         more = [
             Setting(Partition.CEPH, "client", s.key, s.value)
             for s in settings
-            if s.key not in others and self._way(s) is not SettingsWay.STORE
+            if s.key not in others and self._way(s) is not DeliveryWay.STORE
         ]
         return Configuration(configuration.name, (*configuration.settings, *more), configuration.why)
 
     def read_back(self, configuration: Configuration) -> ReadBack:
-        """Ask every running daemon concerned, until all agree or the time for telling them is over."""
+        """Read every daemon's values until all match or the time limit for their propagation is over."""
         started = time.monotonic()
         while True:
             found = self._read_back_once(configuration)
@@ -213,7 +215,7 @@ class DaemonOptions:
             time.sleep(0.1)
 
     def undoings(self) -> list[Undoing]:
-        """What ``apply`` of the default and the restarts after it would put back."""
+        """Return what ``apply`` of the default and the following restarts would restore."""
         found = [*self._injected.undoings(), *self._files.undoings()]
         entries = self._store.undoings()
         stored = stored_settings(self._admin) if entries else {}
@@ -229,7 +231,7 @@ class DaemonOptions:
         return found
 
     def restarts_of_undoing(self) -> list[int]:
-        """OSDs that are restarted in order to undo all: those due already, and readers of what is put back."""
+        """Return the OSDs that an undo restarts: those already due, and the readers of what is restored."""
         due = set(self._restarts.due())
         for change in self._files.changes(Configuration("")):
             due |= set(change.osds)
@@ -241,32 +243,32 @@ class DaemonOptions:
         return sorted(due)
 
     def forget_originals(self) -> None:
-        """Everything is as it was; nothing is left to undo."""
+        """Remove all originals from the journal: everything is restored."""
         self._store.forget_originals()
 
-    def _way(self, setting: Setting) -> SettingsWay:
-        if self._reach.way is not None:
-            return self._reach.way
+    def _way(self, setting: Setting) -> DeliveryWay:
+        if self._delivery.way is not None:
+            return self._delivery.way
         acts = self._catalogue.option(setting.key).acts_at_runtime
-        return self._reach.way_of(self._catalogue.version(), acts_at_runtime=acts)
+        return self._delivery.way_of(self._catalogue.version(), acts_at_runtime=acts)
 
-    def _by(self, way: SettingsWay, configuration: Configuration) -> Configuration:
-        """The part of a configuration that goes by one way.
+    def _by(self, way: DeliveryWay, configuration: Configuration) -> Configuration:
+        """Return the part of a configuration that is delivered in one way.
 
-        Options of clients stand in the clients' own ceph.conf; the store alone gets them besides.
+        Options of clients are in the clients' ceph.conf; of the other ways only the store contains them too.
         """
         settings = tuple(
             s
             for s in configuration.within(Partition.CEPH)
-            if self._way(s) is way and (way is SettingsWay.STORE or not _is_of_clients(s))
+            if self._way(s) is way and (way is DeliveryWay.STORE or not _is_of_clients(s))
         )
         return Configuration(configuration.name, settings)
 
     def _to_inject(self, configuration: Configuration) -> dict[InjectedPlace, str]:
-        """Daemon and option to value: all by injectargs; of ceph.conf those for daemons that nobody restarts."""
+        """Return daemon and option to value: all of injectargs, and of ceph.conf for daemons without restart."""
         found: dict[InjectedPlace, str] = {}
-        by_conf = self._by(SettingsWay.CONF, configuration).settings
-        injected = self._by(SettingsWay.INJECTARGS, configuration).settings
+        by_conf = self._by(DeliveryWay.CONF, configuration).settings
+        injected = self._by(DeliveryWay.INJECTARGS, configuration).settings
         daemons = running_daemons(self._admin) if by_conf or injected else ()
         for setting in (*injected, *by_conf):
             if not self._catalogue.option(setting.key).acts_at_runtime:
@@ -285,14 +287,14 @@ class DaemonOptions:
 
         def why_not(daemon: Daemon, key: str, difference: Mapping[str, Any]) -> str:
             why = stronger_source(difference, than=_LEVELS[ways[key]])
-            if not why and ways[key] is SettingsWay.CONF and daemon.kind == "osd":
-                why = f": does it read {self._reach.conf_path}? See the OSD's command line"
+            if not why and ways[key] is DeliveryWay.CONF and daemon.kind == "osd":
+                why = f": check on the OSD's command line that it reads {self._delivery.conf_path}"
             return why
 
         found = self._values.compare(configuration, daemons, differences, why_not)
         leftovers: list[str] = []
         if self._store.undoings():
-            leftovers = self._store.leftovers(self._by(SettingsWay.STORE, configuration), daemons, differences)
+            leftovers = self._store.leftovers(self._by(DeliveryWay.STORE, configuration), daemons, differences)
         return ReadBack(found.values, (*found.mismatches, *leftovers))
 
 

@@ -1,4 +1,4 @@
-"""The values that running daemons have, from themselves, held against what a configuration wants."""
+"""The values of running daemons, compared with those of a configuration."""
 
 import errno
 from collections.abc import Callable, Mapping, Sequence
@@ -15,23 +15,23 @@ from cephfit.core.protocols import CephAdmin
 from cephfit.core.values.configuration import Configuration, Partition
 
 _PROPAGATION_SECONDS = 5.0
-"""The monitors push a changed option to the daemons within milliseconds; a busy machine gets this long."""
+"""The monitors push a changed option to the daemons within milliseconds; this allows for a busy machine."""
 _REPORT_SECONDS = 15.0
 """Daemons report their values to the manager every 5 s (option mgr_stats_period)."""
 
 Differences = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""OSD to option to where its value comes from (``mon``, ``file``, ``override`` ...), as ``config diff`` tells."""
+"""OSD to option to the sources of its value (``mon``, ``file``, ``override`` ...), from ``config diff``."""
 
 WhyNot = Callable[[Daemon, str, Mapping[str, Any]], str]
-"""Why a daemon runs an option with another value, from its ``config diff``; empty if that does not tell."""
+"""Reason why a daemon runs an option with another value, from its ``config diff``; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """What running daemons said.
+    """The values that running daemons reported.
 
     Attributes:
-        values: setting as text to daemon to value.
+        values: setting (as text) to daemon to value.
         mismatches: one sentence per setting (and value found) that did not take effect.
     """
 
@@ -40,7 +40,7 @@ class ReadBack:
 
 
 class DaemonValues:
-    """Asks daemons.
+    """Reads the values of daemons.
 
     Args:
         admin: sends commands.
@@ -56,18 +56,19 @@ class DaemonValues:
 
     @property
     def patience_seconds(self) -> float:
-        """After so long without the wanted value, a daemon does not have it."""
+        """Time after which a daemon without the required value counts as not having it."""
         return _PROPAGATION_SECONDS if self._may_tell else _REPORT_SECONDS
 
     def of(self, daemon: Daemon, key: str) -> Any:
-        """The value that a daemon runs with: from itself, or from the manager, whom it reports to.
+        """Read the value that a daemon runs with, from the daemon itself or from the manager.
 
-        Monitors and managers take questions only from keys that may do everything; OSDs take no others at all,
-        and caches of theirs must be dropped by such a key anyway. Before Mimic, they answer on their hosts only.
+        Daemons accept this command only from keys with full access, which OSDs need for dropping caches anyway;
+        for monitors and managers the manager's copy is read instead. Before Mimic, daemons answer on their hosts
+        only.
 
         Raises:
             ClusterError: it does not answer.
-            HostError: its host cannot be reached.
+            HostError: its host is unreachable.
         """
         if self._answers() and daemon.kind != "osd" and not self._may_tell:
             return as_ceph_writes(self._admin.command("config show", who=daemon.name, key=key))
@@ -80,25 +81,25 @@ class DaemonValues:
             return self.of(daemon, key)
 
     def from_itself(self, daemon: Daemon, key: str) -> Any:
-        """The value that a daemon runs with at this moment; what it reports to the manager is seconds old.
+        """Read the value that a daemon runs with now; its report to the manager is seconds old.
 
         Raises:
-            RefusedError: it takes no questions from this key.
+            RefusedError: it refuses commands of this key.
             ClusterError: it does not answer.
-            HostError: its host cannot be reached.
+            HostError: its host is unreachable.
         """
         if not self._answers():
             return self._sockets.ask(daemon, "config", "get", key)[key]
         return self._admin.tell(daemon.name, "config get", var=key)[key]
 
     def differences(self, daemons: Sequence[Daemon]) -> Differences:
-        """Where the OSDs among these have their values from."""
+        """Return the sources of the values of the OSDs among these daemons."""
         return {d.name: self.sources(d) for d in daemons if d.kind == "osd"}
 
     def sources(self, daemon: Daemon) -> Mapping[str, Mapping[str, Any]]:
-        """Where one daemon has its values from, by option; nothing of releases that do not tell.
+        """Return the sources of one daemon's values by option; empty for releases that do not report them.
 
-        It must be a daemon that takes commands from this key.
+        The daemon must accept commands of this key.
         """
         if not self._answers():
             return {}
@@ -107,33 +108,33 @@ class DaemonValues:
         except RefusedError as error:
             if error.code != errno.EINVAL:
                 raise
-            return {}  # before Octopus a daemon was told some commands only, of which this is none
+            return {}  # before Octopus daemons accepted only some commands this way, and not this one
         return found
 
     def why_not(self, daemons: Sequence[Daemon]) -> str:
-        """Why these daemons cannot be asked; empty if they can. Changes nothing."""
+        """Return why the values of these daemons cannot be read; empty if they can. Changes nothing."""
         if not self._answers():
             for daemon in self._sockets.one_of_each_host(daemons):
                 try:
                     self._sockets.ask(daemon, "version")
                 except HostError as error:
-                    return f"before Mimic, {daemon.name} tells its values on its own host only: {error}"
+                    return f"before Mimic, {daemon.name} reports its values only on its host: {error}"
         return ""
 
     def _answers(self) -> bool:
-        """Whether daemons tell their values to clients of the cluster."""
+        """Return whether daemons report their values to clients of the cluster."""
         return has_store(self._catalogue.version())
 
     def compare(
         self, configuration: Configuration, daemons: Sequence[Daemon], differences: Differences, why_not: WhyNot
     ) -> ReadBack:
-        """Every option of a configuration on every daemon that it speaks to.
+        """Compare every option of a configuration on every daemon that it applies to.
 
         Args:
-            configuration: whose options exist.
+            configuration: with existing options.
             daemons: that run.
             differences: of the OSDs.
-            why_not: says more of a value that is not the wanted one.
+            why_not: explains a value that is not the required one.
         """
         settings = [s for s in configuration.within(Partition.CEPH) if s.scope.partition("/")[0] != "client"]
         values: dict[str, dict[str, Any]] = {}
@@ -144,7 +145,7 @@ class DaemonValues:
             found = values.setdefault(str(setting), {})
             for daemon in concerned(setting.scope, daemons):
                 if daemon.kind != "osd" and not option.acts_at_runtime:
-                    continue  # read at their start, which is not ours to repeat; said by the catalogue beforehand
+                    continue  # read at their start only, which the catalogue has reported
                 got = self.of(daemon, setting.key)
                 found[daemon.name] = got
                 beaten = strongest(rivals, daemon) != setting.scope
@@ -164,11 +165,11 @@ _SOURCES = (
     ("env", "its environment"),
     ("file", "its ceph.conf file, which beats the config store"),
 )
-"""Where a daemon's values come from, the strongest first; the config store is weaker than all of these."""
+"""Sources of a daemon's values, strongest first; the config store is weaker than all of them."""
 
 
 def stronger_source(difference: Mapping[str, Any], than: str = "mon") -> str:
-    """What beats the place where a value was set, in words that follow a sentence.
+    """Return the source that overrides the place where a value was set, as the end of a sentence.
 
     Args:
         difference: one option of ``config diff``.
@@ -178,5 +179,5 @@ def stronger_source(difference: Mapping[str, Any], than: str = "mon") -> str:
         if level == than:
             return ""
         if level in difference:
-            return f": {place} says {difference[level]}"
+            return f": {place} sets {difference[level]}"
     return ""

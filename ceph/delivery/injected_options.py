@@ -1,4 +1,4 @@
-"""Options injected into running daemons, where monitors keep none; a daemon that restarts loses them."""
+"""Options injected into running daemons, for releases without a config store; a restart discards them."""
 
 import errno
 from collections.abc import Callable, Collection, Mapping
@@ -22,19 +22,18 @@ Place = tuple[str, str]
 
 
 class InjectedSettings:
-    """Injects options and takes them back.
+    """Injects options and reverts them.
 
-    What each daemon ran with is in the journal before it is told something else, together with an override that
-    somebody else had made there. To take an option back is to take the override away, as far as the release knows
-    how (``config unset``), so that the daemon runs again with what store, file and default say; else the earlier
-    value is injected.
+    The journal has each daemon's earlier value before an injection, and an override that another client had set
+    there. To revert an option, the override is removed if the release supports that (``config unset``): the daemon
+    then uses store, file and default again. Otherwise the earlier value is injected.
 
     Args:
         admin: sends commands.
         catalogue: of the cluster's options.
-        values: asks the daemons.
+        values: reads the daemons' values.
         journal: of the target.
-        progress: hears of what could not be asked.
+        progress: reports daemons that did not answer.
     """
 
     def __init__(
@@ -45,57 +44,57 @@ class InjectedSettings:
         self._values = values
         self._journal = journal
         self._progress = progress
-        self._wanted: dict[Place, str] = {}
+        self._required: dict[Place, str] = {}
         self._born: dict[str, int] = {}
 
-    def inject(self, wanted: Mapping[Place, str]) -> None:
-        """Make daemons run with these values, besides those that were injected before and not taken back.
+    def inject(self, required: Mapping[Place, str]) -> None:
+        """Inject these values, in addition to those that were injected before and not reverted.
 
         Raises:
-            ClusterError: one refuses, in its own words.
+            ClusterError: a daemon refuses; the message is Ceph's.
         """
-        self._wanted |= wanted
-        # Asked before: an OSD that restarts from now on is a younger one.
-        self._born |= _born(self._admin.command("osd dump")) if wanted else {}
-        for name in dict.fromkeys(name for name, _ in wanted):
+        self._required |= required
+        # Read first: an OSD that restarts from now on has a later epoch.
+        self._born |= _born(self._admin.command("osd dump")) if required else {}
+        for name in dict.fromkeys(name for name, _ in required):
             self._bring(name)
 
     def keep(self, osd_map: Callable[[], Mapping[str, Any]]) -> tuple[str, ...]:
-        """Inject again what daemons lost that restarted, one sentence each; empty if none did.
+        """Inject again what restarted daemons lost, one sentence each; empty if none did.
 
         Args:
-            osd_map: gives ``osd dump`` as it is now.
+            osd_map: returns the present ``osd dump``.
         """
-        if not self._wanted:
+        if not self._required:
             return ()
         born = _born(osd_map())
         lost = []
-        for name in dict.fromkeys(name for name, _ in self._wanted):
+        for name in dict.fromkeys(name for name, _ in self._required):
             if name.startswith("osd.") and (name not in born or born[name] == self._born.get(name)):
                 continue  # it did not restart, or is down
             for key in self._bring(name):
-                value = self._wanted[name, key]
-                lost.append(f"{name} had lost {key} = {value}, as a restart does; it was injected again")
+                value = self._required[name, key]
+                lost.append(f"{name} lost {key} = {value} by a restart; it was injected again")
             self._born |= {name: born[name]} if name in born else {}
         return tuple(lost)
 
     def take_back(self, *, but: Mapping[Place, str]) -> None:
-        """Give every option that was injected before and is not wanted now what it was.
+        """Revert every injected option, except some.
 
         Args:
-            but: those that stay, with other values perhaps.
+            but: options that stay, possibly with other values.
 
         Raises:
-            CephfitError: names every daemon and option that is not as it was.
+            CephfitError: lists every daemon and option that was not restored.
         """
         self._take_back(lambda place: place not in but)
 
     def take_back_one(self, key: str) -> None:
-        """The same for one option alone, on whatever daemons."""
+        """Revert one option on all daemons."""
         self._take_back(lambda place: place[1] == key)
 
     def _take_back(self, is_meant: Callable[[Place], bool]) -> None:
-        self._wanted = {place: value for place, value in self._wanted.items() if not is_meant(place)}
+        self._required = {place: value for place, value in self._required.items() if not is_meant(place)}
         entries = [e for e in self._journal.entries(_INJECTED) if is_meant(_place(e))]
         running = {d.name for d in running_daemons(self._admin)} if entries else set()
         tried = Attempts()
@@ -104,7 +103,7 @@ class InjectedSettings:
         tried.end()
 
     def undoings(self) -> list[Undoing]:
-        """What ``take_back`` of all would do."""
+        """Return what ``take_back`` of all would do."""
         found = []
         for entry in self._journal.entries(_INJECTED):
             name, key = _place(entry)
@@ -112,11 +111,11 @@ class InjectedSettings:
         return found
 
     def _bring(self, name: str) -> list[str]:
-        """Inject into one daemon what it does not run with; the options that it was."""
+        """Inject into one daemon what it does not run with; return the injected options."""
         daemon = _daemon(name)
         keys = [
             key
-            for (whose, key), value in self._wanted.items()
+            for (whose, key), value in self._required.items()
             if whose == name and not self._same(key, value, self._values.from_itself(daemon, key))
         ]
         new = [key for key in keys if self._journal.get(_INJECTED, f"{name} {key}") is None]
@@ -124,7 +123,7 @@ class InjectedSettings:
         for key in keys:
             was = {"value": as_ceph_writes(self._values.from_itself(daemon, key)), "override": overrides.get(key)}
             self._journal.note(_INJECTED, f"{name} {key}", was)
-            self._tell(name, key, self._wanted[name, key])
+            self._tell(name, key, self._required[name, key])
         return keys
 
     def _forget(self, entry: Entry, running: Collection[str]) -> None:
@@ -132,7 +131,7 @@ class InjectedSettings:
         if name in running:
             self._undo(name, key, entry.was)
         else:
-            self._progress.note(f"{name} does not run: the {key} injected there goes with its restart")
+            self._progress.note(f"{name} does not run: its restart will discard the injected {key}")
         self._journal.forget(_INJECTED, entry.place)
 
     def _undo(self, name: str, key: str, was: Mapping[str, Any]) -> None:
@@ -142,7 +141,7 @@ class InjectedSettings:
         try:
             self._admin.tell(name, "config unset", var=key)
         except RefusedError as error:
-            if error.code != errno.EINVAL:  # which says that the release knows no such command
+            if error.code != errno.EINVAL:  # which means that the release does not have the command
                 raise
             self._tell(name, key, was["value"])
 
@@ -150,22 +149,22 @@ class InjectedSettings:
         self._admin.tell(name, "injectargs", injected_args=[f"--{key}={value}"])
 
     def _overrides(self, daemon: Daemon) -> dict[str, str]:
-        """What somebody has injected there; empty where the release does not tell."""
+        """Return another client's override there; empty where the release does not report it."""
         sources = self._values.sources(daemon)
-        return {key: as_ceph_writes(said["override"]) for key, said in sources.items() if "override" in said}
+        return {key: as_ceph_writes(source["override"]) for key, source in sources.items() if "override" in source}
 
-    def _same(self, key: str, wanted: str, found: Any) -> bool:
-        return same_value(self._catalogue.option(key).type, wanted, found)
+    def _same(self, key: str, required: str, found: Any) -> bool:
+        return same_value(self._catalogue.option(key).type, required, found)
 
 
 def fault_of_injection(value: str) -> str:
-    """Why a value cannot be injected; empty if it can."""
-    # Daemons take the arguments apart at white space, whatever the quotes.
-    return "has white space, which injectargs takes apart" if value.split() != [value] and value else ""
+    """Return why a value cannot be injected; empty if it can."""
+    # Daemons split the arguments at white space, ignoring quotes.
+    return "has white space, at which injectargs splits" if value.split() != [value] and value else ""
 
 
 def _born(osd_map: Mapping[str, Any]) -> dict[str, int]:
-    """OSDs that are up, each with the epoch in which it came up."""
+    """Return the OSDs that are up, each with the epoch in which it came up."""
     return {f"osd.{osd['osd']}": int(osd["up_from"]) for osd in osd_map["osds"] if osd["up"]}
 
 

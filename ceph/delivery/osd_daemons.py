@@ -1,8 +1,6 @@
-"""Ways to restart one OSD, and the OSDs that a changed value requires to restart.
+"""Ways to restart one OSD of an existing cluster, and the journalled list of OSDs that need a restart.
 
-Which OSDs run with a value that only a restart changes: in the journal before the value is changed.
-
-Ways to restart one OSD's daemon on somebody else's cluster.
+An OSD is in the journal before a value is changed that it reads only at its start.
 """
 
 import subprocess
@@ -21,7 +19,7 @@ _RESTART = "restart"
 
 
 class RestartsDue:
-    """A list of OSDs that outlives this process.
+    """A list of OSDs that survives this process.
 
     Args:
         journal: of the target.
@@ -31,39 +29,41 @@ class RestartsDue:
         self._journal = journal
 
     def note(self, osds: Iterable[int]) -> None:
-        """These will have to be restarted; returns after it is on the disk."""
+        """Add OSDs that will need a restart; returns after it is on the disk."""
         for osd in osds:
             self._journal.note(_RESTART, str(osd), None)
 
     def due(self) -> tuple[int, ...]:
-        """OSDs that have to be restarted still."""
+        """Return the OSDs that still need a restart."""
         return tuple(sorted(int(e.place) for e in self._journal.entries(_RESTART)))
 
     def restarted(self, osd: int) -> None:
-        """It has been restarted since."""
+        """Remove an OSD: it was restarted."""
         self._journal.forget(_RESTART, str(osd))
 
 
 _RESTART_SECONDS = 120.0
-"""How long the command may take. systemd waits 90 s for the old daemon's end, then kills (systemd.service(5))."""
+"""Time limit of the command. systemd waits 90 s for the old daemon's end, then kills it (systemd.service(5))."""
 
 
 class OsdDaemons(Protocol):
-    """Restarts the daemon of one OSD; whether it comes up again is for the caller to see."""
+    """Restarts the daemon of one OSD; the caller checks that it comes up again."""
 
     def why_not(self, osd: int) -> str:
-        """Why this OSD cannot be restarted from here at all; empty if it can. Changes nothing."""
+        """Return why this OSD cannot be restarted from here; empty if it can. Changes nothing."""
 
     def restart(self, osd: int) -> None:
-        """Raises:
-        ClusterError, HostError: it was not restarted.
+        """Restart the daemon.
+
+        Raises:
+            ClusterError, HostError: it was not restarted.
         """
 
 
 class CephadmOsds:
-    """Implements ``OsdDaemons`` by the cluster's own orchestrator: ``ceph orch daemon restart osd.N``.
+    """Implements ``OsdDaemons`` by the cluster's orchestrator: ``ceph orch daemon restart osd.N``.
 
-    The manager restarts the daemon some seconds later, by way of the host's cephadm.
+    The manager restarts the daemon some seconds later, through the host's cephadm.
     """
 
     def __init__(self, admin: CephAdmin) -> None:
@@ -71,11 +71,13 @@ class CephadmOsds:
 
     def why_not(self, osd: int) -> str:
         try:
-            said = self._admin.command("orch status")
+            state = self._admin.command("orch status")
         except RefusedError as error:
-            return f"the cluster has no orchestrator that could restart OSDs: {error.what}"
-        if not said.get("available"):
-            return f"the cluster's orchestrator ({said.get('backend')}) is not available: {said.get('reason', '')}"
+            return f"the cluster has no orchestrator to restart OSDs: {error.what}"
+        if not state.get("available"):
+            return (
+                f"the cluster's orchestrator ({state.get('backend')}) is not available: {state.get('reason', '')}"
+            )
         return ""
 
     def restart(self, osd: int) -> None:
@@ -85,12 +87,12 @@ class CephadmOsds:
 class SystemdOsds:
     """Implements ``OsdDaemons`` by ``systemctl restart ceph-osd@N`` on the OSD's host.
 
-    Before each restart the count of starts is set to zero (``systemctl reset-failed``, systemctl(1)): Ceph's unit
-    has ``StartLimitBurst=3`` and ``StartLimitInterval=30min``, also for starts by hand (systemd.unit(5)).
+    Before each restart the start counter is reset (``systemctl reset-failed``, systemctl(1)): Ceph's unit has
+    ``StartLimitBurst=3`` and ``StartLimitInterval=30min``, also for manual starts (systemd.unit(5)).
 
     Args:
-        admin: knows the hosts of OSDs.
-        hosts: reaches them.
+        admin: locates the hosts of OSDs.
+        hosts: gives access to them.
     """
 
     def __init__(self, admin: CephAdmin, hosts: Hosts) -> None:
@@ -104,13 +106,13 @@ class SystemdOsds:
                 ["systemctl", "show", "--property=LoadState", "--value", _unit(osd)], seconds=_RESTART_SECONDS
             )
         except HostError as error:
-            return f"host {name} of osd.{osd} cannot be asked: {error.what}"
+            return f"host {name} of osd.{osd} does not answer: {error.what}"
         state = unit.stdout.strip()
         return "" if state == "loaded" else f"host {name} has no unit {_unit(osd)} ({state or unit.words})"
 
     def restart(self, osd: int) -> None:
         host = self._hosts.named(self._host_of(osd))
-        # The unit allows three starts in half an hour, those by hand included; after the fourth it stays stopped.
+        # The unit allows three starts in half an hour, including manual ones; after the fourth it stays stopped.
         host.run(["systemctl", "reset-failed", _unit(osd)], seconds=_RESTART_SECONDS)
         checked(host, ["systemctl", "restart", _unit(osd)], seconds=_RESTART_SECONDS)
 
@@ -118,14 +120,14 @@ class SystemdOsds:
         return str(self._admin.command("osd metadata", id=osd)["hostname"])
 
 
-_BY_HAND = "run the program by hand, with the OSD's number and its host, to see why; then the same command again"
+_BY_HAND = "run the program manually, with the OSD's number and its host, to see why; then the same command again"
 
 
 class ProgramOsds:
-    """Implements ``OsdDaemons`` by a program of the site's own, called as ``PROGRAM OSD HOST``.
+    """Implements ``OsdDaemons`` by a program of the site, called as ``PROGRAM OSD HOST``.
 
     Args:
-        admin: knows the hosts of OSDs.
+        admin: locates the hosts of OSDs.
         program: path; must end with code 0 when it has restarted the OSD.
     """
 
@@ -146,7 +148,7 @@ class ProgramOsds:
                 f"the program did not restart osd.{osd}: {error}", where=str(self._program), remedy=_BY_HAND
             ) from None
         if done.returncode != 0:
-            lines = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
+            lines = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
             raise ClusterError(
                 f"the program did not restart osd.{osd} and ended with code {done.returncode}: {lines[-1]}",
                 where=str(self._program),

@@ -1,8 +1,6 @@
-"""OSDs restarted one after the other, each under the flag noout.
+"""Rolling restart of OSDs on a cluster in use.
 
-The flag ``noout`` of single OSDs: while one is down for its restart, its data shall not move elsewhere.
-
-OSDs restarted one after the other, as on a cluster that somebody uses.
+Each OSD has the flag ``noout`` while it is down for its restart, so that its data does not move.
 """
 
 import errno
@@ -25,12 +23,12 @@ _NOOUT = "noout"
 
 
 def osds_of_map(admin: CephAdmin) -> dict[int, Mapping[str, Any]]:
-    """The OSDs that the cluster has, each as ``osd dump`` tells it."""
+    """Return the cluster's OSDs, each as in ``osd dump``."""
     return {int(osd["osd"]): osd for osd in admin.command("osd dump")["osds"]}
 
 
 class NooutFlags:
-    """Sets flags and takes them back; each is in the journal before it is set.
+    """Sets and removes flags; each is in the journal before it is set.
 
     Args:
         admin: sends commands.
@@ -42,48 +40,48 @@ class NooutFlags:
         self._journal = journal
 
     def set(self, osd: int, found: Mapping[str, Any]) -> None:
-        """Flag an OSD, unless somebody else has.
+        """Flag an OSD, unless another client has done so.
 
         Args:
             osd: number.
-            found: it, of ``osds_of_map``.
+            found: its entry of ``osds_of_map``.
         """
         if "noout" not in found.get("state", ()):
             self._journal.note(_NOOUT, str(osd), None)
             self._admin.command("osd add-noout", ids=[str(osd)])
 
     def take_back(self) -> None:
-        """Take the flags away, but those of OSDs that are down still: their data would begin to move."""
+        """Remove the flags, except for OSDs that are still down: their data would begin to move."""
         entries = self._journal.entries(_NOOUT)
         there = osds_of_map(self._admin) if entries else {}
         for entry in entries:
             found = there.get(int(entry.place))
             if found is not None and not found["up"]:
                 continue
-            if found is not None:  # one that is no more took its flag with it
+            if found is not None:  # the flag of a removed OSD is gone with it
                 self._admin.command("osd rm-noout", ids=[entry.place])
             self._journal.forget(_NOOUT, entry.place)
 
 
 _POLL_SECONDS = 0.5
 _NOBODY = 2147483647
-"""CRUSH_ITEM_NONE: a place of an erasure-coded PG that no OSD has."""
+"""CRUSH_ITEM_NONE: a position of an erasure-coded PG without an OSD."""
 
 
 class OneByOne:
     """Implements ``RestartsOsds``.
 
-    OSDs that are down are started first, all of them: nothing has to be asked for that, and as long as they are
-    down no other one may stop. Then, for each OSD in turn: the monitors must agree that it may stop, it gets the
-    flag ``noout`` so that no data moves, its daemon is restarted, it must come up again, the flag goes, and every
-    PG must be active+clean before the next one. The flag is in the journal before it is set, and stays as long as
-    the OSD is down; an OSD that had it keeps it.
+    All OSDs that are down are started first: that is always safe, and while they are down no other OSD may stop.
+    Then, for each OSD in turn: the monitors must agree that it may stop; it gets the flag ``noout`` so that no
+    data moves; its daemon is restarted; it must come up again; the flag is removed; and every PG must be
+    active+clean before the next one. The flag is in the journal before it is set, and stays as long as the OSD is
+    down. An OSD that had the flag before keeps it.
 
     Args:
         admin: sends commands.
         journal: of the target.
         daemons: restarts the daemon of one OSD.
-        progress: hears of every OSD.
+        progress: reports every OSD.
         patience_seconds: how long one OSD may take to come up, and the PGs after it to be active+clean.
     """
 
@@ -118,21 +116,21 @@ class OneByOne:
             raise dead
 
     def _still_there(self, osds: Sequence[int], done: Callable[[int], None]) -> dict[int, Mapping[str, Any]]:
-        """Those that nobody has purged meanwhile, by the map; the others are done."""
+        """Return the OSDs that still exist by the map; purged ones are done."""
         there = osds_of_map(self._admin)
         for gone in (osd for osd in osds if osd not in there):
-            self._progress.note(f"osd.{gone} is no more; it need not be restarted")
+            self._progress.note(f"osd.{gone} no longer exists; it needs no restart")
             done(gone)
         return {osd: there[osd] for osd in osds if osd in there}
 
     def _start(self, osds: Sequence[int], done: Callable[[int], None]) -> OsdsDownError | None:
-        """Start those that are down.
+        """Start the OSDs that are down.
 
         Returns:
-            The error of such as stay down and hold no data, because their disks are broken.
+            The error for OSDs that stay down and hold no data, because their disks are broken.
 
         Raises:
-            OsdsDownError: as long as they are down, no other one may stop.
+            OsdsDownError: while they are down, no other OSD may stop.
         """
         try:
             self._restart(osds, done)
@@ -167,14 +165,16 @@ class OneByOne:
     def _not_anew(
         self, refused: Mapping[int, CephfitError], late: Sequence[int], now: Mapping[int, Mapping[str, Any]]
     ) -> OsdsDownError:
-        """Args:
-        refused: those that nobody restarted, and why.
-        late: those that were restarted and did not come up.
-        now: all there are.
+        """Build the error for OSDs that did not come back.
+
+        Args:
+            refused: OSDs that were not restarted, and why.
+            late: OSDs that were restarted and did not come up.
+            now: all OSDs of the map.
         """
         whats, remedies = [], []
         for osd, error in refused.items():
-            state = "runs on as it was" if now[osd]["up"] else "is down"
+            state = "still runs unchanged" if now[osd]["up"] else "is down"
             whats.append(f"osd.{osd} was not restarted and {state}: {error.what}")
             remedies.append(error.remedy)
         if late:
@@ -198,27 +198,29 @@ class OneByOne:
         )
 
     def _require_stoppable(self, osd: int) -> None:
-        """Raises:
-        ClusterError: stopping it would stop I/O of a pool that is not cephfit's.
+        """Check that an OSD may stop.
+
+        Raises:
+            ClusterError: that would stop the I/O of a pool that is not cephfit's.
         """
         why = self._against_stopping(osd)
         if not why:
             return
         pools = pools_that_would_stop(self._pgs_of(osd) or (), self._admin.command("osd dump")["pools"])
-        strangers = [name for name in pools if not name.startswith(POOL_PREFIX)]
-        if strangers or not pools:
+        foreign_pools = [name for name in pools if not name.startswith(POOL_PREFIX)]
+        if foreign_pools or not pools:
             raise ClusterError(
                 f"osd.{osd} must not be stopped now: {why}",
-                where=f"pools {', '.join(strangers)}" if strangers else f"osd.{osd}",
+                where=f"pools {', '.join(foreign_pools)}" if foreign_pools else f"osd.{osd}",
                 remedy="wait until all PGs have all their copies; pools without redundancy never allow it",
             )
 
     def _against_stopping(self, osd: int) -> str:
-        """The monitors' words against it; they have none yet (EAGAIN) while PGs of new pools are unknown."""
+        """Return the monitors' objection; they answer EAGAIN while PGs of new pools are unknown."""
         deadline = time.monotonic() + self._patience_seconds
         while True:
             try:
-                said = self._admin.command("osd ok-to-stop", ids=[str(osd)])
+                reported = self._admin.command("osd ok-to-stop", ids=[str(osd)])
             except RefusedError as error:
                 if error.code == errno.EBUSY:
                     return error.what
@@ -226,18 +228,18 @@ class OneByOne:
                     raise
                 time.sleep(_POLL_SECONDS)
                 continue
-            is_fine = not isinstance(said, dict) or said.get("ok_to_stop", True)
-            return "" if is_fine else "the monitors say so"
+            is_fine = not isinstance(reported, dict) or reported.get("ok_to_stop", True)
+            return "" if is_fine else "the monitors refuse it"
 
     def _pgs_of(self, osd: int) -> Sequence[Mapping[str, Any]] | None:
-        """None while the manager does not know: for some seconds after a change of the map."""
+        """Return the PGs of an OSD; None while the manager does not know them, some seconds after a map change."""
         return listed_pgs(self._admin.command("pg ls-by-osd", osd=osd))
 
     def _await_up(self, before: Mapping[int, int]) -> tuple[int, ...]:
-        """Those that do not come up; one that is purged meanwhile is not waited for.
+        """Wait for OSDs, and return those that do not come up; one that is purged meanwhile is not awaited.
 
         Args:
-            before: OSD to the epoch in which it had come up before its restart.
+            before: OSD to the epoch in which it came up before its restart.
         """
 
         def look() -> tuple[int, ...]:
@@ -260,12 +262,12 @@ class OneByOne:
             )
 
     def _unclean(self, osd: int) -> str:
-        """What is amiss still; a PG that has not reported since the OSD came up says nothing about now."""
+        """Return what is still wrong; the state of a PG without a report since the OSD came up is unknown."""
         found = osds_of_map(self._admin).get(osd)
-        if found is not None:  # one that somebody purges has no PGs
+        if found is not None:  # a purged one has no PGs
             pgs = self._pgs_of(osd)
             if pgs is None:
-                return f"the manager has not heard of the PGs of osd.{osd}"
+                return f"the manager does not yet know the PGs of osd.{osd}"
             silent = sum(int(pg["reported_epoch"]) < found["up_from"] for pg in pgs)
             if silent:
                 return f"{silent} PGs of osd.{osd} have not reported"
@@ -273,11 +275,11 @@ class OneByOne:
 
 
 def pools_that_would_stop(pgs: Sequence[Mapping[str, Any]], pools: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Names of the pools with a PG that would have too few OSDs for I/O if one of its OSDs stopped.
+    """Return the pools with a PG that would have too few OSDs for I/O if one of its OSDs stopped.
 
     Args:
-        pgs: of that OSD, as ``pg ls-by-osd`` gives them.
-        pools: as ``osd dump`` gives them.
+        pgs: of that OSD, from ``pg ls-by-osd``.
+        pools: from ``osd dump``.
     """
     by_id = {pool["pool"]: pool for pool in pools}
     stopped: dict[str, None] = {}

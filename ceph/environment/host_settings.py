@@ -1,4 +1,7 @@
-"""The greater Ceph environment of a cluster: settings of the OSDs' hosts and disks, and of the clients' disks."""
+"""The greater Ceph environment of a cluster: settings of the OSDs' hosts and disks, and of the clients' disks.
+
+The term is Meyer's (2017): what influences Ceph without being part of it.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -36,20 +39,20 @@ _CPUS = "/sys/devices/system/cpu"
 
 
 class HostSettings:
-    """Implements ``GreaterEnvironment`` on every host that ``Hosts`` reaches.
+    """Implements ``GreaterEnvironment`` on every host that ``Hosts`` gives access to.
 
-    What a host lacks, and hosts that cannot be reached, are reasons why a configuration is not supported.
+    A missing feature or an unreachable host makes a configuration unsupported.
 
     Args:
-        hosts: by the names that Ceph knows.
+        hosts: by their names in Ceph.
         journal: of the target.
-        osds: where the OSDs are; asked whenever a configuration is judged, applied or read back.
-        client_disk_like: a device whose queue has the values that the clients' disks have; None where clients
-            have no disks here (fio opens their images by itself).
-        stores: who makes OSDs anew; None where nobody may.
-        interfaces: network interfaces of a host where Ceph does not know them.
-        target: name of the target, for whoever finds the values of a host locked.
-        lock: where the lock on a host's kernel values is, on the host.
+        osds: returns the OSDs' hosts; called whenever a configuration is checked, applied or read back.
+        client_disk_like: a device with the same queue values as the clients' disks; None where clients have no
+            disks here (fio opens their images by itself).
+        stores: recreates OSDs; None where that is not permitted.
+        interfaces: network interfaces of a host where Ceph does not report them.
+        target: name of the target, shown to others who find a host locked.
+        lock: path, on the host, of the lock on its kernel values.
     """
 
     def __init__(
@@ -78,8 +81,8 @@ class HostSettings:
             return self._why_not_client_disk(setting)
         if base == OSD_STORE:
             if self._stores is None:
-                return "another layout means other OSDs, and only a cluster that cephfit made (a lab) is remade"
-            return ""  # what goes together with what is asked of all such settings at once
+                return "a different layout requires new OSDs; only the OSDs of a lab are recreated"
+            return ""  # combinations are checked for all such settings together
         concerned = [osd for osd in self._osds() if speaks_to(setting.scope, osd.daemon)]
         if not concerned:
             return f"no running OSD is within {setting.scope}"
@@ -89,8 +92,8 @@ class HostSettings:
             return " ".join(str(error).split())
 
     def apply(self, configuration: Configuration, clients: Sequence[Client]) -> None:
-        files = {file: _as_shown(setting) for setting, file in self._wanted_files(configuration, clients)}
-        emulations = {at: emulation for at, (emulation, _) in self._wanted(configuration).items()}
+        files = {file: _as_shown(setting) for setting, file in self._required_files(configuration, clients)}
+        emulations = {at: emulation for at, (emulation, _) in self._required(configuration).items()}
         shared = [file.host for file in files if not file.is_of_a_disk]
         self._locks.take([*shared, *(host for host, _ in emulations), *self._changed_hosts()])
         self._files.apply(files)
@@ -99,14 +102,14 @@ class HostSettings:
     def read_back(self, configuration: Configuration, clients: Sequence[Client]) -> ReadValues:
         values: dict[str, dict[str, Any]] = {}
         mismatches: list[str] = []
-        wanted = list(self._wanted_files(configuration, clients))
-        there = self._files.values(file for _, file in wanted)
-        for setting, file in wanted:
-            got = there.get(file, "not there")
+        required = list(self._required_files(configuration, clients))
+        there = self._files.values(file for _, file in required)
+        for setting, file in required:
+            got = there.get(file, "absent")
             values.setdefault(str(setting), {})[file.place] = got
             if clients and got != _as_shown(setting):
                 mismatches.append(f"{file.place} is {got}, not {setting.value}")
-        for (host, interface), (emulation, settings) in self._wanted(configuration).items():
+        for (host, interface), (emulation, settings) in self._required(configuration).items():
             now = self._emulations.now(host, interface)
             for setting in settings:
                 values.setdefault(str(setting), {})[f"{host}:{interface}"] = getattr(now, setting.key)
@@ -124,13 +127,14 @@ class HostSettings:
                 self._files.restore(_queue_of(client.device))
 
     def restore(self, *, with_disks: bool = True) -> None:
-        """Everything as it was.
+        """Restore everything.
 
         Args:
-            with_disks: not where they are about to go: a queue with I/O that never ends takes no other scheduler.
+            with_disks: False for disks that are about to be detached: a queue with endless I/O accepts no other
+                scheduler.
         """
         tried = Attempts()
-        again = self._changed_hosts()  # elsewhere it does not matter who has the lock
+        again = self._changed_hosts()  # elsewhere the holder of the lock does not matter
         lost = {host for host in again if not tried.make(partial(self._locks.take_again, host))}
         tried.make(partial(self._emulations.restore, without=lost))
         tried.make(partial(self._files.restore, without=lost, with_disks=with_disks))
@@ -139,22 +143,22 @@ class HostSettings:
         tried.end()
 
     def _changed_hosts(self) -> list[str]:
-        """Those with values of the whole host that are not as they were.
+        """Return the hosts with changed values that the whole host shares.
 
-        One may have no lock in the journal: a process that was killed between forgetting the lock of an earlier
-        version and noting its own leaves it so.
+        One may have no lock in the journal, after a kill between removing the lock of an earlier version and
+        noting the new one.
         """
         return sorted(self._emulations.hosts() | self._files.hosts())
 
-    # What a configuration wants, and where.
+    # The required values of a configuration, and their places.
 
     def _settings(self, configuration: Configuration, base: str) -> list[Setting]:
         return [s for s in configuration.within(Partition.GREATER) if base_scope(s.scope) == base]
 
-    def _wanted_files(
+    def _required_files(
         self, configuration: Configuration, clients: Sequence[Client]
     ) -> Iterator[tuple[Setting, HostFile]]:
-        """Where two OSDs of a host want it differently the last one has it: such a file is not per OSD."""
+        """Where two OSDs of a host require different values, the last one wins: such a file is not per OSD."""
         for setting in self._settings(configuration, CLIENT_DISK):
             for client in clients:
                 if client.device is not None:
@@ -172,10 +176,10 @@ class HostSettings:
                         for file in self._files_of(setting, base, osd):
                             yield setting, file
 
-    def _wanted(
+    def _required(
         self, configuration: Configuration
     ) -> dict[tuple[str, str], tuple[Emulation, tuple[Setting, ...]]]:
-        """(host, interface) to what is to become of its packets, and the settings that say so."""
+        """Return (host, interface) to its emulation and the settings that require it."""
         settings = [s for s in self._settings(configuration, NETWORK) if s.key in EMULATION_KEYS]
         found = {}
         for osd in self._osds() if settings else ():
@@ -196,18 +200,18 @@ class HostSettings:
         elif base == NETWORK:
             paths = [f"/sys/class/net/{interface}/mtu" for interface in self._interfaces_of(osd)]
         elif key == CPU_GOVERNOR:
-            # One that is present and switched off has no frequency to govern.
+            # A CPU that is present but offline has no frequency governor.
             online = cpus_of(self._content(HostFile(osd.host, f"{_CPUS}/online")))
             paths = [f"{_CPUS}/cpu{cpu}/cpufreq/scaling_governor" for cpu in online]
         else:
             paths = [f"/proc/sys/{sysctl_path(key)}"]
         return [HostFile(osd.host, path) for path in paths]
 
-    # What speaks against a setting.
+    # Reasons why a setting is not supported.
 
     def _why_not_client_disk(self, setting: Setting) -> str:
         if self._client_disk_like is None:
-            return f"fio opens the images by itself here, so no client has a disk to set {setting.key} on"
+            return f"fio opens the images by itself here, so no client has a disk for {setting.key}"
         disk = self._client_disk_like()
         file = HostFile("localhost", f"/sys/block/{disk.name}/queue/{setting.key}")
         if not (text := self._content(file)):
@@ -219,15 +223,15 @@ class HostSettings:
         for osd in concerned:
             by_host[osd.host].append(osd)
             if base == OSD_DISK and not osd.disks:
-                return f"{osd.daemon.name} does not say which disks are its own"
+                return f"{osd.daemon.name} does not report its disks"
             if base == NETWORK and not self._interfaces_of(osd):
-                return f"{osd.daemon.name} does not say which network interface it uses"
+                return f"{osd.daemon.name} does not report its network interface"
         for host, osds in by_host.items():
             if base == NETWORK and setting.key != MTU:
                 alone = {"delay_ms": 1.0} if setting.key == "jitter_ms" else {}
-                wanted = emulation_of({**alone, setting.key: setting.value})
+                required = emulation_of({**alone, setting.key: setting.value})
                 interfaces = dict.fromkeys(i for osd in osds for i in self._interfaces_of(osd))
-                why = next((w for i in interfaces if (w := self._emulations.why_not(host, i, wanted))), "")
+                why = next((w for i in interfaces if (w := self._emulations.why_not(host, i, required))), "")
             else:
                 files = dict.fromkeys(f for osd in osds for f in self._files_of(setting, base, osd))
                 texts = self._files.contents(files)
@@ -239,7 +243,7 @@ class HostSettings:
     def _why_not_file(self, setting: Setting, file: HostFile, text: str) -> str:
         if not text:
             if setting.key == CPU_GOVERNOR:
-                return f"{file.host} does not let its CPUs' frequency be governed (no cpufreq): a virtual machine?"
+                return f"{file.host} has no CPU frequency scaling (no cpufreq); it may be a virtual machine"
             what = f"queue value {setting.key}" if base_scope(setting.scope) == OSD_DISK else setting.key
             return f"the kernel of {file.host} has no {what} ({file.path})"
         if setting.key == CPU_GOVERNOR:
@@ -252,12 +256,12 @@ class HostSettings:
 
 
 def _queue_of(device: Path) -> HostFile:
-    """The queue of a client's disk, which is of this machine."""
+    """Return the queue of a client's disk, which is on this machine."""
     return HostFile("localhost", f"/sys/block/{device.name}/queue")
 
 
 def _as_shown(setting: Setting) -> str:
-    """A value as the kernel shows it: several numbers apart by one blank."""
+    """Return a value in the kernel's format: several numbers separated by one blank."""
     return " ".join(as_ceph_writes(setting.value).split())
 
 
@@ -268,15 +272,15 @@ def _not_offered(setting: Setting, choices: Sequence[str]) -> str:
 
 
 def cpus_of(listed: str) -> list[int]:
-    """From /sys/devices/system/cpu/online, such as ``0-2,4``; the first alone where it is not there."""
+    """Parse /sys/devices/system/cpu/online, such as ``0-2,4``; only CPU 0 where it does not exist."""
     ends = [part.partition("-") for part in listed.strip().split(",") if part]
     return [cpu for first, _, last in ends for cpu in range(int(first), int(last or first) + 1)] or [0]
 
 
 def sysctl_path(key: str) -> str:
-    """Below /proc/sys. After a first dot, dots are slashes and slashes dots; after a first slash nothing changes.
+    """Return the path below /proc/sys. If the first separator is a dot, dots and slashes are exchanged.
 
-    Source: sysctl.d(5). So an interface with a dot in its name can be written in either way:
+    Source: sysctl.d(5). An interface with a dot in its name has two spellings:
     ``net.ipv4.conf.eth0/100.forwarding``, ``net/ipv4/conf/eth0.100/forwarding``.
     """
     first = next((letter for letter in key if letter in "./"), "")

@@ -1,4 +1,4 @@
-"""Values of the kernel that are files of a host (/sys, /proc/sys): journalled, set, read back, put back."""
+"""Kernel values that are files of a host (/sys, /proc/sys): journalled, set, read back, restored."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ class HostFile:
     """One value of the kernel on one host.
 
     Attributes:
-        host: name, as ``Hosts`` knows it.
+        host: name in ``Hosts``.
         path: absolute.
     """
 
@@ -28,7 +28,7 @@ class HostFile:
 
     @property
     def is_of_a_disk(self) -> bool:
-        """Whether it is of one disk, which belongs to one cluster; all others are the whole host's."""
+        """Whether it belongs to one disk, and so to one cluster; the whole host shares all others."""
         return self.path.startswith("/sys/block/")
 
     @property
@@ -43,11 +43,11 @@ class HostFile:
 
 _SCHEDULER = "/queue/scheduler"
 _RESET_BY_SCHEDULER = ("nr_requests", "wbt_lat_usec")
-"""Values of a disk's queue that the kernel sets anew when another I/O scheduler takes it over."""
+"""Values of a disk's queue that the kernel resets when another I/O scheduler takes over."""
 
 
 def _companions(file: HostFile) -> list[HostFile]:
-    """Files whose values change when this one does."""
+    """Files with values that change when this one does."""
     if not file.path.endswith(_SCHEDULER):
         return []
     queue = file.path.removesuffix("scheduler")
@@ -55,61 +55,61 @@ def _companions(file: HostFile) -> list[HostFile]:
 
 
 def _group(file: HostFile) -> HostFile:
-    """Files of one group are put back and set together, because some change others: a disk's queue."""
+    """Files of one group are restored and set together, because some change others: a disk's queue."""
     folder = file.path.rpartition("/")[0]
     return HostFile(file.host, folder) if folder.endswith("/queue") else file
 
 
 def _order(file: HostFile) -> tuple[bool, HostFile]:
-    """The scheduler first: it resets what stands beside it."""
+    """Sort the scheduler first: it resets the other values of the queue."""
     return not file.path.endswith(_SCHEDULER), file
 
 
 class HostFiles:
-    """Brings values of hosts from whatever they are to what is wanted.
+    """Brings values of hosts from any state to the required one.
 
-    Works from the journal and the hosts themselves, so that a process killed anywhere leaves a state from which
-    the next one goes on. Each host is asked for all its files at once.
+    It reads its state from the journal and the hosts, so that the next process can continue after a kill at any
+    point. All files of a host are read with one command.
     """
 
     def __init__(self, hosts: Hosts, journal: Journal) -> None:
         self._hosts = hosts
         self._journal = journal
 
-    def apply(self, wanted: Mapping[HostFile, str]) -> None:
-        """Set these; every value changed before and not wanted now gets its original.
+    def apply(self, required: Mapping[HostFile, str]) -> None:
+        """Set these values; restore every other value that was changed before.
 
         Raises:
-            HostRefusedError: a kernel refuses a value, or has no such value.
-            HostError: a host cannot be reached.
+            HostRefusedError: a kernel refuses a value, or does not have it.
+            HostError: a host is unreachable.
         """
         groups: defaultdict[HostFile, dict[HostFile, str]] = defaultdict(dict)
-        for file, value in wanted.items():
+        for file, value in required.items():
             groups[_group(file)][file] = value
         changed: defaultdict[HostFile, list[Entry]] = defaultdict(list)
         for entry in self._journal.entries(_FILE):
             changed[_group(HostFile.of_place(entry.place))].append(entry)
-        now = self.values([*wanted, *(HostFile.of_place(e.place) for group in changed.values() for e in group)])
+        now = self.values([*required, *(HostFile.of_place(e.place) for group in changed.values() for e in group)])
         moved = [g for g in {**changed, **groups} if not _stands(groups.get(g, {}), changed.get(g, []), now)]
         self._put_back([entry for group in moved for entry in changed.get(group, [])], now)
         self._set({file: value for group in moved for file, value in groups.get(group, {}).items()})
 
     def hosts(self) -> set[str]:
-        """Those with a changed value that is the whole host's, by the journal."""
+        """Return the hosts with a changed value that the whole host shares, by the journal."""
         files = (HostFile.of_place(entry.place) for entry in self._journal.entries(_FILE))
         return {file.host for file in files if not file.is_of_a_disk}
 
     def restore(
         self, below: HostFile | None = None, *, without: Collection[str] = (), with_disks: bool = True
     ) -> None:
-        """Everything as it was, or only what lies in one folder of a host.
+        """Restore everything, or only the files of one folder of a host.
 
-        A host that cannot be reached does not keep others back.
+        An unreachable host does not prevent the others.
 
         Args:
             below: the folder.
-            without: hosts that are left as they are, and in the journal.
-            with_disks: False: values of disks are left, too.
+            without: hosts that stay unchanged and in the journal.
+            with_disks: False leaves the values of disks too.
         """
         by_host: defaultdict[str, list[Entry]] = defaultdict(list)
         for entry in self._journal.entries(_FILE):
@@ -127,10 +127,10 @@ class HostFiles:
         self._put_back(entries, self.values([HostFile.of_place(entry.place) for entry in entries]))
 
     def contents(self, files: Iterable[HostFile]) -> dict[HostFile, str]:
-        """What stands in the files; those that are not there are left out.
+        """Read the files; those that do not exist are omitted.
 
         Raises:
-            HostError: a host cannot be reached.
+            HostError: a host is unreachable.
         """
         by_host: defaultdict[str, list[HostFile]] = defaultdict(list)
         for file in dict.fromkeys(files):
@@ -142,13 +142,15 @@ class HostFiles:
         return found
 
     def values(self, files: Iterable[HostFile]) -> dict[HostFile, str]:
-        """Values as they are now: of a choice such as ``none [mq-deadline] kyber`` the one in brackets."""
+        """Read the present values: of a choice such as ``none [mq-deadline] kyber`` the one in brackets."""
         return {file: _value(text) for file, text in self.contents(files).items()}
 
     def _put_back(self, entries: Sequence[Entry], now: Mapping[HostFile, str]) -> None:
-        """Args:
-        entries: of the journal.
-        now: values of their files; a disk that is gone took its queue with it, and is not among them.
+        """Restore journal entries.
+
+        Args:
+            entries: of the journal.
+            now: values of their files, without those of detached disks.
         """
         files = {HostFile.of_place(entry.place): entry for entry in entries}
         reset = {_group(f) for f, e in files.items() if _companions(f) and now.get(f, e.was) != e.was}
@@ -163,23 +165,23 @@ class HostFiles:
 
     def _forget(self, entry: Entry, now: str) -> None:
         if now != entry.was:
-            raise HostRefusedError(f"is {now} again after {entry.was!r} was put back", where=entry.place)
+            raise HostRefusedError(f"is {now} again after {entry.was!r} was restored", where=entry.place)
         self._journal.forget(_FILE, entry.place)
 
-    def _set(self, wanted: Mapping[HostFile, str]) -> None:
-        beside = {file: _companions(file) for file in wanted}
-        was = self.values([*wanted, *(c for companions in beside.values() for c in companions)])
-        for file, value in wanted.items():
+    def _set(self, required: Mapping[HostFile, str]) -> None:
+        others_of = {file: _companions(file) for file in required}
+        was = self.values([*required, *(c for companions in others_of.values() for c in companions)])
+        for file, value in required.items():
             if file not in was:
-                raise HostRefusedError("this kernel has no such value", where=file.place)
+                raise HostRefusedError("this kernel does not have this value", where=file.place)
             if was[file] != value:
-                for changing in (file, *(c for c in beside[file] if c in was)):
+                for changing in (file, *(c for c in others_of[file] if c in was)):
                     self._journal.note(_FILE, changing.place, was[changing])
-        reset = {_group(file) for file, companions in beside.items() if companions and was[file] != wanted[file]}
-        for file in sorted(wanted, key=_order):
-            if was[file] != wanted[file] or _group(file) in reset:
+        reset = {_group(file) for file, others in others_of.items() if others and was[file] != required[file]}
+        for file in sorted(required, key=_order):
+            if was[file] != required[file] or _group(file) in reset:
                 self._journal.note(_FILE, file.place, was[file])
-                self._write(file, wanted[file])
+                self._write(file, required[file])
 
     def _write(self, file: HostFile, value: str) -> None:
         self._hosts.named(file.host).write(PurePosixPath(file.path), value)
@@ -191,13 +193,13 @@ def _value(text: str) -> str:
 
 
 def choices(text: str) -> tuple[str, ...]:
-    """What a value may be, where the kernel lists it in the file; empty where it does not."""
+    """Return the choices of a value that the kernel lists in the file; empty without a list."""
     return tuple(word.strip("[]") for word in text.split()) if "[" in text else ()
 
 
-def _stands(wanted: Mapping[HostFile, str], changed: Sequence[Entry], now: Mapping[HostFile, str]) -> bool:
-    """Whether a group is as it is wanted, and nothing else of it was changed; not asked of a scheduler."""
-    places = {file.place for file in wanted}
-    if any(_companions(file) for file in [*wanted, *(HostFile.of_place(e.place) for e in changed)]):
+def _stands(required: Mapping[HostFile, str], changed: Sequence[Entry], now: Mapping[HostFile, str]) -> bool:
+    """Return whether a group has the required values and no other change; schedulers are not compared."""
+    places = {file.place for file in required}
+    if any(_companions(file) for file in [*required, *(HostFile.of_place(e.place) for e in changed)]):
         return False
-    return all(e.place in places for e in changed) and all(now.get(f) == v for f, v in wanted.items())
+    return all(e.place in places for e in changed) and all(now.get(f) == v for f, v in required.items())

@@ -1,4 +1,4 @@
-"""Network distance: packets that a host sends are held back, lost or slowed down by its kernel (netem, tbf)."""
+"""Network distance: a host's kernel delays, drops or rate-limits outgoing packets (netem, tbf)."""
 
 import json
 import math
@@ -15,24 +15,24 @@ from cephfit.core.journal import Entry, Journal
 
 _QDISC = "queueing discipline"
 _HANDLE = "cef:"
-"""Of what is put on an interface here; anything else there is somebody's own."""
+"""Handle of disciplines set here; any other discipline belongs to the admin."""
 _LIMIT_PACKETS = 100_000
-"""What netem holds back at most: 1 Gbit/s of frames of 1500 bytes for a second. Its default of 1000 would lose
-packets that were to be delayed only."""
+"""Limit of netem's queue in packets: 1 Gbit/s of frames of 1500 bytes for a second. The default of 1000 would drop
+packets that should only be delayed."""
 _TBF_LATENCY_MS = 400
 _TBF_BURST_MS = 10
-"""A bucket of so much of the rate, but no less than 128 KiB: a frame larger than it would never pass."""
+"""Bucket size in seconds of the rate, at least 128 KiB: a frame larger than the bucket would never pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Emulation:
-    """What happens to packets on their way out.
+    """The emulation for outgoing packets.
 
     Attributes:
-        delay_ms: each waits so long.
-        jitter_ms: standard deviation of that, normally distributed.
-        loss_pct: lost, of a hundred.
-        rate_mbit: 10**6 bits per second at most; 0: no limit.
+        delay_ms: delay of each packet.
+        jitter_ms: standard deviation of the delay, normally distributed.
+        loss_pct: lost packets in percent.
+        rate_mbit: limit in 10**6 bits per second; 0: no limit.
     """
 
     delay_ms: float = 0.0
@@ -48,11 +48,11 @@ class Emulation:
 
     @property
     def kind(self) -> str:
-        """The kernel's discipline for it: ``tbf`` where only the rate is limited, else ``netem``."""
+        """The kernel's discipline: ``tbf`` where only the rate is limited, else ``netem``."""
         return "netem" if self.delay_ms or self.loss_pct else "tbf" if self.rate_mbit else ""
 
     def arguments(self) -> list[str]:
-        """As tc takes them after the discipline's name."""
+        """Return tc's arguments after the discipline's name."""
         if self.kind == "tbf":
             nbytes = max(1 << 17, round(self.rate_mbit * 1e6 / 8 * _TBF_BURST_MS / 1e3))
             return ["rate", f"{self.rate_mbit:g}mbit", "burst", str(nbytes), "latency", f"{_TBF_LATENCY_MS}ms"]
@@ -66,17 +66,17 @@ class Emulation:
         return [*words, "rate", f"{self.rate_mbit:g}mbit"] if self.rate_mbit else words
 
     def same(self, other: "Emulation") -> bool:
-        """Whether the kernel's clock ticks and fixed-point fractions alone may tell them apart."""
+        """Return whether two emulations differ by the kernel's rounding only (ticks, fixed-point fractions)."""
         ours = (self.delay_ms, self.jitter_ms, self.loss_pct, self.rate_mbit)
         theirs = (other.delay_ms, other.jitter_ms, other.loss_pct, other.rate_mbit)
         return all(math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-4) for a, b in zip(ours, theirs, strict=True))
 
 
 def emulation_of(settings: Mapping[str, Any]) -> Emulation:
-    """From keys of the scope ``network``.
+    """Build an emulation from keys of the scope ``network``.
 
     Raises:
-        InputError: a value is no number, or they do not go together.
+        InputError: a value is not a number, or the values contradict each other.
     """
     numbers = {}
     for key, value in settings.items():
@@ -88,10 +88,10 @@ def emulation_of(settings: Mapping[str, Any]) -> Emulation:
 
 
 def parse_qdisc(text: str) -> tuple[Emulation, str, bool]:
-    """What stands at the root of an interface, from ``tc -j qdisc show dev IFACE``.
+    """Parse the root discipline of an interface from ``tc -j qdisc show dev IFACE``.
 
     Returns:
-        What it does to packets, its name, and whether we put it there.
+        Its emulation, its name, and whether cephfit set it.
     """
     for qdisc in json.loads(text or "[]"):
         if qdisc.get("root") or qdisc.get("handle") == _HANDLE:
@@ -109,58 +109,58 @@ def parse_qdisc(text: str) -> tuple[Emulation, str, bool]:
 
 
 class Emulations:
-    """Puts emulations on interfaces of hosts where the kernel's own default stands, and takes them off again."""
+    """Sets emulations on interfaces with the kernel's default discipline, and removes them again."""
 
     def __init__(self, hosts: Hosts, journal: Journal) -> None:
         self._hosts = hosts
         self._journal = journal
 
-    def why_not(self, host: str, interface: str, wanted: Emulation) -> str:
-        """Why an emulation cannot be put there; empty if it can. Changes nothing."""
-        if not wanted.kind:
+    def why_not(self, host: str, interface: str, required: Emulation) -> str:
+        """Return why an emulation cannot be set there; empty if it can. Changes nothing."""
+        if not required.kind:
             return ""
         reached = self._hosts.named(host)
-        # Tried on the loopback of a network namespace of its own, which goes with the program.
+        # Tested on the loopback of a temporary network namespace, which ends with the program.
         tried = reached.run(
-            ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", wanted.kind, *wanted.arguments()]
+            ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", required.kind, *required.arguments()]
         )
         if tried.code != 0:
-            return f"the kernel of {host} cannot do it (sch_{wanted.kind}): {tried.words}"
+            return f"the kernel of {host} does not support it (sch_{required.kind}): {tried.words}"
         _, kind, ours = parse_qdisc(self._show(reached, interface))
         if not ours and not self._is_default(reached, interface):
-            return f"{interface} of {host} has a {kind} of its own, which cannot be put back as it was"
+            return f"{interface} of {host} already has a {kind}, which cannot be restored exactly"
         return ""
 
-    def apply(self, wanted: Mapping[tuple[str, str], Emulation]) -> None:
-        """Put these on (host, interface); what was put elsewhere before is taken off.
+    def apply(self, required: Mapping[tuple[str, str], Emulation]) -> None:
+        """Set these on (host, interface); remove those that were set elsewhere before.
 
         Raises:
-            HostError: a host cannot be reached or refuses.
+            HostError: a host is unreachable or refuses.
         """
         for entry in reversed(self._journal.entries(_QDISC)):
             host, _, interface = entry.place.partition(":")
-            if not wanted.get((host, interface), Emulation()).kind:
+            if not required.get((host, interface), Emulation()).kind:
                 self._forget(entry)
-        for (host, interface), emulation in wanted.items():
+        for (host, interface), emulation in required.items():
             if not emulation.kind:
                 continue
             self._journal.note(_QDISC, f"{host}:{interface}", None)
             at = ["dev", interface, "root", "handle", _HANDLE]
             reached = self._hosts.named(host)
             _, kind, ours = parse_qdisc(self._show(reached, interface))
-            if ours and kind != emulation.kind:  # a discipline changes its values, not its kind
+            if ours and kind != emulation.kind:  # a discipline can change its values, not its kind
                 self._take_off(host, interface)
             checked(reached, ["tc", "qdisc", "replace", *at, emulation.kind, *emulation.arguments()])
 
     def hosts(self) -> set[str]:
-        """Those with something of ours, by the journal."""
+        """Return the hosts with an emulation of ours, by the journal."""
         return {_host(entry) for entry in self._journal.entries(_QDISC)}
 
     def restore(self, *, without: Collection[str] = ()) -> None:
-        """Nothing of ours is left on any interface; a host that cannot be reached does not keep others back.
+        """Remove every emulation of ours; an unreachable host does not prevent the others.
 
         Args:
-            without: hosts that are left as they are, and in the journal.
+            without: hosts that stay unchanged and in the journal.
         """
         tried = Attempts()
         for entry in reversed(self._journal.entries(_QDISC)):
@@ -169,7 +169,7 @@ class Emulations:
         tried.end()
 
     def now(self, host: str, interface: str) -> Emulation:
-        """What is on an interface now."""
+        """Read the present discipline of an interface."""
         return parse_qdisc(self._show(self._hosts.named(host), interface))[0]
 
     def _forget(self, entry: Entry) -> None:
@@ -186,12 +186,12 @@ class Emulations:
         try:
             return checked(host, ["tc", "-j", "qdisc", "show", "dev", interface])
         except HostError as error:
-            if "Cannot find device" in error.what:  # an interface that is gone took its discipline with it
+            if "Cannot find device" in error.what:  # the discipline of a removed interface is gone with it
                 return "[]"
             raise
 
     def _is_default(self, host: Host, interface: str) -> bool:
-        """Whether the kernel put it there by itself: then it has no handle, and comes back by itself."""
+        """Return whether it is the kernel's default: that has no handle, and returns by itself."""
         shown = json.loads(self._show(host, interface) or "[]")
         return all(qdisc.get("handle") == "0:" for qdisc in shown if qdisc.get("root"))
 

@@ -1,8 +1,6 @@
-"""The host, disks and network interfaces of each OSD, and the page caches there.
+"""The host, disks and network interfaces of each OSD as Ceph reports them, and the page caches of the hosts.
 
-Where each OSD is: its host, its disks, its network interfaces; as Ceph itself says.
-
-The page caches of OSDs' hosts: FileStore reads through them, and Ceph's own `cache drop` leaves them alone.
+FileStore reads through the page cache, which Ceph's `cache drop` does not empty.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +18,13 @@ from cephfit.core.protocols import CephAdmin
 
 @dataclass(frozen=True, slots=True)
 class OsdPlace:
-    """A running OSD and what is around it.
+    """A running OSD and its hardware.
 
     Attributes:
         daemon: id, device class and place in the CRUSH map.
-        host: name of the machine, as `ceph osd metadata` has it; may differ from the one in the CRUSH map.
-        disks: kernel names of the disks with its data, such as ``sdb``; not of a journal, DB or WAL elsewhere.
-        interfaces: network interfaces that it listens on; empty where Ceph does not know.
+        host: name of the machine, from `ceph osd metadata`; may differ from the one in the CRUSH map.
+        disks: kernel names of the disks with its data, such as ``sdb``; without a separate journal, DB or WAL.
+        interfaces: network interfaces that it listens on; empty where Ceph does not report them.
         objectstore: ``bluestore`` or ``filestore``.
     """
 
@@ -38,24 +36,24 @@ class OsdPlace:
 
 
 def osd_places(admin: CephAdmin) -> tuple[OsdPlace, ...]:
-    """All OSDs that run, by id."""
-    said = {str(entry["id"]): entry for entry in admin.command("osd metadata")}
+    """Return all running OSDs, by id."""
+    reported = {str(entry["id"]): entry for entry in admin.command("osd metadata")}
     return tuple(
-        _place(daemon, said[daemon.id])
+        _place(daemon, reported[daemon.id])
         for daemon in running_daemons(admin)
-        if daemon.kind == "osd" and "hostname" in said.get(daemon.id, {})
+        if daemon.kind == "osd" and "hostname" in reported.get(daemon.id, {})
     )
 
 
-def _place(daemon: Daemon, said: Mapping[str, Any]) -> OsdPlace:
-    data = said.get("bluestore_bdev_devices") or said.get("backend_filestore_dev_node") or ""
-    interfaces = (said.get("front_iface", ""), said.get("back_iface", ""))
+def _place(daemon: Daemon, reported: Mapping[str, Any]) -> OsdPlace:
+    data = reported.get("bluestore_bdev_devices") or reported.get("backend_filestore_dev_node") or ""
+    interfaces = (reported.get("front_iface", ""), reported.get("back_iface", ""))
     return OsdPlace(
         daemon=daemon,
-        host=said["hostname"],
+        host=reported["hostname"],
         disks=tuple(name.removeprefix("/dev/") for name in data.split(",") if name),
         interfaces=tuple(dict.fromkeys(name for name in interfaces if name)),
-        objectstore=said.get("osd_objectstore", ""),
+        objectstore=reported.get("osd_objectstore", ""),
     )
 
 
@@ -64,10 +62,10 @@ _DROP = PurePosixPath("/proc/sys/vm/drop_caches")
 
 
 def drop_page_caches(osds: Sequence[OsdPlace], hosts: Hosts) -> None:
-    """Write out and drop the page cache of every host with FileStore, all of it: the kernel knows no finer way.
+    """Write out and drop the whole page cache of every host with FileStore: the kernel offers no finer way.
 
     Raises:
-        HostError: a host cannot be reached, or does not allow it.
+        HostError: a host is unreachable, or does not permit it.
     """
     for name in _with_filestore(osds):
         host = hosts.named(name)
@@ -76,12 +74,12 @@ def drop_page_caches(osds: Sequence[OsdPlace], hosts: Hosts) -> None:
 
 
 def why_page_caches_stay(osds: Sequence[OsdPlace], hosts: Hosts) -> str:
-    """Why the caches cannot be made cold; empty if they can. Changes nothing."""
+    """Return why the caches cannot be dropped; empty if they can. Changes nothing."""
     for name in _with_filestore(osds):
         try:
             hosts.named(name)
         except HostError:
-            return f"{name} has OSDs on FileStore, which read through its page cache, and there is no way to it"
+            return f"{name} has OSDs on FileStore, which read through its page cache, but there is no access to it"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""The scopes of the partition ``greater``, and which keys each of them has."""
+"""The scopes of the partition ``greater`` and their keys."""
 
 import math
 import re
@@ -9,15 +9,15 @@ from cephfit.ceph.environment.osd_store import STORE_KEYS, fault_of_store
 from cephfit.core.values.configuration import Setting, Value
 
 OSD_DISK = "osd_disk"
-"""Keys of /sys/block/DISK/queue of the OSDs' disks: scheduler, nr_requests, read_ahead_kb ..."""
+"""Keys of /sys/block/DISK/queue for the OSDs' disks: scheduler, nr_requests, read_ahead_kb ..."""
 CLIENT_DISK = "client_disk"
-"""The same of the clients' disks."""
+"""The same for the clients' disks."""
 OSD_HOST = "osd_host"
 """sysctl keys of the OSDs' hosts, and ``cpu_governor``."""
 NETWORK = "network"
-"""What the OSDs' hosts send through: MTU, and packets held back or lost on purpose."""
+"""The network of the OSDs' hosts: MTU, and packets delayed or dropped on purpose."""
 OSD_STORE = "osd_store"
-"""How the OSDs' disks are laid out; another layout means other OSDs."""
+"""The layout of the OSDs' disks; a different layout requires new OSDs."""
 
 GREATER_SCOPES = (OSD_DISK, CLIENT_DISK, OSD_HOST, NETWORK, OSD_STORE)
 CPU_GOVERNOR = "cpu_governor"
@@ -25,38 +25,38 @@ MTU = "mtu"
 LOSS_PCT = "loss_pct"
 EMULATION_KEYS = ("delay_ms", "jitter_ms", LOSS_PCT, "rate_mbit")
 _LEAST_MTU = 68
-"""Of IPv4 (RFC 791)."""
+"""Minimum of IPv4 (RFC 791)."""
 
 _KEYS: Mapping[str, Sequence[str]] = {NETWORK: (MTU, *EMULATION_KEYS), OSD_STORE: STORE_KEYS}
-"""Where the keys are few and known; of the others the kernel knows more than can be listed."""
+"""Keys of scopes with a fixed set; the kernel has too many keys of the others to list."""
 _MASK = re.compile(r"(class|host|osd|root|rack|row|room|datacenter):[A-Za-z0-9_.-]+")
 _SYSCTL = re.compile(r"[a-z0-9_]+([./][A-Za-z0-9_-]+)+")
 
 
 def base_scope(scope: str) -> str:
-    """A scope without its mask: ``osd_store`` of ``osd_store/class:hdd``."""
+    """Return a scope without its mask: ``osd_store`` for ``osd_store/class:hdd``."""
     return scope.partition("/")[0]
 
 
 def fault_of_scope(scope: str) -> str:
-    """What is wrong with a scope as it stands in a sweep file; empty if nothing."""
+    """Return what is wrong with a scope of a sweep file; empty if it is valid."""
     base, slash, mask = scope.partition("/")
     if base not in GREATER_SCOPES:
         return f"{base!r} is not a scope of the greater environment"
     if slash and base == CLIENT_DISK:
-        return "client_disk takes no mask: all clients are alike"
+        return "client_disk takes no mask: all clients are equal"
     if slash and not _MASK.fullmatch(mask):
         return f"{mask!r} is not a mask: write it like class:hdd, host:NAME or osd:3"
     return ""
 
 
 def keys_of(scope: str) -> Sequence[str]:
-    """All keys that a scope has; empty where the kernel alone knows."""
+    """Return all keys of a scope; empty where only the kernel defines them."""
     return _KEYS.get(base_scope(scope), ())
 
 
 def fault_of_key(scope: str, key: str) -> str:
-    """What is wrong with a key of a scope; empty if nothing that can be told without the host."""
+    """Return what is wrong with a key of a scope, as far as known without the host; empty if nothing."""
     base = base_scope(scope)
     known = _KEYS.get(base)
     if known is not None:
@@ -67,7 +67,7 @@ def fault_of_key(scope: str, key: str) -> str:
 
 
 def fault_of_value(scope: str, key: str, value: Value) -> str:
-    """What is wrong with a value, as far as that can be told without the host; empty if nothing."""
+    """Return what is wrong with a value, as far as known without the host; empty if nothing."""
     base = base_scope(scope)
     if base == OSD_STORE:
         return fault_of_store(key, value)
@@ -80,19 +80,19 @@ def fault_of_value(scope: str, key: str, value: Value) -> str:
     if not math.isfinite(number):
         return f"{key} must be a number, not {value!r}"
     if key == MTU and not (number.is_integer() and number >= _LEAST_MTU):
-        return f"{key} must be a whole number from {_LEAST_MTU} on, not {value}"
+        return f"{key} must be a whole number of at least {_LEAST_MTU}, not {value}"
     if number < 0 or (key == LOSS_PCT and number >= 100):
         return f"{key} cannot be {value}"
     return ""
 
 
 def speaks_to(scope: str, daemon: Daemon) -> bool:
-    """Whether a scope, with or without a mask, speaks to an OSD."""
+    """Return whether a scope, with or without a mask, applies to an OSD."""
     return rank(_section(scope), daemon) is not None
 
 
 def strongest_for(settings: Sequence[Setting], daemon: Daemon) -> dict[str, Setting]:
-    """Of the settings of one base scope those that hold for an OSD: a masked scope beats one without."""
+    """Return the settings of one base scope that apply to an OSD: a masked scope beats one without."""
     chosen: dict[str, Setting] = {}
     for key in dict.fromkeys(setting.key for setting in settings):
         rivals = {_section(s.scope): s for s in settings if s.key == key}
@@ -102,7 +102,7 @@ def strongest_for(settings: Sequence[Setting], daemon: Daemon) -> dict[str, Sett
 
 
 def _section(scope: str) -> str:
-    """The section of Ceph's configuration that speaks to the same OSDs."""
+    """Return the section of Ceph's configuration that applies to the same OSDs."""
     mask = scope.partition("/")[2]
     if not mask:
         return "osd"

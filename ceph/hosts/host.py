@@ -1,8 +1,7 @@
-"""A machine on which small files are read and replaced, and programs run: the protocol of all hosts.
+"""Protocol of all hosts: read and replace small files, run programs.
 
-A machine on which small things are read, set and run. One contract suite runs against every implementation.
-
-Files of a host that are read to the last byte and replaced at once, such as a ceph.conf.
+One contract suite tests every implementation. The functions below read and atomically replace whole files of a
+host, such as a ceph.conf.
 """
 
 import base64
@@ -14,21 +13,21 @@ from typing import Protocol
 from cephfit.core.errors import HostError
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where programs are looked for: sysctl, tc and ethtool lie in folders that a user's PATH often lacks."""
+"""Search path for programs: sysctl, tc and ethtool are in folders that a user's PATH often lacks."""
 
 
 class HostRefusedError(HostError):
-    """A host was reached and did not do it: its kernel refused a value, or a program failed there."""
+    """A host was reached and refused: its kernel rejected a value, or a program failed there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A program that ran to its end.
+    """The result of a program.
 
     Attributes:
         code: its exit code; negative for a signal.
-        stdout: what it printed, as UTF-8 (other bytes replaced).
-        stderr: the same of its errors.
+        stdout: its output, as UTF-8 (other bytes replaced).
+        stderr: its error output, likewise.
     """
 
     code: int
@@ -37,70 +36,70 @@ class Finished:
 
     @property
     def words(self) -> str:
-        """The last lines of what it said, for a message."""
-        said = self.stderr.strip() or self.stdout.strip() or "it said nothing"
-        return " / ".join(said.splitlines()[-3:])
+        """The last lines of its output, for a message."""
+        reported = self.stderr.strip() or self.stdout.strip() or "no output"
+        return " / ".join(reported.splitlines()[-3:])
 
 
 class Host(Protocol):
-    """One machine. Safe to call from several threads; every call is complete when it returns.
+    """One machine. Safe to use from several threads; every call is complete when it returns.
 
     Paths are absolute. Files are small: values of the kernel, configuration.
     """
 
     name: str
-    """As people know it; part of a journal's entries."""
+    """The name that users see; part of a journal's entries."""
 
     def run(self, argv: Sequence[str], *, seconds: float = 30.0, stdin: str | bytes = "") -> Finished:
         """Run a program to its end, in the C locale, whatever its exit code.
 
         Args:
-            argv: program and arguments; no shell looks at them.
-            seconds: how long it may take; it is ended then.
-            stdin: what it reads on standard input; text as UTF-8.
+                argv: program and arguments; no shell interprets them.
+                seconds: time limit; the program is ended then.
+                stdin: standard input of the program; text as UTF-8.
 
-        Raises:
-            HostError: the machine cannot be reached, has no such program, or it took too long.
+            Raises:
+                HostError: the machine is unreachable, does not have the program, or the program took too long.
         """
 
     def read(self, path: PurePosixPath) -> str:
-        """The content of a file.
+        """Read a file.
 
         Raises:
-            HostError: it is not there, or must not be read.
+            HostError: it does not exist, or is not readable.
         """
 
     def read_all(self, paths: Sequence[PurePosixPath]) -> Mapping[PurePosixPath, str]:
-        """The contents of many files at once; those that are not there, cannot be read or are empty are left out.
+        """Read many files at once; those that do not exist, are unreadable or empty are omitted.
 
         Raises:
-            HostError: the machine cannot be reached.
+            HostError: the machine is unreachable.
         """
 
     def write(self, path: PurePosixPath, text: str) -> None:
-        """Write a file that is there (a value of the kernel) or make it.
+        """Write an existing file (a value of the kernel) or create it.
 
         Raises:
             HostRefusedError: it cannot be written, or the kernel refuses the value.
-            HostError: the machine cannot be reached.
+            HostError: the machine is unreachable.
         """
 
     def exists(self, path: PurePosixPath) -> bool:
-        """Whether there is such a file or folder.
+        """Return whether there is such a file or folder.
 
         Raises:
-            HostError: the machine cannot be reached.
+            HostError: the machine is unreachable.
         """
 
     def close(self) -> None:
-        """Let go of the connection; a later call connects again. Safe to call twice."""
+        """Close the connection; a later call connects again. Safe to call twice."""
 
 
 def checked(host: Host, argv: Sequence[str], *, seconds: float = 30.0, stdin: str | bytes = "") -> str:
-    """Run a program that must succeed, and return what it printed.
+    """Run a program that must succeed, and return its output.
 
     Raises:
-        HostRefusedError: its exit code was not 0; with its own last words.
+        HostRefusedError: its exit code was not 0; the message has its last lines.
         HostError: as ``Host.run``.
     """
     done = host.run(argv, seconds=seconds, stdin=stdin)
@@ -115,36 +114,34 @@ _DRAFT = ".cephfit-new"
 
 
 def read_bytes(host: Host, path: PurePosixPath) -> bytes:
-    """The content of a file, whatever bytes it has.
+    """Read a file as bytes.
 
     Raises:
-        HostError: it is not there, or must not be read.
+        HostError: it does not exist, or is not readable.
     """
     return base64.b64decode(checked(host, ["base64", "--wrap=0", "--", str(path)]))
 
 
 def replace(host: Host, path: PurePosixPath, content: bytes) -> None:
-    """Give a file that is there another content: whoever opens it gets the old or the new one, also after a crash.
+    """Replace the content of an existing file atomically: readers get the old or the new one, also after a crash.
 
-    Owner, mode and extended attributes stay; a symbolic link goes on leading to the file. Called again after a
-    kill at any instant, it leaves nothing beside the file.
+    Owner, mode and extended attributes stay; a symbolic link still leads to the file. After a kill at any instant,
+    a second call removes the temporary file.
 
     Raises:
         HostRefusedError: the host refuses.
-        HostError: it cannot be reached.
+        HostError: it is unreachable.
     """
     real = PurePosixPath(
         checked(host, ["readlink", "--canonicalize-existing", "--verbose", "--", str(path)]).rstrip("\n")
     )
     draft = _draft(real)
     try:
-        # The copy has the file's owner and mode before it has any content that others must not read.
+        # The copy gets the file's owner and mode before any content that others must not read.
         checked(host, ["cp", "--preserve=all", "--no-target-directory", "--", str(real), str(draft)])
         checked(host, ["dd", f"of={draft}", "conv=fsync", "status=none"], stdin=content)
         if read_bytes(host, draft) != content:
-            raise HostRefusedError(
-                "the host wrote something else than it was given", where=f"{host.name}: {draft}"
-            )
+            raise HostRefusedError("the host wrote other bytes than those sent", where=f"{host.name}: {draft}")
         checked(host, ["mv", "--force", "--no-target-directory", "--", str(draft), str(real)])
         checked(host, ["sync", "--", str(real.parent)])
     except HostRefusedError:
@@ -153,7 +150,7 @@ def replace(host: Host, path: PurePosixPath, content: bytes) -> None:
 
 
 def remove_draft(host: Host, path: PurePosixPath) -> None:
-    """Remove what a killed ``replace`` left beside a file; nothing if it left nothing.
+    """Remove the temporary file that a killed ``replace`` left, if there is one.
 
     Raises:
         HostError: it cannot be removed.
@@ -161,11 +158,13 @@ def remove_draft(host: Host, path: PurePosixPath) -> None:
     try:
         real = checked(host, ["readlink", "--canonicalize-existing", "--verbose", "--", str(path)]).rstrip("\n")
     except HostRefusedError:
-        return  # without the file there is nothing beside it
+        return  # without the file there is no temporary file
     try:
         checked(host, ["rm", "--force", "--", str(_draft(PurePosixPath(real)))])
     except HostRefusedError as error:
-        raise HostError(f"a draft cannot be removed: {error.what}", where=f"{host.name}: {path}") from None
+        raise HostError(
+            f"a temporary file cannot be removed: {error.what}", where=f"{host.name}: {path}"
+        ) from None
 
 
 def _draft(real: PurePosixPath) -> PurePosixPath:

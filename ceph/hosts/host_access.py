@@ -1,4 +1,4 @@
-"""Which hosts a target may reach, by the name that Ceph knows them by."""
+"""The hosts that a target may access, by their names in Ceph."""
 
 import socket
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from cephfit.core.errors import LackingError
 
 @dataclass(frozen=True, slots=True)
 class SshAccess:
-    """How the hosts of a cluster are reached.
+    """SSH access to the hosts of a cluster.
 
     Attributes:
-        user: to log in as; the SSH configuration's unless given.
+        user: login name; the SSH configuration's unless given.
         config: SSH configuration; ``~/.ssh/config`` unless given.
-        destinations: host name of Ceph to SSH destination, where they differ.
+        destinations: host name in Ceph to SSH destination, where they differ.
     """
 
     user: str = ""
@@ -27,11 +27,11 @@ class SshAccess:
 
 
 class Hosts:
-    """The hosts of one target. Connections are made when needed and kept.
+    """The hosts of one target. Connections are opened on demand and kept.
 
     Args:
         access: None: this machine only.
-        all_local: every name means this machine, as in a lab, whose hosts exist only in its CRUSH map.
+        all_local: every name means this machine, as in a lab with hosts that exist only in its CRUSH map.
     """
 
     def __init__(self, access: SshAccess | None = None, *, all_local: bool = False) -> None:
@@ -40,24 +40,24 @@ class Hosts:
         self._open: dict[str, Host] = {}
 
     def named(self, name: str) -> Host:
-        """The host that Ceph calls ``name``; nothing is connected yet.
+        """Return the host that Ceph calls ``name``, without connecting.
 
         Raises:
-            LackingError: it is another machine, and no way there was given.
+            LackingError: it is another machine, and no access was configured.
         """
         if name not in self._open:
             self._open[name] = self._make(name)
         return self._open[name]
 
     def _make(self, name: str) -> Host:
-        said = self._access.destinations if self._access else {}
-        if self._all_local or (name in ("localhost", socket.gethostname()) and name not in said):
+        reported = self._access.destinations if self._access else {}
+        if self._all_local or (name in ("localhost", socket.gethostname()) and name not in reported):
             return LocalHost(name)
         if self._access is None:
             raise LackingError(
                 "settings of this host need access to it",
                 where=name,
-                remedy="allow SSH to the OSD hosts with --ssh, or run where these settings are not asked for",
+                remedy="allow SSH to the OSD hosts with --ssh, or do not use these settings",
             )
         destination = self._access.destinations.get(name, name)
         if self._access.user and "@" not in destination:
@@ -65,6 +65,6 @@ class Hosts:
         return SshHost(destination, name=name, config=self._access.config)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         while self._open:
             self._open.popitem()[1].close()

@@ -71,7 +71,5 @@ class LocalHost:
 
 
 def no_such_program(program: str, *, where: str) -> HostError:
-    """The error of a program that a host lacks."""
-    return LackingError(
-        f"{program}: there is no such program", where=where, remedy="install the package that has it there"
-    )
+    """Return the error for a program that a host lacks."""
+    return LackingError(f"{program}: there is no such program", where=where, remedy="install its package there")

@@ -1,4 +1,4 @@
-"""Another machine, over SSH: reached as `ssh NAME` reaches it, by keys only, and only if its host key is known."""
+"""Another machine over SSH: connected like `ssh NAME`, with keys only, and only if its host key is known."""
 
 import asyncio
 import shlex
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 _CONNECT_SECONDS = 20.0
 _KEEPALIVE_SECONDS = 15
-"""A host that has gone is noticed after three of these."""
+"""A lost host is detected after three of these."""
 _GRACE_SECONDS = 5.0
-"""For the news that a program was ended there to arrive here; after it the host is taken for lost."""
+"""Time for the report that a program was ended there; after it the host counts as lost."""
 _ENDED_BY_TIMEOUT = (124, 137)
-"""Exit codes of timeout(1) when it had to end the program, and had to kill it."""
+"""Exit codes of timeout(1) after it ended the program, and after it killed it."""
 
 
 class SshHost:
     """Implements ``Host`` on a machine with an SSH server, a POSIX shell and coreutils.
 
-    Name, port, user, keys, jump hosts (ProxyJump) and files of known hosts come from the person's SSH
-    configuration, so what `ssh NAME` does without asking works here. Passwords are not asked for. Host keys are
-    always checked: a host that is not among the known ones is refused.
+    Name, port, user, keys, jump hosts (ProxyJump) and files of known hosts come from the user's SSH configuration:
+    what `ssh NAME` does without a prompt works here. There are no password prompts. Host keys are always checked:
+    an unknown host is refused.
 
     Args:
         destination: ``HOST`` or ``USER@HOST``; HOST may be an alias of the SSH configuration.
         name: in messages and journals; the destination unless given.
-        sudo: run everything through ``sudo -n``; None asks the host and does so unless the user is root.
+        sudo: run everything through ``sudo -n``; None does so unless the remote user is root.
         config: SSH configuration; ``~/.ssh/config`` unless given.
     """
 
@@ -57,7 +57,7 @@ class SshHost:
         done = self._plain(argv, seconds=seconds, stdin=stdin, sudo=self._sudo)
         if self._sudo and done.code == 1 and "sudo:" in done.stderr and "password" in done.stderr:
             raise LackingError(
-                f"sudo wants a password for {argv[0]}",
+                f"sudo requires a password for {argv[0]}",
                 where=self.name,
                 remedy="allow the user these programs without one (NOPASSWD in sudoers), or log in as root",
             )
@@ -74,7 +74,7 @@ class SshHost:
     def read_all(self, paths: Sequence[PurePosixPath]) -> Mapping[PurePosixPath, str]:
         if not paths:
             return {}
-        # Every line with the name of its file and a zero byte before it; what cannot be read is passed over.
+        # Every line is prefixed by the name of its file and a zero byte; unreadable files are skipped.
         done = self.run(["grep", "--no-messages", "--with-filename", "--null", "", *map(str, paths)])
         found: dict[PurePosixPath, str] = {}
         for line in done.stdout.splitlines(keepends=True):
@@ -91,10 +91,10 @@ class SshHost:
             )
 
     def exists(self, path: PurePosixPath) -> bool:
-        # A link that leads nowhere exists all the same.
+        # A dangling link exists too.
         done = self.run(["test", "-e", str(path), "-o", "-L", str(path)])
         if done.code not in (0, 1):
-            raise HostError(f"cannot be looked at: {done.words}", where=f"{self.name}: {path}")
+            raise HostError(f"cannot be examined: {done.words}", where=f"{self.name}: {path}")
         return done.code == 0
 
     def close(self) -> None:
@@ -104,9 +104,9 @@ class SshHost:
             _finish(_close(connection))
 
     def _plain(self, argv: Sequence[str], *, seconds: float, stdin: str | bytes = "", sudo: bool) -> Finished:
-        """Run a program through the login shell, every word quoted; timeout(1) ends it there."""
+        """Run a program through the login shell with every word quoted; timeout(1) ends it there."""
         prefix = ["env", "LC_ALL=C", f"PATH={SEARCH_PATH}", "timeout", "--kill-after=1", f"{seconds:g}"]
-        # sudo is given the program itself, so that sudoers may list the few that are needed.
+        # sudo gets the program itself, so that sudoers may list the few that are needed.
         command = shlex.join([*prefix, *(["sudo", "-n", "--"] if sudo else ["env"]), *argv])
         raw = stdin.encode() if isinstance(stdin, str) else stdin
         connection = self._connected()
@@ -142,7 +142,7 @@ class SshHost:
             raise LackingError(
                 f"its host key does not match the known one: {error.reason}",
                 where=self.name,
-                remedy=f"if it is the right host, take its key up by `ssh {self._address}` once",
+                remedy=f"if it is the right host, accept its key with `ssh {self._address}` once",
             ) from None
         except asyncssh.PermissionDenied as error:
             raise LackingError(
@@ -155,18 +155,18 @@ class SshHost:
             raise HostError(
                 f"cannot be reached by SSH: {error or 'no answer'}",
                 where=self.name,
-                remedy=f"see what `ssh -v {self._address} true` says",
+                remedy=f"see the output of `ssh -v {self._address} true`",
             ) from None
 
 
 def _is_missing(done: Finished, program: str) -> bool:
-    """Whether env(1) or sudo(8) found no such program, told from one that failed."""
+    """Return whether env(1) or sudo(8) did not find the program, as opposed to a program that failed."""
     by_env = done.code == 127 and done.stderr.startswith(f"env: '{program}'")
     return by_env or (done.code == 1 and done.stderr.startswith(f"sudo: {program}: command not found"))
 
 
 def _reason(done: Finished) -> str:
-    """What coreutils said, without the program and the file: ``Invalid argument``."""
+    """Return the message of coreutils without the program and the file: ``Invalid argument``."""
     return done.words.rpartition(": ")[2]
 
 
@@ -202,12 +202,12 @@ async def _close(connection: "asyncssh.SSHClientConnection") -> None:
 
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """The event loop on which all connections of this process live, in a thread of its own."""
+    """The event loop of all connections of this process, in a separate thread."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="cephfit-ssh", daemon=True).start()
     return loop
 
 
 def _finish(work: Coroutine[Any, Any, _Answer]) -> _Answer:
-    """Have it done on that loop, and wait for it."""
+    """Run a coroutine on that loop, and wait for it."""
     return asyncio.run_coroutine_threadsafe(work, _loop()).result()

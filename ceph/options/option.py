@@ -1,8 +1,6 @@
-"""One option of Ceph as the cluster describes it, and values compared the way Ceph reads them.
+"""One option of Ceph as the cluster describes it, and the comparison of its values.
 
-One option of Ceph, as the running cluster describes it.
-
-Values of Ceph options, compared the way Ceph reads them: 512K and 524288 are the same size.
+Values are compared the way Ceph reads them: 512K and 524288 are the same size.
 """
 
 import re
@@ -23,16 +21,16 @@ class Option:
     Attributes:
         name: Ceph's spelling.
         type: ``int``, ``uint``, ``size``, ``float``, ``bool``, ``str``, ``secs`` ...
-        default: as Ceph gives it, of the daemons where they have another one.
+        default: from Ceph; that of the daemons where it differs.
         flags: ``runtime``, ``startup``, ``create`` ...
-        services: who reads it, as far as Ceph says.
+        services: readers, as far as Ceph lists them.
         can_update_at_runtime: whether the value of a running daemon changes at all.
-        level: ``basic``, ``advanced`` or ``dev``: for whom Ceph's developers made it.
+        level: ``basic``, ``advanced`` or ``dev``: the audience that Ceph's developers intended.
         description: one line; may be empty.
         more: the long description; may be empty.
-        least: smallest value; empty where Ceph names none.
-        most: largest value; empty where Ceph names none.
-        choices: the words it takes; empty where it is not a choice among words.
+        least: smallest value; empty where Ceph lists none.
+        most: largest value; empty where Ceph lists none.
+        choices: permitted words; empty for other kinds of values.
         see_also: names of related options.
     """
 
@@ -51,23 +49,23 @@ class Option:
     see_also: tuple[str, ...] = field(default=())
 
     @classmethod
-    def from_help(cls, said: Mapping[str, Any]) -> "Option":
-        """From the answer to ``config help``; older releases leave some of its keys out."""
-        daemon_default = said.get("daemon_default")
+    def from_help(cls, reported: Mapping[str, Any]) -> "Option":
+        """Build from the answer to ``config help``; older releases omit some of its keys."""
+        daemon_default = reported.get("daemon_default")
         return cls(
-            name=said["name"],
-            type=said["type"],
-            default=said["default"] if daemon_default in (None, "") else daemon_default,
-            flags=tuple(said.get("flags", ())),
-            services=tuple(said.get("services", ())),
-            can_update_at_runtime=bool(said.get("can_update_at_runtime", False)),
-            level=said.get("level", "advanced"),
-            description=said.get("desc", "").strip(),
-            more=" ".join(said.get("long_desc", "").split()),
-            least=str(said.get("min", "")),
-            most=str(said.get("max", "")),
-            choices=tuple(said.get("enum_values", ())),
-            see_also=tuple(said.get("see_also", ())),
+            name=reported["name"],
+            type=reported["type"],
+            default=reported["default"] if daemon_default in (None, "") else daemon_default,
+            flags=tuple(reported.get("flags", ())),
+            services=tuple(reported.get("services", ())),
+            can_update_at_runtime=bool(reported.get("can_update_at_runtime", False)),
+            level=reported.get("level", "advanced"),
+            description=reported.get("desc", "").strip(),
+            more=" ".join(reported.get("long_desc", "").split()),
+            least=str(reported.get("min", "")),
+            most=str(reported.get("max", "")),
+            choices=tuple(reported.get("enum_values", ())),
+            see_also=tuple(reported.get("see_also", ())),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -84,27 +82,27 @@ class Option:
     def acts_at_runtime(self) -> bool:
         """Whether a running daemon acts on a change.
 
-        ``can_update_at_runtime`` is true of every number and every bool: the value changes, but code that read
-        it once at its start (``bluestore_cache_size``) goes on as before. Only options flagged ``runtime`` are
-        watched or read anew; the others need a restart, though a read-back would look right without one.
+        ``can_update_at_runtime`` is true for every number and every bool: the value changes, but code that read
+        it once at the start (``bluestore_cache_size``) keeps the old one. Only options flagged ``runtime`` are
+        watched or read again. The others need a restart, although a read-back looks right without one.
         """
         return "runtime" in self.flags
 
     @property
     def acts_at_creation_only(self) -> bool:
-        """Whether only a newly made OSD or cluster reads it (``bluestore_min_alloc_size``)."""
+        """Whether only a new OSD or cluster reads it (``bluestore_min_alloc_size``)."""
         return "create" in self.flags or "cluster_create" in self.flags
 
     @property
     def takes_effect(self) -> str:
-        """When a change does: ``at once``, ``restart`` or ``creation``."""
+        """When a change takes effect: ``at once``, ``restart`` or ``creation``."""
         if self.acts_at_creation_only:
             return "creation"
         return "at once" if self.acts_at_runtime else "restart"
 
     @property
     def affects_recovery(self) -> bool:
-        """Whether it is about recovery, backfill, scrubbing or trimming: the work beside that of clients."""
+        """Whether it concerns recovery, backfill, scrubbing or trimming: work in addition to client I/O."""
         return bool(_RECOVERY.search(self.name))
 
 
@@ -117,23 +115,23 @@ _SECONDS = {
 
 
 def as_ceph_writes(value: Value) -> str:
-    """A value of a sweep file as a command takes it."""
+    """Return a sweep file's value in the syntax of a Ceph command."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
 
 
-def same_value(option_type: str, wanted: Value, found: Value) -> bool:
-    """Whether two spellings are one value for an option of ``option_type`` (as ``config help`` names types).
+def same_value(option_type: str, required: Value, found: Value) -> bool:
+    """Return whether two spellings are one value of ``option_type`` (a type name of ``config help``).
 
-    A text that is no value of the type equals only itself. Where the type is not known (empty), two spellings of
+    A text that is not a value of the type equals only itself. Where the type is unknown (empty), two spellings of
     one number are the same.
     """
     if not option_type:
-        return any(same_value(known, wanted, found) for known in ("bool", "size", "float", "str"))
-    left, right = as_ceph_writes(wanted), as_ceph_writes(found)
+        return any(same_value(known, required, found) for known in ("bool", "size", "float", "str"))
+    left, right = as_ceph_writes(required), as_ceph_writes(found)
     if _is_level(left) or _is_level(right):
-        # Debug levels (`debug_osd`) are texts to Ceph; 20 and 20/20 are the same level.
+        # Debug levels (`debug_osd`) are strings in Ceph; 20 and 20/20 are the same level.
         return _log_levels(left) == _log_levels(right)
     a, b = _canonical(option_type, left), _canonical(option_type, right)
     if isinstance(a, Fraction) and isinstance(b, Fraction) and option_type == "float":
@@ -154,7 +152,7 @@ _KINDS = {
 
 
 def fault_of(value: Value, option: Option) -> str:
-    """Why a value cannot be one of an option; empty if it can, as far as the option's description tells."""
+    """Return why an option cannot have a value, by its description; empty if it can."""
     text = as_ceph_writes(value)
     if option.choices and text not in option.choices:
         return f"must be one of {', '.join(option.choices)}"
@@ -172,7 +170,7 @@ def fault_of(value: Value, option: Option) -> str:
 
 
 def _beyond_limits(number: Fraction, option: Option) -> str:
-    """Which limit a number breaks; limits that the option's own default breaks are Ceph's mistake."""
+    """Return the limit that a number breaks; limits that the option's default breaks are errors in Ceph."""
     default = _canonical(option.type, str(option.default))
     for limit, sign, word in ((option.least, -1, "least"), (option.most, 1, "most")):
         bound = _canonical(option.type, limit) if limit else ""

@@ -1,8 +1,8 @@
-"""The options of Ceph releases for people who plan without a cluster at hand.
+"""The options of Ceph releases, for planning without access to a cluster.
 
-Two places have them: the archive on this machine, with what clusters answered when they were asked, and the
-files that come with cephfit (``releases/``), written by ``cephfit params export`` from a monitor and a manager of
-Debian's packages. The archive goes first: it has the builds that people really run. Both have the same format.
+There are two sources: the archive on this machine, with earlier answers of clusters, and the files that come with
+cephfit (``releases/``). ``cephfit params export`` wrote these from a monitor and a manager of Debian's packages.
+The archive takes precedence: it has the builds in actual use. Both have the same format.
 """
 
 import gzip
@@ -30,9 +30,9 @@ class KnownOptions:
     """The options of one release.
 
     Attributes:
-        version: whole, such as ``16.2.15``.
+        version: complete, such as ``16.2.15``.
         options: all of them, sorted by name.
-        source: where they come from, for people.
+        source: for messages.
     """
 
     version: str
@@ -54,7 +54,7 @@ def shipped_folder() -> Path:
 
 
 def keep(version: str, options: Iterable[Option], *, folder: Path | None = None) -> Path:
-    """Keep the options of a release; a file of this version is replaced whole, or not at all.
+    """Keep the options of a release; an existing file of this version is replaced atomically.
 
     Args:
         version: such as ``16.2.15``.
@@ -70,12 +70,12 @@ def keep(version: str, options: Iterable[Option], *, folder: Path | None = None)
 
 
 def as_file(version: str, options: Iterable[Option], path: Path) -> bytes:
-    """The content of a file of options; the same options give the same bytes.
+    """Return the content of an options file; equal options give equal bytes.
 
     Args:
         version: such as ``16.2.15``.
         options: all of them.
-        path: of the file; a name that ends with ``.gz`` has it compressed.
+        path: of the file; a name that ends with ``.gz`` makes it compressed.
     """
     document = {
         "schema_version": _SCHEMA_VERSION,
@@ -87,17 +87,17 @@ def as_file(version: str, options: Iterable[Option], path: Path) -> bytes:
 
 
 def kept_versions(*, folder: Path | None = None) -> tuple[str, ...]:
-    """Versions whose options are kept on this machine, in their order."""
+    """Return the versions with options on this machine, in order."""
     return _versions(folder or archive_folder(), _PLAIN)
 
 
 def shipped_versions() -> tuple[str, ...]:
-    """Versions whose options come with cephfit, in their order."""
+    """Return the versions with options that come with cephfit, in order."""
     return _versions(shipped_folder(), _COMPRESSED)
 
 
 def known_versions(*, folder: Path | None = None) -> dict[str, str]:
-    """Every version whose options are known, and where they come from; those kept here go first.
+    """Return every version with known options and its source; the archive takes precedence.
 
     Args:
         folder: of the archive; None takes ``archive_folder``.
@@ -107,20 +107,19 @@ def known_versions(*, folder: Path | None = None) -> dict[str, str]:
 
 
 def known(version: str, *, folder: Path | None = None) -> KnownOptions:
-    """The options of a release, kept on this machine or, where none fits, as they come with cephfit.
+    """Read the options of a release from the archive or, if it has no match, from cephfit's files.
 
     Args:
-        version: whole (``16.2.15``), its beginning (``16``) where only one version begins so, or the name of the
-            release (``pacific``).
+        version: complete (``16.2.15``), a unique prefix (``16``), or the name of the release (``pacific``).
         folder: of the archive; None takes ``archive_folder``.
 
     Raises:
-        InputError: none or several fit, or the file is damaged.
+        InputError: no version or several versions match, or the file is damaged.
     """
     folder = folder or archive_folder()
-    wanted = RELEASES.get(version.lower(), version)
+    required = RELEASES.get(version.lower(), version)
     for versions, source in ((kept_versions(folder=folder), KEPT), (shipped_versions(), SHIPPED)):
-        fitting = [v for v in versions if v == wanted] or [v for v in versions if v.startswith(f"{wanted}.")]
+        fitting = [v for v in versions if v == required] or [v for v in versions if v.startswith(f"{required}.")]
         if len(fitting) > 1:
             raise InputError(
                 f"more than one version {version} among the options {source}",
@@ -131,7 +130,7 @@ def known(version: str, *, folder: Path | None = None) -> KnownOptions:
             path = folder / f"{fitting[0]}{_PLAIN}" if source == KEPT else _shipped_file(fitting[0])
             return KnownOptions(fitting[0], _read(path), source)
     raise InputError(
-        f"the options of Ceph {version} are not known here",
+        f"the options of Ceph {version} are unknown here",
         where="--release",
         remedy=f"known are {', '.join(known_versions(folder=folder))}; `cephfit params tree --target TARGET` asks "
         "a running cluster and keeps its options",
@@ -162,5 +161,5 @@ def _versions(folder: Path, suffix: str) -> tuple[str, ...]:
 
 
 def _order(version: str) -> tuple[tuple[int, int, str], ...]:
-    """16.2.9 before 16.2.15; parts that are no numbers last."""
+    """Sort 16.2.9 before 16.2.15; parts that are not numbers come last."""
     return tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in version.split("."))

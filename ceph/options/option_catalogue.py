@@ -1,4 +1,4 @@
-"""Which options the running cluster has, and what each needs in order to take effect."""
+"""The options of the running cluster, and what each needs in order to take effect."""
 
 import difflib
 import errno
@@ -27,19 +27,19 @@ _POOL_SCOPES = {"pool": POOL_KEYS, "image": IMAGE_KEYS}
 
 
 class WrongValueError(InputError):
-    """A value that an option does not take: a mistake in the sweep, not a matter of releases.
+    """A value that an option does not accept: an error of the sweep file in every release.
 
     Attributes:
         key: the option.
     """
 
     def __init__(self, key: str, what: str, where: str) -> None:
-        super().__init__(what, where=where, remedy=f"`cephfit params show {key}` says what it takes")
+        super().__init__(what, where=where, remedy=f"`cephfit params show {key}` lists what it accepts")
         self.key = key
 
 
 class Catalogue:
-    """The options of one running cluster; each is asked for once."""
+    """The options of one running cluster; each is requested once."""
 
     def __init__(self, admin: CephAdmin) -> None:
         self._admin = admin
@@ -48,21 +48,25 @@ class Catalogue:
         self._version = ""
 
     def names(self) -> tuple[str, ...]:
-        """All option names of the running release, and the levels of logging (``debug_osd``) that some release
-        has: Ceph's own list leaves those out."""
+        """Return all option names of the running release, and the log levels (``debug_osd``) of every release.
+
+        Ceph's list does not contain the log levels.
+        """
         if not self._names:
             self._names = tuple(sorted({*self._list(), *logging_levels()}))
         return self._names
 
     def find(self, key: str) -> Option | None:
-        """The option, or None where this release has no such one."""
+        """Return the option, or None if this release does not have it."""
         if key not in self._known:
             self._known[key] = self._ask(key)
         return self._known[key]
 
     def option(self, key: str, *, where: str = "") -> Option:
-        """Raises:
-        InputError: the release has no such option; says the nearest right word, or what replaced it.
+        """Return the option.
+
+        Raises:
+            InputError: the release does not have it; suggests the nearest name, or the replacement.
         """
         found = self.find(key)
         if found is not None:
@@ -70,11 +74,11 @@ class Catalogue:
         raise InputError(unknown_option(key), where=where, remedy=nearest_option(key, self.names()))
 
     def all(self) -> tuple[Option, ...]:
-        """Every option, sorted by name: about 2,000 questions, a second in all over librados."""
+        """Return every option, sorted by name: about 2,000 commands, one second in total over librados."""
         return tuple(option for key in self.names() if (option := self.find(key)) is not None)
 
     def version(self) -> str:
-        """Of the monitors, which answer these questions: ``16.2.15``."""
+        """Return the version of the monitors, which describe the options: ``16.2.15``."""
         if not self._version:
             words = str(self._admin.command("version")["version"]).split()
             self._version = words[2] if len(words) > 2 else words[-1]
@@ -100,28 +104,28 @@ class Catalogue:
 
 
 def unknown_option(key: str) -> str:
-    """The sentence that says an option does not exist, with its history where it has one."""
+    """Return the message that an option does not exist, with its history if there is one."""
     history = history_of(key)
     return f"this Ceph has no option {key}" + (f": it {history.sentence}" if history is not None else "")
 
 
 def nearest_option(key: str, names: Iterable[str]) -> str:
-    """The question whether a similar word was meant; empty where there is none, or the word was right once."""
+    """Return a suggestion of a similar name; empty if there is none, or an older release has the option."""
     close = difflib.get_close_matches(key, list(names), n=1, cutoff=0.6)
     return f"did you mean {close[0]}?" if close and history_of(key) is None else ""
 
 
 def reason_against(setting: Setting, catalogue: Catalogue | None, *, where: str = "") -> str:
-    """Why a setting cannot take effect on this cluster; empty if nothing speaks against it.
+    """Return why a setting cannot take effect on this cluster; empty if it can.
 
     Args:
         setting: of any partition.
-        catalogue: of the running cluster; None to judge by what is known of Ceph since Luminous.
+        catalogue: of the running cluster; None for a check against Ceph since Luminous.
         where: the setting's place, for errors.
 
     Raises:
-        InputError: no such scope, section, pool or image setting, or a value that the option does not take: a
-            mistake whatever the release.
+        InputError: no such scope, section, pool or image setting, or a value that the option does not accept: an
+            error in every release.
     """
     if setting.partition is Partition.CEPH:
         return _reason_against_option(setting, catalogue, where)
@@ -129,7 +133,7 @@ def reason_against(setting: Setting, catalogue: Catalogue | None, *, where: str 
         _require(base_scope(setting.scope), GREATER_SCOPES, "scope of settings around Ceph", where)
         return ""
     if setting.scope == "volume" and setting.key in VOLUME_KEYS:
-        return f"{setting} is of OpenStack's volumes, and this is a Ceph cluster without one"
+        return f"{setting} is a setting of OpenStack volumes, and this Ceph cluster has no OpenStack"
     _require(setting.scope, _POOL_SCOPES, "scope of pool settings", where)
     if setting.scope != "pool" or not is_pool_key(setting.key):
         _require(setting.key, _POOL_SCOPES[setting.scope], f"{setting.scope} setting", where)
@@ -139,14 +143,13 @@ def reason_against(setting: Setting, catalogue: Catalogue | None, *, where: str 
 def unsupported(
     configurations: Iterable[Configuration], catalogue: Catalogue | None
 ) -> dict[str, tuple[str, ...]]:
-    """Configurations that this cluster cannot be brought into, with one reason per setting.
+    """Return the configurations that this cluster does not support, with one reason per setting.
 
-    Their samples are ``skipped`` with these reasons, never dropped in silence. Configurations that can be
-    applied do not appear.
+    Their samples are ``skipped`` with these reasons. Configurations that can be applied do not appear.
 
     Raises:
-        InputError: a scope, section, pool or image setting that no release ever had, or a value that an option
-            does not take.
+        InputError: a scope, section, pool or image setting that no release has, or a value that an option does
+            not accept.
     """
     reasons: dict[str, tuple[str, ...]] = {}
     for configuration in configurations:
@@ -185,18 +188,18 @@ def _require(word: str, known: Iterable[str], what: str, where: str) -> None:
 def without_effect(
     configurations: Iterable[Configuration], objectstores: Iterable[str]
 ) -> Mapping[str, tuple[str, ...]]:
-    """Warnings: settings that this release has but these OSDs never read (FileStore's options on BlueStore).
+    """Warn of settings that exist but that these OSDs never read (FileStore's options on BlueStore).
 
     Args:
         configurations: of a sweep.
-        objectstores: ``osd_objectstore`` of every OSD, as ``osd metadata`` tells.
+        objectstores: ``osd_objectstore`` of every OSD, from ``osd metadata``.
     """
     if "filestore" in (stores := set(objectstores)):
         return {}
     running = ", ".join(sorted(stores)) or "unknown"
     warnings = {
         c.name: tuple(
-            f"{s.key} is FileStore's; these OSDs are {running}, so it has no effect"
+            f"{s.key} is an option of FileStore; these OSDs are {running}, so it has no effect"
             for s in c.within(Partition.CEPH)
             if s.key.startswith(FILESTORE_PREFIXES)
         )

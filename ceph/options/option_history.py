@@ -1,12 +1,10 @@
-"""Options over the releases of Ceph: when they existed, what replaced them, their kinds before Mimic.
+"""Options over the releases of Ceph: when they existed, what replaced them, their types before Mimic.
 
-Which releases of Ceph have or had an option, and what took the place of those that are gone.
+The thesis (Meyer 2017, Table 3.5) used the Ceph of 2015. Its sweep, and configurations from the literature (its
+Table B.1), contain options that later releases do not have. ``option_releases.csv`` next to this file lists the
+first and the last release of every option.
 
-The thesis (Meyer 2017, Table 3.5) was measured on the Ceph of 2015; its sweep, and configurations that the
-literature proposes (its Table B.1), name options that later releases do not have. ``option_releases.csv`` beside
-this file says for every option in which release it was seen first and last.
-
-Options of releases whose monitors cannot be asked about them (before Mimic), by what later releases say.
+Monitors before Mimic do not describe their options; later releases' descriptions are used for them.
 """
 
 import csv
@@ -21,8 +19,8 @@ RELEASES: Mapping[str, str] = {
     "dumpling": "0.67", "giant": "0.87", "jewel": "10.2", "luminous": "12.2", "mimic": "13.2",
     "nautilus": "14.2", "octopus": "15.2", "pacific": "16.2", "reef": "18.2", "tentacle": "20.2",
 }  # fmt: skip
-"""The releases whose options are known, in order. Those between were not looked at: an option that Giant and
-Jewel have was in Hammer and Infernalis too; one that only Giant has went in one of them or in Jewel."""
+"""The releases with known options, in order. The releases in between were not examined: an option of Giant and
+Jewel was also in Hammer and Infernalis; one that only Giant has was removed in one of these or in Jewel."""
 
 _ORDER = tuple(RELEASES)
 
@@ -44,22 +42,22 @@ _INSTEAD: Mapping[str, str] = {
     "journal_queue_max_bytes": _JOURNAL_THROTTLE,
     "journal_queue_max_ops": _JOURNAL_THROTTLE,
 }
-"""What does the work of an option now. Sources: the option tables of the releases on both sides of the change, and
+"""Replacements of removed options. Sources: the option tables of the releases before and after the change, and
 the OSD's documentation of its throttles (``doc/dev/osd_internals/osd_throttles.rst``)."""
 
 FILESTORE_PREFIXES = ("filestore_", "journal_")
-"""Options that only FileStore OSDs read. FileStore was removed in Reef (18.2), its options were not: releases up
-to Tentacle still list them and take values for them, and no OSD reads them."""
+"""Options that only FileStore OSDs read. Reef (18.2) removed FileStore but not its options: releases up to
+Tentacle still list and accept them, but no OSD reads them."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """When an option was there.
+    """The releases that have an option.
 
     Attributes:
         name: Ceph's spelling.
-        first: release in which it was seen first, such as ``jewel``.
-        last: release in which it was seen last.
+        first: first release with it, such as ``jewel``.
+        last: last release with it.
     """
 
     name: str
@@ -68,12 +66,12 @@ class History:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the newest release that is known does not have it."""
+        """Whether the newest known release does not have it."""
         return self.last != _ORDER[-1]
 
     @property
     def sentence(self) -> str:
-        """The history for people, to stand after the option's name: ``was removed after Jewel (10.2); ...``."""
+        """The history as a sentence to follow the option's name: ``was removed after Jewel (10.2); ...``."""
         if self.is_gone:
             after = _ORDER[_ORDER.index(self.last) + 1]
             instead = f"; {_INSTEAD[self.name]}" if self.name in _INSTEAD else ""
@@ -84,18 +82,18 @@ class History:
 
 
 def history_of(name: str) -> History | None:
-    """When an option was there; None where no known release had it."""
+    """Return the releases that have an option; None if no known release has it."""
     return histories().get(name)
 
 
 def is_gone(name: str) -> bool:
-    """Whether an older release had an option that newer ones do not have."""
+    """Return whether an option existed in older releases only."""
     history = history_of(name)
     return history is not None and history.is_gone
 
 
 def logging_levels() -> Iterator[str]:
-    """Names of the logging levels (``debug_osd``) of all releases."""
+    """Return the names of the log levels (``debug_osd``) of all releases."""
     return (name for name in histories() if name.startswith("debug_"))
 
 
@@ -109,17 +107,17 @@ def _before(release: str) -> str:
 
 @cache
 def histories() -> Mapping[str, History]:
-    """Every option that some known release had, by name."""
+    """Return every option of all known releases, by name."""
     text = resources.files("cephfit.ceph.options").joinpath("option_releases.csv").read_text()
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return {row["option"]: History(row["option"], row["first"], row["last"]) for row in rows}
 
 
 def described(key: str, version: str) -> Option | None:
-    """An option as far as it is known without asking; None where the release has none of this name.
+    """Describe an option without a cluster; None if the release does not have it.
 
-    Of an option that was gone before later releases described theirs, neither type nor flags are known: its type
-    is empty, and it is taken for one that acts only at the start of a daemon, which is right of every option.
+    The type and flags of an option that was removed before releases described theirs are unknown. Its type is then
+    empty, and it counts as one that acts only at the start of a daemon, which is safe for every option.
 
     Args:
         key: Ceph's spelling.
@@ -135,12 +133,12 @@ def described(key: str, version: str) -> Option | None:
 
 
 def names_of(version: str) -> tuple[str, ...]:
-    """All options of a release, sorted."""
+    """Return all options of a release, sorted."""
     return tuple(sorted(name for name, history in histories().items() if _was_in(history, version)))
 
 
 def _was_in(history: History, version: str) -> bool:
-    """Whether a release had an option; of one between two that are known, those of either may be there."""
+    """Return whether a release has an option; a release between two known ones may have those of either."""
     order = list(RELEASES)
     numbers = [_number(number) for number in RELEASES.values()]
     mine = _number(version)

@@ -1,7 +1,7 @@
 """Options as a tree: component, category, parameter (Meyer 2017, section 2.4.1).
 
-Ceph's own names are the tree: the first word says which component an option belongs to, the second which part
-of it. Options that stand alone in their category are gathered under ``general``.
+Ceph's names form the tree: the first word is the component, the second the part of it. Options that are alone in
+their category are collected under ``general``.
 """
 
 from collections import Counter
@@ -44,13 +44,13 @@ _READERS = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """An option at its place in the tree.
+    """An option with its position in the tree.
 
     Attributes:
         option: as the cluster describes it.
         component: one of ``COMPONENTS``.
         category: within the component.
-        risks: what it may do to data, for some value or for all; empty if nothing is known.
+        risks: known risks to data, for some value or for all.
     """
 
     option: Option
@@ -60,13 +60,13 @@ class Parameter:
 
     @property
     def readers(self) -> tuple[str, ...]:
-        """Who reads it: what Ceph says, else what its component tells; empty for all daemons and clients."""
+        """The readers: Ceph's list, else derived from the component; empty for all daemons and clients."""
         by_component = _READERS.get(self.component)
         return self.option.services or ((by_component,) if by_component else ())
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """What to know before one touches it: ``restart``, ``creation``, ``risk``, ``recovery``."""
+        """Warnings before a change: ``restart``, ``creation``, ``risk``, ``recovery``."""
         when = self.option.takes_effect
         return (
             *((when,) if when != "at once" else ()),
@@ -76,7 +76,7 @@ class Parameter:
 
 
 def tree_of(options: Iterable[Option]) -> tuple[Parameter, ...]:
-    """All options at their places, sorted by component, category and name."""
+    """Return all options with their positions, sorted by component, category and name."""
     options = sorted(options, key=lambda option: option.name)
     sizes = Counter(_place(option.name) for option in options)
     parameters = []
@@ -89,20 +89,20 @@ def tree_of(options: Iterable[Option]) -> tuple[Parameter, ...]:
 
 
 def risks_of(name: str) -> tuple[Risk, ...]:
-    """The declared risks that some value of an option runs."""
+    """Return the declared risks of an option, for any value."""
     return tuple(risk for risk in RISKS if risk.concerns(Partition.CEPH, name))
 
 
 def found_by(parameters: Iterable[Parameter], words: Iterable[str]) -> tuple[Parameter, ...]:
-    """The parameters that contain every one of some words, in name or description; those by name first."""
-    wanted = [word.lower().replace("-", "_") for word in words]
+    """Return the parameters with all of these words in name or description; matches of the name come first."""
+    required = [word.lower().replace("-", "_") for word in words]
     by_name, by_text = [], []
     for parameter in parameters:
         option = parameter.option
         text = f"{option.name} {option.description} {option.more} {parameter.component}".lower()
-        if all(word in option.name for word in wanted):
+        if all(word in option.name for word in required):
             by_name.append(parameter)
-        elif all(word in text for word in wanted):
+        elif all(word in text for word in required):
             by_text.append(parameter)
     return (*by_name, *by_text)
 

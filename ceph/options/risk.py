@@ -1,7 +1,7 @@
-"""Settings that risk data or leave a cluster in a state nobody wants, and why.
+"""Settings that risk data or leave a cluster in an unwanted state, with the reasons.
 
-A sweep file that uses one is refused unless its key stands under ``accept_risk``: on a lab of one's own that is
-fine, on a cluster with other people's data it is not.
+A sweep file with one of them is refused unless ``accept_risk`` lists its key: acceptable on a private lab, not on
+a cluster with other people's data.
 """
 
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ class Risk:
     """One kind of setting that risks data.
 
     Attributes:
-        partition: where it lives.
+        partition: of the setting.
         key: a shell pattern over the key.
-        when: ``always``, ``below 2``, ``is readonly``, ``false`` or ``none``: which values are dangerous.
-        why: one sentence for people.
+        when: dangerous values: ``always``, ``below 2``, ``is readonly``, ``false`` or ``none``.
+        why: one sentence for users.
     """
 
     partition: Partition
@@ -42,11 +42,11 @@ class Risk:
     why: str
 
     def concerns(self, partition: Partition, key: str) -> bool:
-        """Whether some value of a key runs this risk."""
+        """Return whether some value of a key has this risk."""
         return partition is self.partition and fnmatchcase(key, self.key)
 
     def applies(self, setting: Setting) -> bool:
-        """Whether a setting, with the value it has, runs this risk."""
+        """Return whether a setting with its value has this risk."""
         if not self.concerns(setting.partition, setting.key):
             return False
         if self.when.startswith("below "):
@@ -80,7 +80,7 @@ RISKS: tuple[Risk, ...] = (
     Risk(
         Partition.CEPH, "osd_pool_default_min_size", "below 2", "new pools acknowledge writes with one copy only"
     ),
-    Risk(Partition.CEPH, "bluestore_csum_type", "none", "data that rots on a disk is served as if it were good"),
+    Risk(Partition.CEPH, "bluestore_csum_type", "none", "corrupt data on a disk is served without an error"),
     Risk(Partition.CEPH, "bdev_*unsafe*", "always", "the name says it"),
     Risk(Partition.CEPH, "*debug_inject*", "always", "makes daemons delay or fail on purpose"),
     Risk(Partition.CEPH, "ms_inject*", "always", "makes connections fail on purpose"),
@@ -90,16 +90,16 @@ RISKS: tuple[Risk, ...] = (
         Partition.CEPH, "rbd_cache_writethrough_until_flush", "false", "a guest that never flushes may lose writes"
     ),
     Risk(Partition.CEPH, "journal_ignore_corruption", "always", "a broken journal is replayed"),
-    Risk(Partition.CEPH, "auth_*_required", "none", "the cluster stops asking who is there"),
+    Risk(Partition.CEPH, "auth_*_required", "none", "the cluster no longer authenticates its clients"),
     Risk(
         Partition.CEPH,
         "osd_heartbeat_grace",
         "below 20",
-        "OSDs that are merely busy are taken for dead, and data moves",
+        "OSDs that are only busy are marked down, and data moves",
     ),
     *_always(
         Partition.CEPH,
-        "OSDs that live are taken for dead, or dead ones for alive",
+        "running OSDs are marked down, or dead ones stay up",
         "osd_heartbeat_interval",
         "osd_heartbeat_min_*",
         "osd_mon_heartbeat_*",
@@ -121,7 +121,7 @@ RISKS: tuple[Risk, ...] = (
     ),
     *_always(
         Partition.CEPH,
-        "an OSD that is written to its brim does not start again",
+        "an OSD that is completely full does not start again",
         "osd_failsafe_*",
         "osd_backfill_full_ratio",
         "mon_osd_full_ratio",
@@ -131,21 +131,21 @@ RISKS: tuple[Risk, ...] = (
     Risk(Partition.CEPH, "osd_max_object_size", "always", "objects already larger become unreadable"),
     *_always(
         Partition.GREATER,
-        "all traffic of the OSDs' hosts suffers it, not only Ceph's",
+        "affects all traffic of the OSDs' hosts, not only Ceph's",
         "delay_ms",
         "jitter_ms",
         "loss_pct",
         "rate_mbit",
     ),
     Risk(Partition.GREATER, "mtu", "always", "a network that does not carry frames of this size stalls the OSDs"),
-    Risk(Partition.GREATER, "kernel[./]*", "always", "concerns the whole host, not only what it stores"),
-    Risk(Partition.GREATER, "vm[./]panic_*", "always", "makes the whole host stop where it would go on"),
+    Risk(Partition.GREATER, "kernel[./]*", "always", "affects the whole host, not only its storage"),
+    Risk(Partition.GREATER, "vm[./]panic_*", "always", "stops the whole host where it would continue"),
     Risk(Partition.GREATER, "vm[./]overcommit_*", "always", "daemons may get no memory, or be killed for it"),
-    Risk(Partition.CEPH, "mon_allow_pool_*", "always", "pools become easier to delete or to make unsafe"),
+    Risk(Partition.CEPH, "mon_allow_pool_*", "always", "pools become easier to delete or to set unsafely"),
 )
-"""What is known to risk data, first match first. From Ceph's option descriptions and operations manual."""
+"""Known risks to data, in order of precedence. Source: Ceph's option descriptions and operations manual."""
 
 
 def risk_of(setting: Setting) -> Risk | None:
-    """The first declared risk that a setting runs, or None."""
+    """Return the first declared risk of a setting, or None."""
     return next((risk for risk in RISKS if risk.applies(setting)), None)

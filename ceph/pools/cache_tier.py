@@ -1,4 +1,4 @@
-"""One pool as the cache tier of another: made, read back and taken apart."""
+"""Cache tiers: create one pool as the tier of another, read it back and remove it."""
 
 import time
 from typing import Any
@@ -7,26 +7,26 @@ from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import CephAdmin
 
 _DEPRECATED_SINCE = 18
-"""Reef's release notes: cache tiering is deprecated and may go without much further notice."""
+"""Reef's release notes: cache tiering is deprecated and may be removed without much further notice."""
 _AGENT_RATES = ("flush_bytes_sec", "evict_bytes_sec", "promote_op_per_sec")
-"""What ``ceph status`` tells of the tiering agents' work, averaged over some seconds."""
+"""Keys of the tiering agents' work in ``ceph status``, averaged over some seconds."""
 _REST_SECONDS = 60.0
 _UNSAFE_MODES = ("readonly",)
-"""Ceph wants to be told twice: what is written to the base makes copies in the cache stale."""
+"""Ceph requires a confirmation: writes to the base make copies in the cache stale."""
 
 
 def add_tier(admin: CephAdmin, *, base: str, cache: str) -> None:
-    """Make ``cache`` a tier of ``base`` that nobody uses yet: only then it takes a tier's values.
+    """Make ``cache`` a tier of ``base`` that is not in use yet: only then it accepts a tier's values.
 
     Raises:
-        RefusedError: the cluster refuses, or no longer knows cache tiers.
+        RefusedError: the cluster refuses, or no longer supports cache tiers.
     """
     if _pools(admin)[cache]["tier_of"] < 0:
         admin.command("osd tier add", pool=base, tierpool=cache)
 
 
 def use_tier(admin: CephAdmin, *, base: str, cache: str, mode: str) -> None:
-    """Put a tier to work in a mode and send clients to it. Safe to call again at any point."""
+    """Activate a tier in a mode and direct clients to it. Safe to call again at any point."""
     pools = _pools(admin)
     if pools[cache]["cache_mode"] != mode:
         sure = {"yes_i_really_mean_it": True} if mode in _UNSAFE_MODES else {}
@@ -36,9 +36,9 @@ def use_tier(admin: CephAdmin, *, base: str, cache: str, mode: str) -> None:
 
 
 def take_apart(admin: CephAdmin, name: str) -> None:
-    """Free a pool from its tiers, or from the pool that it is a tier of, whatever was made of it so far.
+    """Detach a pool from its tiers, or from the pool that it is a tier of, in any state.
 
-    What is dirty in the cache is lost to the base: only for pools that are deleted next.
+    Dirty data in the cache is lost to the base: only for pools that are deleted next.
     """
     pools = _pools(admin)
     if name not in pools:
@@ -54,24 +54,24 @@ def take_apart(admin: CephAdmin, name: str) -> None:
 
 
 def tier_faults(admin: CephAdmin, *, base: str, cache: str, mode: str) -> list[str]:
-    """One sentence for each thing that is not as ``add_tier`` and ``use_tier`` made it."""
+    """Return one sentence per difference from what ``add_tier`` and ``use_tier`` created."""
     pools = _pools(admin)
     if cache not in pools or base not in pools:
-        return [f"pool {cache} or {base} is not there"]
+        return [f"pool {cache} or {base} does not exist"]
     faults = []
     if pools[cache]["tier_of"] != pools[base]["pool"]:
         faults.append(f"pool {cache} is not a tier of {base}")
     if pools[cache]["cache_mode"] != mode:
         faults.append(f"pool {cache} has cache mode {pools[cache]['cache_mode']}, not {mode}")
     if pools[base]["read_tier"] != pools[cache]["pool"]:
-        faults.append(f"clients of pool {base} are not sent to {cache}")
+        faults.append(f"clients of pool {base} are not directed to {cache}")
     return faults
 
 
 def await_rest(admin: CephAdmin) -> None:
-    """Until no tier flushes, evicts or promotes, or a minute has passed.
+    """Wait until no tier flushes, evicts or promotes, or a minute has passed.
 
-    What the agent of one pool still does would be counted against the next one that is measured.
+    Remaining work of one pool's agent would affect the next measured pool.
     """
     deadline = time.monotonic() + _REST_SECONDS
     while time.monotonic() < deadline:
@@ -82,25 +82,27 @@ def await_rest(admin: CephAdmin) -> None:
 
 
 def release_note(version: str) -> str:
-    """What a release thinks of cache tiers; empty where it says nothing against them.
+    """Return a release's deprecation note on cache tiers; empty if there is none.
 
     Args:
         version: such as ``16.2.15``.
     """
     major = int(version.partition(".")[0] or 0) if version[:1].isdigit() else 0
     if major >= _DEPRECATED_SINCE:
-        return f"Ceph {version}: cache tiers are deprecated since Reef (18.2) and may go without much notice"
+        return (
+            f"Ceph {version}: cache tiers are deprecated since Reef (18.2) and may be removed without much notice"
+        )
     return ""
 
 
 def why_no_tiers(admin: CephAdmin) -> str:
-    """Why this release cannot have cache tiers; empty if it can. Asks with a command that changes nothing."""
+    """Return why this release has no cache tiers; empty if it has. Tests with a command that changes nothing."""
     try:
         pools: list[dict[str, Any]] = admin.command("osd dump")["pools"]
     except ClusterError as error:
         return error.what
     if pools and "tier_of" not in pools[0]:
-        return "this Ceph has no cache tiers any more (they were deprecated in Reef, 18.2)"
+        return "this Ceph no longer has cache tiers (they were deprecated in Reef, 18.2)"
     return ""
 
 

@@ -1,10 +1,7 @@
 """Declared pools: planned against a cluster, created, changed and removed.
 
-What a file of declared pools comes to on a cluster, pool by pool, before anything is done. Pure.
-
-Pools that people declare for a cluster to keep: planned against it, made, changed, and taken away again.
-
-They have a journal of their own: ``cephfit restore`` undoes what sweeps did and leaves these pools and their data.
+These are permanent pools of a cluster. They have a separate journal: ``cephfit restore`` undoes the changes of
+sweeps and keeps these pools and their data.
 """
 
 import errno
@@ -30,18 +27,18 @@ from cephfit.core.protocols import CephAdmin
 from cephfit.core.values.configuration import Partition, Setting
 
 CODE = "erasure."
-"""Before the keys of a pool's erasure code, among its values."""
+"""Prefix of the erasure code's keys among a pool's values."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolChange:
-    """One pool, as it is and as it shall be.
+    """One pool: present and required state.
 
     Attributes:
-        plan: what is wanted.
-        state: ``new``; ``ours`` (made by us before); ``adopted`` (there before, and may be changed); ``theirs``
-            (there before, and may not).
-        values: key to value now and then, of those that differ; the value now is None where there is none.
+        plan: required pool.
+        state: ``new``; ``ours`` (created by cephfit); ``adopted`` (existed before, may be changed); ``theirs``
+            (existed before, must not be changed).
+        values: key to (present value, required value) where they differ; None without a present value.
         moved: data that these changes move.
     """
 
@@ -66,13 +63,13 @@ class PoolChange:
 
 @dataclass(frozen=True, slots=True)
 class PoolsPlan:
-    """What a file of pools comes to on a cluster.
+    """The plan of a pool file for a cluster.
 
     Attributes:
-        changes: pool by pool.
-        proposal: of the CRUSH map; None where no pool needs a rule of its own.
+        changes: one per pool.
+        proposal: of the CRUSH map; None where no pool needs a new rule.
         faults: why it must not be applied.
-        warnings: sentences for the person.
+        warnings: sentences for the user.
     """
 
     changes: tuple[PoolChange, ...]
@@ -90,37 +87,39 @@ class PoolsPlan:
 
 
 def faults_of(change: PoolChange) -> Sequence[str]:
-    """Why a pool that is there must not be changed so."""
+    """Return why an existing pool must not be changed like this."""
     plan = change.plan
     if code := {k: pair for k, pair in change.values.items() if k.startswith(CODE)}:
-        said = ", ".join(f"{k.removeprefix(CODE)} = {now or 'none'}" for k, (now, _) in code.items())
-        wanted = ", ".join(f"{k.removeprefix(CODE)} = {then}" for k, (_, then) in code.items())
+        reported = ", ".join(f"{k.removeprefix(CODE)} = {now or 'none'}" for k, (now, _) in code.items())
+        required = ", ".join(f"{k.removeprefix(CODE)} = {then}" for k, (_, then) in code.items())
         return [
-            f"the erasure code of pool {plan.name} has {said}, not {wanted}: a pool keeps the code it was made "
-            "with (declare another pool and copy the images)"
+            f"the erasure code of pool {plan.name} has {reported}, not {required}: a pool keeps the code it was "
+            "created with (declare another pool and copy the images)"
         ]
     if change.state == "theirs" and change.values:
-        return [f"pool {plan.name} was there before and is not ours to change (say --adopt {plan.name})"]
+        return [f"pool {plan.name} existed before; cephfit does not change it without --adopt {plan.name}"]
     if change.state == "adopted" and (plan.erasure or plan.role is not Role.BASE):
-        return [f"pool {plan.name} is there: it can get values and another place, not a code or a tier"]
+        return [
+            f"pool {plan.name} exists: its values and placement can change, but it cannot get a code or a tier"
+        ]
     return []
 
 
 def faults_together(changes: Sequence[PoolChange]) -> Sequence[str]:
-    """Why the pools of one declaration (the pool, its data, its cache tier) must not be made and changed so."""
+    """Return why the pools of one declaration (pool, data, cache tier) must not be changed like this."""
     foreign = [c.plan.name for c in changes if c.state in ("theirs", "adopted")]
     if not foreign or len(foreign) == len(changes):
         return []
     return [
-        f"pool {', '.join(foreign)} was there before and is not ours: it can get values and another place, "
-        "not a code or a tier"
+        f"pool {', '.join(foreign)} existed before: its values and placement can change, but it cannot get a "
+        "code or a tier"
     ]
 
 
 _VALUE = "pool value"
 
 PoolSettings = Mapping[str, Mapping[str, str]]
-"""Pool's name to its settings: key to value as Ceph writes it."""
+"""Pool name to its settings: key to value as Ceph writes it."""
 
 
 class DeclaredPools:
@@ -129,7 +128,7 @@ class DeclaredPools:
     Args:
         admin: of the cluster.
         journal: of declared pools only.
-        deletion: by whose leave the cluster's pools are deleted.
+        deletion: permits the deletion of the cluster's pools.
     """
 
     def __init__(self, admin: CephAdmin, journal: Journal, deletion: PoolDeletion) -> None:
@@ -139,14 +138,14 @@ class DeclaredPools:
         self._pools = Pools(admin, journal, {})
 
     def plan(self, declared: PoolSettings, *, adopt: frozenset[str] = frozenset()) -> PoolsPlan:
-        """What would be done; changes nothing.
+        """Plan the changes; changes nothing.
 
         Args:
             declared: the pools.
-            adopt: pools that were there before and may be changed all the same.
+            adopt: existing pools that may be changed.
 
         Raises:
-            InputError: a pool contradicts itself, or wants what the map does not have.
+            InputError: a declaration contradicts itself, or needs something that the map does not have.
         """
         groups = self._plans(declared).values()
         plans = [plan for pool in groups for plan in pool]
@@ -166,7 +165,7 @@ class DeclaredPools:
         return PoolsPlan(changes, proposal, tuple(faults), tuple(warnings))
 
     def apply(self, declared: PoolSettings, *, adopt: frozenset[str] = frozenset()) -> PoolsPlan:
-        """Make the pools and the changes; started again after a kill, it goes on.
+        """Create the pools and apply the changes; a new start after a kill continues.
 
         Raises:
             ClusterError: the plan has faults; nothing was changed.
@@ -177,24 +176,24 @@ class DeclaredPools:
             raise ClusterError(
                 f"nothing was changed: {'; '.join(plan.faults)}",
                 where="declared pools",
-                remedy="`cephfit pools plan` shows it all",
+                remedy="`cephfit pools plan` shows everything",
             )
         changes = {change.plan.name: change for change in plan.changes}
         for name, plans in self._plans(declared).items():
             change = changes[plans[0].name]
             if change.state == "adopted":
                 self._adopt(change)
-            elif change.state != "theirs":  # theirs is as declared, else the plan has a fault
+            elif change.state != "theirs":  # an existing pool is as declared, else the plan has a fault
                 self._pools.make(plans, where=f"pool {name}")
             self._require_as_declared(name, plans, declared[name], change.state)
         return plan
 
     def remove(self, declared: PoolSettings, *, with_data: bool = False) -> tuple[str, ...]:
-        """Delete the pools that we made; give adopted ones their values back; take the rules out of the map.
+        """Delete the pools that cephfit created, restore the values of adopted ones, and remove the CRUSH rules.
 
         Args:
             declared: the pools.
-            with_data: also where there is data in them.
+            with_data: also delete pools with data.
 
         Returns:
             What was done, in sentences.
@@ -204,15 +203,13 @@ class DeclaredPools:
         """
         self._clear_up()
         plans = self._plans(declared)
-        made = [
-            pool for pool in self._pools.made() if any(pool == p.name for group in plans.values() for p in group)
-        ]
+        made = [pool for pool in self._pools.created() if any(pool == p.name for g in plans.values() for p in g)]
         holding = {pool: n for pool in made if (n := self._stored_nbytes(pool))}
         if holding and not with_data:
             raise ClusterError(
                 "; ".join(f"pool {pool} holds {n:,} bytes" for pool, n in holding.items()),
                 where="declared pools",
-                remedy="move the data away, or add --with-data if nobody needs it",
+                remedy="move the data elsewhere, or add --with-data if it is not needed",
             )
         done = [sentence for name in plans for sentence in self._give_back(name)]
         if made:
@@ -226,21 +223,21 @@ class DeclaredPools:
         return tuple(done)
 
     def to_remove(self, declared: PoolSettings) -> tuple[str, ...]:
-        """What ``remove`` would do, in sentences; changes nothing."""
+        """Return what ``remove`` would do, in sentences; changes nothing."""
         plans = self._plans(declared)
         named = {plan.name for group in plans.values() for plan in group}
         values = [e.place.rpartition(" ") for e in self._journal.entries(_VALUE)]
         return (
-            *(f"pool {pool} would get its {key} back" for pool, _, key in values if pool in named),
+            *(f"pool {pool} would get its original {key}" for pool, _, key in values if pool in named),
             *(
                 f"pool {pool} would be deleted with {self._stored_nbytes(pool):,} bytes in it"
-                for pool in self._pools.made()
+                for pool in self._pools.created()
                 if pool in named
             ),
         )
 
     def _clear_up(self) -> None:
-        """After a process that was killed while it deleted pools."""
+        """Clean up after a process that was killed while it deleted pools."""
         self._deletion.take_over(self._journal)
         self._deletion.take_back()
 
@@ -253,24 +250,24 @@ class DeclaredPools:
     def _change(self, plan: PoolPlan, proposal: Proposal | None, adopt: frozenset[str]) -> PoolChange:
         dumped = self._dumped(plan.name)
         if dumped is None:
-            return PoolChange(plan, "new", {k: (None, v) for k, v in _wanted(plan).items()}, Movement(0, 0, 0))
-        is_ours = plan.name in self._pools.made()
+            return PoolChange(plan, "new", {k: (None, v) for k, v in _required(plan).items()}, Movement(0, 0, 0))
+        is_ours = plan.name in self._pools.created()
         state = "ours" if is_ours else "adopted" if plan.name in adopt else "theirs"
         values = self._differences(plan, dumped)
         return PoolChange(plan, state, values, self._moved(plan, dumped, values, proposal))
 
     def _differences(self, plan: PoolPlan, dumped: Mapping[str, Any]) -> dict[str, tuple[str | None, str]]:
-        """Key to value now and then, of what a pool that is there has otherwise than planned."""
-        wanted = _wanted(plan)
-        # PGs are split and merged a few at a time: what the monitors are heading for counts.
+        """Return key to (present value, planned value), where an existing pool differs from its plan."""
+        required = _required(plan)
+        # PGs are split and merged a few at a time: the monitors' target counts.
         heading_for = {
             "pg_num": dumped.get("pg_num_target"),
             "pgp_num": dumped.get("pg_placement_num_target"),
         }
-        now = {key: heading_for.get(key) or self._value(plan.name, key) for key in wanted}
+        now = {key: heading_for.get(key) or self._value(plan.name, key) for key in required}
         values = {
             key: (None if now[key] is None else str(now[key]), then)
-            for key, then in wanted.items()
+            for key, then in required.items()
             if now[key] is None or not same_value(VALUE_TYPES.get(key, "str"), then, str(now[key]))
         }
         if plan.erasure:
@@ -281,23 +278,25 @@ class DeclaredPools:
     def _require_as_declared(
         self, name: str, plans: Sequence[PoolPlan], settings: Mapping[str, str], state: str
     ) -> None:
-        """Raises:
-        ClusterError: what the cluster has now is not what was declared.
+        """Check that the cluster has what was declared.
+
+        Raises:
+            ClusterError: it does not.
         """
         faults = []
         for plan in plans:
             values = self._differences(plan, dumped_pool(self._admin, plan.name))
             faults += [f"pool {plan.name} has {key} = {now}, not {then}" for key, (now, then) in values.items()]
-        if state in ("new", "ours"):  # data of pools that were there is still on its way
+        if state in ("new", "ours"):  # data of existing pools is still moving
             wishes = self._pools.wishes(plans, where=f"pool {name}")
             allowed = {w.rule: self._pools.places.osds_for(w) for w in wishes}
-            said = [Setting(Partition.POOL, "pool", key, value) for key, value in settings.items()]
-            faults += read_back_pools(self._admin, plans, said, allowed)[1]
+            given = [Setting(Partition.POOL, "pool", key, value) for key, value in settings.items()]
+            faults += read_back_pools(self._admin, plans, given, allowed)[1]
         if faults:
             raise ClusterError(
-                f"it is not as declared: {'; '.join(dict.fromkeys(faults))}",
+                f"it differs from its declaration: {'; '.join(dict.fromkeys(faults))}",
                 where=f"pool {name}",
-                remedy="`cephfit pools plan` shows what differs; the same command tries it again",
+                remedy="`cephfit pools plan` shows the differences; the same command tries again",
             )
 
     def _moved(
@@ -307,7 +306,7 @@ class DeclaredPools:
         values: Mapping[str, tuple[str | None, str]],
         proposal: Proposal | None,
     ) -> Movement:
-        """PGs of a pool that is there, where they are and where its new rule and size put them."""
+        """Return the OSDs of an existing pool's PGs, now and under its new rule and size."""
         if not {"crush_rule", "size", "pg_num", "pgp_num"} & set(values):
             return Movement(0, 0, 0)
         number, n_pgs = int(dumped["pool"]), int(dumped["pg_num"])
@@ -345,7 +344,7 @@ class DeclaredPools:
             if pool != name:
                 continue
             if self._dumped(pool) is not None:
-                # `unset` is Ceph's word for a pool without a value of its own (compression_*, csum_*).
+                # `unset` is Ceph's word for a pool without a specific value (compression_*, csum_*).
                 self._set(pool, key, "unset" if entry.was is None else str(entry.was))
                 done.append(f"pool {pool} has {key} = {'nothing' if entry.was is None else entry.was} again")
             self._journal.forget(_VALUE, entry.place)
@@ -359,13 +358,13 @@ class DeclaredPools:
         try:
             got = pool_value(self._admin, pool, key)
         except RefusedError as refused:
-            if refused.code in (errno.EACCES, errno.EINVAL):  # a tier's value on a pool that is no tier yet
+            if refused.code in (errno.EACCES, errno.EINVAL):  # a tier's value on a pool that is not a tier yet
                 return None
             raise
         return None if got is None else str(got)
 
     def _stored_nbytes(self, pool: str) -> int:
-        """Bytes of clients. Not objects: a manager module keeps empty ones of its own in every pool of images."""
+        """Return bytes of clients. Objects do not count: a manager module keeps empty ones in image pools."""
         stats = {p["name"]: p["stats"] for p in self._admin.command("df")["pools"]}.get(pool, {})
         return stored_nbytes(stats)
 
@@ -377,5 +376,5 @@ class DeclaredPools:
         return words[2] if len(words) > 2 else ""
 
 
-def _wanted(plan: PoolPlan) -> dict[str, str]:
+def _required(plan: PoolPlan) -> dict[str, str]:
     return {**plan.values, **({"crush_rule": plan.rule} if plan.rule else {})}

@@ -1,4 +1,4 @@
-"""Erasure code profiles of the tool's own."""
+"""Erasure code profiles that cephfit creates."""
 
 import errno
 from collections.abc import Mapping
@@ -17,30 +17,30 @@ _PROFILE = "erasure profile"
 def ensure_profile(
     admin: CephAdmin, journal: Journal, name: str, code: Mapping[str, str], placement: Placement | None
 ) -> None:
-    """Make a profile for a pool that is not there yet; in the journal before it exists.
+    """Create a profile for a pool that does not exist yet; it is in the journal before it exists.
 
     Args:
         admin: of the cluster.
-        journal: of what was made.
+        journal: of created resources.
         name: of the profile.
         code: ``k``, ``m``, ``plugin`` ...
-        placement: written into the profile too, for people who read it; the pool's own rule is what places it.
+        placement: recorded in the profile for information; the pool's rule determines the placement.
 
     Raises:
-        ClusterError: a profile of this name is there that is not ours.
-        RefusedError: one of ours with another code is there, and some pool uses it.
+        ClusterError: a profile of this name exists that cephfit did not create.
+        RefusedError: a profile of ours with another code exists, and a pool uses it.
     """
     if name in admin.command("osd erasure-code-profile ls"):
         if journal.get(_PROFILE, name) is None:
             raise ClusterError(
-                "an erasure code profile of this name is there and not in the journal, so it is not this tool's "
-                "to use",
+                "an erasure code profile of this name exists but is not in the journal, so cephfit did not create "
+                "it",
                 where=f"erasure code profile {name}",
                 remedy="give the pool another name, or remove the profile if no pool uses it",
             )
         if not code_differences(code, profile_of(admin, name)):
             return
-        admin.command("osd erasure-code-profile rm", name=name)  # begun for a code that is no longer wanted
+        admin.command("osd erasure-code-profile rm", name=name)  # created for a code that is no longer required
     journal.note(_PROFILE, name, None)
     words = dict(code)
     if placement is not None:
@@ -50,28 +50,28 @@ def ensure_profile(
     admin.command("osd erasure-code-profile set", name=name, profile=[f"{k}={v}" for k, v in words.items()])
 
 
-def code_differences(wanted: Mapping[str, str], profile: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
-    """Key to value now and then, of what a profile says otherwise than a declaration."""
+def code_differences(required: Mapping[str, str], profile: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
+    """Return key to (present value, declared value), where a profile differs from a declaration."""
     return {
         key: (profile.get(key), then)
-        for key, then in wanted.items()
+        for key, then in required.items()
         if key not in profile or not same_value(VALUE_TYPES.get(key, "str"), then, profile[key])
     }
 
 
 def profile_of(admin: CephAdmin, name: str) -> Mapping[str, str]:
-    """What a profile says; empty if there is none of this name."""
+    """Read a profile; empty if there is none of this name."""
     try:
-        said: dict[str, str] = admin.command("osd erasure-code-profile get", name=name)
+        reported: dict[str, str] = admin.command("osd erasure-code-profile get", name=name)
     except RefusedError as error:
         if error.code == errno.ENOENT:
             return {}
         raise
-    return said
+    return reported
 
 
 def remove_profile(admin: CephAdmin, journal: Journal, name: str) -> None:
-    """Remove a profile that is in the journal; its pool must be gone."""
+    """Remove a profile that is in the journal; its pool must be deleted first."""
     if journal.get(_PROFILE, name) is None:
         return
     admin.command("osd erasure-code-profile rm", name=name)  # no error where there is none

@@ -1,9 +1,4 @@
-"""The OSDs of a pool: placement groups, memory, and what a sweep does to their caches.
-
-What a sweep does to the caches of OSDs, and what they do to it, in sentences. Pure.
-
-The OSDs beneath a pool: how many placement groups each gets, and how much memory it takes.
-"""
+"""The OSDs of a pool: placement groups on each, memory, and notes on their caches."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,38 +14,38 @@ from cephfit.core.units import GIB
 from cephfit.core.values.measurement import CacheCondition, Measurement
 
 IN_MEMORY = "in_memory"
-"""Key of a run's facts: ``fits_note`` over all OSDs, where it says something."""
+"""Key of a run's facts: ``fits_note`` over all OSDs, unless empty."""
 MEMORY_TARGET = "osd_memory_target"
 """Ceph's option, and the key of its value among the facts of an OSD: bytes of memory, most of it for caches."""
 
 
 def fits_note(measurement: Measurement, targets_nbytes: Collection[int], *, pool: str = "") -> str:
-    """What runs with warm caches measure where the volumes fit into them; empty where they do not, or are cold.
+    """Return a note that the volumes fit into warm caches; empty if they do not fit or caches are cold.
 
     Args:
         measurement: of the sweep.
-        targets_nbytes: ``osd_memory_target`` of each OSD that the volumes lie on.
-        pool: whose OSDs these are; empty for all of the cluster.
+        targets_nbytes: ``osd_memory_target`` of each OSD that holds the volumes.
+        pool: pool of these OSDs; empty for all OSDs of the cluster.
     """
     nbytes = measurement.most_clients * measurement.volume_nbytes
     total = sum(targets_nbytes)
     if measurement.cache is not CacheCondition.WARM or not 0 < nbytes < total:
         return ""
-    osds = f"{len(targets_nbytes)} OSDs" + (f" beneath pool {pool}" if pool else "")
+    osds = f"{len(targets_nbytes)} OSDs" + (f" of pool {pool}" if pool else "")
     return (
         f"caches are warm, and the volumes ({nbytes / GIB:.3g} GiB) fit into those of the {osds} "
-        f"({total / GIB:.3g} GiB by {MEMORY_TARGET}): reads measure memory and network there, not disks; a "
-        "workload on more data than that is slower"
+        f"({total / GIB:.3g} GiB by {MEMORY_TARGET}): reads there measure memory and network, not disks; a "
+        "workload with more data is slower"
     )
 
 
 def drops_note(n_drops: int, n_osds: int) -> str:
-    """How often the caches of all OSDs are emptied; empty if they never are."""
+    """Return a note on how often the caches of all OSDs are dropped; empty if never."""
     if not n_drops:
         return ""
     return (
-        f"the caches of all {n_osds} OSDs are dropped {n_drops} times, before every run: whatever else uses the "
-        "cluster reads from its disks afterwards (`cache: warm` drops none)"
+        f"the caches of all {n_osds} OSDs are dropped {n_drops} times, before every run: other users of the "
+        "cluster read from its disks afterwards (`cache: warm` drops none)"
     )
 
 
@@ -58,13 +53,13 @@ _CEPHS_MEMORY_TARGET_NBYTES = 4 * GIB
 """osd_memory_target of every release that has it (since Luminous 12.2.9)."""
 _AT_ONCE = 16
 _FEW_PGS = 30
-"""PGs on an OSD below which Ceph warned of too few (mon_pg_warn_min_per_osd): OSDs are loaded unevenly then."""
+"""PGs per OSD below which Ceph warned of too few (mon_pg_warn_min_per_osd): the load is then uneven."""
 _REPLICATED = 1
 
 
 @dataclass(frozen=True, slots=True)
 class PoolDefaults:
-    """What a new pool gets where nothing is said of it.
+    """Default values of a new pool.
 
     Attributes:
         size: copies.
@@ -78,12 +73,12 @@ class PoolDefaults:
         return int(plan.values.get("pg_num", self.pg_num))
 
     def n_copies(self, plan: PoolPlan) -> int:
-        """Copies or chunks of each object."""
+        """Return the copies or chunks of each object."""
         return plan.size if plan.erasure else int(plan.values.get("size", self.size))
 
 
 def pool_defaults(admin: CephAdmin, daemons: Sequence[Daemon]) -> PoolDefaults:
-    """As the monitors run; as Ceph has it since Octopus where they do not say."""
+    """Read the monitors' defaults; Ceph's defaults since Octopus where they do not report them."""
     monitor: Any = next(d for d in daemons if d.kind == "mon")
     try:
         shown = {e["name"]: e["value"] for e in admin.command("config show", who=monitor.name)}
@@ -92,23 +87,23 @@ def pool_defaults(admin: CephAdmin, daemons: Sequence[Daemon]) -> PoolDefaults:
     return PoolDefaults(int(shown.get("osd_pool_default_size", 3)), int(shown.get("osd_pool_default_pg_num", 32)))
 
 
-class Beneath:
-    """Which OSDs that are up a pool lies on, by its rule or by what is planned for it; no CRUSH program is run.
+class OsdCapacity:
+    """Finds the OSDs (of those that are up) of a pool, by its rule or its plan, without running a CRUSH program.
 
     Args:
-        admin: of the cluster; asked for its rules and its tree once.
+        admin: of the cluster; its rules and tree are read once.
     """
 
     def __init__(self, admin: CephAdmin) -> None:
         self._rules: Sequence[Mapping[str, Any]] = admin.command("osd crush rule dump")
         nodes = {int(node["id"]): node for node in admin.command("osd tree")["nodes"]}
-        # An OSD may hang in several trees, so each bucket is followed down.
+        # An OSD may be in several trees, so each bucket is traversed.
         self._under = {node["name"]: _osds_under(node, nodes) for node in nodes.values() if node["type"] != "osd"}
         up = {n: node for n, node in nodes.items() if node["type"] == "osd" and node.get("status") == "up"}
         self._class_of = {n: str(node.get("device_class", "")) for n, node in up.items()}
 
     def rule(self, rule: str | int | None) -> frozenset[int]:
-        """OSDs that a rule takes, by its name or id; by the first replicated one where none is said."""
+        """Return the OSDs that a rule takes, by its name or id; None means the first replicated rule."""
         found = next((r for r in self._rules if rule in (r["rule_name"], r["rule_id"])), None)
         if rule is None:
             replicated = [r for r in self._rules if r["type"] == _REPLICATED]
@@ -122,7 +117,7 @@ class Beneath:
         )
 
     def plan(self, plan: PoolPlan) -> frozenset[int]:
-        """OSDs that a planned pool's copies or chunks lie on."""
+        """Return the OSDs for a planned pool's copies or chunks."""
         place = plan.placement
         if place is None:
             return self.rule(plan.values.get("crush_rule"))
@@ -141,13 +136,13 @@ class Beneath:
         )
 
     def pgs_per_osd(self, plan: PoolPlan, defaults: PoolDefaults) -> float:
-        """PGs that a pool will have on each OSD, all copies or chunks counted; 0 where its OSDs are not known."""
+        """Return a pool's future PGs per OSD, all copies or chunks counted; 0 where its OSDs are unknown."""
         n_osds = len(self.plan(plan))
         return round(defaults.n_pgs(plan) * defaults.n_copies(plan) / n_osds, 1) if n_osds else 0.0
 
 
 def _osds_under(node: Mapping[str, Any], nodes: Mapping[int, Mapping[str, Any]]) -> frozenset[int]:
-    """OSDs in a bucket of ``osd tree`` at any depth."""
+    """Return the OSDs in a bucket of ``osd tree`` at any depth."""
     found: set[int] = set()
     waiting = [node]
     while waiting:
@@ -160,51 +155,51 @@ def _osds_under(node: Mapping[str, Any], nodes: Mapping[int, Mapping[str, Any]])
 
 
 def memory_targets(admin: CephAdmin, osds: Collection[int]) -> dict[int, int]:
-    """Bytes of memory that each OSD is to take, most of it for caches; without those that do not say."""
+    """Return each OSD's memory target in bytes, most of it for caches; OSDs without an answer are omitted."""
 
     def ask(osd: int) -> int | None:
         try:
             shown = admin.command("config show", who=f"osd.{osd}")
-        except RefusedError:  # before Mimic, or the manager has not heard of it yet
+        except RefusedError:  # before Mimic, or the manager does not know it yet
             return None
-        said = next((entry["value"] for entry in shown if entry["name"] == MEMORY_TARGET), None)
-        return int(said) if said is not None else _CEPHS_MEMORY_TARGET_NBYTES
+        reported = next((entry["value"] for entry in shown if entry["name"] == MEMORY_TARGET), None)
+        return int(reported) if reported is not None else _CEPHS_MEMORY_TARGET_NBYTES
 
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         asked = dict(zip(osds, threads.map(ask, osds), strict=True))
     return {osd: nbytes for osd, nbytes in asked.items() if nbytes is not None}
 
 
-def holds_data(plan: PoolPlan, beside: Sequence[PoolPlan]) -> bool:
-    """Whether the data of images lies in a pool at last; beside it are the other pools of one declaration."""
+def holds_data(plan: PoolPlan, others: Sequence[PoolPlan]) -> bool:
+    """Return whether a pool finally holds the data of images, given the other pools of its declaration."""
     if plan.mode:
         return False
-    return bool(plan.erasure) or not any(other.erasure for other in beside)
+    return bool(plan.erasure) or not any(other.erasure for other in others)
 
 
 def few_pgs_note(pool: str, n_pgs: int, pgs_per_osd: float) -> str:
-    """That a pool's data lies on so few PGs that its OSDs are loaded unevenly; empty if it does not.
+    """Return a note that a pool has too few PGs for an even load of its OSDs; empty if it has enough.
 
     Args:
         pool: its name.
-        n_pgs: that it has.
-        pgs_per_osd: see ``Beneath.pgs_per_osd``; 0 is not known.
+        n_pgs: its number of PGs.
+        pgs_per_osd: see ``OsdCapacity.pgs_per_osd``; 0 if unknown.
     """
     if not 0 < pgs_per_osd < _FEW_PGS:
         return ""
-    wanted = 1
-    while wanted * pgs_per_osd < _FEW_PGS * n_pgs:
-        wanted *= 2
+    required = 1
+    while required * pgs_per_osd < _FEW_PGS * n_pgs:
+        required *= 2
     return (
-        f"pool {pool} has {n_pgs} PGs, {pgs_per_osd:g} on each OSD in all copies: below {_FEW_PGS} OSDs are "
-        f"loaded unevenly, which is slower than the OSDs can be; `pg_num: {wanted}` is enough"
+        f"pool {pool} has {n_pgs} PGs, {pgs_per_osd:g} on each OSD in all copies: below {_FEW_PGS} the "
+        f"load of OSDs is uneven, which costs performance; `pg_num: {required}` is enough"
     )
 
 
 def few_pgs_of(admin: CephAdmin, groups: Iterable[Sequence[PoolPlan]]) -> list[str]:
-    """``few_pgs_note`` of pools that are to be made; pools of one declaration stand together."""
+    """Return ``few_pgs_note`` for planned pools, grouped by declaration."""
     daemons = running_daemons(admin)
-    beneath, defaults = Beneath(admin), pool_defaults(admin, daemons)
+    osd_capacity, defaults = OsdCapacity(admin), pool_defaults(admin, daemons)
     holding = [plan for group in groups for plan in group if plan.mode or holds_data(plan, group)]
-    notes = (few_pgs_note(p.name, defaults.n_pgs(p), beneath.pgs_per_osd(p, defaults)) for p in holding)
+    notes = (few_pgs_note(p.name, defaults.n_pgs(p), osd_capacity.pgs_per_osd(p, defaults)) for p in holding)
     return list(filter(None, notes))

@@ -1,6 +1,6 @@
-"""Pools of the tool's own: one for each distinct set of pool settings, made, read back and deleted.
+"""Pools that cephfit creates, one for each distinct set of pool settings: created, read back and deleted.
 
-Leave to delete pools: monitors give it by an option, which nobody is to find switched on afterwards.
+Monitors permit the deletion of pools by an option. It is enabled only for the time of a deletion.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,15 +43,15 @@ from cephfit.core.values.configuration import Configuration, Value
 
 _SECTION, _OPTION = "mon", "mon_allow_pool_delete"
 _EARLIER = "allow deletion"
-"""Kind of the entry in which earlier versions kept the option's value, in the journal of declared pools."""
+"""Kind of the entry with the option's value that earlier versions wrote to the journal of declared pools."""
 
 
 class PoolDeletion:
-    """Has the monitors allow that pools are deleted, for as long as it takes.
+    """Permits the deletion of pools while it lasts.
 
     Args:
         options: of the cluster's daemons.
-        journal: of these options. After a kill, ``cephfit restore`` puts back what it says.
+        journal: of these options. After a kill, ``cephfit restore`` restores them from it.
     """
 
     def __init__(self, options: DaemonOptions, journal: Journal) -> None:
@@ -60,10 +60,10 @@ class PoolDeletion:
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """Pools can be deleted within the block; after it the option is as it was, whatever happened there.
+        """Permit deletion within the block; the option is restored after it in any case.
 
         Raises:
-            CephfitError: what ended the block, or that the option cannot be set or put back; both if both are so.
+            CephfitError: the error that ended the block, or a failure to set or restore the option; both if both.
         """
         tried = Attempts()
         try:
@@ -75,11 +75,11 @@ class PoolDeletion:
         tried.end()
 
     def take_back(self) -> None:
-        """What a process left that was killed within the block. Safe to call at any time."""
+        """Restore what a process killed within the block left. Safe to call at any time."""
         self._options.take_back_one(_SECTION, _OPTION)
 
     def take_over(self, journal: Journal) -> None:
-        """What an earlier version left in the journal of declared pools is taken back with the rest."""
+        """Restore what an earlier version left in the journal of declared pools, with the rest."""
         if (entry := journal.get(_EARLIER, _OPTION)) is not None:
             self._journal.note(CONFIG, f"{_SECTION} {_OPTION}", entry.was)
             journal.forget(_EARLIER, _OPTION)
@@ -87,20 +87,20 @@ class PoolDeletion:
 
 _POOL = "pool"
 _PLACING_KEYS = ("size", "pg_num", "pgp_num", "crush_rule")
-"""Changing one of these puts PGs in other places."""
+"""A change of one of these moves PGs."""
 _CEPHS_SIZE = 3
 """osd_pool_default_size of every release since Firefly."""
 
 
 class Pools:
-    """Makes pools; every one it makes is in the journal before it exists.
+    """Creates pools; each is in the journal before it exists.
 
     Args:
         admin: of the cluster.
-        journal: where what was made is written down.
-        defaults: pool settings of the default configuration on this target, which every configuration has
-            unless it says otherwise; may change only between clusters, since pools are named without them.
-        patience_seconds: how long the PGs of a pool may stay as they are before they are active+clean.
+        journal: of created resources.
+        defaults: pool settings of this target's default configuration, which apply to every configuration unless
+            it sets them; they may differ only between clusters, since pool names do not include them.
+        patience_seconds: how long the PGs of a pool may make no progress before they are active+clean.
     """
 
     def __init__(
@@ -118,28 +118,30 @@ class Pools:
         self.places = CrushChanges(admin, journal)
 
     def plans(self, configuration: Configuration) -> tuple[PoolPlan, ...]:
-        """The pools that a configuration comes to.
+        """Return the pools of a configuration.
 
         Raises:
             InputError: its pool settings contradict each other.
         """
-        said = {s.key: as_ceph_writes(s.value) for s in pool_settings(configuration)}
+        given = {s.key: as_ceph_writes(s.value) for s in pool_settings(configuration)}
         where = f"configuration {configuration.name}"
-        return plan_pools(pool_name(configuration), said, self._defaults, where=where)
+        return plan_pools(pool_name(configuration), given, self._defaults, where=where)
 
     def why_not(self, configuration: Configuration) -> tuple[str, ...]:
-        """Why this cluster cannot place a configuration's pools, found offline; changes nothing."""
+        """Return why this cluster cannot place a configuration's pools, tested offline; changes nothing."""
         try:
             plans = self.plans(configuration)
             if reasons := self._against_release(plans):
                 return reasons
             wishes = self.wishes(plans, where=f"configuration {configuration.name}")
-            return self.places.propose(wishes).faults if wishes else ()  # a known rule may be short for this size
+            return (
+                self.places.propose(wishes).faults if wishes else ()
+            )  # an existing rule may have too few OSDs for this size
         except CephfitError as error:
             return (f"{error.what}{f' ({error.remedy})' if error.remedy else ''}",)
 
     def _against_release(self, plans: Sequence[PoolPlan]) -> tuple[str, ...]:
-        """Kinds of pools that this cluster's release or its OSDs cannot have."""
+        """Return the kinds of pools that this cluster's release or its OSDs do not support."""
         reasons: list[str] = []
         if any(plan.role is Role.CACHE for plan in plans):
             reasons += filter(None, [why_no_tiers(self._admin)])
@@ -147,32 +149,32 @@ class Pools:
             stores = {osd.get("osd_objectstore", "bluestore") for osd in self._admin.command("osd metadata")}
             if other := stores - {"bluestore"}:
                 reasons.append(
-                    f"images on an erasure code need BlueStore, and there are {', '.join(sorted(other))} OSDs"
+                    f"images on an erasure code need BlueStore, but there are {', '.join(sorted(other))} OSDs"
                 )
         return tuple(reasons)
 
     def ensure(self, configuration: Configuration) -> str:
-        """The configuration's pools, made and set, their PGs in place; finishes half-made ones.
+        """Create and set the configuration's pools, and wait for their PGs; finishes incomplete ones.
 
         Returns:
             The pool for the images.
 
         Raises:
             RefusedError: the cluster refuses a setting.
-            UnplacedPoolError: the PGs find no places.
-            ClusterError: a pool of such a name exists that is not ours.
+            UnplacedPoolError: the PGs find no OSDs.
+            ClusterError: a pool of this name exists that cephfit did not create.
         """
         self.make(self.plans(configuration), where=f"configuration {configuration.name}")
         return pool_name(configuration)
 
     def make(self, plans: Sequence[PoolPlan], *, where: str) -> None:
-        """Make pools as planned; those of one call belong together. Raises as ``ensure``."""
+        """Create pools as planned; those of one call belong together. Raises as ``ensure``."""
         try:
             if wishes := self.wishes(plans, where=where):
                 self.places.ensure(wishes)
         except FaultyMapError as faulty:
             raise UnplacedPoolError(faulty.what, where=faulty.where, remedy=faulty.remedy) from None
-        if any(name.endswith(cache_pool_of("")) for name in self.made()):
+        if any(name.endswith(cache_pool_of("")) for name in self.created()):
             await_rest(self._admin)
         below = ""
         for plan in plans:
@@ -180,7 +182,7 @@ class Pools:
             below = plan.name if plan.role is not Role.CACHE else below
 
     def wishes(self, plans: Sequence[PoolPlan], *, where: str) -> list[Wish]:
-        """The CRUSH rules that plans need."""
+        """Return the CRUSH rules that plans need."""
         ids = {pool["poolname"]: pool["poolnum"] for pool in self._admin.command("osd lspools")}
         return [
             Wish(p.rule, p.placement, self._size(p), int(p.values.get("pg_num", 0)), ids.get(p.name), where)
@@ -193,7 +195,7 @@ class Pools:
 
     @cached_property
     def _default_size(self) -> int:
-        """Copies that the monitors give a pool of which nothing is said."""
+        """Return the monitors' default number of copies."""
         try:
             monitor = self._admin.command("mon dump")["mons"][0]["name"]
             shown = self._admin.command("config show", who=f"mon.{monitor}")
@@ -212,7 +214,7 @@ class Pools:
             self._create(plan)
         elif self._journal.get(_POOL, name) is None:
             raise ClusterError(
-                "a pool of this name exists and is not in the journal, so it is not this tool's to use",
+                "a pool of this name exists but is not in the journal, so cephfit did not create it",
                 where=f"pool {name}",
                 remedy="rename or delete it",
             )
@@ -240,20 +242,22 @@ class Pools:
     def existing(self) -> tuple[str, ...]:
         return tuple(p["poolname"] for p in self._admin.command("osd lspools"))
 
-    def made(self) -> tuple[str, ...]:
-        """The pools that the journal says are ours."""
+    def created(self) -> tuple[str, ...]:
+        """Return the pools of the journal."""
         return tuple(e.place for e in self._journal.entries(_POOL))
 
     def read_back(self, configuration: Configuration) -> tuple[dict[str, dict[str, Any]], list[str]]:
-        """Setting as text to pool to value, and one sentence per setting that did not take effect."""
+        """Read pool values: setting (as text) to pool to value, and one sentence per mismatch."""
         plans = self.plans(configuration)
         wishes = self.wishes(plans, where=f"configuration {configuration.name}")
         allowed = {w.rule: self.places.osds_for(w) for w in wishes}
         return read_back_pools(self._admin, plans, pool_settings(configuration), allowed)
 
     def delete(self, name: str) -> None:
-        """Delete a pool of the journal and those that belong to it; the monitors must allow it
-        (``mon_allow_pool_delete``)."""
+        """Delete a pool of the journal and those that belong to it.
+
+        The monitors must permit it (``mon_allow_pool_delete``).
+        """
         for one in (cache_pool_of(name), name, data_pool_of(name)):
             if self._journal.get(_POOL, one) is None:
                 continue
@@ -264,16 +268,15 @@ class Pools:
             self._journal.forget(_POOL, one)
 
     def restore_places(self) -> None:
-        """The CRUSH map as it was before any of this; after the pools are deleted. Safe to call twice."""
+        """Restore the original CRUSH map, after the pools are deleted. Safe to call twice."""
         self.places.restore()
 
     def await_counted(self) -> None:
-        """Until the manager's PG count is that of the pools there are; it hears of deleted ones a little later."""
+        """Wait until the manager's PG count matches the existing pools; it learns of deletions a little later."""
         await_counted(self._admin)
 
     def max_avail_nbytes(self, name: str) -> int | None:
-        """Bytes that clients can still write into the images of a pool, as Ceph reckons; None while it does not
-        know."""
+        """Return Ceph's estimate of the bytes that clients can still write to a pool's images; None if unknown."""
         holding = self._holding(name)
         for pool in self._admin.command("df")["pools"]:
             if pool["name"] == holding:
@@ -281,7 +284,7 @@ class Pools:
         return None
 
     def copies(self, name: str) -> float:
-        """Bytes that lie on disks for each byte of an image: copies, or (k + m) / k."""
+        """Return the bytes on disks per byte of an image: copies, or (k + m) / k."""
         holding = self._holding(name)
         pool = dumped_pool(self._admin, holding)
         if not pool.get("erasure_code_profile"):
@@ -290,26 +293,26 @@ class Pools:
         return int(pool["size"]) / int(profile["k"])
 
     def _holding(self, name: str) -> str:
-        """Where the data of a pool's images lies."""
+        """Return the pool that holds the data of a pool's images."""
         return data_pool_of(name) if data_pool_of(name) in self.existing() else name
 
     def _create(self, plan: PoolPlan) -> None:
         arguments: dict[str, Any] = {"pool": plan.name}
-        wanted = plan.values
-        if "pg_num" in wanted:
-            arguments["pg_num"] = int(wanted["pg_num"])
-        if "pgp_num" in wanted or "pg_num" in wanted:
-            arguments["pgp_num"] = int(wanted.get("pgp_num", wanted.get("pg_num", "0")))
+        required = plan.values
+        if "pg_num" in required:
+            arguments["pg_num"] = int(required["pg_num"])
+        if "pgp_num" in required or "pg_num" in required:
+            arguments["pgp_num"] = int(required.get("pgp_num", required.get("pg_num", "0")))
         arguments["pool_type"] = "erasure" if plan.erasure else "replicated"
         if plan.erasure:
             arguments["erasure_code_profile"] = plan.name
-        if rule := plan.rule or wanted.get("crush_rule"):
+        if rule := plan.rule or required.get("crush_rule"):
             arguments["rule"] = rule
-        # A PG count that the autoscaler changes in the middle would make every sample after it invalid.
+        # A PG count that the autoscaler changes during a sweep would invalidate every later sample.
         self._admin.command("osd pool create", **arguments, autoscale_mode="off")
 
     def _set(self, name: str, key: str, value: str) -> bool:
-        """Whether it had to be changed."""
+        """Set a value; return whether it had to be changed."""
         got = pool_value(self._admin, name, key)
         if got is not None and same_value(VALUE_TYPES.get(key, "str"), value, got):
             return False

@@ -1,4 +1,4 @@
-"""The words that a pool's declaration may use, and which of Ceph's values each one is."""
+"""The keys of a pool's declaration, and the corresponding values in Ceph."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ PLAIN_KEYS = (
     "compression_required_ratio", "compression_max_blob_size", "compression_min_blob_size", "csum_type",
     "csum_min_block", "csum_max_block", "write_fadvise_dontneed", "fast_read", "recovery_priority", "read_ratio",
 )  # fmt: skip
-"""What ``osd pool set`` knows and a sweep may vary on a pool of its own."""
+"""Keys of ``osd pool set`` that a sweep may vary."""
 
 TIER_KEYS = (
     "hit_set_type", "hit_set_count", "hit_set_period", "hit_set_fpp", "hit_set_grade_decay_rate",
@@ -20,10 +20,10 @@ TIER_KEYS = (
 """Parameters of a cache tier (Meyer 2017, Table 2.2, and Ceph's manual, "Cache tiering")."""
 
 CACHE_MODES = ("writeback", "readonly", "readproxy")
-"""Modes that this program makes; `forward`, `readforward` and `proxy` went with Octopus."""
+"""Modes that cephfit supports; Octopus removed `forward`, `readforward` and `proxy`."""
 
 ERASURE_KEYS = ("k", "m", "plugin", "technique", "stripe_unit", "l", "c", "d", "scalar_mds", "packetsize", "w")
-"""What an erasure code profile says beside the place of the chunks (Ceph's manual, "Erasure code profiles")."""
+"""Keys of an erasure code profile, without those of placement (Ceph's manual, "Erasure code profiles")."""
 
 _PLACE = (*(f"{word}.{key}" for word in ("devices", "primary") for key in DEVICE_WORDS), "failure_domain")
 _BESIDE = (*PLAIN_KEYS, *_PLACE)
@@ -35,25 +35,25 @@ DECLARED_KEYS: tuple[str, ...] = (
     "cache.mode",
     *(f"cache.{key}" for key in (*_BESIDE, *TIER_KEYS)),
 )
-"""What a declaration says beyond the plain keys; written nested (``cache: {mode: writeback}``) or with dots."""
+"""Nested keys of a declaration; written nested (``cache: {mode: writeback}``) or with dots."""
 
 POOL_KEYS: tuple[str, ...] = (*PLAIN_KEYS, *DECLARED_KEYS)
 
 IMAGE_KEYS = ("object_size", "stripe_unit", "stripe_count", "features")
-"""Of an RBD image."""
+"""Keys of an RBD image."""
 
 CLASSES = "classes"
-"""Word before the name of a device class whose OSDs a declaration lists, for clusters before Luminous."""
+"""Prefix of a device class with a list of its OSDs, for clusters before Luminous."""
 
 NESTED = ("devices", "primary", "erasure", "metadata", "cache", CLASSES)
-"""Words of a declaration with a mapping behind them."""
+"""Keys of a declaration with a mapping as their value."""
 
 LISTS = ("hosts", "osds")
-"""Last words of keys that take a list."""
+"""Last parts of keys with a list as their value."""
 
 
 def is_pool_key(key: str) -> bool:
-    """Whether a declaration may say it."""
+    """Return whether a declaration may contain a key."""
     return key in POOL_KEYS or key.startswith(f"{CLASSES}.")
 
 
@@ -87,4 +87,4 @@ VALUE_TYPES: Mapping[str, str] = {
     "k": "int",
     "m": "int",
 }
-"""How values are compared, as Ceph names types; texts where nothing is said."""
+"""Ceph's type names for the comparison of values; other values are compared as text."""

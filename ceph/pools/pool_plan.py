@@ -1,11 +1,4 @@
-"""The pools that a declaration results in: order, place, values, names and space. Pure.
-
-What a pool's declaration comes to: the pools to be made, in order, each with its place and values. Pure.
-
-What the tool calls the pools that a configuration comes to. Pure.
-
-What a configuration's pools take of each device class. Pure.
-"""
+"""The pools that a declaration results in: order, placement, values, names and space per device class. Pure."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -22,33 +15,33 @@ from cephfit.core.yaml_lines import nearest
 
 RULE_PREFIX = "cephfit-"
 _HIT_SETS = {"hit_set_type": "bloom", "hit_set_count": "4", "hit_set_period": "1200"}
-"""What ``osd tier add-cache`` gives (options osd_tier_default_cache_hit_set_*); ``osd tier add`` gives none."""
+"""Defaults of ``osd tier add-cache`` (options osd_tier_default_cache_hit_set_*); ``osd tier add`` sets none."""
 
 
 class Role(StrEnum):
-    """What a pool is to the images in it."""
+    """The role of a pool for its images."""
 
     BASE = "base"
-    """Holds the images; of an erasure-coded pool, their metadata only."""
+    """Holds the images, or only their metadata if there is an erasure-coded data pool."""
     DATA = "data"
-    """The erasure-coded data of images whose metadata is in the base pool."""
+    """Holds the erasure-coded data of images with their metadata in the base pool."""
     CACHE = "cache"
-    """A cache tier over the data, or over the base where there is no data pool."""
+    """A cache tier over the data pool, or over the base without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """One pool to be made.
+    """One planned pool.
 
     Attributes:
         name: of the pool.
         role: base, data or cache.
-        values: for ``osd pool set``, as Ceph writes them; ``crush_rule`` only where an existing one is named.
-        placement: where it lies; None if ``crush_rule`` or the cluster's default says it.
+        values: for ``osd pool set``, as Ceph writes them; ``crush_rule`` only if it names an existing one.
+        placement: None if ``crush_rule`` or the cluster's default determines it.
         erasure: the erasure code profile; empty for a replicated pool.
         mode: of a cache tier; empty for others.
-        rule: name of the CRUSH rule that its placement gets; empty without one.
-        said: keys of the declaration that this pool's values came from: declaration's key to value's key.
+        rule: name of the CRUSH rule for its placement; empty without one.
+        said: source of this pool's values: declaration's key to value's key.
     """
 
     name: str
@@ -62,29 +55,29 @@ class PoolPlan:
 
     @property
     def size(self) -> int:
-        """Copies or chunks of each object; 3 (Ceph's default) where nothing is said."""
+        """Copies or chunks of each object; 3 (Ceph's default) unless set."""
         if self.erasure:
             return int(self.erasure["k"]) + int(self.erasure["m"])
         return int(self.values.get("size", 3))
 
 
 def data_pool_of(name: str) -> str:
-    """Name of the erasure-coded pool beside a base pool."""
+    """Return the name of the erasure-coded data pool of a base pool."""
     return f"{name}-data"
 
 
 def cache_pool_of(name: str) -> str:
-    """Name of the cache tier of a base pool."""
+    """Return the name of the cache tier of a base pool."""
     return f"{name}-cache"
 
 
 def shared_rule(pool: str, placement: Placement) -> str:
-    """One rule for all pools that lie alike: the fewest changes of the map over a sweep."""
+    """Name one rule for all pools with the same placement: the fewest changes of the map over a sweep."""
     return f"{RULE_PREFIX}{placement.digest}"
 
 
 def own_rule(pool: str, placement: Placement) -> str:
-    """A rule that has its pool's name, as people who look at a cluster expect."""
+    """Name the rule after its pool, as admins expect."""
     return pool
 
 
@@ -96,12 +89,12 @@ def plan_pools(
     rule_of: Callable[[str, Placement], str] = shared_rule,
     where: str = "",
 ) -> tuple[PoolPlan, ...]:
-    """The pools that settings come to, in the order in which they are made.
+    """Return the pools for settings, in the order of their creation.
 
     Args:
         name: of the pool that holds the images.
-        settings: key to value as Ceph writes it; keys as ``pool_keys.is_pool_key`` knows them.
-        defaults: of the cluster, for what the settings leave out.
+        settings: key to value as Ceph writes it; keys that ``pool_keys.is_pool_key`` accepts.
+        defaults: of the cluster, for missing settings.
         rule_of: names the rule of a pool and its placement.
         where: for messages.
 
@@ -126,7 +119,7 @@ def plan_pools(
     else:
         if metadata:
             raise InputError(
-                "only an erasure-coded pool keeps metadata apart",
+                "only an erasure-coded pool has separate metadata",
                 where=where,
                 remedy="add `erasure: {k: ..., m: ...}`",
             )
@@ -145,7 +138,7 @@ def _require_code(erasure: Mapping[str, str], plain: Mapping[str, str], where: s
                 f"erasure.{key} must be a whole number from 1, not {erasure.get(key, 'left out')}", where=where
             )
     if "size" in plain:
-        raise InputError("an erasure-coded pool has k + m chunks, no size", where=where, remedy="leave `size` out")
+        raise InputError("an erasure-coded pool has k + m chunks, no size", where=where, remedy="remove `size`")
 
 
 def _metadata_plan(
@@ -156,12 +149,12 @@ def _metadata_plan(
     defaults: Mapping[str, str],
     where: str,
 ) -> PoolPlan:
-    """Replicated, where the data lies and able to lose as many disks, unless it says otherwise."""
+    """Plan the metadata: replicated, on the data's devices, with the same tolerated disk losses, unless set."""
     plain = {k: v for k, v in metadata.items() if k in PLAIN_KEYS}
     placement = placement_of(metadata, where=where)
     if placement is None and "crush_rule" not in metadata:
-        beside = {k: v for k, v in own.items() if k.startswith(("devices.", "failure_domain", f"{CLASSES}."))}
-        placement = placement_of(beside, where=where) or Placement()
+        inherited = {k: v for k, v in own.items() if k.startswith(("devices.", "failure_domain", f"{CLASSES}."))}
+        placement = placement_of(inherited, where=where) or Placement()
     values = {"size": str(int(erasure["m"]) + 1), **_with_defaults(plain, defaults, placement)}
     return PoolPlan(name, Role.BASE, values, placement, said={f"metadata.{k}": k for k in plain})
 
@@ -173,18 +166,18 @@ def _cache_plan(name: str, cache: Mapping[str, str], defaults: Mapping[str, str]
     placement = placement_of(cache, where=where)
     if placement is None and "crush_rule" not in cache:
         raise InputError(
-            "the cache tier does not say where it lies",
+            "the cache tier has no placement",
             where=where,
-            remedy="add `devices: {class: ssd}` or a `crush_rule`; on the pool's own devices it is of no use",
+            remedy="add `devices: {class: ssd}` or a `crush_rule`; on the pool's devices it is useless",
         )
     if not {"target_max_bytes", "target_max_objects"} & set(cache):
         raise InputError(
             "a cache tier without target_max_bytes or target_max_objects fills its devices and stops",
             where=where,
-            remedy="add `target_max_bytes: 10G` or so to it",
+            remedy="add, for example, `target_max_bytes: 10G` to it",
         )
     plain = {k: v for k, v in cache.items() if k in PLAIN_KEYS}
-    # Without hit sets nothing is ever promoted by recency, and the cluster's health warns.
+    # Without hit sets there is no promotion by recency, and the cluster's health warns.
     tier = {**_HIT_SETS, **{k: v for k, v in cache.items() if k in TIER_KEYS}}
     if "target_max_bytes" in tier:
         tier["target_max_bytes"] = str(parse_nbytes(tier["target_max_bytes"], where=where))
@@ -204,12 +197,12 @@ POOL_PREFIX = "cephfit-"
 
 
 def pool_settings(configuration: Configuration) -> tuple[Setting, ...]:
-    """What a configuration says about its pool (not about its images)."""
+    """Return a configuration's settings of its pool (without those of images)."""
     return tuple(s for s in configuration.within(Partition.POOL) if s.scope == "pool")
 
 
 def pool_name(configuration: Configuration) -> str:
-    """Configurations with the same pool settings share a pool; the default's is ``cephfit-default``."""
+    """Return the pool's name: equal pool settings share a pool; the default's is ``cephfit-default``."""
     settings = pool_settings(configuration)
     if not settings:
         return POOL_PREFIX + "default"
@@ -218,32 +211,32 @@ def pool_name(configuration: Configuration) -> str:
 
 
 def data_pool_name(configuration: Configuration) -> str | None:
-    """The pool of the images' data where that is not the pool of the images; None otherwise."""
+    """Return the data pool of the images if that is a separate pool; None otherwise."""
     is_coded = any(s.key.startswith("erasure.") for s in pool_settings(configuration))
     return data_pool_of(pool_name(configuration)) if is_coded else None
 
 
 Space = Mapping[str, float]
-"""Device class to bytes on its disks for each byte of clients' data."""
+"""Device class to bytes on its disks per byte of clients' data."""
 
 
 def only_pool_settings(configuration: Configuration) -> bool:
-    """Whether a configuration differs from the default by its pool and images alone, as a volume type can."""
+    """Return whether a configuration differs from the default only by pool and images, as a volume type can."""
     return all(s.partition is Partition.POOL for s in configuration.settings)
 
 
 def space_of(configuration: Configuration, measured_nbytes: int) -> Space | None:
-    """What data takes in a configuration's pools, for the speed that was measured.
+    """Return the space that data takes in a configuration's pools, at the measured speed.
 
-    A cache tier counts with the part of the measured data that it had room for: more data in the same cache would
-    be slower than what was measured.
+    A cache tier counts by the share of the measured data that it could hold: more data in the same cache would be
+    slower than measured.
 
     Args:
         configuration: of a sweep.
         measured_nbytes: all volumes of the sweep together.
 
     Returns:
-        None where the configuration does not say on which class its pools lie, or in how many copies.
+        None if the configuration does not state the class of its pools, or the number of copies.
     """
     settings = {s.key: as_ceph_writes(s.value) for s in configuration.within(Partition.POOL) if s.scope == "pool"}
     plans = plan_pools("pool", settings, {}, where=f"configuration {configuration.name}")
@@ -262,14 +255,14 @@ def space_of(configuration: Configuration, measured_nbytes: int) -> Space | None
 
 
 def cost_of(space: Space, prices: Mapping[str, float]) -> float | None:
-    """Price of a byte of clients' data; None if a class has no price."""
+    """Return the price of a byte of clients' data; None if a class has no price."""
     if any(name not in prices for name in space):
         return None
     return sum(prices[name] * share for name, share in space.items())
 
 
 def same_pool(configurations: Sequence[Configuration]) -> Mapping[str, str]:
-    """Configuration to the first one that has the same pool and images."""
+    """Map each configuration to the first one with the same pool and images."""
     first: dict[tuple[str, ...], str] = {}
     return {c.name: first.setdefault(tuple(map(str, c.settings)), c.name) for c in configurations}
 

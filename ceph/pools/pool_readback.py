@@ -1,10 +1,7 @@
-"""The pools of a cluster as they are: values, OSDs of their PGs, and waiting for both.
+"""The present pools of a cluster: read back values and OSDs of PGs, wait for PGs, list all pools.
 
-What a pool really became: its values, its code, its tier, and on which OSDs its PGs lie.
-
-Waiting: until a pool's PGs lie where its rule puts them, until the manager knows which pools there are.
-
-The pools that a cluster has: where each one's data lies, how evenly, and what it is for.
+The read-back covers a pool's values, code, tier and the OSDs of its PGs. The list shows each pool's placement,
+balance and purpose.
 """
 
 import errno
@@ -29,15 +26,15 @@ from cephfit.core.values.configuration import Setting
 from cephfit.core.waiting import still_amiss
 
 Allowed = Mapping[str, Sequence[Mapping[int, int]]]
-"""Rule to the OSDs that it may use; the primaries' first where they lie apart."""
+"""Rule to the OSDs that it may use; separate primaries come first."""
 
 
 def pool_value(admin: CephAdmin, pool: str, key: str) -> Any:
-    """A pool's value; None where it was never set, and where this release does not tell it."""
+    """Read a pool's value; None if it was never set, or this release does not report it."""
     try:
         said = admin.command("osd pool get", pool=pool, var=key)
     except RefusedError as error:
-        # The answers for a value that was never set on an existing pool, and for one that cannot be asked: before
+        # The errors for a value that was never set on an existing pool, and for one that cannot be read: before
         # Nautilus `allow_ec_overwrites`.
         if error.code in (errno.ENOENT, errno.EINVAL):
             return None
@@ -48,11 +45,11 @@ def pool_value(admin: CephAdmin, pool: str, key: str) -> Any:
 def read_back_pools(
     admin: CephAdmin, plans: Sequence[PoolPlan], settings: Sequence[Setting], allowed: Allowed
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Setting as text to pool to value, and one sentence per setting that did not take effect.
+    """Read pool values: setting (as text) to pool to value, and one sentence per mismatch.
 
     Args:
         admin: of the cluster.
-        plans: what the settings come to.
+        plans: pools of the settings.
         settings: of the pool partition, scope ``pool``.
         allowed: for each plan that has a placement.
     """
@@ -63,10 +60,10 @@ def read_back_pools(
     for plan in plans:
         base = base if plan.role is Role.CACHE else plan.name
         for key, name in plan.said.items():
-            wanted, got = plan.values[name], pool_value(admin, plan.name, name)
+            required, got = plan.values[name], pool_value(admin, plan.name, name)
             values.setdefault(text_of[key], {})[plan.name] = got
-            if got is None or not same_value(VALUE_TYPES.get(name, "str"), wanted, got):
-                faults.append(f"pool {plan.name} has {name} = {got}, not {wanted}")
+            if got is None or not same_value(VALUE_TYPES.get(name, "str"), required, got):
+                faults.append(f"pool {plan.name} has {name} = {got}, not {required}")
         if plan.erasure:
             faults += _read_code(admin, plan, text_of, values)
         if plan.role is Role.CACHE:
@@ -84,15 +81,15 @@ def _read_code(
     dumped = dumped_pool(admin, plan.name)
     profile = profile_of(admin, dumped["erasure_code_profile"])
     faults = []
-    for key, wanted in plan.erasure.items():
+    for key, required in plan.erasure.items():
         got = profile.get(key)
         values[text_of[f"erasure.{key}"]] = {plan.name: got}
-        if got is None or not same_value(VALUE_TYPES.get(key, "str"), wanted, got):
-            faults.append(f"the erasure code of pool {plan.name} has {key} = {got}, not {wanted}")
+        if got is None or not same_value(VALUE_TYPES.get(key, "str"), required, got):
+            faults.append(f"the erasure code of pool {plan.name} has {key} = {got}, not {required}")
     if int(dumped["size"]) != plan.size:
         faults.append(f"pool {plan.name} has {dumped['size']} chunks, not {plan.size}")
     if "ec_overwrites" not in str(dumped["flags_names"]).split(","):
-        faults.append(f"pool {plan.name} does not allow overwrites, so images cannot lie in it")
+        faults.append(f"pool {plan.name} does not allow overwrites, so it cannot hold images")
     return faults
 
 
@@ -103,7 +100,7 @@ def _read_place(
     values: dict[str, dict[str, Any]],
     allowed: Sequence[Mapping[int, int]],
 ) -> list[str]:
-    """Where the PGs lie, as the manager says, not as the map would have it."""
+    """Compare the OSDs of PGs, as the manager reports them, with those that the map permits."""
     pgs = listed_pgs(admin.command("pg ls-by-pool", poolstr=plan.name)) or ()
     firsts = {pg["acting_primary"] for pg in pgs}
     others = {osd for pg in pgs for osd in pg["acting"] if osd not in (pg["acting_primary"], NOWHERE)}
@@ -116,7 +113,7 @@ def _read_place(
                 values.setdefault(text, {})[plan.name] = " ".join(f"osd.{osd}" for osd in sorted(found))
     groups = [(firsts, allowed[0], "primaries"), (others, allowed[-1], "copies")]
     return [
-        f"{what} of pool {plan.name} lie on {', '.join(f'osd.{osd}' for osd in sorted(wrong))}, not on "
+        f"{what} of pool {plan.name} are on {', '.join(f'osd.{osd}' for osd in sorted(wrong))}, not on "
         f"{plan.placement}"
         for found, right, what in groups
         if (wrong := found - set(right))
@@ -124,37 +121,36 @@ def _read_place(
 
 
 def dumped_pool(admin: CephAdmin, name: str) -> dict[str, Any]:
-    """A pool that is there, as ``osd dump`` has it."""
+    """Return an existing pool's entry of ``osd dump``."""
     pool: dict[str, Any] = next(p for p in admin.command("osd dump")["pools"] if p["pool_name"] == name)
     return pool
 
 
 _SETTLED_SECONDS = 30.0
-"""PGs that are neither clean nor at work on it for so long find no places; on a lab's new pool that takes 2 s."""
+"""PGs that are neither clean nor active for this long find no OSDs; a lab's new pool takes 2 s."""
 _POLL_SECONDS = 0.1
 _SLOWEST_POLL_SECONDS = 2.0
 _SILENCE_SECONDS = 10.0
-"""OSDs report a PG that changed to the manager every 5 s (mgr_stats_period)."""
+"""OSDs report changed PGs to the manager every 5 s (mgr_stats_period)."""
 _COUNTING_SECONDS = 30.0
 _IN_PLACE = frozenset(("active", "clean"))
 _ELSEWHERE = frozenset(("scrubbing", "deep", "snaptrim", "snaptrim_wait", "laggy", "wait"))
-"""Words of states that say nothing of places; with clients at work they come and go for ever."""
+"""Words of states that are unrelated to placement; with active clients they appear at any time."""
 _AT_WORK = frozenset(
     ("creating", "peering", "activating", "unknown", "recovering", "recovery_wait", "backfilling", "backfill_wait")
 )
-"""Words of states of PGs that will be clean by and by."""
+"""Words of states of PGs that will become clean."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Outlook:
-    """What a pool's PGs are up to.
+    """The progress of a pool's PGs.
 
     Attributes:
-        why: they are not in their places, in words; empty if they are.
-        may_come: it may come about by itself.
-        n_recovered: objects, and bytes of them, that were copied to their places since the PGs were made. Not how
-            many are degraded or misplaced: those change with every write of a client, whether anything is copied
-            or not.
+        why: reason why they are not on their OSDs; empty if they are.
+        may_come: whether they may get there without intervention.
+        n_recovered: objects and bytes copied to their OSDs since the PGs were created. The numbers of degraded or
+            misplaced objects are no measure of progress: they change with every write of a client.
     """
 
     why: str
@@ -163,28 +159,28 @@ class _Outlook:
 
 
 class UnplacedPoolError(ClusterError):
-    """A pool's PGs did not become active+clean, because its rule finds too few OSDs for its size, for example."""
+    """A pool's PGs did not become active+clean, for example because its rule finds too few OSDs for its size."""
 
 
 def map_epoch(admin: CephAdmin) -> int:
-    """The epoch of the OSD map as it is now."""
+    """Return the epoch of the present OSD map."""
     return int(admin.command("osd dump")["epoch"])
 
 
 def await_placed(admin: CephAdmin, name: str, epoch: int, *, patience_seconds: float) -> None:
-    """Until every PG is active and clean by a report since ``epoch``; older reports tell of older places.
+    """Wait until every PG is active+clean by a report since ``epoch``; older reports describe older placements.
 
-    As long as PGs change their state or data is copied it is waited for, because that may take hours.
+    The wait continues as long as PGs change their state or data is copied, which may take hours.
 
     Args:
         admin: of the cluster.
         name: of the pool.
-        epoch: of the map that moved the PGs. One that it did not move makes no report: after a while silence
-            counts as that.
-        patience_seconds: how long none of this may happen while PGs are at work.
+        epoch: of the map that moved the PGs. A PG that it did not move sends no report; after a while a missing
+            report counts as that.
+        patience_seconds: how long unfinished PGs may make no progress.
 
     Raises:
-        UnplacedPoolError: it does not come about.
+        UnplacedPoolError: the PGs do not become active+clean.
     """
     started = changed = time.monotonic()
     before: _Outlook | None = None
@@ -217,7 +213,7 @@ def _outlook(admin: CephAdmin, name: str, epoch: int) -> _Outlook:
     target = pool.get("pg_num_target", pool["pg_num"])
     try:
         pgs = listed_pgs(admin.command("pg ls-by-pool", poolstr=name)) or ()
-    except RefusedError as error:  # the manager has not heard of the pool yet
+    except RefusedError as error:  # the manager does not know the pool yet
         return _Outlook(error.what)
     if len(pgs) != target or pool["pg_placement_num"] != pool.get("pg_placement_num_target", target):
         return _Outlook(f"it has {len(pgs)} of {target} PGs")
@@ -242,12 +238,12 @@ class PoolPortrait:
         name: of the pool.
         kind: ``3 copies``, ``4+2 (jerasure)``.
         rule: name of its CRUSH rule.
-        classes: device class to PG copies (or chunks) on it, by the map's own reckoning; ``-`` for no class.
-        primary_classes: the same of the primaries.
-        n_osds: OSDs that hold a part of it.
+        classes: device class to PG copies (or chunks) on it, by the map; ``-`` for no class.
+        primary_classes: the same for the primaries.
+        n_osds: number of OSDs with a part of it.
         pg_num: PGs.
-        busiest: PGs of its most loaded OSD over those that the OSD's weight is due; 1.0 is even.
-        balancing_moves: upmap entries that would even it out, as osdmaptool reckons.
+        busiest: PGs of its most loaded OSD over the fair share of that OSD's weight; 1.0 is even.
+        balancing_moves: upmap entries that would balance it, by osdmaptool.
         stored_nbytes: of clients' data.
         tier: ``cache of X (writeback)``, ``has the cache X``, or empty.
         compression: mode and algorithm, or empty.
@@ -271,7 +267,7 @@ class PoolPortrait:
 
 
 def survey(admin: CephAdmin) -> tuple[PoolPortrait, ...]:
-    """All pools of a cluster; three monitor commands and some offline work, nothing is changed."""
+    """List all pools of a cluster, with three monitor commands and offline computation; changes nothing."""
     live = LiveMap(admin.exchange("osd getcrushmap"))
     osd_map = admin.exchange("osd getmap")
     pools = admin.command("osd dump")["pools"]

@@ -20,7 +20,7 @@ from cephfit import __version__
 from cephfit.ceph.admin.daemons import running_daemons
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.ceph_health import CephHealth
-from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.hosts.host import HostRefusedError
 from cephfit.ceph.options import option_catalogue as options
@@ -127,7 +127,7 @@ class CephTarget(
         access: how clients reach the cluster.
         folder: where what must outlive the process is kept; exists.
         journal: of this target; opened for reading only where nothing is to be changed.
-        surroundings: what is around this cluster.
+        adapters: what is around this cluster.
         for_change: whoever opens the target holds its lock; needed by all but ``facts``, ``health`` and
             ``unsupported``.
         progress: hears what takes long.
@@ -143,7 +143,7 @@ class CephTarget(
         access: ClientAccess,
         folder: Path,
         journal: Journal,
-        surroundings: Surroundings,
+        adapters: ClusterAdapters,
         for_change: bool,
         progress: Progress | None = None,
         only_pool: str = "",
@@ -151,7 +151,7 @@ class CephTarget(
         self.name = name
         self._admin = admin
         self._images = images
-        self._around = surroundings
+        self._around = adapters
         self._for_change = for_change
         self._progress = progress or Silence()
         self._folder = folder
@@ -159,9 +159,7 @@ class CephTarget(
         self._journal = journal
         self._catalogue = options.Catalogue(admin)
         self._volumes = Volumes(images)
-        self._clients = VolumeClients(
-            name, access=access, folder=folder, volumes=self._volumes, surroundings=surroundings
-        )
+        self._clients = VolumeClients(name, access=access, folder=folder, volumes=self._volumes, adapters=adapters)
         self._health = CephHealth(admin)
         self._changes: ClusterChanges
         strangers: StrangersInPool | None = None
@@ -174,10 +172,10 @@ class CephTarget(
                 self._catalogue,
                 journal,
                 health=self._health,
-                surroundings=surroundings,
+                adapters=adapters,
                 progress=self._progress,
             )
-        self.room = Room(name, health=self._health, changes=self._changes, below=surroundings.require_room)
+        self.room = Room(name, health=self._health, changes=self._changes, below=adapters.require_room)
         self._map_watch = MapWatch(
             admin, lambda pool: pool == only_pool or pool.startswith(POOL_PREFIX), strangers=strangers
         )
@@ -186,12 +184,12 @@ class CephTarget(
             self._catalogue,
             health=self._health,
             changes=self._changes,
-            surroundings=surroundings,
+            adapters=adapters,
             journal=journal,
         )
 
     def facts(self) -> Mapping[str, Any]:
-        way = self._around.reach.way
+        way = self._around.delivery.way
         return {**facts_of(self._admin), **({"options_by": way.value} if way is not None else {})}
 
     def declared_pools(self) -> DeclaredPools:

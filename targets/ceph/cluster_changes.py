@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from cephfit.ceph.ceph_health import CephHealth, is_getting_full
-from cephfit.ceph.cluster_adapters import ReadValues, Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters, ReadValues
 from cephfit.ceph.options import option_catalogue as options
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.ceph.pools.declared_pools import DeclaredPools
@@ -161,7 +161,7 @@ class Forecast:
         catalogue: the options of the cluster.
         health: of the cluster.
         changes: that configurations make on the cluster itself.
-        surroundings: what is around the cluster.
+        adapters: what is around the cluster.
         journal: of what was changed.
     """
 
@@ -172,14 +172,14 @@ class Forecast:
         *,
         health: CephHealth,
         changes: ClusterChanges,
-        surroundings: Surroundings,
+        adapters: ClusterAdapters,
         journal: Journal,
     ) -> None:
         self._admin = admin
         self._catalogue = catalogue
         self._health = health
         self._changes = changes
-        self._around = surroundings
+        self._around = adapters
         self._journal = journal
 
     def unsupported(self, configurations: Iterable[Configuration]) -> Mapping[str, tuple[str, ...]]:

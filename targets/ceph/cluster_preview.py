@@ -11,7 +11,7 @@ from cephfit.ceph.delivery.option_delivery import has_store
 from cephfit.ceph.options.option import as_ceph_writes
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.ceph.pools.osd_capacity import (
-    Beneath,
+    OsdCapacity,
     PoolDefaults,
     drops_note,
     few_pgs_note,
@@ -90,7 +90,7 @@ def pools_to_make(
     sweep: PlannedSweep,
     existing: Iterable[str],
     defaults: PoolDefaults,
-    beneath: Beneath,
+    osd_capacity: OsdCapacity,
 ) -> tuple[PoolToMake, ...]:
     """The pools of all configurations, each once.
 
@@ -99,7 +99,7 @@ def pools_to_make(
         sweep: whose volumes they hold.
         existing: names of pools that are there already.
         defaults: of a pool that says nothing of its copies or PGs.
-        beneath: knows the OSDs below a pool.
+        osd_capacity: knows the OSDs below a pool.
     """
     there = set(existing)
     volumes_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
@@ -124,7 +124,7 @@ def pools_to_make(
                 n_pgs=defaults.n_pgs(plan),
                 nbytes=holds,
                 raw_nbytes=round(holds * _copies(plan, defaults.size)),
-                pgs_per_osd=beneath.pgs_per_osd(plan, defaults) if of_data or plan.mode else 0.0,
+                pgs_per_osd=osd_capacity.pgs_per_osd(plan, defaults) if of_data or plan.mode else 0.0,
             )
         )
     return tuple(found)
@@ -188,10 +188,10 @@ def preview_of(
     notes += filter(None, [restarts_note(count)])
     if any(plans.values()):
         notes.append("mon_allow_pool_delete is set to true while pools of cephfit are deleted")
-    beneath = Beneath(admin)
-    made = pools_to_make(plans, sweep, pools.existing(), pool_defaults(admin, present.daemons), beneath)
+    osd_capacity = OsdCapacity(admin)
+    made = pools_to_make(plans, sweep, pools.existing(), pool_defaults(admin, present.daemons), osd_capacity)
     notes += filter(None, (few_pgs_note(pool.name, pool.n_pgs, pool.pgs_per_osd) for pool in made))
-    notes += _about_caches(sweep, plans, admin=admin, daemons=present.daemons, beneath=beneath)
+    notes += _about_caches(sweep, plans, admin=admin, daemons=present.daemons, osd_capacity=osd_capacity)
     return Preview(
         health=HEALTHY,
         differences=tuple(d for c in configurations for d in option_differences(c, present)),
@@ -210,7 +210,7 @@ def _about_caches(
     *,
     admin: CephAdmin,
     daemons: Sequence[Daemon],
-    beneath: Beneath,
+    osd_capacity: OsdCapacity,
 ) -> list[str]:
     """What is done to the caches of OSDs, or what they do to the sweep."""
     osds = [int(daemon.id) for daemon in daemons if daemon.kind == "osd"]
@@ -219,7 +219,7 @@ def _about_caches(
         return list(filter(None, [drops_note(n_drops, len(osds))]))
     targets = memory_targets(admin, osds)
     holding = {p.name: p for group in plans.values() for p in group if holds_data(p, group)}
-    below = {name: beneath.plan(plan) for name, plan in holding.items()}
+    below = {name: osd_capacity.plan(plan) for name, plan in holding.items()}
     notes = (
         fits_note(sweep.measurement, [n for osd, n in targets.items() if osd in below[name]], pool=name)
         for name in holding

@@ -11,10 +11,10 @@ from cephfit.ceph.admin.binary_admin import BinaryAdmin
 from cephfit.ceph.admin.cluster_lock import ClusterLock
 from cephfit.ceph.admin.older_releases import require_luminous, why_no_cache_drop
 from cephfit.ceph.admin.rados_admin import RadosAdmin
-from cephfit.ceph.cluster_adapters import ExportsDevices, RestartsOsds, Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters, ExportsDevices, RestartsOsds
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.delivery.conf_files import text_without_block
-from cephfit.ceph.delivery.option_delivery import Reach
+from cephfit.ceph.delivery.option_delivery import OptionDelivery
 from cephfit.ceph.delivery.osd_daemons import CephadmOsds, OsdDaemons, ProgramOsds, SystemdOsds
 from cephfit.ceph.delivery.osd_restarts import OneByOne
 from cephfit.ceph.environment.host_settings import HostSettings
@@ -46,7 +46,7 @@ class ClusterChoice:
         ssh: how the OSD hosts are reached; None: not at all.
         pool_defaults: settings of every pool that a configuration does not set otherwise.
         patience_seconds: how long PGs may take to be active+clean after a change.
-        reach: by which way options reach the daemons.
+        delivery: by which way options reach the daemons.
         take_over: take the lock of somebody whose end cannot be seen from here.
     """
 
@@ -60,7 +60,7 @@ class ClusterChoice:
     ssh: SshAccess | None = None
     pool_defaults: Mapping[str, str | int] = field(default_factory=dict)
     patience_seconds: float = 600.0
-    reach: Reach = field(default_factory=Reach)
+    delivery: OptionDelivery = field(default_factory=OptionDelivery)
     take_over: bool = False
 
 
@@ -165,7 +165,7 @@ class ForeignTarget(CephTarget):
             access=_access(choice, images),
             folder=folder,
             journal=journal,
-            surroundings=Surroundings(
+            adapters=ClusterAdapters(
                 greater=HostSettings(
                     self._hosts,
                     journal,
@@ -182,7 +182,7 @@ class ForeignTarget(CephTarget):
                 pool_defaults=choice.pool_defaults,
                 patience_seconds=choice.patience_seconds,
                 hosts=self._hosts,
-                reach=choice.reach,
+                delivery=choice.delivery,
             ),
             for_change=for_change,
             progress=progress,

@@ -6,7 +6,7 @@ from typing import Any
 
 from cephfit.ceph.cluster_adapters import ReadValues
 from cephfit.ceph.pools.declared_pools import DeclaredPools
-from cephfit.ceph.pools.osd_capacity import Beneath, fits_note, memory_targets
+from cephfit.ceph.pools.osd_capacity import OsdCapacity, fits_note, memory_targets
 from cephfit.ceph.pools.pool_readback import dumped_pool
 from cephfit.ceph.volumes import Volume, Volumes
 from cephfit.core.cleanup import Attempts
@@ -112,7 +112,7 @@ class OnlyPool:
         if sweep.measurement.cache is not CacheCondition.WARM:
             return ""
         rule = dumped_pool(self._admin, self._pool)["crush_rule"]
-        osds = Beneath(self._admin).rule(int(rule))
+        osds = OsdCapacity(self._admin).rule(int(rule))
         return fits_note(sweep.measurement, memory_targets(self._admin, osds).values(), pool=self._pool)
 
     def undoings(self) -> Sequence[Undoing]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.ceph.delivery.client_conf import (
     ClientAccess,
     drop_client_caches,
@@ -99,18 +99,18 @@ class VolumeClients:
         access: how clients reach the cluster.
         folder: of the target; gets the clients' ceph.conf and the folder of their admin sockets.
         volumes: keeps notes on images.
-        surroundings: makes block devices, and takes back what was set on them.
+        adapters: makes block devices, and takes back what was set on them.
     """
 
     def __init__(
-        self, target: str, *, access: ClientAccess, folder: Path, volumes: Volumes, surroundings: Surroundings
+        self, target: str, *, access: ClientAccess, folder: Path, volumes: Volumes, adapters: ClusterAdapters
     ) -> None:
         self.conf = folder / "client.conf"
         self._target = target
         self._access = access
         self._folder = folder
         self._volumes = volumes
-        self._around = surroundings
+        self._around = adapters
         self._sockets = socket_folder(folder)
         self.attached: tuple[Client, ...] = ()
         self._volume_of: dict[str, Volume] = {}

@@ -6,7 +6,7 @@ from typing import Any
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.admin.older_releases import is_before_nautilus
 from cephfit.ceph.ceph_health import CephHealth
-from cephfit.ceph.cluster_adapters import OsdsDownError, ReadValues, Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters, OsdsDownError, ReadValues
 from cephfit.ceph.delivery.daemon_options import DaemonOptions
 from cephfit.ceph.delivery.osd_restarts import NooutFlags
 from cephfit.ceph.options.option_catalogue import Catalogue
@@ -34,7 +34,7 @@ class WholeCluster:
         catalogue: of the cluster's options.
         journal: of the target.
         health: told when the PG count may change.
-        surroundings: who restarts OSDs; settings of every pool.
+        adapters: who restarts OSDs; settings of every pool.
         progress: hears of restarts.
     """
 
@@ -45,26 +45,24 @@ class WholeCluster:
         journal: Journal,
         *,
         health: CephHealth,
-        surroundings: Surroundings,
+        adapters: ClusterAdapters,
         progress: Progress,
     ) -> None:
         self.settings = DaemonOptions(
             admin,
             catalogue,
             journal,
-            hosts=surroundings.hosts,
-            reach=surroundings.reach,
+            hosts=adapters.hosts,
+            delivery=adapters.delivery,
             progress=progress,
         )
         self.deletion = PoolDeletion(self.settings, journal)
-        self.pools = Pools(
-            admin, journal, surroundings.pool_defaults, patience_seconds=surroundings.patience_seconds
-        )
+        self.pools = Pools(admin, journal, adapters.pool_defaults, patience_seconds=adapters.patience_seconds)
         self._admin = admin
         self._journal = journal
         self._catalogue = catalogue
-        self._restarts = surroundings.restarts
-        self._default_rule = surroundings.pool_defaults.get("crush_rule")
+        self._restarts = adapters.restarts
+        self._default_rule = adapters.pool_defaults.get("crush_rule")
         self._health = health
         self._progress = progress
 
@@ -91,7 +89,7 @@ class WholeCluster:
         NooutFlags(self._admin, self._journal).take_back()
 
     def give_up_pools(self) -> None:
-        if pools := self.pools.made():
+        if pools := self.pools.created():
             with self.deletion.allowed():
                 for pool in reversed(pools):
                     self.pools.delete(pool)
@@ -136,7 +134,7 @@ class WholeCluster:
         )
 
     def undoings(self) -> Sequence[Undoing]:
-        pools = [Undoing(f"pool {name} with its images", "there", "deleted") for name in self.pools.made()]
+        pools = [Undoing(f"pool {name} with its images", "there", "deleted") for name in self.pools.created()]
         due = self.settings.restarts_of_undoing()
         restarts = [Undoing(f"osd.{osd}", "runs with other options", "restarted") for osd in due]
         return [*pools, *self.settings.undoings(), *restarts]

@@ -64,7 +64,7 @@ def test_pgs_in_any_other_state_than_active_clean(state: str) -> None:
 
 
 def test_osds_that_are_out_and_down_from_the_beginning_are_no_reason_but_one_that_is_in_is() -> None:
-    """A dead disk that waits for somebody with a new one: Ceph says HEALTH_OK."""
+    """A dead disk that waits for its replacement: Ceph reports HEALTH_OK."""
     status = copy.deepcopy(CALM)
     status["osdmap"] |= {"num_in_osds": 3, "num_up_osds": 3}
     assert reasons_against(status) == ()
@@ -94,11 +94,11 @@ def test_what_people_muted_is_theirs_but_for_what_slows_the_cluster_down_now(nam
     status = with_check(name, "something")
     status["health"]["checks"][name]["muted"] = True
     assert reasons_against(status) == ((f"{name}: something",) if is_heard else ())
-    observed = CephHealth(Told(status)).check().observed
-    assert observed["checks"] == {name: "something"}, "it is kept beside the figures"
+    observed = CephHealth(Answers(status)).check().observed
+    assert observed["checks"] == {name: "something"}, "it is kept with the figures"
 
 
-class Told:
+class Answers:
     """A cluster with one status after the other, the last for ever."""
 
     def __init__(self, *statuses: dict[str, Any]) -> None:
@@ -121,23 +121,23 @@ class Told:
 def test_an_osd_that_goes_out_later_makes_it_another_cluster() -> None:
     smaller = copy.deepcopy(CALM)
     smaller["osdmap"] |= {"num_in_osds": 3, "num_up_osds": 3}
-    health = CephHealth(Told(CALM, smaller, smaller, CALM))
+    health = CephHealth(Answers(CALM, smaller, smaller, CALM))
     assert health.check().ok
     for _ in range(2):
-        assert health.check().reasons == ("3 OSDs are in, and 4 were in the beginning",)
+        assert health.check().reasons == ("3 OSDs are in; 4 were in at the beginning",)
     assert health.check().ok
 
 
 def test_an_osd_that_comes_back_while_one_waits_for_health_is_no_change() -> None:
     ill = copy.deepcopy(CALM)
     ill["osdmap"] |= {"num_in_osds": 3, "num_up_osds": 2}
-    health = CephHealth(Told(ill, CALM))
+    health = CephHealth(Answers(ill, CALM))
     assert not health.check().ok
     assert health.check().ok
 
 
 class Scripted:
-    """A cluster that says what the test wants next."""
+    """A cluster with the answers of the test."""
 
     def __init__(self, *num_pgs: int) -> None:
         self._answers = iter(num_pgs)

@@ -118,3 +118,14 @@ def test_who_is_left_out_is_said(profile: str, figures: str) -> None:
         file.write("C,4K,read,c,0,1000\n")
     said = give(place_command.command, profile, "--baselines", figures).output
     assert "Note: configuration C is left out: no baseline for 4K-randread" in said
+
+
+def test_the_earlier_name_of_the_option_placement_still_works(searched: Path, profile: str) -> None:
+    """``--placement`` was ``--lies`` once; scripts may still have that."""
+    now, before = (
+        give(place_command.command, profile, "--baselines", str(searched), option, "A=hdd:2").output
+        for option in ("--placement", "--lies")
+    )
+    assert "2 x hdd" in now
+    assert now == before
+    assert "--lies" not in give(place_command.command, "--help").output

@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner
 
 from cephfit.ceph.admin.rest_admin import RestAdmin
-from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.cli import demo
 from cephfit.cli.cluster import lab_command
 from cephfit.cli.cluster.restore_command import restoring
 from cephfit.cli.main import cephfit
 from cephfit.cli.options.cluster_options import ClusterOptions
 from cephfit.cli.options.target_choice import open_target
-from cephfit.cli.predict.place_command import parse_lies, parse_prices
+from cephfit.cli.predict.place_command import parse_placement, parse_prices
 from cephfit.cli.reports import report_command
 from cephfit.cli.terminal.written_files import write_whole, written_whole
 from cephfit.cloud.image import guest_image, initramfs
@@ -58,9 +58,9 @@ def test_a_dry_run_with_a_crush_rule_that_is_not_there_is_refused(tmp_path: Path
 
     nothing: Any = None
     admin: Any = OneRule()
-    around = Surroundings(nothing, pool_defaults={"crush_rule": "sdd"})
+    around = ClusterAdapters(nothing, pool_defaults={"crush_rule": "sdd"})
     journal = Journal(tmp_path / "journal")
-    changes = WholeCluster(admin, nothing, journal, health=nothing, surroundings=around, progress=nothing)
+    changes = WholeCluster(admin, nothing, journal, health=nothing, adapters=around, progress=nothing)
     with pytest.raises(InputError, match="--crush-rule: this cluster has no CRUSH rule sdd") as caught:
         changes.preview(read_sweep(bundled_sweep("quick")), [Configuration("A")])
     assert "there are replicated_rule" in str(caught.value)
@@ -80,7 +80,7 @@ def test_a_program_that_cannot_restart_osds_is_refused_beforehand(tmp_path: Path
 
 def test_place_names_the_configurations_that_there_are() -> None:
     with pytest.raises(InputError, match="no configuration 'Z' with a pool") as caught:
-        parse_lies("Z=hdd:2", {"A", "ssd"})
+        parse_placement("Z=hdd:2", {"A", "ssd"})
     assert "there are A, ssd" in str(caught.value)
 
 
@@ -117,10 +117,10 @@ def test_no_option_takes_a_number_that_is_none() -> None:
                 pytest.fail(f"{name} takes {kind.convert(word, None, None)}")
 
 
-@pytest.mark.parametrize("lies", ["A=hdd:inf", "A=hdd:nan", "A=hdd:-1"])
-def test_bytes_on_disks_are_so_many_for_each_byte(lies: str) -> None:
-    with pytest.raises(InputError, match=r"--lies: .* is not CONFIGURATION=CLASS:COPIES"):
-        parse_lies(lies, {"A"})
+@pytest.mark.parametrize("placement", ["A=hdd:inf", "A=hdd:nan", "A=hdd:-1"])
+def test_the_number_of_copies_is_finite_and_positive(placement: str) -> None:
+    with pytest.raises(InputError, match=r"--placement: .* is not CONFIGURATION=CLASS:COPIES"):
+        parse_placement(placement, {"A"})
 
 
 @pytest.mark.parametrize("price", ["ssd", "ssd=-3", "ssd=nan", "=4"])

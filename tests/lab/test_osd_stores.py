@@ -100,7 +100,7 @@ def test_what_cannot_be_made_is_said_beforehand(target: LabTarget) -> None:
         "greater/osd_store/class:nvme/filesystem = xfs speaks to no OSD of this lab",
     )
     assert reasons[no_such_disk.settings] == ("journal on nvme: this lab has the classes hdd, ssd",)
-    assert reasons[contradiction.settings] == ("db is of bluestore, and the object store is filestore",)
+    assert reasons[contradiction.settings] == ("db applies to bluestore, but the object store is filestore",)
 
 
 def test_warnings_of_filestores_options_know_what_the_osds_will_be(target: LabTarget) -> None:

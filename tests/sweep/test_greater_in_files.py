@@ -26,13 +26,13 @@ measurement: {sizes: [4K], patterns: [read], clients: 1, volume_size: 64M, repea
         ("{network: {delay_ms: true}}", "delay_ms must be a number, not True", ""),
         ("{network: {jitter_ms: -1}}", "jitter_ms cannot be -1", ""),
         ("{network: {loss_pct: 100}}", "loss_pct cannot be 100", ""),
-        ("{network: {mtu: 1500.5}}", "mtu must be a whole number from 68 on, not 1500.5", ""),
+        ("{network: {mtu: 1500.5}}", "mtu must be a whole number of at least 68, not 1500.5", ""),
         ("{osd_store: {filesystem: zfs}}", "filesystem cannot be 'zfs': choose from xfs, btrfs, ext4", ""),
         ("{osd_store: {file_system: xfs}}", "osd_store has no key 'file_system'", "filesystem"),
         ("{osd_host: {tcp_rmem: 1}}", "'tcp_rmem' is not a sysctl key", ""),
         ("{client_disk/class:hdd: {scheduler: none}}", "client_disk takes no mask", ""),
         ("{osd_disk/hdd: {scheduler: none}}", "'hdd' is not a mask", ""),
-        ("{network: {loss_pct: 1}}", "risks data: all traffic of the OSDs' hosts suffers it", "accept_risk"),
+        ("{network: {loss_pct: 1}}", "risks data: affects all traffic of the OSDs' hosts", "accept_risk"),
     ],
 )
 def test_a_wrong_word_is_named_with_its_line_and_the_right_one(text: str, what: str, remedy: str) -> None:

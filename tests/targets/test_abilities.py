@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import Target, WarmsCaches, Workload
 from cephfit.measure.engine import Engine, KnowsItsLimits, PreparesCells
@@ -149,7 +149,7 @@ def test_a_cluster_and_one_pool_of_it_offer_the_same(only_pool: str, tmp_path: P
         access=Mock(),
         folder=tmp_path,
         journal=Journal(tmp_path / "journal.jsonl", read_only=True),
-        surroundings=Surroundings(greater=Mock()),
+        adapters=ClusterAdapters(greater=Mock()),
         for_change=False,
         only_pool=only_pool,
     )

@@ -67,13 +67,13 @@ def open_target(
             remedy="see what would be done with `cephfit sweep plan`; then add --apply",
         )
     if kind == "lab":
-        from cephfit.ceph.delivery.option_delivery import parse_reach
+        from cephfit.ceph.delivery.option_delivery import parse_delivery
         from cephfit.lab.cluster import Lab
         from cephfit.lab.lab_target import LabTarget
         from cephfit.lab.machine import require_root
 
         place, _, words = which.partition(",")
-        way = parse_reach(words, where=f"--target {text}", own_conf=True).way
+        way = parse_delivery(words, where=f"--target {text}", own_conf=True).way
         lab = Lab.open(folder=Path(place)) if place.startswith("/") else Lab.open(place or "default")
         require_root("a lab")
         return LabTarget(lab, for_change=for_change, progress=progress, librbd=ioengine == "rbd", way=way)
@@ -144,7 +144,7 @@ def _cloud_with_ceph(
     choice: "CloudChoice", cluster: ClusterOptions, *, for_change: bool, progress: Progress | None
 ) -> Target:
     from cephfit.ceph.admin.rados_admin import RadosAdmin
-    from cephfit.ceph.delivery.option_delivery import parse_reach
+    from cephfit.ceph.delivery.option_delivery import parse_delivery
     from cephfit.targets.ceph.ceph_target import CephTarget
     from cephfit.targets.openstack.openstack_ceph import OpenStackWithCeph
 
@@ -155,8 +155,8 @@ def _cloud_with_ceph(
             target.close()  # with its lock
             raise
 
-    where = f"--target openstack:{choice.cloud},...,{choice.reach}"
-    way = parse_reach(choice.reach, where=where, own_conf=bool(choice.lab)).way
+    where = f"--target openstack:{choice.cloud},...,{choice.delivery}"
+    way = parse_delivery(choice.delivery, where=where, own_conf=bool(choice.lab)).way
 
     def open_lab() -> tuple[CephTarget, RadosAdmin]:
         from cephfit.lab.cluster import Lab
@@ -173,7 +173,7 @@ def _cloud_with_ceph(
 
         is_path = "/" in choice.ceph
         said = replace(cluster, conf=Path(choice.ceph)) if is_path else cluster
-        below = cluster_choice(f"{'' if is_path else choice.ceph},{choice.reach}", said)
+        below = cluster_choice(f"{'' if is_path else choice.ceph},{choice.delivery}", said)
         if below.only_pool:
             raise InputError(
                 "--only-pool allows no settings of Ceph, which is what ceph= is for",
@@ -200,11 +200,11 @@ def cluster_choice(name: str, said: ClusterOptions) -> "ClusterChoice":
     Raises:
         InputError: what was said contradicts itself.
     """
-    from cephfit.ceph.delivery.option_delivery import parse_reach
+    from cephfit.ceph.delivery.option_delivery import parse_delivery
     from cephfit.targets.ceph.existing_cluster import ClusterChoice
 
     name, _, words = name.partition(",")
-    reach = parse_reach(words, where=f"--target ceph:{name},{words}")
+    delivery = parse_delivery(words, where=f"--target ceph:{name},{words}")
     conf = said.conf
     if conf is None:
         known = os.environ.get("CEPH_CONF") if not name else None
@@ -249,7 +249,7 @@ def cluster_choice(name: str, said: ClusterOptions) -> "ClusterChoice":
         restarts=said.restarts or ("ssh" if said.ssh else "none"),
         ssh=_ssh(said),
         pool_defaults=defaults,
-        reach=reach,
+        delivery=delivery,
         take_over=said.take_over,
     )
 

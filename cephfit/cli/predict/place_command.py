@@ -43,12 +43,14 @@ if TYPE_CHECKING:
     help="Relative price of a byte on a device class. Repeatable.",
 )
 @click.option(
-    "--lies",
-    "lying",
+    "--placement",
+    "placements",
     multiple=True,
     metavar="CONFIGURATION=CLASS:COPIES",
     help="Device class and number of copies for a configuration that does not state them. Repeatable.",
 )
+# The option's name in earlier versions.
+@click.option("--lies", "old_placements", multiple=True, hidden=True)
 @json_option
 def command(
     profiles: tuple[Path, ...],
@@ -59,7 +61,8 @@ def command(
     confidence: float,
     at_least: float | None,
     prices: tuple[str, ...],
-    lying: tuple[str, ...],
+    placements: tuple[str, ...],
+    old_placements: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Recommend one of the measured pools for the workload in each PROFILE.
@@ -81,7 +84,7 @@ def command(
     measured = run_document(location, run_id)
     run_id = measured["run"] or run_id  # the newest of now, whatever is begun meanwhile
     baselines = open_baselines(location, run_id, load)
-    spaces = _spaces(location, run_id, lying)
+    spaces = _spaces(location, run_id, (*placements, *old_placements))
     by_class = parse_prices(prices, spaces)
     choices: list[tuple[PredictionSet, PoolChoice]] = []
     for path in profiles:
@@ -118,7 +121,7 @@ def command(
     )
 
 
-def _spaces(location: str, run_id: str | None, lying: tuple[str, ...]) -> dict[str, Space | None]:
+def _spaces(location: str, run_id: str | None, placements: tuple[str, ...]) -> dict[str, Space | None]:
     """Pools that compete and what each takes; empty for a CSV file, which does not say what it measured."""
     from cephfit.results.tables.baseline_csv import is_store
 
@@ -132,20 +135,20 @@ def _spaces(location: str, run_id: str | None, lying: tuple[str, ...]) -> dict[s
         sweep = known_of(store, store.run(run_id)).sweep
     first = same_pool(sweep.configurations)
     rivals = [c for c in sweep.configurations if only_pool_settings(c) and first[c.name] == c.name]
-    said = dict(parse_lies(text, {c.name for c in rivals}) for text in lying)
+    given = dict(parse_placement(text, {c.name for c in rivals}) for text in placements)
     measured_nbytes = sweep.measurement.most_clients * sweep.measurement.volume_nbytes
-    return {c.name: said.get(c.name) or space_of(c, measured_nbytes) for c in rivals}
+    return {c.name: given.get(c.name) or space_of(c, measured_nbytes) for c in rivals}
 
 
-def parse_lies(text: str, known: set[str]) -> tuple[str, Space]:
-    """Which configuration a ``--lies`` speaks of, and what each byte takes there.
+def parse_placement(text: str, known: set[str]) -> tuple[str, Space]:
+    """Parse a ``--placement``: the configuration, and the bytes on disks per byte there.
 
     Args:
         text: ``CONFIGURATION=CLASS:COPIES``.
         known: configurations with a pool.
 
     Raises:
-        InputError: it says something else.
+        InputError: it has another form, or names an unknown configuration.
     """
     from cephfit.core.errors import InputError
 
@@ -158,13 +161,13 @@ def parse_lies(text: str, known: set[str]) -> tuple[str, Space]:
     if name not in known and 0 < share < math.inf:
         raise InputError(
             f"there is no configuration {name!r} with a pool",
-            where="--lies",
+            where="--placement",
             remedy=f"there are {', '.join(sorted(known))}",
         )
     if name not in known or not device_class or not 0 < share < math.inf:
         raise InputError(
             f"{text!r} is not CONFIGURATION=CLASS:COPIES",
-            where="--lies",
+            where="--placement",
             remedy=f"write it like {min(known)}=hdd:3",
         )
     return name, {device_class: share}

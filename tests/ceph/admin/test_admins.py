@@ -75,10 +75,10 @@ def test_a_command_that_the_manager_serves(admin: CephAdmin) -> None:
 
 
 @pytest.mark.parametrize("kind", ["osd", "mon", "mgr"])
-def test_daemons_are_told(admin: CephAdmin, lab_cluster: Lab, kind: str) -> None:
+def test_daemons_get_commands(admin: CephAdmin, lab_cluster: Lab, kind: str) -> None:
     name = next(d.name for d in lab_cluster.status().daemons if d.name.startswith(kind))
     if isinstance(admin, RestAdmin) and kind != "osd":
-        with pytest.raises(RefusedError, match="speaks to monitors as one and to OSDs"):
+        with pytest.raises(RefusedError, match="reaches only OSDs and the monitors as one"):
             admin.tell(name, "config get", var="osd_max_scrubs")
         return
     assert admin.tell(name, "config get", var="osd_max_scrubs") == {"osd_max_scrubs": "1"}
@@ -178,7 +178,7 @@ def test_lists_and_numbers_are_arguments_too(admin: CephAdmin) -> None:
     assert admin.command("pg ls-by-osd", osd=0)["pg_stats"]
 
 
-def test_nobody_at_the_rest_address_is_a_clear_error() -> None:
+def test_a_missing_rest_server_is_a_clear_error() -> None:
     with pytest.raises(ClusterError, match="no connection to ceph-rest-api") as error:
         RestAdmin("http://127.0.0.1:9/api/v0.1", timeout_seconds=2).command("status")
     assert error.value.where == "http://127.0.0.1:9/api/v0.1/"

@@ -1,4 +1,4 @@
-"""A cluster as before Mimic: monitors that know no options, OSDs that tell of theirs on their own host only.
+"""A cluster before Mimic: monitors do not describe options, OSDs report their values only on their hosts.
 
 The lab's cluster is a later one; its administration is made to refuse what those releases did not know.
 """
@@ -40,7 +40,7 @@ BOTH = Configuration(
 
 
 class OldAdmin(RadosAdmin):
-    """Luminous's table of commands, as far as it lacks what came later."""
+    """Luminous's table of commands, without later ones."""
 
     def command(self, prefix: str, /, **arguments: Any) -> Any:
         if prefix.startswith("config "):

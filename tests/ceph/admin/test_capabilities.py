@@ -48,7 +48,7 @@ IMAGES = Configuration(
 
 
 @pytest.mark.parametrize("level", Level)
-def test_the_document_says_what_is_tested(level: Level) -> None:
+def test_the_document_has_the_tested_capabilities(level: Level) -> None:
     words = " ".join(f"{daemon} '{caps}'" for daemon, caps in capabilities(level, pool="bench").items())
     assert f"ceph auth get-or-create client.cephfit {words}" in DOCUMENT.read_text()
 
@@ -79,7 +79,7 @@ def test_the_pools_capabilities_suffice_for_only_pool(lab_cluster: Lab, tmp_path
     target = open_foreign(lab_cluster, client_id="one", keyring=keyring, only_pool="rbd")
     try:
         warm = parse_sweep(SWEEP.replace("cold", "warm"), file="tiny")
-        assert any("beneath pool rbd" in note for note in target.preview(warm).notes)
+        assert any("OSDs of pool rbd" in note for note in target.preview(warm).notes)
         applied = target.apply(IMAGES, n_clients=1, volume_nbytes=16 * MIB)
         assert applied.ok, applied.mismatches
         assert target.health().ok

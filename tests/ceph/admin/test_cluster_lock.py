@@ -22,7 +22,7 @@ class KeyStore:
     def __init__(self) -> None:
         self.content: dict[str, str] = {}
         self.others: dict[str, str] = {}
-        """What Luminous tells besides: its `config-key dump` takes no key."""
+        """Differences of Luminous: its `config-key dump` takes no key."""
         self.around_set: Callable[[], object] = lambda: None
 
     def command(self, prefix: str, /, **arguments: Any) -> Any:
@@ -95,7 +95,7 @@ def put_elsewhere(store: KeyStore, **changed: Any) -> None:
     store.content[key] = json.dumps(holder_of(store) | {"host": "far", "processes": "another boot"} | changed)
 
 
-def test_a_second_sweep_is_refused_and_told_who_is_at_work(here: Machine, there: Machine) -> None:
+def test_a_second_sweep_is_refused_and_sees_the_holder(here: Machine, there: Machine) -> None:
     here.lock()
     with pytest.raises(ClusterError, match=f"another cephfit is at work .*process {os.getpid()}, seen "):
         there.lock()
@@ -146,7 +146,7 @@ def test_whoever_was_overruled_notices_before_it_changes_anything(here: Machine,
     lock = here.lock()
     there.lock(take_over=True)
     lock.renew()  # not due yet: cheap
-    with pytest.raises(ClusterError, match="taken away"):
+    with pytest.raises(ClusterError, match="another process took this cluster's lock"):
         lock.renew(at_once=True)
 
 

@@ -1,4 +1,4 @@
-"""Which section of the config store speaks to which daemon, and which of several wins."""
+"""Sections of the config store: which daemons each applies to, and which of several wins."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def test_all_of_several_masks_must_fit() -> None:
 
 
 class Tree:
-    """A cluster of one OSD under a host in a rack, and under a root made later; what else is asked is empty."""
+    """A cluster of one OSD under a host in a rack, and under a root created later; other answers are empty."""
 
     def command(self, prefix: str, /, **_: Any) -> Any:
         nodes = [
@@ -80,7 +80,7 @@ class Tree:
         pass
 
 
-def test_an_osds_place_is_told_from_the_smallest_bucket_on_in_the_tree_that_was_first() -> None:
-    """Not in the one that stands first in `osd tree`: masks speak of what Ceph takes for its place."""
+def test_an_osds_location_starts_at_the_smallest_bucket_of_the_oldest_tree() -> None:
+    """Not in the first bucket of `osd tree`: masks refer to the location that Ceph uses."""
     (daemon,) = running_daemons(Tree())
     assert list(daemon.location.items()) == [("host", "host2"), ("rack", "r1"), ("root", "default")]

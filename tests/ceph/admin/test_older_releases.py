@@ -139,8 +139,8 @@ def test_daemons_that_do_not_tell_where_values_come_from() -> None:
     assert values.differences([Daemon("osd", "0")]) == {"osd.0": {}}
 
 
-def test_osds_that_cannot_drop_their_caches_are_known_beforehand() -> None:
-    assert why_no_cache_drop(Luminous()) == "OSDs of Ceph 12.2.13 know no command `cache drop`"
+def test_osds_that_cannot_drop_their_caches_are_found_by_preflight() -> None:
+    assert why_no_cache_drop(Luminous()) == "OSDs of Ceph 12.2.13 do not have the command `cache drop`"
 
 
 def test_what_is_older_than_luminous_is_refused_in_a_sentence() -> None:
@@ -206,7 +206,7 @@ def test_pools_are_deleted_over_librados(tmp_path: Path, monkeypatch: pytest.Mon
         admin.command("osd pool rm", pool="kept", pool2="kept", yes_i_really_really_mean_it=True)
 
 
-def test_pools_are_made_by_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_creates_pools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "ceph"
     program.write_text(
         "#!/bin/sh\n"

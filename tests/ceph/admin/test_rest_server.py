@@ -1,4 +1,4 @@
-"""The REST server of the tests says nothing of clients that hang up, and all of its own faults."""
+"""The REST server of the tests ignores clients that disconnect, and reports its faults."""
 
 import socket
 import struct
@@ -50,6 +50,6 @@ def test_a_client_that_hangs_up_is_no_fault(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == ""
 
 
-def test_a_fault_of_its_own_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_of_the_server_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     hang_up(Cluster(ValueError("a mistake in the server")))
     assert "ValueError: a mistake in the server" in capsys.readouterr().err

@@ -30,7 +30,7 @@ class SharedMap:
         self.binary = two_classes().binary
         self.version = 7
         self.others: bytes | None = None
-        """Set by somebody else right after the next reading."""
+        """Set by another client right after the next reading."""
         made = tmp_path / "osdmap"
         subprocess.run(("osdmaptool", "--createsimple", "6", str(made)), check=True, capture_output=True)
         self._osd_map = made.read_bytes()
@@ -89,12 +89,12 @@ def test_the_map_is_as_it_was_after_restore(cluster: SharedMap, changes: CrushCh
 
 
 @pytest.mark.parametrize("all_of_it", [True, False])
-def test_what_somebody_else_changes_at_the_same_moment_stays(
+def test_a_concurrent_change_of_another_client_stays(
     cluster: SharedMap, changes: CrushChanges, all_of_it: bool
 ) -> None:
     changes.ensure([FAST, SLOW])
     cluster.others = with_a_new_host(cluster.binary)
-    with pytest.raises(ClusterError, match="somebody else changed the CRUSH map at this moment"):
+    with pytest.raises(ClusterError, match="another client changed the CRUSH map at this moment"):
         changes.restore() if all_of_it else changes.remove(["fast"])
     assert "newcomer" in LiveMap(cluster.binary).buckets
     changes.restore()

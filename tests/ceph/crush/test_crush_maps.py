@@ -61,9 +61,9 @@ def test_before_device_classes_a_class_becomes_a_tree_of_its_own_in_the_algorith
     assert sum(line.startswith("host fast-") for line in lines) == 3
     assert "\tstep take fast-devices" in lines
     assert not try_parts(changed, parts, size=3, failure_domain="host").n_bad
-    with pytest.raises(InputError, match="no device classes") as told:
+    with pytest.raises(InputError, match="no device classes") as caught:
         render_parts(live, Placement(Devices(device_class="ssd")), "fast")
-    assert "classes: {ssd: [0, 1, ...]}" in told.value.remedy
+    assert "classes: {ssd: [0, 1, ...]}" in caught.value.remedy
 
 
 def test_rules_are_written_as_the_releases_text_has_them() -> None:
@@ -95,13 +95,13 @@ def test_listed_osds_get_hosts_of_their_own() -> None:
     assert any("two trees" in warning and "pg_autoscaler" in warning for warning in parts.warnings)
 
 
-def test_roots_that_share_osds_are_told_since_the_autoscaler_leaves_their_pools_alone() -> None:
+def test_roots_that_share_osds_are_reported_since_the_autoscaler_ignores_their_pools() -> None:
     live = two_classes()
     (of_hosts,) = render_parts(live, Placement(Devices(hosts=("a", "b"))), "near").warnings
     assert "two roots" in of_hosts
     assert "pg_autoscaler" in of_hosts
     (of_class,) = render_parts(live, Placement(Devices(device_class="ssd")), "fast").warnings
-    assert "shares OSDs with what rule replicated_rule takes; the pg_autoscaler leaves" in of_class
+    assert "shares OSDs with rule replicated_rule; the pg_autoscaler ignores" in of_class
     assert not render_parts(live, Placement(), "whole").warnings, "the same root as the rule that is there"
 
     by_class = LiveMap.from_text(live.text.replace("step take default", "step take default class hdd"))
@@ -148,9 +148,9 @@ def test_what_the_map_does_not_have_is_named_with_the_nearest_word() -> None:
         (Placement(failure_domain="hots"), "did you mean 'host'"),
         (Placement(Devices(root="defualt")), "did you mean 'default'"),
     ):
-        with pytest.raises(InputError) as told:
+        with pytest.raises(InputError) as caught:
             render_parts(live, placement, "fast")
-        assert any(word.strip() in told.value.remedy for word in words.split("|")), told.value
+        assert any(word.strip() in caught.value.remedy for word in words.split("|")), caught.value
 
 
 def test_weight_sets_of_the_balancer_keep_every_digit_and_go_with_a_bucket_that_is_taken_out() -> None:

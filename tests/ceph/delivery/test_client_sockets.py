@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.ceph.delivery import client_conf
 from cephfit.ceph.delivery.client_conf import ClientAccess, make_socket_folder, remove_socket_folder, socket_folder
 from cephfit.core.errors import ClusterError, HostError
@@ -42,7 +42,7 @@ def test_roots_folder_for_a_cluster_has_room_for_a_clients_socket() -> None:
 
 
 def deep(folder: Path) -> Path:
-    """A state folder like somebody's whose home lies deep in a tree."""
+    """A state folder in a home with a long path."""
     place = folder / ("d" * 60) / ("e" * 60)
     place.mkdir(parents=True)
     return place
@@ -82,7 +82,7 @@ def test_sockets_of_killed_clients_go_with_the_target(runtime: Path, tmp_path: P
     nothing: Any = None
     access = ClientAccess(client_id="cephfit", keyring="")
     clients = VolumeClients(
-        "ceph", access=access, folder=folder, volumes=nothing, surroundings=Surroundings(nothing)
+        "ceph", access=access, folder=folder, volumes=nothing, adapters=ClusterAdapters(nothing)
     )
     clients.remove_conf()
     assert list(runtime.iterdir()) == []
@@ -92,11 +92,11 @@ def test_a_folder_in_which_others_could_put_sockets_is_refused(runtime: Path, tm
     folder = deep(tmp_path)
     place = make_socket_folder(folder)
     place.chmod(0o777)
-    with pytest.raises(HostError, match="not ours alone"):
+    with pytest.raises(HostError, match="accessible to other users"):
         make_socket_folder(folder)
 
 
-def test_where_no_path_is_short_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_lack_of_a_short_path_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = deep(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
@@ -122,7 +122,7 @@ def test_a_client_that_hangs_is_not_taken_for_one_that_is_gone(sockets: Path) ->
         cached = Configuration("cached", (Setting(Partition.CEPH, "client", "rbd_cache", True),))
         with pytest.raises(ClusterError, match="no answer to `version`: timed out") as caught:
             client_conf.drop_client_caches(sockets)
-        assert (caught.value.where, caught.value.remedy[:21]) == (f"{sockets}/8.1.asok", "see what process 8 ha")
+        assert (caught.value.where, caught.value.remedy[:23]) == (f"{sockets}/8.1.asok", "find out why process 8 ")
         with pytest.raises(ClusterError, match="no answer to `version`"):
             client_conf.read_back_clients(cached, catalogue, sockets)
         client_conf.remove_dead_sockets(sockets)

@@ -1,4 +1,4 @@
-"""Options in the ceph.conf of a real cluster: daemons run with them, and all is put back, also after a kill."""
+"""Options in the ceph.conf of a real cluster: daemons run with them, and all is restored, also after a kill."""
 
 import os
 import random
@@ -17,7 +17,7 @@ from kill_at_work import kill_at_work
 from ssh_server import SSHD, ssh_server
 
 from cephfit.ceph.delivery.conf_files import sections_of
-from cephfit.ceph.delivery.option_delivery import Reach, SettingsWay
+from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery
 from cephfit.ceph.hosts.host_access import SshAccess
 from cephfit.cli.options.cluster_options import ClusterOptions
 from cephfit.cli.options.target_choice import open_target
@@ -45,7 +45,7 @@ TUNED = Configuration(
 def test_daemons_run_with_what_stands_in_the_file(lab_cluster: Lab) -> None:
     before, original = state_of(lab_cluster), lab_cluster.conf.read_bytes()
     mode = stat.S_IMODE(lab_cluster.conf.stat().st_mode)
-    target = LabTarget(lab_cluster, librbd=True, way=SettingsWay.CONF)
+    target = LabTarget(lab_cluster, librbd=True, way=DeliveryWay.CONF)
     try:
         applied = target.apply(TUNED, n_clients=1, volume_nbytes=16 * MIB, fill=False)
         assert applied.ok, applied.mismatches
@@ -91,9 +91,9 @@ from foreign_lab import open_foreign
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab
 from cephfit.targets.abilities import Previews
-from cephfit.ceph.delivery.option_delivery import Reach, SettingsWay
+from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery
 lab = Lab.open(folder=Path(sys.argv[2]))
-target = open_foreign(lab, restarts=sys.argv[3], reach=Reach(SettingsWay.CONF, str(lab.conf)))
+target = open_foreign(lab, restarts=sys.argv[3], delivery=OptionDelivery(DeliveryWay.CONF, str(lab.conf)))
 shards = Setting(Partition.CEPH, "osd.0", "osd_op_num_shards", 3)
 target.apply(Configuration("s", (shards,)), n_clients=1, volume_nbytes=1 << 24, fill=False)
 """
@@ -112,7 +112,7 @@ def test_a_kill_between_file_and_restart_is_undone_by_restore(lab_cluster: Lab, 
         while lab_cluster.conf.read_bytes() == original:
             assert victim.poll() is None
         os.killpg(victim.pid, signal.SIGKILL)
-    edited = lab_cluster.conf.read_bytes() + b"# somebody was here meanwhile\n"
+    edited = lab_cluster.conf.read_bytes() + b"# edited meanwhile\n"
     lab_cluster.conf.write_bytes(edited)
 
     # Which way it was is not said again: the journal knows.
@@ -127,7 +127,7 @@ def test_a_kill_between_file_and_restart_is_undone_by_restore(lab_cluster: Lab, 
     done = subprocess.run([*restore, "--apply"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "edited meanwhile" in done.stderr
-    assert lab_cluster.conf.read_bytes() == original + b"# somebody was here meanwhile\n"
+    assert lab_cluster.conf.read_bytes() == original + b"# edited meanwhile\n"
     lab_cluster.conf.write_bytes(original)
     assert state_of(lab_cluster) == before
     assert list(lab_cluster.folder.glob("*cephfit-new")) == []
@@ -136,22 +136,22 @@ def test_a_kill_between_file_and_restart_is_undone_by_restore(lab_cluster: Lab, 
 @pytest.mark.ceph
 @pytest.mark.root
 def test_the_dry_run_shows_the_lines_and_what_speaks_against_them(lab_cluster: Lab, tmp_path: Path) -> None:
-    def reasons(reach: Reach, restarts: str = "none") -> tuple[str, ...]:
-        target = open_foreign(lab_cluster, for_change=False, reach=reach, restarts=restarts)
+    def reasons(delivery: OptionDelivery, restarts: str = "none") -> tuple[str, ...]:
+        target = open_foreign(lab_cluster, for_change=False, delivery=delivery, restarts=restarts)
         try:
             return tuple(target.unsupported([TUNED]).get("tuned", ()))
         finally:
             target.close()
 
-    by_conf = Reach(SettingsWay.CONF, str(lab_cluster.conf))
+    by_conf = OptionDelivery(DeliveryWay.CONF, str(lab_cluster.conf))
     (why,) = reasons(by_conf)
     assert "ceph.conf, which is read only when an OSD starts, and there is no way to restart OSDs here" in why
-    (why,) = reasons(Reach(SettingsWay.CONF, str(tmp_path / "absent.conf")))
-    assert "cannot be had" in why
+    (why,) = reasons(OptionDelivery(DeliveryWay.CONF, str(tmp_path / "absent.conf")))
+    assert "is not accessible" in why
     other = tmp_path / "other.conf"
     other.write_bytes(SITE)
-    (why,) = reasons(Reach(SettingsWay.CONF, str(other)))
-    assert "is that of another cluster, 5a3c1a4e" in why
+    (why,) = reasons(OptionDelivery(DeliveryWay.CONF, str(other)))
+    assert "belongs to another cluster, 5a3c1a4e" in why
     program = str(restart_program(lab_cluster, tmp_path))
     assert reasons(by_conf, program) == ()
 
@@ -181,12 +181,12 @@ from pathlib import Path
 from cephfit.core.values.configuration import Configuration, Partition, Setting
 from cephfit.lab.cluster import Lab
 from cephfit.lab.lab_target import LabTarget
-from cephfit.ceph.delivery.option_delivery import SettingsWay
+from cephfit.ceph.delivery.option_delivery import DeliveryWay
 
 def ceph(scope, key, value):
     return Setting(Partition.CEPH, scope, key, value)
 
-way = SettingsWay(sys.argv[2])
+way = DeliveryWay(sys.argv[2])
 target = LabTarget(Lab.open(folder=Path(sys.argv[1])), librbd=True, way=way)
 tried = [
     Configuration("both", (ceph("osd/class:ssd", "osd_max_backfills", 3), ceph("osd.0", "osd_max_backfills", 2))),
@@ -230,7 +230,7 @@ def test_files_of_other_hosts_are_reached_over_ssh(lab_cluster: Lab, tmp_path: P
             lab_cluster,
             restarts=str(restart_program(lab_cluster, tmp_path)),
             ssh=SshAccess(config=server.client_config(), destinations={socket.gethostname(): "direct"}),
-            reach=Reach(SettingsWay.CONF, str(lab_cluster.conf)),
+            delivery=OptionDelivery(DeliveryWay.CONF, str(lab_cluster.conf)),
         )
         try:
             applied = target.apply(shards, n_clients=1, volume_nbytes=16 * MIB, fill=False)

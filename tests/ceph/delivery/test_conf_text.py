@@ -35,7 +35,7 @@ BOTH = (*OSDS, Daemon("mon", "a"))
 
 
 def asked(content: bytes, name: str, key: str, folder: Path) -> str:
-    """What Ceph's own program reads in a file; empty where it finds nothing."""
+    """Return the value that Ceph's program reads from a file; empty without one."""
     assert CEPH_CONF is not None
     file = folder / "asked.conf"
     file.write_bytes(content)
@@ -104,7 +104,7 @@ def test_ceph_reads_what_was_meant(
 
 
 @needs_ceph_conf
-def test_our_setting_wins_whatever_the_file_says(tmp_path: Path) -> None:
+def test_our_setting_wins_over_every_line_of_the_file(tmp_path: Path) -> None:
     wanted = (
         ceph("osd", "osd_max_backfills", 7),  # osd.1 has a section of its own with it
         ceph("osd/class:hdd", "osd_recovery_max_active", 9),  # such files know no masks
@@ -148,7 +148,7 @@ def test_the_sample_that_comes_with_ceph(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["a\n[global]\nfsid = 0", "a\\", "größer", "a\x00b"])
 def test_what_could_break_the_file_is_refused(value: str) -> None:
-    with pytest.raises(InputError, match=r"cannot safely stand in a ceph\.conf"):
+    with pytest.raises(InputError, match=r"is not safe in a ceph\.conf"):
         with_block(SITE, {"osd": {"log_file": value}}, configuration="B")
 
 
@@ -159,7 +159,7 @@ def test_a_file_that_is_no_text_or_has_torn_lines_of_ours_is_named(tmp_path: Pat
         text_without_block(file)
     assert error.value.where == str(file)
     file.write_bytes(with_block(SITE, {"osd": {"osd_max_backfills": "3"}}, configuration="B")[:-20])
-    with pytest.raises(InputError, match="where they end is not clear"):
+    with pytest.raises(InputError, match="their end is unclear"):
         text_without_block(file)
 
 

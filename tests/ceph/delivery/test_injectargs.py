@@ -18,7 +18,7 @@ from rest_server import rest_api
 from cephfit.ceph.admin.answers import Level, capabilities
 from cephfit.ceph.admin.rados_admin import RadosAdmin
 from cephfit.ceph.delivery.injected_options import fault_of_injection
-from cephfit.ceph.delivery.option_delivery import Reach, SettingsWay, has_store, parse_reach
+from cephfit.ceph.delivery.option_delivery import DeliveryWay, OptionDelivery, has_store, parse_delivery
 from cephfit.cli.options.cluster_options import ClusterOptions
 from cephfit.cli.options.target_choice import cluster_choice, open_target
 from cephfit.core.errors import InputError
@@ -44,13 +44,13 @@ FEW = Configuration("few", (ceph("osd.0", "osd_max_backfills", 3),))
 SHARDS = Configuration("shards", (ceph("osd", "osd_op_num_shards", 3),))
 
 
-def test_the_way_is_chosen_by_the_release_unless_it_is_said() -> None:
-    by_release = Reach()
-    assert by_release.way_of("16.2.15", acts_at_runtime=True) is SettingsWay.STORE
-    assert by_release.way_of("13.2.0", acts_at_runtime=False) is SettingsWay.STORE
-    assert by_release.way_of("12.2.13", acts_at_runtime=True) is SettingsWay.INJECTARGS
-    assert by_release.way_of("0.94.10", acts_at_runtime=False) is SettingsWay.CONF
-    assert Reach(SettingsWay.CONF).way_of("16.2.15", acts_at_runtime=True) is SettingsWay.CONF
+def test_the_release_chooses_the_way_by_default() -> None:
+    by_release = OptionDelivery()
+    assert by_release.way_of("16.2.15", acts_at_runtime=True) is DeliveryWay.STORE
+    assert by_release.way_of("13.2.0", acts_at_runtime=False) is DeliveryWay.STORE
+    assert by_release.way_of("12.2.13", acts_at_runtime=True) is DeliveryWay.INJECTARGS
+    assert by_release.way_of("0.94.10", acts_at_runtime=False) is DeliveryWay.CONF
+    assert OptionDelivery(DeliveryWay.CONF).way_of("16.2.15", acts_at_runtime=True) is DeliveryWay.CONF
     assert [has_store(version) for version in ("0.80.11", "10.2.11", "12.2.13", "13.2.10", "19.2.0")] == [
         False,
         False,
@@ -60,10 +60,10 @@ def test_the_way_is_chosen_by_the_release_unless_it_is_said() -> None:
     ]
 
 
-def test_what_a_target_says_of_it() -> None:
-    assert parse_reach("", where="") == Reach()
-    said = parse_reach("settings=conf,osd_conf=/var/lib/ceph/x/osd.$id/config", where="")
-    assert said == Reach(SettingsWay.CONF, "/var/lib/ceph/x/osd.$id/config")
+def test_the_delivery_in_a_targets_text() -> None:
+    assert parse_delivery("", where="") == OptionDelivery()
+    said = parse_delivery("settings=conf,osd_conf=/var/lib/ceph/x/osd.$id/config", where="")
+    assert said == OptionDelivery(DeliveryWay.CONF, "/var/lib/ceph/x/osd.$id/config")
     for wrong, why in {
         "settings=file": "settings=file is not a known way",
         "setings=conf": "unknown word 'setings=conf' in the target",
@@ -72,13 +72,15 @@ def test_what_a_target_says_of_it() -> None:
         "osd_conf=x": "is not an absolute path",
     }.items():
         with pytest.raises(InputError, match=why):
-            parse_reach(wrong, where="--target ceph")
+            parse_delivery(wrong, where="--target ceph")
 
 
 def test_one_pool_and_a_way_to_daemons_do_not_go_together(tmp_path: Path) -> None:
     conf = tmp_path / "ceph.conf"
     conf.touch()
-    assert cluster_choice("x,settings=conf", ClusterOptions(conf=conf)).reach == Reach(SettingsWay.CONF)
+    assert cluster_choice("x,settings=conf", ClusterOptions(conf=conf)).delivery == OptionDelivery(
+        DeliveryWay.CONF
+    )
     with pytest.raises(InputError, match="--only-pool changes no daemon"):
         cluster_choice("x,settings=conf", ClusterOptions(conf=conf, only_pool="bench"))
 
@@ -93,7 +95,7 @@ def test_what_injectargs_takes_apart_is_not_injected() -> None:
 def injecting(lab_cluster: Lab) -> Iterator[LabTarget]:
     """A target that injects; the cluster must be as it was after it."""
     before = state_of(lab_cluster)
-    target = LabTarget(lab_cluster, librbd=True, way=SettingsWay.INJECTARGS)
+    target = LabTarget(lab_cluster, librbd=True, way=DeliveryWay.INJECTARGS)
     try:
         yield target
         target.reset()
@@ -140,7 +142,7 @@ def test_daemons_run_with_what_was_injected(lab_cluster: Lab, injecting: LabTarg
     wanted = {"hdd": ("3", "0.250000"), "ssd": ("5", "0.250000")}
     assert found == {osd: wanted[lab_cluster.device_class(osd)] for osd in lab_cluster.osd_ids()}
     assert applied.read_back["ceph/mon/mon_mgr_blocklist_interval = 9000"] == {"mon.a": "9000.000000"}
-    # Clients read no store for it, so what all have stands in their own file.
+    # Clients read no store for it, so common options are in the clients' file.
     assert applied.read_back["ceph/client/osd_scrub_sleep = 0.25"] == {"a new client": "0.250000"}
     assert state_of(lab_cluster)["config dump"] == stored, "nothing of it went into the store"
     what = {undoing.what: undoing.then for undoing in injecting.undoings()}
@@ -155,7 +157,9 @@ def test_daemons_run_with_what_was_injected(lab_cluster: Lab, injecting: LabTarg
 @pytest.mark.root
 def test_what_acts_at_the_start_only_is_refused(injecting: LabTarget) -> None:
     (why,) = injecting.unsupported([SHARDS])["shards"]
-    assert why.startswith("osd_op_num_shards acts only when a daemon starts, and injectargs reaches running ones")
+    assert why.startswith(
+        "osd_op_num_shards acts only when a daemon starts, but injectargs reaches running daemons"
+    )
     assert "settings=conf" in why
     applied = injecting.apply(SHARDS, n_clients=1, volume_nbytes=16 * MIB)
     assert (applied.ok, applied.mismatches) == (False, (why,))
@@ -172,7 +176,7 @@ def test_an_osd_that_restarts_loses_it_and_gets_it_again(lab_cluster: Lab, injec
     assert value_of(lab_cluster, 0, "osd_max_backfills") == "8"
     reasons = injecting.disturbances_since(mark)
     assert "osd.0 went down and came back" in reasons
-    assert "osd.0 had lost osd_max_backfills = 3, as a restart does; it was injected again" in reasons
+    assert "osd.0 lost osd_max_backfills = 3 by a restart; it was injected again" in reasons
     assert value_of(lab_cluster, 0, "osd_max_backfills") == "3"
     assert injecting.disturbances_since(injecting.mark()) == ()
 
@@ -180,11 +184,11 @@ def test_an_osd_that_restarts_loses_it_and_gets_it_again(lab_cluster: Lab, injec
 @pytest.mark.ceph
 @pytest.mark.root
 @pytest.mark.fio
-def test_an_override_of_somebody_else_comes_back(lab_cluster: Lab) -> None:
+def test_an_override_of_another_client_is_restored(lab_cluster: Lab) -> None:
     admin = RadosAdmin(lab_cluster.conf)
     admin.tell("osd.0", "config set", var="osd_max_backfills", val=["6"])
     try:
-        target = LabTarget(lab_cluster, librbd=True, way=SettingsWay.INJECTARGS)
+        target = LabTarget(lab_cluster, librbd=True, way=DeliveryWay.INJECTARGS)
         try:
             assert target.apply(TUNED, n_clients=1, volume_nbytes=16 * MIB, fill=False).ok
             target.reset()
@@ -201,7 +205,7 @@ import sys, time; sys.path[:0] = sys.argv[3:]
 from pathlib import Path
 from test_injectargs import *
 target = open_foreign(
-    Lab.open(folder=Path(sys.argv[1])), admin=sys.argv[2], reach=Reach(SettingsWay.INJECTARGS)
+    Lab.open(folder=Path(sys.argv[1])), admin=sys.argv[2], delivery=OptionDelivery(DeliveryWay.INJECTARGS)
 )
 applied = target.apply(FEW, n_clients=1, volume_nbytes=16 * MIB, fill=False)
 print(applied.ok, applied.mismatches, flush=True); time.sleep(600)
@@ -232,7 +236,7 @@ def test_after_a_kill_restore_takes_it_back(lab_cluster: Lab, admin: str) -> Non
 
 
 def leave_in_the_managers_reports(lab: Lab, daemon: str, key: str, value: int) -> None:
-    """The manager tells a value for some seconds that the daemon runs with no more."""
+    """The manager reports a value for some seconds after the daemon dropped it."""
     admin = RadosAdmin(lab.conf)
     try:
         admin.tell(daemon, "injectargs", injected_args=[f"--{key}={value}"])
@@ -250,7 +254,9 @@ def leave_in_the_managers_reports(lab: Lab, daemon: str, key: str, value: int) -
 @pytest.mark.fio
 def test_what_the_key_must_be_allowed(lab_cluster: Lab, tmp_path: Path) -> None:
     keyring = make_key(lab_cluster, "full", capabilities(Level.FULL), tmp_path)
-    target = open_foreign(lab_cluster, client_id="full", keyring=keyring, reach=Reach(SettingsWay.INJECTARGS))
+    target = open_foreign(
+        lab_cluster, client_id="full", keyring=keyring, delivery=OptionDelivery(DeliveryWay.INJECTARGS)
+    )
     try:
         assert target.apply(FEW, n_clients=1, volume_nbytes=16 * MIB, fill=False).ok
         monitors = Configuration("monitors", (ceph("mon", "mon_mgr_blocklist_interval", 9000),))
@@ -266,7 +272,7 @@ def test_what_the_key_must_be_allowed(lab_cluster: Lab, tmp_path: Path) -> None:
 
 @pytest.mark.ceph
 @pytest.mark.root
-def test_a_dry_run_says_it(lab_cluster: Lab, tmp_path: Path) -> None:
+def test_a_dry_run_shows_the_injections(lab_cluster: Lab, tmp_path: Path) -> None:
     sweep = tmp_path / "sweep.yaml"
     sweep.write_text(
         "schema_version: 1\nname: injected\ndescription: x\nconfigurations:\n  A: {}\n"

@@ -1,4 +1,4 @@
-"""Who restarts OSDs: what is asked of cephadm, of systemd on a host, and of a program of the site's own."""
+"""Ways to restart OSDs: by cephadm, by systemd on a host, and by a program of the site."""
 
 import errno
 from collections.abc import Sequence
@@ -15,21 +15,21 @@ from cephfit.core.errors import ClusterError, HostError
 
 
 class Scripted:
-    """A cluster whose answers stand here; keeps what it was told."""
+    """A cluster with given answers; records its commands."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self._answers = answers
-        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.commands: list[tuple[str, dict[str, Any]]] = []
 
     def command(self, prefix: str, /, **arguments: Any) -> Any:
-        self.told.append((prefix, arguments))
+        self.commands.append((prefix, arguments))
         answer = self._answers[prefix]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def tell(self, daemon: str, prefix: str, /, **arguments: Any) -> Any:
-        raise AssertionError("OSDs are not told to restart")
+        raise AssertionError("OSDs get no command to restart")
 
     def exchange(self, prefix: str, payload: bytes = b"", /, **arguments: Any) -> bytes:
         raise AssertionError("nothing binary here")
@@ -39,7 +39,7 @@ class Scripted:
 
 
 class SomeHost:
-    """A machine with systemd, as far as it is asked."""
+    """A machine with the used parts of systemd."""
 
     def __init__(self, units: dict[str, str], code: int = 0) -> None:
         self.name = "storage1"
@@ -70,10 +70,10 @@ def test_cephadm_restarts_by_the_orchestrator() -> None:
     osds = CephadmOsds(cluster)
     assert osds.why_not(3) == ""
     osds.restart(3)
-    assert cluster.told[-1] == ("orch daemon", {"action": "restart", "name": "osd.3"})
+    assert cluster.commands[-1] == ("orch daemon", {"action": "restart", "name": "osd.3"})
 
 
-def test_a_cluster_without_orchestrator_says_so() -> None:
+def test_a_cluster_without_orchestrator_is_reported() -> None:
     refused = RefusedError("No orchestrator configured", code=errno.ENOENT)
     assert "no orchestrator" in CephadmOsds(Scripted({"orch status": refused})).why_not(0)
     asleep = Scripted({"orch status": {"available": False, "backend": "rook", "reason": "no pods"}})
@@ -115,13 +115,13 @@ def test_a_sweep_restarts_an_osd_more_often_than_its_unit_allows() -> None:
 
 def test_a_host_that_cannot_be_reached_and_a_unit_that_fails() -> None:
     far = SystemdOsds(Scripted({"osd metadata": {"hostname": "far"}}), OneHost(SomeHost({})))
-    assert far.why_not(0) == "host far of osd.0 cannot be asked: no way there"
+    assert far.why_not(0) == "host far of osd.0 does not answer: no way there"
     sick = SomeHost({"ceph-osd@3.service": "loaded"}, code=1)
     with pytest.raises(HostError, match=r"Job for it failed"):
         SystemdOsds(Scripted({"osd metadata": {"hostname": "storage1"}}), OneHost(sick)).restart(3)
 
 
-def test_a_program_gets_osd_and_host_and_its_failure_is_told(tmp_path: Path) -> None:
+def test_a_program_gets_osd_and_host_and_its_failure_is_reported(tmp_path: Path) -> None:
     program = tmp_path / "restart"
     program.write_text(f'#!/bin/sh\necho "$1 $2" > {tmp_path}/called\n')
     program.chmod(0o755)
@@ -132,5 +132,5 @@ def test_a_program_gets_osd_and_host_and_its_failure_is_told(tmp_path: Path) -> 
     program.write_text("#!/bin/sh\necho starting; echo no such unit >&2; exit 7\n")
     with pytest.raises(ClusterError, match=r"did not restart osd\.5 and ended with code 7: no such unit") as e:
         osds.restart(5)
-    assert "run the program by hand" in e.value.remedy
+    assert "run the program manually" in e.value.remedy
     assert "no program" in ProgramOsds(Scripted({}), tmp_path / "none").why_not(5)

@@ -7,7 +7,7 @@ import pytest
 from small_cluster import Daemons, SmallCluster
 
 from cephfit.ceph.ceph_health import CephHealth
-from cephfit.ceph.cluster_adapters import OsdsDownError, Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters, OsdsDownError
 from cephfit.ceph.delivery import osd_restarts
 from cephfit.ceph.delivery.osd_restarts import NooutFlags, OneByOne
 from cephfit.ceph.options.option_catalogue import Catalogue
@@ -47,18 +47,16 @@ def whole(cluster: SmallCluster, journal: Journal, daemons: Daemons) -> WholeClu
         Catalogue(cluster),
         journal,
         health=CephHealth(cluster),
-        surroundings=Surroundings(greater=None, restarts=one_by_one(cluster, journal, daemons)),  # type: ignore[arg-type]
+        adapters=ClusterAdapters(greater=None, restarts=one_by_one(cluster, journal, daemons)),  # type: ignore[arg-type]
         progress=Silence(),
     )
 
 
-def test_those_that_are_down_come_first_and_nobody_is_asked_for_them(
-    cluster: SmallCluster, journal: Journal
-) -> None:
+def test_osds_that_are_down_start_first_without_a_check(cluster: SmallCluster, journal: Journal) -> None:
     cluster.stop(2)
     done: list[int] = []
     one_by_one(cluster, journal, Daemons(cluster)).restart([0, 1, 2], done.append)
-    assert cluster.told == [
+    assert cluster.changes == [
         "restart osd.2",
         "may osd.0 stop?",
         "restart osd.0",
@@ -75,10 +73,12 @@ def test_each_is_done_when_it_is_up_not_when_all_are(cluster: SmallCluster, jour
         one_by_one(cluster, journal, Daemons(cluster, lambda osd: osd != 1)).restart([0, 1, 2], done.append)
     assert done == [0]
     assert error.value.osds == (1,)
-    assert "restart osd.2" not in cluster.told, "no second one while one is down"
+    assert "restart osd.2" not in cluster.changes, "no second one while one is down"
 
 
-def test_one_whose_disk_is_dead_keeps_nobody_back_and_is_named(cluster: SmallCluster, journal: Journal) -> None:
+def test_an_osd_with_a_dead_disk_is_reported_and_does_not_block_others(
+    cluster: SmallCluster, journal: Journal
+) -> None:
     """osd.2 is down and out, its data lie elsewhere: the others may be restarted."""
     cluster.stop(2)
     cluster.osds[2]["in"] = 0
@@ -88,14 +88,14 @@ def test_one_whose_disk_is_dead_keeps_nobody_back_and_is_named(cluster: SmallClu
     assert done == [0, 1]
 
 
-def test_one_that_is_no_more_keeps_nobody_back(cluster: SmallCluster, journal: Journal) -> None:
+def test_a_removed_osd_does_not_block_others(cluster: SmallCluster, journal: Journal) -> None:
     done: list[int] = []
     one_by_one(cluster, journal, Daemons(cluster)).restart([0, 7], done.append)
     assert sorted(done) == [0, 7]
 
 
 @pytest.mark.parametrize("when", ["before its turn", "while it is restarted", "instead of its restart"])
-def test_one_that_is_purged_in_the_middle_keeps_nobody_back(
+def test_an_osd_purged_during_the_restart_does_not_block_others(
     when: str, cluster: SmallCluster, journal: Journal
 ) -> None:
     class Purging(Daemons):
@@ -109,7 +109,7 @@ def test_one_that_is_purged_in_the_middle_keeps_nobody_back(
     done: list[int] = []
     one_by_one(cluster, journal, Purging(cluster)).restart([0, 1, 2], done.append)
     assert sorted(done) == [0, 1, 2]
-    assert cluster.told[-1] == "restart osd.2"
+    assert cluster.changes[-1] == "restart osd.2"
     assert not journal.entries()
 
 
@@ -122,10 +122,8 @@ class Unreachable(Daemons):
         super().restart(osd)
 
 
-def test_one_that_nobody_restarted_runs_on_and_is_not_looked_for_in_its_log(
-    cluster: SmallCluster, journal: Journal
-) -> None:
-    words = r"osd\.1 was not restarted and runs on as it was: cannot be reached by SSH: no answer$"
+def test_an_osd_that_was_not_restarted_is_reported_as_running(cluster: SmallCluster, journal: Journal) -> None:
+    words = r"osd\.1 was not restarted and still runs unchanged: cannot be reached by SSH: no answer$"
     with pytest.raises(OsdsDownError) as error:
         one_by_one(cluster, journal, Unreachable(cluster)).restart([0, 1, 2], lambda osd: None)
     assert re.match(words, error.value.what)
@@ -139,11 +137,11 @@ def test_one_that_nobody_restarted_runs_on_and_is_not_looked_for_in_its_log(
     assert error.value.down == (1,)
 
 
-def test_options_are_taken_back_and_one_that_nobody_restarted_is_left_in_peace(
+def test_options_are_reverted_without_an_osd_that_was_not_restarted(
     cluster: SmallCluster, journal: Journal
 ) -> None:
     changes = whole(cluster, journal, Unreachable(cluster))
-    with pytest.raises(ClusterError, match="runs on as it was") as error:
+    with pytest.raises(ClusterError, match="still runs unchanged") as error:
         changes.bring_about(SHARDS)
     assert error.value.what.endswith("no answer. The options were taken back")
     assert "log" not in error.value.remedy
@@ -162,7 +160,7 @@ def test_the_flag_stays_as_long_as_the_osd_is_down(cluster: SmallCluster, journa
     assert not journal.entries()
 
 
-def test_a_flag_of_somebody_else_stays(cluster: SmallCluster, journal: Journal) -> None:
+def test_a_flag_of_another_client_stays(cluster: SmallCluster, journal: Journal) -> None:
     cluster.osds[2]["state"].append("noout")
     one_by_one(cluster, journal, Daemons(cluster)).restart([2], lambda osd: None)
     assert cluster.flagged() == [2]
@@ -171,7 +169,7 @@ def test_a_flag_of_somebody_else_stays(cluster: SmallCluster, journal: Journal) 
 def test_options_with_which_an_osd_does_not_start_are_taken_back_and_it_is_started(
     cluster: SmallCluster, journal: Journal
 ) -> None:
-    """osd.1 cannot start with the option; osd.0 can, and keeps it until somebody restores."""
+    """osd.1 cannot start with the option; osd.0 can, and keeps it until a restore."""
     daemons = Daemons(cluster, lambda osd: osd != 1 or not cluster.store)
     changes = whole(cluster, journal, daemons)
     with pytest.raises(ClusterError, match=r"osd\.1 did not come up.*taken back, and it runs again"):
@@ -180,16 +178,16 @@ def test_options_with_which_an_osd_does_not_start_are_taken_back_and_it_is_start
     assert all(osd["up"] for osd in cluster.osds)
     assert cluster.flagged() == []
     assert changes.settings.restarts_due() == (0, 2), "osd.0 ran with it; osd.2 was to be restarted"
-    cluster.told.clear()
+    cluster.changes.clear()
     changes.take_back(pools=False)
-    assert [word for word in cluster.told if word.startswith("restart")] == ["restart osd.0", "restart osd.2"]
+    assert [word for word in cluster.changes if word.startswith("restart")] == ["restart osd.0", "restart osd.2"]
     assert not journal.entries()
 
 
 def test_restore_heals_what_could_not_be_started_again(
     cluster: SmallCluster, journal: Journal, tmp_path: Path
 ) -> None:
-    """osd.1 stays down whatever is tried; later, somebody has repaired what it lacked."""
+    """osd.1 stays down at first; later it is repaired."""
     with pytest.raises(
         OsdsDownError, match=r"Then its options were to be taken back, and: osd\.1 did not"
     ) as error:
@@ -205,7 +203,7 @@ def test_restore_heals_what_could_not_be_started_again(
     again.finish()
 
 
-def test_a_kill_between_is_gone_on_from(cluster: SmallCluster, journal: Journal, tmp_path: Path) -> None:
+def test_a_restart_continues_after_a_kill(cluster: SmallCluster, journal: Journal, tmp_path: Path) -> None:
     """The process ends while osd.1 is down for its restart, the option in the store, osd.0 restarted already."""
 
     class Killed(BaseException):
@@ -220,17 +218,17 @@ def test_a_kill_between_is_gone_on_from(cluster: SmallCluster, journal: Journal,
         whole(cluster, journal, Daemons(cluster, starts)).bring_about(SHARDS)
     assert cluster.flagged() == [1]
     again = Journal(tmp_path / "journal.jsonl")
-    cluster.told.clear()
+    cluster.changes.clear()
     changes = whole(cluster, again, Daemons(cluster))
     changes.clear_up()
     assert cluster.flagged() == [1], "it is down still"
     changes.take_back(pools=False)
-    assert cluster.told[:2] == ["osd osd_op_num_shards gone", "restart osd.1"]
+    assert cluster.changes[:2] == ["osd osd_op_num_shards gone", "restart osd.1"]
     assert cluster.flagged() == []
     again.finish()
 
 
-def test_how_often_each_osd_is_restarted_is_said_beforehand() -> None:
+def test_the_preview_counts_the_restarts_of_each_osd() -> None:
     """Two rounds of A, few, all: into few's options, into all's, and back to none at the end."""
     shards = {"osd_op_num_shards": "3"}
     startup = {"few": {0: shards}, "all": {0: {"osd_op_num_shards": "9"}, **dict.fromkeys(range(1, 9), shards)}}

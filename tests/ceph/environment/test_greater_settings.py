@@ -28,7 +28,7 @@ SYSCTL = "net.ipv4.tcp_notsent_lowat"
 
 @pytest.fixture(scope="module")
 def two_disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Kernel names of two loop devices that nobody uses."""
+    """Kernel names of two unused loop devices."""
     folder = tmp_path_factory.mktemp("disks")
     attached = []
     for number in range(2):
@@ -42,7 +42,7 @@ def two_disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
 
 @pytest.fixture(scope="module")
 def over_ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Hosts]]:
-    """This machine by the name that Ceph would call it, reached through a real sshd."""
+    """This machine by its name in Ceph, through a real sshd."""
     if SSHD is None or os.geteuid() != 0:
         pytest.skip("needs root and sshd (Debian: openssh-server)")
     with ssh_server(tmp_path_factory.mktemp("sshd")) as server:
@@ -70,7 +70,7 @@ class TestHostSettings:
         places = [osd(0, two_disks[0]), osd(1, two_disks[1])]
         return lambda: HostSettings(hosts, Journal(tmp_path / "journal.jsonl"), osds=lambda: places)
 
-    def test_they_are_made_read_back_and_put_back_by_the_next_process(
+    def test_settings_are_applied_read_back_and_restored_by_the_next_process(
         self, settings: Callable[[], HostSettings], two_disks: tuple[str, str], tmp_path: Path
     ) -> None:
         sysctl = Path("/proc/sys") / SYSCTL.replace(".", "/")
@@ -96,10 +96,10 @@ class TestHostSettings:
         assert (sysctl.read_text(), [queue_value(disk, key) for disk in two_disks for key in keys]) == before
         assert not Journal(tmp_path / "journal.jsonl").entries()
 
-    def test_what_a_scheduler_resets_is_put_back_too(
+    def test_what_a_scheduler_resets_is_restored_too(
         self, settings: Callable[[], HostSettings], two_disks: tuple[str, str]
     ) -> None:
-        """Whether Linux sets nr_requests anew when a scheduler takes a queue over depends on its release."""
+        """Whether Linux resets nr_requests on a change of the scheduler depends on its release."""
         disk = two_disks[0]
         requests = Path(f"/sys/block/{disk}/queue/nr_requests")
         at_first = requests.read_text()
@@ -143,17 +143,17 @@ class TestHostSettings:
                 "has no net.ipv4.no_such_key (/proc/sys/net/ipv4/no_such_key)",
             ),
             ("osd_disk/class:nvme", "scheduler", "none", "no running OSD is within osd_disk/class:nvme"),
-            ("network", "mtu", 9000, "osd.0 does not say which network interface it uses"),
+            ("network", "mtu", 9000, "osd.0 does not report its network interface"),
             ("client_disk", "scheduler", "none", "fio opens the images by itself here"),
-            ("osd_store", "filesystem", "xfs", "only a cluster that cephfit made (a lab) is remade"),
+            ("osd_store", "filesystem", "xfs", "only the OSDs of a lab are recreated"),
         ],
     )
-    def test_what_cannot_be_done_is_said_beforehand_with_the_reason(
+    def test_unsupported_settings_have_a_reason_before_the_sweep(
         self, settings: Callable[[], HostSettings], scope: str, key: str, value: Value, why: str
     ) -> None:
         assert why in settings().why_not(Setting(Partition.GREATER, scope, key, value))
 
-    def test_a_value_that_the_kernel_refuses_is_told_and_the_rest_put_back(
+    def test_a_value_that_the_kernel_refuses_is_reported_and_the_rest_restored(
         self, settings: Callable[[], HostSettings], two_disks: tuple[str, str]
     ) -> None:
         around = settings()
@@ -186,7 +186,7 @@ def test_a_host_without_a_way_to_it_is_a_reason(tmp_path: Path) -> None:
     around = HostSettings(Hosts(), Journal(tmp_path / "journal"), osds=lambda: places)
     assert "need access to it" in around.why_not(Setting(Partition.GREATER, "osd_disk", "scheduler", "none"))
     filestore = OsdPlace(Daemon("osd", "0"), "elsewhere", ("sda",), (), "filestore")
-    assert "no way to it" in why_page_caches_stay([filestore], Hosts())
+    assert "no access to it" in why_page_caches_stay([filestore], Hosts())
 
 
 def test_a_governor_is_refused_where_the_cpus_have_none(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_governor_is_refused_where_the_cpus_have_none(tmp_path: Path) -> None:
 
 
 class Files(Hosts):
-    """Hosts whose files are given."""
+    """Hosts with given files."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         super().__init__()
@@ -235,5 +235,5 @@ def test_hosts_can_be_asked_for_what_they_are_not(tmp_path: Path) -> None:
     files = HostFiles(Hosts(), Journal(tmp_path / "journal"))
     absent = HostFile("localhost", "/proc/sys/no/such/key")
     assert files.values([absent]) == {}
-    with pytest.raises(HostRefusedError, match="no such value"):
+    with pytest.raises(HostRefusedError, match="does not have this value"):
         files.apply({absent: "1"})

@@ -25,7 +25,7 @@ HOST = socket.gethostname()
 
 
 def link_in(folder: Path) -> PurePosixPath:
-    """Not the machine's own: other tests may run."""
+    """A lock separate from the machine's: other tests may run."""
     return PurePosixPath(folder / "run" / "kernel-values")
 
 
@@ -56,11 +56,11 @@ def target(name: str, folder: Path) -> HostSettings:
 
 
 @pytest.mark.root
-def test_the_second_of_two_labs_is_told_who_changes_the_machines_values(tmp_path: Path, sysctl: Path) -> None:
+def test_the_second_of_two_labs_sees_the_holder_of_the_machines_values(tmp_path: Path, sysctl: Path) -> None:
     at_first = sysctl.read_text()
     first, second = target("first", tmp_path), target("second", tmp_path)
     first.apply(greater(osd_host={SYSCTL: 2000001}), ())
-    with pytest.raises(HostError, match=f"{HOST}: .*changed by another cephfit: lab:first on {HOST}") as caught:
+    with pytest.raises(HostError, match=f"{HOST}: .*in use by another cephfit: lab:first on {HOST}") as caught:
         second.apply(greater(osd_host={SYSCTL: 2000002}), ())
     assert "cephfit restore" in str(caught.value)
     assert sysctl.read_text() == "2000001\n"
@@ -77,7 +77,7 @@ def test_the_second_of_two_labs_is_told_who_changes_the_machines_values(tmp_path
 
 
 @pytest.mark.root
-def test_values_that_a_killed_process_left_stay_locked_until_they_are_put_back(
+def test_values_that_a_killed_process_left_stay_locked_until_they_are_restored(
     tmp_path: Path, sysctl: Path, link: Path
 ) -> None:
     at_first = sysctl.read_text()
@@ -101,7 +101,7 @@ def test_a_lock_whose_owner_is_gone_is_taken_over(tmp_path: Path, sysctl: Path, 
 
 
 @pytest.mark.root
-def test_what_another_machine_says_of_itself_only_a_person_can_judge(tmp_path: Path, link: Path) -> None:
+def test_only_an_admin_can_judge_the_lock_of_another_machine(tmp_path: Path, link: Path) -> None:
     link.symlink_to("ceph:prod on elsewhere, /srv/cephfit/clusters/5e0c/journal.jsonl")
     with pytest.raises(HostError, match="another cephfit: ceph:prod on elsewhere") as caught:
         target("ours", tmp_path).apply(greater(osd_host={SYSCTL: 2000001}), ())
@@ -120,7 +120,7 @@ def test_disks_are_one_clusters_and_need_no_lock_of_the_machine(tmp_path: Path, 
 def test_a_machine_that_makes_no_lock_changes_nothing(tmp_path: Path, link: Path, sysctl: Path) -> None:
     before = sysctl.read_text()
     link.parent.rmdir()
-    with pytest.raises(HostRefusedError, match=r"no lock can be made: .*No such file or directory"):
+    with pytest.raises(HostRefusedError, match=r"no lock can be created: .*No such file or directory"):
         target("ours", tmp_path).apply(greater(osd_host={SYSCTL: 2000001}), ())
     assert sysctl.read_text() == before
 
@@ -162,10 +162,10 @@ def locks(name: str, folder: Path, host: Any = None) -> KernelLocks:
 
 
 @pytest.mark.parametrize("faster", ["another", "gone"])
-def test_of_two_that_find_a_lock_of_one_who_is_gone_only_the_first_has_it(
+def test_of_two_targets_that_find_a_stale_lock_only_the_first_gets_it(
     faster: str, tmp_path: Path, link: Path
 ) -> None:
-    """The faster one may be the very target that the lock was of, made anew."""
+    """The faster one may be the target that had the lock, created again."""
     locks("gone", tmp_path).take([HOST])
     (tmp_path / "gone" / "journal.jsonl").unlink()
     slower = locks("slower", tmp_path, Overtaken(lambda: locks(faster, tmp_path).take([HOST])))
@@ -179,7 +179,7 @@ def test_of_two_that_find_a_lock_of_one_who_is_gone_only_the_first_has_it(
     assert str(link.readlink()).startswith("lab:slower on ")
 
 
-def test_a_lock_that_cannot_be_removed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_cannot_be_removed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Immovable(LocalHost):
         def run(self, argv: Sequence[str], **options: Any) -> Finished:
             return super().run(argv, **options) if argv[0] != "flock" else Finished(1, "", "find: not permitted")
@@ -195,7 +195,7 @@ def test_a_lock_that_cannot_be_removed_is_said(tmp_path: Path, monkeypatch: pyte
 
 
 class Machine:
-    """A machine of its own with a lock and files in memory.
+    """A separate machine with a lock and files in memory.
 
     Attributes:
         is_away: it does not answer.
@@ -269,7 +269,7 @@ def left(journal: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("trouble", ["no answer", "another cephfit: ceph:b on elsewhere"])
-def test_one_lock_that_cannot_be_had_again_keeps_back_no_other_host(
+def test_one_lost_lock_does_not_block_other_hosts(
     trouble: str, machines: tuple[Machine, ...], tmp_path: Path
 ) -> None:
     journal = tmp_path / "journal.jsonl"
@@ -323,9 +323,7 @@ def test_a_lock_is_ours_whatever_this_machine_is_called_now(
     assert [(machine.files[SWAPPINESS], machine.lock) for machine in machines] == [("60", "")] * 3
 
 
-def test_a_lock_that_was_made_without_an_answer_is_given_up_later(
-    machines: tuple[Machine, ...], tmp_path: Path
-) -> None:
+def test_a_lock_created_without_an_answer_is_released_later(machines: tuple[Machine, ...], tmp_path: Path) -> None:
     journal = tmp_path / "journal.jsonl"
     machines[0].loses = "ln"
     with pytest.raises(HostError, match="no answer within 30 s"):
@@ -338,7 +336,7 @@ def test_a_lock_that_was_made_without_an_answer_is_given_up_later(
     assert left(journal) == []
 
 
-def test_a_lock_that_was_never_made_does_not_wait_for_the_one_who_has_it(
+def test_a_lock_that_was_never_created_does_not_wait_for_its_holder(
     machines: tuple[Machine, ...], tmp_path: Path
 ) -> None:
     journal = tmp_path / "journal.jsonl"
@@ -352,7 +350,7 @@ def test_a_lock_that_was_never_made_does_not_wait_for_the_one_who_has_it(
 
 
 def of_an_earlier_version(journal: Path) -> str:
-    """What it wrote besides: its lock says neither files nor token, and its journal has no token."""
+    """Its lock has neither files nor token, and its journal has no token."""
     before = Journal(journal)
     before.note("lock on kernel values of", "h1", None)
     before.note("host file", f"h1:{SWAPPINESS}", "60")
@@ -361,7 +359,7 @@ def of_an_earlier_version(journal: Path) -> str:
 
 @pytest.mark.parametrize("does", ["apply", "restore"])
 @pytest.mark.parametrize("holder", ["ours", "none after a boot", "another's"])
-def test_what_an_earlier_version_changed_is_gone_on_with_and_put_back(
+def test_changes_of_an_earlier_version_are_continued_and_restored(
     holder: str, does: str, machines: tuple[Machine, ...], tmp_path: Path
 ) -> None:
     journal, first = tmp_path / "journal.jsonl", machines[0]
@@ -386,7 +384,7 @@ def test_what_an_earlier_version_changed_is_gone_on_with_and_put_back(
 @pytest.mark.parametrize("kill", range(1, 6))
 @pytest.mark.parametrize("does", ["apply", "restore"])
 @pytest.mark.parametrize("holder", ["ours", "none after a boot", "another's"])
-def test_a_kill_after_any_write_of_the_journal_leaves_what_can_be_put_back_and_keeps_to_the_lock(
+def test_after_a_kill_at_any_write_of_the_journal_values_can_be_restored_under_the_lock(
     holder: str,
     does: str,
     kill: int,

@@ -1,4 +1,4 @@
-"""Network emulation by tc on a real kernel, in a network namespace of its own."""
+"""Network emulation by tc on a real kernel, in a separate network namespace."""
 
 import os
 import shutil
@@ -86,12 +86,12 @@ class TestEmulations:
         nbytes, seconds = host.run(["python3", "-c", code]).stdout.split()
         assert (nbytes, float(seconds) > 0.7) == ("4000000", True)
 
-    def test_delays_are_made_or_the_kernel_is_the_reason(self, host: NamespaceHost, tmp_path: Path) -> None:
+    def test_delays_are_set_or_the_kernel_is_the_reason(self, host: NamespaceHost, tmp_path: Path) -> None:
         wanted = Emulation(delay_ms=5, jitter_ms=1, loss_pct=0.1, rate_mbit=100)
         emulations = Emulations(OneHost(host), Journal(tmp_path / "journal"))
         why = emulations.why_not("h", "lo", wanted)
         if why:
-            assert "the kernel of h cannot do it (sch_netem)" in why
+            assert "the kernel of h does not support it (sch_netem)" in why
             with pytest.raises(HostRefusedError, match="qdisc"):
                 emulations.apply({("h", "lo"): wanted})
         else:
@@ -99,11 +99,11 @@ class TestEmulations:
             assert emulations.now("h", "lo").same(wanted)
         emulations.restore()
 
-    def test_a_discipline_of_somebody_else_is_not_touched(self, host: NamespaceHost, tmp_path: Path) -> None:
+    def test_an_existing_discipline_is_not_changed(self, host: NamespaceHost, tmp_path: Path) -> None:
         theirs = ["tc", "qdisc", "add", "dev", "lo", "root", "handle", "1:", "htb"]
         assert host.run(theirs).code == 0
         emulations = Emulations(OneHost(host), Journal(tmp_path / "journal"))
-        assert "has a htb of its own" in emulations.why_not("h", "lo", Emulation(rate_mbit=10))
+        assert "already has a htb" in emulations.why_not("h", "lo", Emulation(rate_mbit=10))
         emulations.restore()
         assert '"htb"' in host.run(["tc", "-j", "qdisc", "show", "dev", "lo"]).stdout
 
@@ -118,7 +118,7 @@ class TestEmulations:
         around.restore()
 
 
-def test_what_tc_says_of_netem_is_understood() -> None:
+def test_the_output_of_tc_for_netem_is_parsed() -> None:
     """As iproute2 prints it: seconds, fractions, bytes per second."""
     text = (
         '[{"kind":"netem","handle":"cef:","root":true,"refcnt":2,"options":{"limit":100000,'

@@ -36,9 +36,9 @@ def test_another_file_system_does_not_inherit_options_of_the_first() -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"filesystem": "zfs"}, "FileStore cannot be put on zfs"),
-        ({"objectstore": "bluestore", "filesystem": "xfs"}, "filesystem is of filestore"),
-        ({"filesystem": "xfs", "db": "ssd"}, "db is of bluestore"),
+        ({"filesystem": "zfs"}, "FileStore does not support zfs"),
+        ({"objectstore": "bluestore", "filesystem": "xfs"}, "filesystem applies to filestore"),
+        ({"filesystem": "xfs", "db": "ssd"}, "db applies to bluestore"),
         ({"objectstore": "memstore"}, "'memstore' is not an object store"),
     ],
 )

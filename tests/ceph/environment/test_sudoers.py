@@ -12,7 +12,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs" / "greater.md"
 
 
 def first_word(node: ast.expr, constants: dict[str, ast.expr]) -> str:
-    """The program of an argument vector that stands in the code; empty for other expressions."""
+    """The program of a literal argument vector in the code; empty for other expressions."""
     if isinstance(node, ast.Name) and node.id in constants:
         node = constants[node.id]
     if isinstance(node, ast.List | ast.Tuple) and node.elts and isinstance(node.elts[0], ast.Constant):

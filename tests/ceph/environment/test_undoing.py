@@ -1,4 +1,4 @@
-"""Undoing tries everything: what cannot be put back now is named at the end, and does not keep the rest back."""
+"""Undoing tries everything: failures are listed at the end, and do not stop the rest."""
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -9,7 +9,7 @@ from small_cluster import SmallCluster
 
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.ceph_health import CephHealth
-from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.environment.kernel_values import HostFile, HostFiles
 from cephfit.ceph.hosts.host_access import Hosts
@@ -36,7 +36,7 @@ def journal(tmp_path: Path) -> Journal:
 
 
 class Around:
-    """Settings around Ceph that cannot be put back: a host does not answer."""
+    """Settings around Ceph that cannot be restored: a host does not answer."""
 
     def release(self, clients: Sequence[Any]) -> None:
         pass
@@ -52,7 +52,7 @@ def changes_of(cluster: SmallCluster, journal: Journal) -> WholeCluster:
         Catalogue(cluster),
         journal,
         health=CephHealth(cluster),
-        surroundings=Surroundings(greater=around),
+        adapters=ClusterAdapters(greater=around),
         progress=Silence(),
     )
 
@@ -88,7 +88,7 @@ def test_a_host_that_is_away_does_not_keep_the_clusters_options_back(
         access=ClientAccess("admin", ""),
         folder=tmp_path,
         journal=journal,
-        surroundings=Surroundings(greater=around),
+        adapters=ClusterAdapters(greater=around),
         for_change=True,
     )
     journal.note("host file", "storage2:/proc/sys/vm/swappiness", "60")
@@ -116,9 +116,7 @@ def test_a_pool_that_cannot_be_deleted_does_not_keep_options_back(cluster: Small
     assert left(journal) == ["pool cephfit-default"]
 
 
-def test_an_option_that_cannot_be_put_back_does_not_keep_others_back(
-    cluster: SmallCluster, journal: Journal
-) -> None:
+def test_an_option_that_cannot_be_restored_does_not_block_others(cluster: SmallCluster, journal: Journal) -> None:
     changes = changes_of(cluster, journal)
     changes.settings.put("osd.0", "osd_max_backfills", "3")
     changes.settings.put("osd.1", "osd_max_backfills", "3")
@@ -155,7 +153,7 @@ class SomeHosts(Hosts):
         return self._by_name[name]
 
 
-def test_values_of_other_hosts_are_put_back_while_one_is_away(journal: Journal) -> None:
+def test_values_of_other_hosts_are_restored_while_one_is_unreachable(journal: Journal) -> None:
     path = "/proc/sys/vm/swappiness"
     one, two = SomeHost("h1", {path: "60"}), SomeHost("h2", {path: "60"})
     files = HostFiles(SomeHosts(one, two), journal)

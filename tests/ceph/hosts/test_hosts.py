@@ -79,15 +79,15 @@ def test_a_host_that_is_not_known_at_all_is_refused(server: SshServer, tmp_path:
 
 
 @needs_sshd
-def test_a_key_that_is_not_authorised_is_told_with_what_to_do(server: SshServer, tmp_path: Path) -> None:
-    new_key(tmp_path / "stranger")
-    host = SshHost("direct", config=server.client_config(identity=tmp_path / "stranger"))
+def test_a_key_that_is_not_authorised_is_an_error_with_a_remedy(server: SshServer, tmp_path: Path) -> None:
+    new_key(tmp_path / "unknown")
+    host = SshHost("direct", config=server.client_config(identity=tmp_path / "unknown"))
     with pytest.raises(LackingError, match="login was refused") as caught:
         host.run(["true"])
     assert "IdentityFile" in caught.value.remedy
 
 
-def test_a_host_where_nobody_listens_is_told(tmp_path: Path) -> None:
+def test_a_host_without_an_ssh_server_is_reported(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("Host gone\n  HostName 127.0.0.1\n  Port 1\n")
     with pytest.raises(HostError, match="cannot be reached by SSH") as caught:
@@ -96,7 +96,7 @@ def test_a_host_where_nobody_listens_is_told(tmp_path: Path) -> None:
 
 
 @needs_sshd
-def test_a_connection_that_broke_is_made_anew(server: SshServer) -> None:
+def test_a_broken_connection_is_opened_again(server: SshServer) -> None:
     host = SshHost("direct", config=server.client_config())
     climb = (
         'p=$$; while [ "$(cat /proc/$p/comm)" != sshd ]; do p=$(sed "s/.*) . //; s/ .*//" /proc/$p/stat); done; '

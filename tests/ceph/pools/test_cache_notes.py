@@ -7,7 +7,7 @@ import pytest
 
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.pools.osd_capacity import (
-    Beneath,
+    OsdCapacity,
     PoolDefaults,
     drops_note,
     few_pgs_note,
@@ -82,16 +82,16 @@ SSDS, ALL = frozenset({1, 3, 5, 7}), frozenset(range(8))
 
 
 @pytest.fixture
-def beneath() -> Beneath:
-    return Beneath(Cluster())
+def osd_capacity() -> OsdCapacity:
+    return OsdCapacity(Cluster())
 
 
-def test_a_rule_tells_which_osds_are_beneath(beneath: Beneath) -> None:
-    assert beneath.rule("fast") == beneath.rule(1) == SSDS
-    assert beneath.rule(None) == beneath.rule(0) == ALL
-    assert beneath.rule("coded") == {0, 1, 2, 3}
-    assert beneath.rule("few") == {0, 1}, "they hang in two trees"
-    assert beneath.rule("gone") == frozenset()
+def test_a_rule_determines_the_osds_of_a_pool(osd_capacity: OsdCapacity) -> None:
+    assert osd_capacity.rule("fast") == osd_capacity.rule(1) == SSDS
+    assert osd_capacity.rule(None) == osd_capacity.rule(0) == ALL
+    assert osd_capacity.rule("coded") == {0, 1, 2, 3}
+    assert osd_capacity.rule("few") == {0, 1}, "they hang in two trees"
+    assert osd_capacity.rule("gone") == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ def test_a_rule_tells_which_osds_are_beneath(beneath: Beneath) -> None:
         ({"primary.class": "ssd", "primary.hosts": "h0", "devices.class": "hdd", "devices.hosts": "h1"}, {1, 2}),
     ],
 )
-def test_a_planned_place_tells_which_osds_will_be_beneath(
-    beneath: Beneath, settings: Mapping[str, str], osds: frozenset[int]
+def test_a_planned_placement_determines_the_osds(
+    osd_capacity: OsdCapacity, settings: Mapping[str, str], osds: frozenset[int]
 ) -> None:
     (plan,) = plan_pools("p", settings, {})
-    assert beneath.plan(plan) == osds
+    assert osd_capacity.plan(plan) == osds
 
 
 def warm(volume_size: str, cache: str = "warm") -> Sweep:
@@ -119,13 +119,13 @@ def warm(volume_size: str, cache: str = "warm") -> Sweep:
     return parse_sweep(f"schema_version: 1\nname: s\nconfigurations: {{A: {{}}}}\n{measurement}\n", file="s.yaml")
 
 
-def test_volumes_that_fit_into_the_osds_caches_are_told_where_caches_are_warm() -> None:
+def test_volumes_that_fit_into_warm_caches_are_reported() -> None:
     targets = [4 * GIB] * 3
     said = fits_note(warm("1G").measurement, targets, pool="bench")
-    assert "the volumes (2 GiB) fit into those of the 3 OSDs beneath pool bench (12 GiB" in said
+    assert "the volumes (2 GiB) fit into those of the 3 OSDs of pool bench (12 GiB" in said
     assert fits_note(warm("8G").measurement, targets) == ""
     assert fits_note(warm("1G", "cold").measurement, targets) == ""
-    assert fits_note(warm("1G").measurement, []) == "", "nobody said how much there is"
+    assert fits_note(warm("1G").measurement, []) == "", "the amount is unknown"
 
 
 def test_the_memory_of_osds_is_what_they_run_with_or_cephs_default() -> None:
@@ -138,21 +138,21 @@ def test_how_often_all_caches_are_dropped() -> None:
     assert drops_note(0, 8) == ""
 
 
-def test_a_pools_pgs_are_told_per_osd_and_too_few_of_them(beneath: Beneath) -> None:
+def test_a_pools_pgs_per_osd_are_reported_and_warned_of_if_few(osd_capacity: OsdCapacity) -> None:
     settings = {
         "default": {},
         "fast": {"devices.class": "ssd", "pg_num": "128"},
         "coded": {"devices.class": "hdd", "failure_domain": "osd", "erasure.k": "2", "erasure.m": "1"},
     }
     plans = {name: plan_pools(f"p-{name}", said, {}) for name, said in settings.items()}
-    made = {p.name: p for p in pools_to_make(plans, warm("1G"), (), PoolDefaults(3, 32), beneath)}
+    made = {p.name: p for p in pools_to_make(plans, warm("1G"), (), PoolDefaults(3, 32), osd_capacity)}
     assert (made["p-default"].n_pgs, made["p-default"].pgs_per_osd) == (32, 12.0)
     assert (made["p-fast"].n_pgs, made["p-fast"].pgs_per_osd) == (128, 96.0)
     assert made["p-coded-data"].pgs_per_osd == 24.0
     assert made["p-coded"].pgs_per_osd == 0.0, "it holds metadata only"
     notes = [few_pgs_note(p.name, p.n_pgs, p.pgs_per_osd) for p in made.values()]
     default, coded = filter(None, notes)
-    assert few_pgs_of(Cluster(), plans.values()) == [default, coded], "pools of `cephfit pools` are told alike"
+    assert few_pgs_of(Cluster(), plans.values()) == [default, coded], "pools of `cephfit pools` get the same notes"
     assert "pool p-default has 32 PGs, 12 on each OSD in all copies" in default
     assert "`pg_num: 128` is enough" in default
     assert "`pg_num: 64` is enough" in coded

@@ -1,4 +1,4 @@
-"""Declared pools against pools that are there: what differs is found, refused or mended, and read back."""
+"""Declared pools compared with existing ones: differences are found, refused or corrected, and read back."""
 
 import errno
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.delivery.daemon_options import DaemonOptions
-from cephfit.ceph.delivery.option_delivery import Reach
+from cephfit.ceph.delivery.option_delivery import OptionDelivery
 from cephfit.ceph.hosts.host_access import Hosts
 from cephfit.ceph.options.option_catalogue import Catalogue
 from cephfit.ceph.pools.declared_pools import DeclaredPools
@@ -27,12 +27,12 @@ class Monitors:
     def __init__(self) -> None:
         self.pools: dict[str, dict[str, Any]] = {}
         self.profiles: dict[str, dict[str, str]] = {"default": {"k": "2", "m": "2"}}
-        self.told: list[str] = []
+        self.commands: list[str] = []
         self.deaf_to: str = ""
         """A pool's value that is accepted and has no effect."""
 
     def command(self, prefix: str, /, **said: Any) -> Any:
-        self.told.append(prefix)
+        self.commands.append(prefix)
         return getattr(self, "_" + prefix.replace(" ", "_").replace("-", "_"))(**said)
 
     def tell(self, daemon: str, prefix: str, /, **_: Any) -> Any:
@@ -124,9 +124,11 @@ def monitors() -> Monitors:
 
 
 def declared_pools(monitors: Monitors, folder: Path, journal: Journal) -> DeclaredPools:
-    """Those of a cluster whose target keeps its own journal in the folder."""
+    """Build the declared pools of a cluster, with the journal of its target in the folder."""
     kept = Journal(folder / "journal.jsonl")
-    options = DaemonOptions(monitors, Catalogue(monitors), kept, hosts=Hosts(), reach=Reach(), progress=Silence())
+    options = DaemonOptions(
+        monitors, Catalogue(monitors), kept, hosts=Hosts(), delivery=OptionDelivery(), progress=Silence()
+    )
     return DeclaredPools(monitors, journal, PoolDeletion(options, kept))
 
 
@@ -139,7 +141,7 @@ def coded(k: int, m: int) -> dict[str, dict[str, str]]:
     return {"archive": {**CODED, "erasure.k": str(k), "erasure.m": str(m)}}
 
 
-def test_what_was_made_is_as_declared_and_stays_so(monitors: Monitors, pools: DeclaredPools) -> None:
+def test_created_pools_match_their_declaration(monitors: Monitors, pools: DeclaredPools) -> None:
     pools.apply(coded(4, 2))
     assert monitors.pools["archive-data"]["size"] == 6
     again = pools.plan(coded(4, 2))
@@ -158,15 +160,15 @@ def test_another_code_for_a_pool_that_is_there_is_a_difference_that_no_command_m
         pools.apply(coded(8, 3))
 
 
-def test_a_profile_of_somebody_else_is_not_taken_for_ours(monitors: Monitors, pools: DeclaredPools) -> None:
+def test_an_existing_profile_is_not_used(monitors: Monitors, pools: DeclaredPools) -> None:
     monitors.profiles["archive-data"] = {"k": "2", "m": "1"}
-    with pytest.raises(ClusterError, match="not in the journal, so it is not this tool's to use"):
+    with pytest.raises(ClusterError, match="not in the journal, so cephfit did not create it"):
         pools.apply(coded(8, 3))
     assert "archive-data" not in monitors.pools
     assert monitors.profiles["archive-data"] == {"k": "2", "m": "1"}
 
 
-def test_a_profile_that_was_begun_for_another_code_is_made_anew(monitors: Monitors, tmp_path: Path) -> None:
+def test_a_profile_that_was_begun_for_another_code_is_created_again(monitors: Monitors, tmp_path: Path) -> None:
     monitors.profiles["archive-data"] = {"k": "4", "m": "2"}
     journal = Journal(tmp_path / "pools.jsonl")
     journal.note("erasure profile", "archive-data", None)
@@ -174,26 +176,26 @@ def test_a_profile_that_was_begun_for_another_code_is_made_anew(monitors: Monito
     assert monitors.profiles["archive-data"]["k"] == "8"
 
 
-def test_a_value_that_has_no_effect_is_told_and_not_called_made(monitors: Monitors, pools: DeclaredPools) -> None:
+def test_a_value_without_effect_is_an_error(monitors: Monitors, pools: DeclaredPools) -> None:
     monitors.deaf_to = "compression_mode"
     declared = {"squeezed": {"crush_rule": "hdds", "compression_mode": "aggressive"}}
     with pytest.raises(ClusterError, match="has compression_mode = None, not aggressive"):
         pools.apply(declared)
 
 
-def test_a_pool_that_somebody_made_alike_is_left_as_it_is(monitors: Monitors, pools: DeclaredPools) -> None:
+def test_an_equal_existing_pool_is_not_changed(monitors: Monitors, pools: DeclaredPools) -> None:
     monitors.command("osd pool create", pool="gold", pool_type="replicated", autoscale_mode="on", rule="ssds")
     (change,) = pools.apply({"gold": {"size": "3", "crush_rule": "ssds"}}).changes
     assert (change.state, dict(change.values)) == ("theirs", {})
-    assert "osd pool set" not in monitors.told
+    assert "osd pool set" not in monitors.commands
 
 
 @pytest.mark.parametrize("adopt", [frozenset(), frozenset({"archive"})])
-def test_a_pool_of_somebody_else_does_not_become_the_metadata_of_an_erasure_code(
+def test_an_existing_pool_does_not_become_the_metadata_of_an_erasure_code(
     monitors: Monitors, pools: DeclaredPools, adopt: frozenset[str]
 ) -> None:
     monitors.command("osd pool create", pool="archive", pool_type="replicated", autoscale_mode="on", rule="hdds")
-    with pytest.raises(ClusterError, match="not a code or a tier"):
+    with pytest.raises(ClusterError, match="cannot get a code or a tier"):
         pools.apply(coded(4, 2), adopt=adopt)
     assert "archive-data" not in monitors.pools
 
@@ -207,9 +209,7 @@ def test_pgs_that_are_still_being_split_count_as_what_they_are_split_to(
     assert dict(change.values) == {}
 
 
-def test_a_pool_that_would_stay_on_few_pgs_is_told_before_it_is_made(
-    monitors: Monitors, pools: DeclaredPools
-) -> None:
+def test_a_pool_with_few_pgs_is_reported_before_its_creation(monitors: Monitors, pools: DeclaredPools) -> None:
     declared = {"gold": {"crush_rule": "ssds", "size": "3"}, "large": {"crush_rule": "hdds", "pg_num": "128"}}
     (said,) = pools.plan(declared).warnings
     assert said.startswith("pool gold has 16 PGs, 4.8 on each OSD in all copies")

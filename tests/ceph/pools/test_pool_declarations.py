@@ -24,7 +24,7 @@ def sweep(pools: str, configurations: str, *, accept: str = "[size, erasure.m]")
     )
 
 
-def test_use_stands_for_all_that_is_declared_and_words_beside_it_win() -> None:
+def test_use_includes_the_whole_declaration_and_other_keys_override_it() -> None:
     text = sweep("  fast: {devices: {class: ssd}, size: 2, pg_num: 32}", "  B: {pool: {use: fast, pg_num: 64}}")
     (_, b) = parse_sweep(text, file="s.yaml").configurations
     assert {s.key: s.value for s in b.settings} == {"devices.class": "ssd", "size": 2, "pg_num": 64}
@@ -50,20 +50,20 @@ def test_lists_of_hosts_and_osds() -> None:
     [
         ("  fast: {devices: {clas: ssd}}", 5, "did you mean 'devices.class'?"),
         ("  ok: {size: 3}\n  tier: {cache: {devices: {class: ssd}}}", 6, "target_max_bytes"),
-        ("  tier: {cache: {target_max_bytes: 1G}}", 5, "where it lies"),
+        ("  tier: {cache: {target_max_bytes: 1G}}", 5, "has no placement"),
         ("  t: {cache: {mode: writebak, devices: {class: ssd}, target_max_bytes: 1G}}", 5, "'writeback'"),
         ("  ec: {erasure: {k: 2}}", 5, "erasure.m must be a whole number"),
-        ("  ec: {erasure: {k: 2, m: 2}, size: 3}", 5, "leave `size` out"),
-        ("  both: {crush_rule: hdd, devices: {class: ssd}}", 5, "leave one of them out"),
+        ("  ec: {erasure: {k: 2, m: 2}, size: 3}", 5, "remove `size`"),
+        ("  both: {crush_rule: hdd, devices: {class: ssd}}", 5, "remove one of them"),
         ("  m: {metadata: {size: 3}}", 5, "erasure"),
         ("  o: {devices: {osds: [a]}}", 5, "'a' is not an OSD"),
     ],
 )
 def test_mistakes_are_named_with_their_line(pools: str, line: int, words: str) -> None:
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as caught:
         parse_sweep(sweep(pools, "  B: {}"), file="s.yaml")
-    assert told.value.where == f"s.yaml:{line}"
-    assert words in str(told.value)
+    assert caught.value.where == f"s.yaml:{line}"
+    assert words in str(caught.value)
 
 
 def test_a_pool_that_is_used_and_not_declared() -> None:
@@ -86,7 +86,7 @@ def test_what_risks_data_must_be_named(pools: str, key: str) -> None:
     parse_sweep(sweep(pools, "  B: {}", accept=f"[{key}]"), file="s.yaml")
 
 
-def test_an_erasure_code_comes_to_a_data_pool_and_copies_of_the_metadata_beside_it() -> None:
+def test_an_erasure_code_results_in_a_data_pool_and_replicated_metadata() -> None:
     settings = {"devices.class": "hdd", "erasure.k": "4", "erasure.m": "2", "pg_num": "64"}
     base, data = plan_pools("p", settings, {"crush_rule": "hdd", "pg_num": "32"})
     assert (base.name, base.role, base.size, base.values["pg_num"]) == ("p", Role.BASE, 3, "32")

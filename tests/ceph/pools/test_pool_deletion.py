@@ -1,4 +1,4 @@
-"""Pools are deleted by leave that nobody finds given afterwards, and not at all where one pool may be touched."""
+"""Deletion of pools is permitted only while it lasts, and never with a single permitted pool."""
 
 import errno
 import re
@@ -11,7 +11,7 @@ from small_cluster import SmallCluster
 
 from cephfit.ceph.admin.answers import RefusedError
 from cephfit.ceph.ceph_health import CephHealth
-from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.ceph.crush.live_map import LiveMap
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.options.option_catalogue import Catalogue
@@ -62,7 +62,7 @@ class Monitors(SmallCluster):
     def _osd_pool_rm(self, pool: str, pool2: str, yes_i_really_really_mean_it: bool) -> None:
         self.leave_at_deletion = self.store.get(LEAVE, "")
         if self.refuses.get("deletion"):
-            raise RefusedError("it is somebody's tier", where="mon", code=errno.EBUSY)
+            raise RefusedError("it is a tier of another pool", where="mon", code=errno.EBUSY)
         self.pools.remove(pool)
 
 
@@ -78,13 +78,13 @@ def changes_of(monitors: SmallCluster, journal: Journal) -> WholeCluster:
         Catalogue(monitors),
         journal,
         health=CephHealth(monitors),
-        surroundings=Surroundings(greater=around),
+        adapters=ClusterAdapters(greater=around),
         progress=Silence(),
     )
 
 
 def gold_in(folder: Path, changes: WholeCluster) -> DeclaredPools:
-    """The declared pools, with ``gold`` made by them before."""
+    """The declared pools, with ``gold`` already created."""
     journal = Journal(folder / "pools.jsonl")
     journal.note("pool", "gold", None)
     return changes.declared_pools(journal)
@@ -108,11 +108,11 @@ def test_the_monitors_allow_deletions_only_while_pools_are_deleted(
 def test_they_do_not_allow_them_any_more_after_one_failed(monitors: Monitors, tmp_path: Path) -> None:
     monitors.refuses["deletion"] = "yes"
     pools = gold_in(tmp_path, changes_of(monitors, Journal(tmp_path / "journal.jsonl")))
-    with pytest.raises(RefusedError, match="somebody's tier"):
+    with pytest.raises(RefusedError, match="a tier of another pool"):
         pools.remove(GOLD)
     assert (monitors.leave_at_deletion, monitors.store) == ("true", {})
     monitors.refuses["config rm mon mon_allow_pool_delete"] = "not now"
-    with pytest.raises(RefusedError, match="somebody's tier; mon: not now"):
+    with pytest.raises(RefusedError, match="a tier of another pool; mon: not now"):
         pools.remove(GOLD)
 
 
@@ -120,7 +120,7 @@ def test_nor_after_a_sweep_could_not_delete_its_own(monitors: Monitors, tmp_path
     monitors.refuses["deletion"] = "yes"
     journal = Journal(tmp_path / "journal.jsonl")
     journal.note("pool", "gold", None)
-    with pytest.raises(RefusedError, match="somebody's tier"):
+    with pytest.raises(RefusedError, match="a tier of another pool"):
         changes_of(monitors, journal).give_up_pools()
     assert (monitors.leave_at_deletion, monitors.store) == ("true", {})
 
@@ -161,7 +161,7 @@ def test_no_pools_are_declared_where_only_one_may_be_touched(monitors: Monitors,
         access=ClientAccess("admin", ""),
         folder=tmp_path,
         journal=Journal(tmp_path / "journal.jsonl"),
-        surroundings=Surroundings(greater=anything),
+        adapters=ClusterAdapters(greater=anything),
         for_change=True,
         only_pool="bench",
     )

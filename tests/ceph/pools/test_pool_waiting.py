@@ -14,7 +14,7 @@ POOL = {"pool_name": "p", "pool": 1, "pg_num": 4, "pg_num_target": 4, "pg_placem
 
 
 class Clock:
-    """Time that passes while somebody sleeps."""
+    """Time that passes only in sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -31,7 +31,7 @@ class Placing:
 
     Args:
         clock: of the test.
-        states: of its PGs after so many seconds; objects of each PG that were copied, besides.
+        states: of its PGs after so many seconds, and the copied objects of each PG.
         n_written: objects that clients have written into each PG after so many seconds, degraded as long as it is.
     """
 
@@ -60,7 +60,7 @@ class Placing:
         return {"pg_ready": True, "pg_stats": pgs}
 
     def tell(self, daemon: str, prefix: str, /, **arguments: Any) -> Any:
-        raise AssertionError("nobody is told anything")
+        raise AssertionError("there are no commands to daemons")
 
     def exchange(self, prefix: str, payload: bytes = b"", /, **arguments: Any) -> bytes:
         raise AssertionError("nothing binary here")
@@ -121,10 +121,10 @@ def test_writes_of_clients_bring_no_data_to_its_place(clock: Clock, state: str, 
 
 
 def test_snapshots_and_scrubs_of_a_pool_in_use_bring_nothing_about(clock: Clock) -> None:
-    beside = ("", "+snaptrim_wait", "+snaptrim", "+scrubbing+deep", "+laggy")
+    unrelated = ("", "+snaptrim_wait", "+snaptrim", "+scrubbing+deep", "+laggy")
 
     def states(now: float) -> tuple[list[str], int]:
-        return ["active+clean"] * 3 + [f"active+undersized{beside[int(now / 7) % 5]}"] if now < 1e5 else [], 0
+        return ["active+clean"] * 3 + [f"active+undersized{unrelated[int(now / 7) % 5]}"] if now < 1e5 else [], 0
 
     with pytest.raises(UnplacedPoolError, match=r"1 PGs are active\+undersized$"):
         await_placed(Placing(clock, states), "p", 9, patience_seconds=PATIENCE_SECONDS)
@@ -138,7 +138,7 @@ def test_the_manager_may_hear_of_a_pool_later(clock: Clock) -> None:
     await_placed(Placing(clock, states), "p", 9, patience_seconds=PATIENCE_SECONDS)
 
 
-def test_a_scrub_says_nothing_of_places(clock: Clock) -> None:
+def test_a_scrub_is_unrelated_to_placement(clock: Clock) -> None:
     cluster = Placing(clock, lambda now: (["active+clean+scrubbing+deep"] * 4, 0))
     await_placed(cluster, "p", 9, patience_seconds=PATIENCE_SECONDS)
     assert clock.now == 0

@@ -1,4 +1,4 @@
-"""Pools on devices of their own, erasure-coded and tiered, on the real lab: as declared, gone without a trace."""
+"""Pools on separate devices, erasure-coded and tiered, on the real lab: created as declared, fully removed."""
 
 import os
 import random
@@ -58,7 +58,7 @@ def crush_map(admin: RadosAdmin) -> Iterator[bytes]:
     assert admin.exchange("osd getcrushmap") == before
 
 
-def test_a_pool_on_a_class_lies_on_that_class_and_leaves_the_map_as_it_was(
+def test_a_pool_on_a_class_uses_that_class_and_restores_the_map(
     crush_map: bytes, target: LabTarget, lab_cluster: Lab
 ) -> None:
     before = state_of(lab_cluster)
@@ -145,7 +145,7 @@ def test_compression_takes_effect_on_what_is_written(
     assert 0 < stats["compress_bytes_used"] <= 0.5 * stats["compress_under_bytes"], stats
 
 
-def test_what_the_rule_cannot_place_is_told_beforehand_and_nothing_is_injected(
+def test_what_the_rule_cannot_place_is_reported_and_nothing_is_injected(
     crush_map: bytes, target: LabTarget, admin: RadosAdmin
 ) -> None:
     impossible = [
@@ -163,7 +163,7 @@ def test_what_the_rule_cannot_place_is_told_beforehand_and_nothing_is_injected(
     assert admin.exchange("osd getcrushmap") == crush_map
 
 
-def test_a_map_that_somebody_else_changed_meanwhile_keeps_their_change(
+def test_a_map_that_another_client_changed_meanwhile_keeps_that_change(
     lab_cluster: Lab, target: LabTarget, admin: RadosAdmin
 ) -> None:
     original = admin.exchange("osd getcrushmap")
@@ -180,13 +180,13 @@ def test_a_map_that_somebody_else_changed_meanwhile_keeps_their_change(
         admin.exchange("osd setcrushmap", original)  # Ceph gives a map weight sets when it adds a bucket
 
 
-def test_a_rule_that_somebody_elses_pool_uses_is_not_taken_away(
+def test_a_rule_that_another_pool_uses_is_not_removed(
     crush_map: bytes, target: LabTarget, admin: RadosAdmin
 ) -> None:
     apply(target, "ssd", SSD)
     rule = next(r for r in admin.command("osd crush rule ls") if r.startswith("cephfit-"))
     admin.command("osd pool set", pool="rbd", var="crush_rule", val=rule)
-    with pytest.raises(ClusterError, match="pool rbd uses a CRUSH rule that cephfit made"):
+    with pytest.raises(ClusterError, match="pool rbd uses a CRUSH rule that cephfit created"):
         target.reset()
     admin.command("osd pool set", pool="rbd", var="crush_rule", val="hdd")
 
@@ -227,7 +227,7 @@ def test_a_pool_that_was_there_moves_as_planned_and_comes_back(
     declared = {"rbd": {"devices.class": "ssd", "size": "2", "compression_mode": "aggressive"}}
     pools = target.declared_pools()
     try:
-        assert "not ours to change" in pools.plan(declared).faults[0]
+        assert "cephfit does not change it without --adopt" in pools.plan(declared).faults[0]
         stats = admin.command("pg ls-by-pool", poolstr="rbd")["pg_stats"]
         until = time.monotonic() + 30
         while sum(pg["stat_sum"]["num_bytes"] for pg in stats) < 8 * MIB and time.monotonic() < until:
@@ -235,7 +235,7 @@ def test_a_pool_that_was_there_moves_as_planned_and_comes_back(
             stats = admin.command("pg ls-by-pool", poolstr="rbd")["pg_stats"]
         (change,) = pools.plan(declared, adopt=frozenset({"rbd"})).changes
         assert change.moved.n_pgs == 32, "no hdd is an ssd"
-        # Beside the image's data lie its few bytes of metadata, and what other tests left of theirs.
+        # In addition to the image's data there are its metadata, and leftovers of other tests.
         assert change.moved.nbytes == pytest.approx(2 * 8 * MIB, abs=4096)
         pools.apply(declared, adopt=frozenset({"rbd"}))
         assert admin.command("osd pool get", pool="rbd", var="crush_rule")["crush_rule"] == "rbd"
@@ -277,7 +277,7 @@ for configuration in itertools.cycle(tried):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_killed_anywhere_while_pools_are_made_and_deleted_restore_leaves_nothing(lab_cluster: Lab) -> None:
+def test_restore_leaves_nothing_after_a_kill_at_any_point_of_creation_or_deletion(lab_cluster: Lab) -> None:
     admin = RadosAdmin(lab_cluster.conf)
     before, map_before = state_of(lab_cluster), admin.exchange("osd getcrushmap")
     dice = random.Random(4)

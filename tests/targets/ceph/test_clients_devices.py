@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cephfit.ceph.cluster_adapters import Surroundings
+from cephfit.ceph.cluster_adapters import ClusterAdapters
 from cephfit.ceph.delivery.client_conf import ClientAccess
 from cephfit.ceph.volumes import Volume
 from cephfit.core.errors import HostError
@@ -48,7 +48,7 @@ def attached(devices: Devices, folder: Path) -> VolumeClients:
         access=ClientAccess(client_id="cephfit", keyring=""),
         folder=folder,
         volumes=nothing,
-        surroundings=Surroundings(nothing, devices=devices),
+        adapters=ClusterAdapters(nothing, devices=devices),
     )
     clients.attach({"c0": Volume("p", "i", 1 << 25)})
     return clients

@@ -95,7 +95,7 @@ def test_its_osds_are_never_made_anew(lab_cluster: Lab, config: Path) -> None:
         (reason,) = target.unsupported([xfs])["xfs"]
     finally:
         target.close()
-    assert "only a cluster that cephfit made (a lab) is remade" in reason
+    assert "only the OSDs of a lab are recreated" in reason
 
 
 def test_without_a_way_to_the_hosts_the_reason_says_so(lab_cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,8 +148,8 @@ def test_a_cluster_below_a_cloud_is_changed_with_leave_only() -> None:
 
 def test_how_options_reach_the_daemons_below_a_cloud_is_said_as_of_a_cluster() -> None:
     choice = parse_choice("openstack:work,ceph=ceph,settings=conf,osd_conf=/etc/ceph/$name.conf")
-    assert choice.reach == "settings=conf,osd_conf=/etc/ceph/$name.conf"
-    assert parse_choice("openstack:work,ceph=ceph").reach == ""
+    assert choice.delivery == "settings=conf,osd_conf=/etc/ceph/$name.conf"
+    assert parse_choice("openstack:work,ceph=ceph").delivery == ""
     with pytest.raises(InputError, match="none is named"):
         parse_choice("openstack:work,settings=conf")
 
