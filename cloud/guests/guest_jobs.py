@@ -175,7 +175,7 @@ class _Waiting:
     said: Said | None = None
 
 
-class Errands:
+class GuestJobs:
     """Sends jobs and brings back what they printed.
 
     Args:
@@ -307,7 +307,7 @@ class Errands:
 
 def user_data(volume: str, job: str, *, key: str, start: int, handle: Handle | None = None) -> str:
     """The script that runs one job, a shell script, and brings back its result."""
-    text = resources.files(templates).joinpath("guest_errand.sh.j2").read_text()
+    text = resources.files(templates).joinpath("guest_job.sh.j2").read_text()
     template = jinja2.Template(
         text, undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True
     )

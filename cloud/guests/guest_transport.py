@@ -1,6 +1,6 @@
 """How jobs reach guests and results come back: by what works in this cloud.
 
-fio in guests that nobody can reach: one errand for every cell.
+fio in guests that nobody can reach: one guest job for every cell.
 
 Guests on a network are first tried as fio servers. Where nobody answers although the guests have started, jobs go
 by Nova's rebuilds, and results come as signals to Heat, or by the console where a guest does not reach Heat.
@@ -16,7 +16,7 @@ from openstack.connection import Connection
 
 from cephfit.cloud.cloud_choice import CloudChoice
 from cephfit.cloud.guests import guest_jobs, guests
-from cephfit.cloud.guests.guest_jobs import CONSOLE, SIGNAL, Answers, Errands, Handle
+from cephfit.cloud.guests.guest_jobs import CONSOLE, SIGNAL, Answers, GuestJobs, Handle
 from cephfit.cloud.stacks import Node
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client, Progress
@@ -36,15 +36,15 @@ from cephfit.measure.fio.fio_remote import RemoteFioEngine, drain_seconds, why_n
 from cephfit.measure.fio.guest_clocks import ServerClocks
 
 
-class ErrandEngine(Engine):
+class GuestJobEngine(Engine):
     """Measures in guests whose jobs go by Nova, and results come by Heat's signals or the console.
 
     Args:
-        errands: brings jobs there and results back.
+        guest_jobs: brings jobs there and results back.
     """
 
-    def __init__(self, errands: Errands) -> None:
-        self._errands = errands
+    def __init__(self, guest_jobs: GuestJobs) -> None:
+        self._guest_jobs = guest_jobs
 
     def facts(self) -> Mapping[str, Any]:
         """See Engine."""
@@ -118,7 +118,7 @@ class ErrandEngine(Engine):
         self, clients: Sequence[Client], jobs: Mapping[str, str], *, seconds: float, together: bool = True
     ) -> Answers:
         scripts = {name: script_of(job) for name, job in jobs.items()}
-        return self._errands.send(clients, scripts, seconds=seconds, together=together)
+        return self._guest_jobs.send(clients, scripts, seconds=seconds, together=together)
 
 
 def script_of(job: str) -> str:
@@ -158,35 +158,35 @@ class Reach:
         self._progress = progress
         self._nodes: dict[str, Node] = {}
         self._handles: dict[str, Handle] = {}
-        self._errands = Errands(cloud, choice.image, self._nodes, self._handles)
+        self._guest_jobs = GuestJobs(cloud, choice.image, self._nodes, self._handles)
         self._by_servers = RemoteFioEngine(counts=counts, clocks=ServerClocks())
-        self._by_errands = ErrandEngine(self._errands)
+        self._by_guest_jobs = GuestJobEngine(self._guest_jobs)
         self.way = (choice.results or "") if choice.network else CONSOLE
 
     @property
-    def is_by_errands(self) -> bool:
+    def uses_guest_jobs(self) -> bool:
         """Whether guests get jobs by rebuilds of their servers."""
         return self.way in (SIGNAL, CONSOLE)
 
     @property
-    def errands(self) -> Errands:
+    def guest_jobs(self) -> GuestJobs:
         """For jobs that are not fio's."""
-        return self._errands
+        return self._guest_jobs
 
     def moved(self, clients: Sequence[Client], jobs: Mapping[str, str], side: str, nbytes: int) -> dict[str, int]:
-        """See ``ErrandEngine.moved``."""
-        return self._by_errands.moved(clients, jobs, side, nbytes)
+        """See ``GuestJobEngine.moved``."""
+        return self._by_guest_jobs.moved(clients, jobs, side, nbytes)
 
     def engine(self) -> Engine:
         """What measures, whichever way is chosen later."""
-        return _ChosenEngine(self, self._by_servers, self._by_errands)
+        return _ChosenEngine(self, self._by_servers, self._by_guest_jobs)
 
-    def wants_handles(self, *, for_errands: bool) -> bool:
+    def wants_handles(self, *, for_guest_jobs: bool) -> bool:
         """Whether a stack shall have handles for signals."""
-        return self.way == SIGNAL or (for_errands and self.way != CONSOLE)
+        return self.way == SIGNAL or (for_guest_jobs and self.way != CONSOLE)
 
     def take_up(
-        self, nodes: Sequence[Node], nbytes: int, *, stack: str, for_errands: bool = False
+        self, nodes: Sequence[Node], nbytes: int, *, stack: str, for_guest_jobs: bool = False
     ) -> tuple[Client, ...] | None:
         """The guests of a stack become the clients.
 
@@ -194,7 +194,7 @@ class Reach:
             nodes: the guests.
             nbytes: of each one's volume.
             stack: that they are of.
-            for_errands: whether they get jobs of other kinds, which fio's servers cannot do.
+            for_guest_jobs: whether they get jobs of other kinds, which fio's servers cannot do.
 
         Returns:
             The clients; None if the stack must first get handles for signals, because nobody can reach its guests.
@@ -202,7 +202,7 @@ class Reach:
         Raises:
             ClusterError: guests do not start.
         """
-        by_servers = not (for_errands or self.is_by_errands)
+        by_servers = not (for_guest_jobs or self.uses_guest_jobs)
         if by_servers and (n_silent := sum(not guests.answers(n.address, self._choice.port) for n in nodes)):
             self._progress.note(f"waiting for guests to start: {n_silent} of {len(nodes)}")
         if by_servers and self._answer(nodes):
@@ -210,7 +210,7 @@ class Reach:
         self._nodes.clear()
         self._nodes.update({node.name: node for node in nodes})
         self._handles.clear()
-        if self.wants_handles(for_errands=for_errands):
+        if self.wants_handles(for_guest_jobs=for_guest_jobs):
             self._handles.update(guest_jobs.handles(self._cloud, stack))
             if missing := [node.name for node in nodes if node.server not in self._handles]:
                 self._progress.note(f"no handle for signals of {', '.join(missing)}: results come by the console")
@@ -255,10 +255,10 @@ class Reach:
 class _ChosenEngine(Engine):
     """Measures by the one that works, which is known when guests are there."""
 
-    def __init__(self, reach: Reach, by_servers: Engine, by_errands: Engine) -> None:
+    def __init__(self, reach: Reach, by_servers: Engine, by_guest_jobs: Engine) -> None:
         self._reach = reach
         self._by_servers = by_servers
-        self._by_errands = by_errands
+        self._by_guest_jobs = by_guest_jobs
 
     def facts(self) -> Mapping[str, Any]:
         """See Engine; what was chosen is in the evidence of each sample."""
@@ -278,4 +278,4 @@ class _ChosenEngine(Engine):
     def _chosen(self) -> Engine:
         if not self._reach.way:
             raise ClusterError("no configuration was applied, so nobody knows how guests are reached")
-        return self._by_errands if self._reach.is_by_errands else self._by_servers
+        return self._by_guest_jobs if self._reach.uses_guest_jobs else self._by_servers

@@ -159,7 +159,7 @@ _AT_ONCE = 16
 """OSDs and hosts that are asked side by side."""
 
 
-class Witness(Protocol):
+class TelemetryCollector(Protocol):
     """Sees what hosts and daemons do. Its looks lie before and after a run, so they cost the run nothing."""
 
     def look(self) -> Look:
@@ -179,8 +179,8 @@ class Witness(Protocol):
         """
 
 
-class ClusterWitness:
-    """Implements ``Witness`` for a Ceph cluster: every OSD, the hosts within reach, and this machine.
+class ClusterTelemetryCollector:
+    """Implements ``TelemetryCollector`` for a Ceph cluster: every OSD, the hosts within reach, and this machine.
 
     Args:
         admin: of the cluster.
@@ -198,7 +198,7 @@ class ClusterWitness:
         self._links: dict[str, dict[str, int]] = {}
 
     def look(self) -> Look:
-        """See Witness."""
+        """See TelemetryCollector."""
         if not self._osds:
             self._find_places()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -218,7 +218,7 @@ class ClusterWitness:
     def used(
         self, before: Look, after: Look, *, io_seconds: float, clients: Iterable[Client], cpu: ClientCpu
     ) -> dict[str, Any]:
-        """See Witness."""
+        """See TelemetryCollector."""
         places = Places(self._disks(clients), self._links)
         used = used_between(before, after, places, io_seconds=io_seconds)
         if cpu:

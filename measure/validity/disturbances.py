@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cephfit.core.protocols import CephAdmin
-from cephfit.measure.validity.foreign_io import SeesStrangers
-from cephfit.measure.validity.watched_target import TellsDisturbances
+from cephfit.measure.validity.foreign_io import SeesForeignIo
+from cephfit.measure.validity.watched_target import ReportsDisturbances
 
 FOREIGN_IOPS = 50.0
 """I/Os per second of others, over all their pools and images, from which on a run is not trusted: half of what one
@@ -30,13 +30,13 @@ class Mark:
     osd_map: Mapping[str, Any]
 
 
-class MapWatch(TellsDisturbances):
+class MapWatch(ReportsDisturbances):
     """What happened to a Ceph cluster, by its maps and its pools' I/O.
 
     Args:
         admin: one command each time; the whole map only when its epoch has changed.
         is_ours: whether a pool is measured by us, by name.
-        strangers: sees what others do in such a pool; None where nobody else is in it.
+        foreign_io: sees what others do in such a pool; None where nobody else is in it.
     """
 
     def __init__(
@@ -44,29 +44,29 @@ class MapWatch(TellsDisturbances):
         admin: CephAdmin,
         is_ours: Callable[[str], bool],
         *,
-        strangers: SeesStrangers | None = None,
+        foreign_io: SeesForeignIo | None = None,
     ) -> None:
         self._admin = admin
         self._is_ours = is_ours
-        self._strangers = strangers
+        self._foreign_io = foreign_io
         self._last: Mark | None = None
 
     def mark(self) -> Mark:
-        """See TellsDisturbances."""
-        if self._strangers is not None:
-            self._strangers.begin()
+        """See ReportsDisturbances."""
+        if self._foreign_io is not None:
+            self._foreign_io.begin()
         return self._now()
 
     def keep_looking(self) -> None:
         """To be called while something runs, as often as is convenient."""
-        if self._strangers is not None:
-            self._strangers.keep_looking()
+        if self._foreign_io is not None:
+            self._foreign_io.keep_looking()
 
     def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
-        """See TellsDisturbances."""
+        """See ReportsDisturbances."""
         now = self._now()
         moved = () if now.epoch == mark.epoch else changes(mark.osd_map, now.osd_map)
-        images = self._strangers.rates() if self._strangers is not None else {}
+        images = self._foreign_io.rates() if self._foreign_io is not None else {}
         stats = self._admin.command("osd pool stats")
         return (*moved, *foreign_load(stats, self._is_ours, FOREIGN_IOPS, images))
 

@@ -9,7 +9,7 @@ from cephfit.core.protocols import CephAdmin
 from cephfit.measure.counters.image_watch import COMMAND, ImageIo, parse
 
 
-class SeesStrangers(Protocol):
+class SeesForeignIo(Protocol):
     """Who tells others' I/O from ours where both are in the same pool."""
 
     def begin(self) -> None:
@@ -26,7 +26,7 @@ LOOK_SECONDS = 20.0
 """How often the manager is asked while something runs: it ceases to count a minute after the last question."""
 
 
-class StrangersInPool:
+class ForeignIoInPool:
     """Watches all images of a pool but those that are measured, from ``begin`` on.
 
     The OSDs report once per ``mgr_stats_period`` (5 s), so what is known lies up to two of these behind. Seen are
@@ -102,7 +102,7 @@ class StrangersInPool:
         self._known[image] = now
 
 
-class StrangersInPools:
+class ForeignIoInPools:
     """The same for several pools, which become known as volumes are made in them.
 
     Args:
@@ -110,24 +110,24 @@ class StrangersInPools:
         watched: watches one pool.
     """
 
-    def __init__(self, pools: Callable[[], Iterable[str]], watched: Callable[[str], SeesStrangers]) -> None:
+    def __init__(self, pools: Callable[[], Iterable[str]], watched: Callable[[str], SeesForeignIo]) -> None:
         self._pools = pools
         self._watched = watched
-        self._by_pool: dict[str, SeesStrangers] = {}
+        self._by_pool: dict[str, SeesForeignIo] = {}
 
     def begin(self) -> None:
         """From now on it counts, in the pools that are known now."""
         for pool in self._pools():
             if pool not in self._by_pool:
                 self._by_pool[pool] = self._watched(pool)
-        for strangers in self._by_pool.values():
-            strangers.begin()
+        for foreign_io in self._by_pool.values():
+            foreign_io.begin()
 
     def keep_looking(self) -> None:
         """To be called while something runs, as often as is convenient."""
-        for strangers in self._by_pool.values():
-            strangers.keep_looking()
+        for foreign_io in self._by_pool.values():
+            foreign_io.keep_looking()
 
     def rates(self) -> Mapping[str, float]:
         """I/Os per second of others since ``begin``, by pool/image."""
-        return {image: rate for strangers in self._by_pool.values() for image, rate in strangers.rates().items()}
+        return {image: rate for foreign_io in self._by_pool.values() for image, rate in foreign_io.rates().items()}

@@ -12,9 +12,9 @@ from typing import Any
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client, Health, Target
 from cephfit.core.units import format_seconds
-from cephfit.measure.telemetry.telemetry_collector import ClientCpu, Look, Witness
+from cephfit.measure.telemetry.telemetry_collector import ClientCpu, Look, TelemetryCollector
 from cephfit.measure.validity.disturbances import Mark
-from cephfit.measure.validity.watched_target import HasWitness, TellsDisturbances, VouchesForClients
+from cephfit.measure.validity.watched_target import ChecksClients, HasTelemetry, ReportsDisturbances
 
 POLLING_SECONDS = 0.5
 
@@ -121,12 +121,12 @@ class Surveillance:
 
     Args:
         target: that something runs on.
-        witness: of its hosts and daemons, kept from run to run; None where there is none.
+        telemetry: of its hosts and daemons, kept from run to run; None where there is none.
     """
 
-    def __init__(self, target: Target, witness: Witness | None) -> None:
+    def __init__(self, target: Target, telemetry: TelemetryCollector | None) -> None:
         self._target = target
-        self._witness = witness
+        self._telemetry = telemetry
         self._health = HealthWatch(target)
         self._mark: Mark | None = None
         self._disturbances: tuple[str, ...] = ()
@@ -146,15 +146,20 @@ class Surveillance:
     def used(
         self, *, io_seconds: float, clients: Iterable[Client], cpu: ClientCpu | None = None
     ) -> dict[str, Any] | None:
-        """What hosts and daemons did, and what the run was bound by; None where nobody saw it. See ``Witness``."""
-        if self._witness is None or self._before is None or self._after is None:
+        """Return what hosts and daemons did and the run's bottleneck; None without telemetry.
+
+        See ``TelemetryCollector.used``.
+        """
+        if self._telemetry is None or self._before is None or self._after is None:
             return None
-        return self._witness.used(self._before, self._after, io_seconds=io_seconds, clients=clients, cpu=cpu or {})
+        return self._telemetry.used(
+            self._before, self._after, io_seconds=io_seconds, clients=clients, cpu=cpu or {}
+        )
 
     def __enter__(self) -> "Surveillance":
-        if isinstance(self._target, VouchesForClients):
+        if isinstance(self._target, ChecksClients):
             self._target.require_served()
-        if isinstance(self._target, TellsDisturbances):
+        if isinstance(self._target, ReportsDisturbances):
             try:
                 self._mark = self._target.mark()
             except ClusterError as error:
@@ -168,21 +173,21 @@ class Surveillance:
     ) -> None:
         self._after = self._look() if kind is None else None
         self._health.__exit__(kind, error, tb)
-        if kind is None and self._mark is not None and isinstance(self._target, TellsDisturbances):
+        if kind is None and self._mark is not None and isinstance(self._target, ReportsDisturbances):
             try:
                 self._disturbances = self._target.disturbances_since(self._mark)
             except ClusterError as refused:
                 self._disturbances = (refused.what,)
 
     def _look(self) -> Look | None:
-        if self._witness is None:
+        if self._telemetry is None:
             return None
         try:
-            return self._witness.look()
+            return self._telemetry.look()
         except ClusterError as error:
             return Look({}, {}, (error.what,))
 
 
-def witness_of(target: Target) -> Witness | None:
+def telemetry_of(target: Target) -> TelemetryCollector | None:
     """Who sees the target's hosts and daemons, if anybody does."""
-    return target.witness() if isinstance(target, HasWitness) else None
+    return target.telemetry() if isinstance(target, HasTelemetry) else None

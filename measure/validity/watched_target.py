@@ -6,25 +6,25 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from cephfit.measure.telemetry.telemetry_collector import Witness
+    from cephfit.measure.telemetry.telemetry_collector import TelemetryCollector
     from cephfit.measure.validity.disturbances import Mark
 
 
 @runtime_checkable
-class HasWitness(Protocol):
+class HasTelemetry(Protocol):
     """Its hosts and daemons can be seen.
 
-    Asked: by ``surveillance.witness_of``, once before the first cell is measured. Without it: samples do not say
+    Asked: by ``surveillance.telemetry_of``, once before the first cell is measured. Without it: samples do not say
     what hosts and daemons did, and reports name no bottleneck.
     """
 
     @abstractmethod
-    def witness(self) -> Witness:
+    def telemetry(self) -> TelemetryCollector:
         """Who sees them."""
 
 
 @runtime_checkable
-class VouchesForClients(Protocol):
+class ChecksClients(Protocol):
     """It can say whether what its clients write to is still theirs.
 
     Asked: by ``surveillance.Surveillance``, right before everything that is measured, whatever the caches'
@@ -39,7 +39,7 @@ class VouchesForClients(Protocol):
 
 
 @runtime_checkable
-class TellsDisturbances(Protocol):
+class ReportsDisturbances(Protocol):
     """It can say what happened since a moment.
 
     Asked: by ``surveillance.Surveillance``, before and after everything that is measured. Without it: only the

@@ -12,7 +12,7 @@ from scripted_services import BUSY, GATEWAY, GONE, Answer, Services
 from cephfit.cloud import stacks
 from cephfit.cloud.cleanup.ownership import own_name
 from cephfit.cloud.guests import guest_jobs
-from cephfit.cloud.guests.guest_jobs import Errands, Handle
+from cephfit.cloud.guests.guest_jobs import GuestJobs, Handle
 from cephfit.cloud.guests.guest_placement import ServerDiagnostics
 from cephfit.cloud.stacks import Node
 from cephfit.cloud.volumes import cinder_volumes, created_types
@@ -91,7 +91,7 @@ ACTIONS = f"{SERVER}/os-instance-actions"
 
 
 def rebuild(cloud: Connection) -> None:
-    Errands(cloud, "image", {}, {})._rebuild("srv", "image-id", "#!/bin/sh\n")
+    GuestJobs(cloud, "image", {}, {})._rebuild("srv", "image-id", "#!/bin/sh\n")
 
 
 def test_a_rebuild_whose_answer_was_lost_is_not_asked_for_again(

@@ -43,7 +43,7 @@ class Guests:
         self.output = output
         self.scripts: list[str] = []
 
-    def errand(self, client: Client, script: str, *, seconds: float) -> Answers:
+    def run_guest_job(self, client: Client, script: str, *, seconds: float) -> Answers:
         self.scripts.append(script)
         return Answers({client.name: Said(self.output, "", 0.0, 1.0, 0, SIGNAL)}, 0.0, {client.name: None})
 

@@ -123,7 +123,7 @@ def test_clients_that_do_not_say_what_they_had_are_left_out():
 
 
 class Watcher:
-    """A witness that sees nothing itself; keeps what it was told of the clients."""
+    """A telemetry collector that sees nothing itself; keeps what it was told of the clients."""
 
     def __init__(self) -> None:
         self.told: list[dict[str, Mapping[str, float]]] = []
@@ -144,7 +144,7 @@ class Watched(SimulatedTarget):
         super().__init__()
         self._watcher = watcher
 
-    def witness(self) -> Watcher:
+    def telemetry(self) -> Watcher:
         return self._watcher
 
 
