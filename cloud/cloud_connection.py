@@ -69,7 +69,7 @@ def connect(cloud: str) -> Connection:
         ) from None
     if connection.session.timeout is None:
         connection.session.timeout = _ANSWER_SECONDS
-    with spoken(f"cloud {connection.name}"):
+    with server_output(f"cloud {connection.name}"):
         # The SDK's own authorize() says less of what went wrong. That nobody listens there is said at once: it may
         # be a wrong address.
         _again_while(_is_overloaded)(connection.session.get_token)
@@ -96,7 +96,7 @@ def _which_cloud(named: str) -> str:
 
 
 @contextmanager
-def spoken(where: str) -> Iterator[None]:
+def server_output(where: str) -> Iterator[None]:
     """Errors of OpenStack inside the block become those of cephfit, with the service's own reason.
 
     Raises:
@@ -189,7 +189,7 @@ def persistently(call: Callable[..., _Answer], *arguments: object, where: str) -
     Raises:
         ClusterError: it still fails, or fails for good.
     """
-    with spoken(where):
+    with server_output(where):
         return _again_while(is_passing)(call, *arguments)
 
 

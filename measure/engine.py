@@ -11,7 +11,7 @@ from cephfit.core.values.cells import Cell, Op
 from cephfit.core.values.measurement import Measurement
 from cephfit.core.values.sample import OWN_LOAD, Metrics
 
-LOOK_AT_STORAGE = (
+CHECK_STORAGE = (
     "check the health of the cluster or disk behind it, and the system's log; then run the same command again to "
     "continue"
 )

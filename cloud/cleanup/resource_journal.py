@@ -15,7 +15,7 @@ _STACK, _TYPE = "stack", "volume type"
 _RUN, _PROJECT, _AUTH_URL = "run", "project", "auth_url"
 
 
-class MadeThings:
+class CreatedResources:
     """Stacks and volume types that runs made: in the journal before they are made, until they are gone.
 
     Each entry says whose it is, and in which project of which cloud: where the cloud's name means another project

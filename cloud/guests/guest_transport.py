@@ -21,7 +21,7 @@ from cephfit.cloud.stacks import Node
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client, Progress
 from cephfit.measure.engine import (
-    LOOK_AT_STORAGE,
+    CHECK_STORAGE,
     SLOWEST_NBYTES_PER_S,
     CellOutcome,
     CellRun,
@@ -91,7 +91,7 @@ class GuestJobEngine(Engine):
                 raise ClusterError(
                     f"only {moved[client.name]} of {client.nbytes} bytes could be read",
                     where=f"client {client.name}",
-                    remedy=LOOK_AT_STORAGE,
+                    remedy=CHECK_STORAGE,
                 )
 
     def moved(self, clients: Sequence[Client], jobs: Mapping[str, str], side: str, nbytes: int) -> dict[str, int]:
@@ -110,7 +110,7 @@ class GuestJobEngine(Engine):
                 found[client.name] = 0 if error_of(job) else int(job[side]["io_bytes"])
             except (UnusableOutputError, KeyError) as error:
                 raise ClusterError(
-                    f"{error}; fio said: {said.errors}", where=f"client {client.name}", remedy=LOOK_AT_STORAGE
+                    f"{error}; fio said: {said.errors}", where=f"client {client.name}", remedy=CHECK_STORAGE
                 ) from None
         return found
 
@@ -142,7 +142,7 @@ _PATIENCE_SECONDS = 20.0
 _LOOKING_SECONDS = 3.0
 
 
-class Reach:
+class GuestTransport:
     """How the guests of one target are reached.
 
     Args:
@@ -181,11 +181,11 @@ class Reach:
         """What measures, whichever way is chosen later."""
         return _ChosenEngine(self, self._by_servers, self._by_guest_jobs)
 
-    def wants_handles(self, *, for_guest_jobs: bool) -> bool:
+    def needs_handles(self, *, for_guest_jobs: bool) -> bool:
         """Whether a stack shall have handles for signals."""
         return self.way == SIGNAL or (for_guest_jobs and self.way != CONSOLE)
 
-    def take_up(
+    def adopt_guests(
         self, nodes: Sequence[Node], nbytes: int, *, stack: str, for_guest_jobs: bool = False
     ) -> tuple[Client, ...] | None:
         """The guests of a stack become the clients.
@@ -210,7 +210,7 @@ class Reach:
         self._nodes.clear()
         self._nodes.update({node.name: node for node in nodes})
         self._handles.clear()
-        if self.wants_handles(for_guest_jobs=for_guest_jobs):
+        if self.needs_handles(for_guest_jobs=for_guest_jobs):
             self._handles.update(guest_jobs.handles(self._cloud, stack))
             if missing := [node.name for node in nodes if node.server not in self._handles]:
                 self._progress.note(f"no handle for signals of {', '.join(missing)}: results come by the console")
@@ -255,16 +255,16 @@ class Reach:
 class _ChosenEngine(Engine):
     """Measures by the one that works, which is known when guests are there."""
 
-    def __init__(self, reach: Reach, by_servers: Engine, by_guest_jobs: Engine) -> None:
-        self._reach = reach
+    def __init__(self, transport: GuestTransport, by_servers: Engine, by_guest_jobs: Engine) -> None:
+        self._transport = transport
         self._by_servers = by_servers
         self._by_guest_jobs = by_guest_jobs
 
     def facts(self) -> Mapping[str, Any]:
         """See Engine; what was chosen is in the evidence of each sample."""
-        if not self._reach.way:
+        if not self._transport.way:
             return {**self._by_servers.facts(), "mode": "client/server, else signal, else console"}
-        mode = "client/server" if self._reach.way == SERVER else self._reach.way
+        mode = "client/server" if self._transport.way == SERVER else self._transport.way
         return {**self._by_servers.facts(), "mode": mode}
 
     def run(self, run: CellRun) -> CellOutcome:
@@ -276,6 +276,6 @@ class _ChosenEngine(Engine):
         self._chosen().warm(run)
 
     def _chosen(self) -> Engine:
-        if not self._reach.way:
+        if not self._transport.way:
             raise ClusterError("no configuration was applied, so nobody knows how guests are reached")
-        return self._by_guest_jobs if self._reach.uses_guest_jobs else self._by_servers
+        return self._by_guest_jobs if self._transport.uses_guest_jobs else self._by_servers

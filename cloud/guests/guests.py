@@ -16,7 +16,7 @@ from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client, Health
 from cephfit.core.units import KIB
 from cephfit.measure.fio.fio_output import UnusableOutputError, error_of, read_output
-from cephfit.measure.fio.fio_servers import speak
+from cephfit.measure.fio.fio_servers import drive_servers
 
 VOLUME = "/dev/cephfit-volume"
 """In every guest: a link to the block device of its Cinder volume."""
@@ -116,7 +116,7 @@ def _can_read(node: Node, port: int) -> bool:
     client = client_of(node, port=port, nbytes=_PROBE_NBYTES)
     lines = [f"[{node.name}]", "rw=read", f"bs={_PROBE_NBYTES}", f"size={_PROBE_NBYTES}", "direct=1", "thread=1"]
     lines += [f"{key}={value}" for key, value in client.fio_options.items()]
-    said = speak([client], {node.name: "\n".join([*lines, ""])}, timeout_seconds=_PROBE_SECONDS)
+    said = drive_servers([client], {node.name: "\n".join([*lines, ""])}, timeout_seconds=_PROBE_SECONDS)
     try:
         jobs = read_output(said.output, jobs="client_stats")["client_stats"]
     except UnusableOutputError:

@@ -13,7 +13,7 @@ from cephfit.core.units import GIB
 from cephfit.core.yaml_lines import nearest
 from cephfit.measure.engine import SLOWEST_NBYTES_PER_S
 from cephfit.measure.fio.fio_output import UnusableOutputError, error_of, read_output
-from cephfit.measure.fio.fio_servers import speak, with_trouble
+from cephfit.measure.fio.fio_servers import drive_servers, with_fio_messages
 
 FILLED = "cephfit_filled"
 """Metadata key of a volume: so many bytes from its start hold incompressible data."""
@@ -137,7 +137,7 @@ def _filling_jobs(clients: Sequence[Client], nbytes: int) -> dict[str, str]:
 
 
 def _by_servers(clients: Sequence[Client], jobs: Mapping[str, str], nbytes: int) -> dict[str, int]:
-    said = speak(clients, jobs, timeout_seconds=120 + nbytes * len(clients) / SLOWEST_NBYTES_PER_S)
+    said = drive_servers(clients, jobs, timeout_seconds=120 + nbytes * len(clients) / SLOWEST_NBYTES_PER_S)
     try:
         found = {
             str(job.get("jobname")): job for job in read_output(said.output, jobs="client_stats")["client_stats"]
@@ -149,7 +149,7 @@ def _by_servers(clients: Sequence[Client], jobs: Mapping[str, str], nbytes: int)
         job = found.get(client.name)
         if job is None or error_of(job):
             raise ClusterError(
-                with_trouble("its volume could not be filled", said, ""), where=f"client {client.name}"
+                with_fio_messages("its volume could not be filled", said, ""), where=f"client {client.name}"
             )
         written[client.name] = int(job["write"]["io_bytes"])
     return written

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cephfit.core.child_process import end, find_program, start
 from cephfit.core.errors import ClusterError, HostError, InputError
 from cephfit.core.protocols import Client
-from cephfit.measure.engine import LOOK_AT_STORAGE
+from cephfit.measure.engine import CHECK_STORAGE
 from cephfit.measure.fio.fio_job import CONF_OPTION
 
 PACKAGE = "ceph-common"
@@ -103,7 +103,7 @@ def run_together(commands: Mapping[str, Sequence[str]], *, timeout_seconds: floa
             end(process, commands[name][0])
 
 
-def refuse_trouble(clients: Sequence[Client], ended: Mapping[str, Ended], what: str, done: str) -> None:
+def require_success(clients: Sequence[Client], ended: Mapping[str, Ended], what: str, done: str) -> None:
     """See that every client's program ended well.
 
     Args:
@@ -119,7 +119,7 @@ def refuse_trouble(clients: Sequence[Client], ended: Mapping[str, Ended], what: 
             raise ClusterError(
                 f"{what} of client {client.name} could not be {done}: {trouble}",
                 where=place_of(client),
-                remedy=LOOK_AT_STORAGE,
+                remedy=CHECK_STORAGE,
             )
 
 

@@ -25,7 +25,7 @@ from cephfit.core.units import KIB
 from cephfit.core.values.cells import Cell, Op, Pattern
 from cephfit.core.values.measurement import RADOS_BENCH, Measurement
 from cephfit.core.values.sample import Metrics
-from cephfit.measure.ceph_bench.bench_process import Ended, image_of, refuse_trouble, run_together, version_of
+from cephfit.measure.ceph_bench.bench_process import Ended, image_of, require_success, run_together, version_of
 from cephfit.measure.counters.osd_watch import OsdCount, watch_osds
 from cephfit.measure.engine import (
     CellOutcome,
@@ -77,7 +77,7 @@ class RadosBenchEngine(Engine, PreparesCells, KnowsItsLimits):
             for client in run.clients
         }
         ended = run_together(commands, timeout_seconds=seconds + GRACE_SECONDS)
-        refuse_trouble(run.clients, ended, "the objects", "written")
+        require_success(run.clients, ended, "the objects", "written")
 
     def run(self, run: CellRun) -> CellOutcome:
         """See Engine."""
@@ -106,7 +106,7 @@ class RadosBenchEngine(Engine, PreparesCells, KnowsItsLimits):
             return
         commands = {c.name: _command(run, c, "seq", 3600, _PREPARING_IOS) for c in run.clients}
         ended = run_together(commands, timeout_seconds=3600)
-        refuse_trouble(run.clients, ended, "the objects", "read")
+        require_success(run.clients, ended, "the objects", "read")
 
     def _clean(self, run: CellRun) -> None:
         commands = {c.name: (*_access(c), "cleanup", "--run-name", _run_name(c)) for c in run.clients}

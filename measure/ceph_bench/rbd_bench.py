@@ -21,7 +21,7 @@ from cephfit.measure.ceph_bench.bench_process import (
     Ended,
     image_of,
     place_of,
-    refuse_trouble,
+    require_success,
     run_together,
     version_of,
 )
@@ -29,7 +29,7 @@ from cephfit.measure.counters.block_device import in_flight_nbytes
 from cephfit.measure.counters.image_watch import ImageWatch
 from cephfit.measure.counters.osd_watch import watch_osds
 from cephfit.measure.engine import (
-    LOOK_AT_STORAGE,
+    CHECK_STORAGE,
     CellOutcome,
     CellRun,
     ClientOutcome,
@@ -86,7 +86,7 @@ class RbdBenchEngine(Engine, PreparesCells, KnowsItsLimits):
                     metrics = metrics_of(ended, run.cell, iodepth=run.measurement.iodepth)
                 except ValueError as error:
                     raise ClusterError(
-                        f"client {name}: {error}", where=place_of(client), remedy=LOOK_AT_STORAGE
+                        f"client {name}: {error}", where=place_of(client), remedy=CHECK_STORAGE
                     ) from None
                 if metrics.runtime_ns >= _TRIAL_SECONDS * 1e9:
                     self._rates[_key(run, client)] = metrics.iops
@@ -127,7 +127,7 @@ class RbdBenchEngine(Engine, PreparesCells, KnowsItsLimits):
         commands = {c.name: (*_access(c), *how, str(c.nbytes)) for c in run.clients}
         nbytes = sum(client.nbytes for client in run.clients)
         ended = run_together(commands, timeout_seconds=GRACE_SECONDS + nbytes / MIB)
-        refuse_trouble(run.clients, ended, "the volume", "read")
+        require_success(run.clients, ended, "the volume", "read")
 
     def _outcome(self, run: CellRun, client: Client, ended: Ended, evidence: Mapping[str, Any]) -> ClientOutcome:
         try:

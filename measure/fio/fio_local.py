@@ -14,7 +14,7 @@ from cephfit.core.values.sample import Metrics
 from cephfit.measure.counters.block_device import DeviceWatch, in_flight_nbytes, why_uncounted
 from cephfit.measure.counters.image_watch import ImageWatch, is_image
 from cephfit.measure.engine import (
-    LOOK_AT_STORAGE,
+    CHECK_STORAGE,
     SLOWEST_NBYTES_PER_S,
     CellOutcome,
     CellRun,
@@ -92,13 +92,13 @@ class FioEngine(Engine):
             raise ClusterError(
                 _with_fio_words(f"the volumes could not be read: {error}", errors),
                 where=names,
-                remedy=LOOK_AT_STORAGE,
+                remedy=CHECK_STORAGE,
             ) from None
         if read < nbytes:
             raise ClusterError(
                 _with_fio_words(f"only {read} of the volumes' {nbytes} bytes could be read", errors),
                 where=names,
-                remedy=LOOK_AT_STORAGE,
+                remedy=CHECK_STORAGE,
             )
 
 

@@ -20,7 +20,7 @@ from cephfit.core.protocols import Client
 from cephfit.core.values.sample import Metrics
 from cephfit.measure.counters.block_device import CounterWatch, in_flight_nbytes
 from cephfit.measure.engine import (
-    LOOK_AT_STORAGE,
+    CHECK_STORAGE,
     SLOWEST_NBYTES_PER_S,
     CellOutcome,
     CellRun,
@@ -31,7 +31,13 @@ from cephfit.measure.engine import (
 from cephfit.measure.fio.fio_job import render_job, render_warming
 from cephfit.measure.fio.fio_local import GRACE_SECONDS, FioEngine, figures_of
 from cephfit.measure.fio.fio_output import UnusableOutputError, error_of, read_output
-from cephfit.measure.fio.fio_servers import Spoken, host_of, speak, why_unreachable, with_trouble
+from cephfit.measure.fio.fio_servers import (
+    ServerOutput,
+    drive_servers,
+    host_of,
+    why_unreachable,
+    with_fio_messages,
+)
 from cephfit.measure.fio.guest_clocks import (
     WINDOW_SECONDS,
     Offset,
@@ -93,18 +99,22 @@ class RemoteFioEngine(Engine):
         try:
             with TemporaryDirectory(prefix="cephfit-fio-") as folder, self._watch(countable, run) as watch:
                 timeout_seconds = seconds + self._grace_seconds
-                spoken = speak(run.clients, jobs, timeout_seconds=timeout_seconds, folder=Path(folder))
+                server_output = drive_servers(
+                    run.clients, jobs, timeout_seconds=timeout_seconds, folder=Path(folder)
+                )
                 parts = measured_parts(Path(folder), run.clients)
         except ClusterError as error:  # who counts has ceased to
             return CellOutcome({c.name: ClientOutcome(None, str(error)) for c in run.clients}, None)
         try:
-            document = read_output(spoken.output, jobs="client_stats")
+            document = read_output(server_output.output, jobs="client_stats")
             found = jobs_of(document, run.clients)
         except UnusableOutputError as error:
-            failure = with_trouble(str(error), spoken, "")
+            failure = with_fio_messages(str(error), server_output, "")
             return CellOutcome({c.name: ClientOutcome(None, failure) for c in run.clients}, None)
-        simultaneity = {**_together(spoken, len(run.clients)), **_by_guests(parts, offsets, run)}
-        outcomes = {client.name: _outcome(client, found.get(client.name), run, spoken) for client in run.clients}
+        simultaneity = {**_together(server_output, len(run.clients)), **_by_guests(parts, offsets, run)}
+        outcomes = {
+            client.name: _outcome(client, found.get(client.name), run, server_output) for client in run.clients
+        }
         run_seconds = run.measurement.run_seconds
         drain = drain_seconds((outcome.metrics for outcome in outcomes.values()), run_seconds)
         doubt = why_not_together(simultaneity, run_seconds, most_skew=self._most_skew, drain=drain)
@@ -129,27 +139,27 @@ class RemoteFioEngine(Engine):
         jobs = {client.name: render_warming(replace(run, clients=[client])) for client in run.clients}
         largest = max(client.nbytes for client in run.clients)
         timeout_seconds = self._grace_seconds + largest * len(run.clients) / SLOWEST_NBYTES_PER_S
-        spoken = speak(run.clients, jobs, timeout_seconds=timeout_seconds)
+        server_output = drive_servers(run.clients, jobs, timeout_seconds=timeout_seconds)
         try:
-            found = jobs_of(read_output(spoken.output, jobs="client_stats"), run.clients)
+            found = jobs_of(read_output(server_output.output, jobs="client_stats"), run.clients)
             read = {name: 0 if error_of(job) else int(job["read"]["io_bytes"]) for name, job in found.items()}
         except UnusableOutputError as error:
             raise ClusterError(
-                with_trouble(f"the volumes could not be read: {error}", spoken, ""),
+                with_fio_messages(f"the volumes could not be read: {error}", server_output, ""),
                 where=_place_of(run.clients),
-                remedy=LOOK_AT_STORAGE,
+                remedy=CHECK_STORAGE,
             ) from None
         for client in run.clients:
             if read.get(client.name, 0) < client.nbytes:
                 raise ClusterError(
-                    with_trouble(
+                    with_fio_messages(
                         f"only {read.get(client.name, 0)} of the {client.nbytes} bytes of client {client.name} "
                         "could be read",
-                        spoken,
+                        server_output,
                         host_of(client),
                     ),
                     where=_place_of([client]),
-                    remedy=LOOK_AT_STORAGE,
+                    remedy=CHECK_STORAGE,
                 )
 
     def _unreachable(self, clients: Sequence[Client]) -> dict[str, str]:
@@ -238,13 +248,13 @@ def why_not_together(
     return ""
 
 
-def _together(spoken: Spoken, n_clients: int) -> dict[str, float | None]:
+def _together(server_output: ServerOutput, n_clients: int) -> dict[str, float | None]:
     """How far apart the clients began and ended, by the clock of this machine; None where fio did not say."""
 
     def skew(moments: Sequence[float]) -> float | None:
         return max(moments) - min(moments) if len(moments) == n_clients else None
 
-    return {"start_skew_seconds": skew(spoken.starts), "end_skew_seconds": skew(spoken.ends)}
+    return {"start_skew_seconds": skew(server_output.starts), "end_skew_seconds": skew(server_output.ends)}
 
 
 def _by_guests(
@@ -264,14 +274,16 @@ def _none_ran(clients: Sequence[Client], unreachable: Mapping[str, str]) -> dict
     return {c.name: ClientOutcome(None, unreachable.get(c.name, other)) for c in clients}
 
 
-def _outcome(client: Client, job: Mapping[str, Any] | None, run: CellRun, spoken: Spoken) -> ClientOutcome:
+def _outcome(
+    client: Client, job: Mapping[str, Any] | None, run: CellRun, server_output: ServerOutput
+) -> ClientOutcome:
     if job is None:
         words = "its fio server gave no result: the job died, or the connection was lost"
-        return ClientOutcome(None, with_trouble(words, spoken, host_of(client)))
+        return ClientOutcome(None, with_fio_messages(words, server_output, host_of(client)))
     try:
         metrics, evidence = figures_of(job, run)
     except UnusableOutputError as error:
-        return ClientOutcome(None, with_trouble(str(error), spoken, host_of(client)))
+        return ClientOutcome(None, with_fio_messages(str(error), server_output, host_of(client)))
     return ClientOutcome(metrics, evidence={**evidence, "address": client.address, "results_by": "server"})
 
 

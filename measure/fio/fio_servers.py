@@ -87,7 +87,7 @@ _TROUBLE = re.compile(r"\bfio: |\berr(?:or)?=|mismatch|refused|failed|not loadab
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class ServerOutput:
     """What one fio client process said.
 
     Attributes:
@@ -103,9 +103,9 @@ class Spoken:
     ends: tuple[float, ...]
 
 
-def speak(
+def drive_servers(
     clients: Sequence[Client], jobs: Mapping[str, str], *, timeout_seconds: float, folder: Path = Path("/")
-) -> Spoken:
+) -> ServerOutput:
     """Run the local fio that drives the servers; its lines get the moment at which they came.
 
     The jobs lie in memory files, so that a kill leaves nothing behind. A server whose connection breaks goes on
@@ -150,7 +150,7 @@ def speak(
             end(process, "fio")
             for reader in readers:
                 reader.join(timeout=10)
-    return Spoken(
+    return ServerOutput(
         output="".join(line for _, line in in_time),
         errors="".join(errors),
         starts=tuple(at for at, line in in_time if _STARTS.match(line)),
@@ -168,11 +168,11 @@ def _read_all(stream: Any, texts: list[str]) -> None:
         texts.append(line)
 
 
-def with_trouble(failure: str, spoken: Spoken, host: str) -> str:
+def with_fio_messages(failure: str, server_output: ServerOutput, host: str) -> str:
     """The failure, with what fio said of it: of this host where it names one."""
     said = [
         line.strip()
-        for text in (spoken.errors, spoken.output.split("\n{", 1)[0])
+        for text in (server_output.errors, server_output.output.split("\n{", 1)[0])
         for line in text.splitlines()
         if _TROUBLE.search(line) or "killed" in line
     ]

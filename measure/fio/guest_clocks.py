@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from cephfit.core.protocols import Client
-from cephfit.measure.fio.fio_servers import host_of, speak
+from cephfit.measure.fio.fio_servers import drive_servers, host_of
 
 _DRIFT_SECONDS = 0.05
 """By so much bounds may miss each other before that is a clock which was set meanwhile."""
@@ -188,7 +188,7 @@ def _probed(clients: Sequence[Client]) -> dict[str, Offset]:
     with tempfile.TemporaryDirectory(prefix="cephfit-clocks-") as text:
         folder = Path(text)
         asked = time.time()
-        speak(clients, jobs, timeout_seconds=_PROBE_SECONDS, folder=folder)
+        drive_servers(clients, jobs, timeout_seconds=_PROBE_SECONDS, folder=folder)
         answered = time.time()
         moments = {client.name: _moments(folder, client, "clat") for client in clients}
     # fio writes whole milliseconds.

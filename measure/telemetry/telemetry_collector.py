@@ -30,7 +30,7 @@ _WORTH_NAMING = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CounterReading:
     """All counters at one moment.
 
     Attributes:
@@ -45,7 +45,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class DeviceRoles:
     """Where OSDs live.
 
     Attributes:
@@ -57,7 +57,9 @@ class Places:
     link_nbytes_per_s: Mapping[str, Mapping[str, int]]
 
 
-def used_between(before: Look, after: Look, places: Places, *, io_seconds: float) -> dict[str, Any]:
+def used_between(
+    before: CounterReading, after: CounterReading, places: DeviceRoles, *, io_seconds: float
+) -> dict[str, Any]:
     """What hosts and OSDs did between two looks. JSON values only.
 
     Args:
@@ -82,7 +84,7 @@ def used_between(before: Look, after: Look, places: Places, *, io_seconds: float
 
 
 def _host(
-    before: HostCounters, after: HostCounters, places: Places, name: str, io_seconds: float
+    before: HostCounters, after: HostCounters, places: DeviceRoles, name: str, io_seconds: float
 ) -> dict[str, Any]:
     links = places.link_nbytes_per_s.get(name, {})
     nbytes = sum(after.sent_nbytes.get(d, 0) - before.sent_nbytes.get(d, 0) for d in after.sent_nbytes)
@@ -162,11 +164,17 @@ _AT_ONCE = 16
 class TelemetryCollector(Protocol):
     """Sees what hosts and daemons do. Its looks lie before and after a run, so they cost the run nothing."""
 
-    def look(self) -> Look:
-        """All counters now; what cannot be seen is said in ``Look.missed``, and is no error."""
+    def read_counters(self) -> CounterReading:
+        """All counters now; what cannot be seen is said in ``CounterReading.missed``, and is no error."""
 
     def used(
-        self, before: Look, after: Look, *, io_seconds: float, clients: Iterable[Client], cpu: ClientCpu
+        self,
+        before: CounterReading,
+        after: CounterReading,
+        *,
+        io_seconds: float,
+        clients: Iterable[Client],
+        cpu: ClientCpu,
     ) -> dict[str, Any]:
         """What was used between two looks, and what the run was bound by. JSON values only.
 
@@ -197,7 +205,7 @@ class ClusterTelemetryCollector:
         self._unseen: dict[str, str] = {}
         self._links: dict[str, dict[str, int]] = {}
 
-    def look(self) -> Look:
+    def read_counters(self) -> CounterReading:
         """See TelemetryCollector."""
         if not self._osds:
             self._find_places()
@@ -209,17 +217,23 @@ class ClusterTelemetryCollector:
         missed = [f"{name}: {why}" for name, why in self._unseen.items()]
         missed += [f"{n}: {c}" for n, c in by_host.items() if isinstance(c, str)]
         missed += [f"osd.{n}: {c}" for n, c in by_osd.items() if isinstance(c, str)]
-        return Look(
+        return CounterReading(
             hosts={n: c for n, c in by_host.items() if not isinstance(c, str)},
             osds={n: c for n, c in by_osd.items() if not isinstance(c, str)},
             missed=tuple(missed),
         )
 
     def used(
-        self, before: Look, after: Look, *, io_seconds: float, clients: Iterable[Client], cpu: ClientCpu
+        self,
+        before: CounterReading,
+        after: CounterReading,
+        *,
+        io_seconds: float,
+        clients: Iterable[Client],
+        cpu: ClientCpu,
     ) -> dict[str, Any]:
         """See TelemetryCollector."""
-        places = Places(self._disks(clients), self._links)
+        places = DeviceRoles(self._disks(clients), self._links)
         used = used_between(before, after, places, io_seconds=io_seconds)
         if cpu:
             used["clients"] = {name: dict(shares) for name, shares in cpu.items()}

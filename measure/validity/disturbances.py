@@ -57,10 +57,10 @@ class MapWatch(ReportsDisturbances):
             self._foreign_io.begin()
         return self._now()
 
-    def keep_looking(self) -> None:
+    def poll(self) -> None:
         """To be called while something runs, as often as is convenient."""
         if self._foreign_io is not None:
-            self._foreign_io.keep_looking()
+            self._foreign_io.poll()
 
     def disturbances_since(self, mark: Mark) -> tuple[str, ...]:
         """See ReportsDisturbances."""

@@ -15,14 +15,14 @@ class SeesForeignIo(Protocol):
     def begin(self) -> None:
         """From now on it counts."""
 
-    def keep_looking(self) -> None:
+    def poll(self) -> None:
         """To be called while something runs, as often as is convenient."""
 
     def rates(self) -> Mapping[str, float]:
         """I/Os per second of others since ``begin``, by pool/image; of those that did any."""
 
 
-LOOK_SECONDS = 20.0
+POLL_SECONDS = 20.0
 """How often the manager is asked while something runs: it ceases to count a minute after the last question."""
 
 
@@ -66,9 +66,9 @@ class ForeignIoInPool:
         self._done.clear()
         self._began = self._looked
 
-    def keep_looking(self) -> None:
+    def poll(self) -> None:
         """To be called while something runs, as often as is convenient."""
-        if self._clock() >= self._looked + LOOK_SECONDS:
+        if self._clock() >= self._looked + POLL_SECONDS:
             self._look()
 
     def rates(self) -> Mapping[str, float]:
@@ -123,10 +123,10 @@ class ForeignIoInPools:
         for foreign_io in self._by_pool.values():
             foreign_io.begin()
 
-    def keep_looking(self) -> None:
+    def poll(self) -> None:
         """To be called while something runs, as often as is convenient."""
         for foreign_io in self._by_pool.values():
-            foreign_io.keep_looking()
+            foreign_io.poll()
 
     def rates(self) -> Mapping[str, float]:
         """I/Os per second of others since ``begin``, by pool/image."""

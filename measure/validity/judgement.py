@@ -17,7 +17,7 @@ class Circumstances:
         finished_ns: wall clock; not before ``started_ns``.
         monotonic_ns: monotonic clock at start and end: the wall clock may be set in between.
         unhealthy: why the target was not healthy at some look; empty if it was at all of them.
-        n_health_looks: how often it was looked at.
+        n_health_checks: how often it was looked at.
         used: what hosts and daemons did meanwhile; None where nobody saw it.
     """
 
@@ -25,7 +25,7 @@ class Circumstances:
     finished_ns: int
     monotonic_ns: tuple[int, int]
     unhealthy: Sequence[str]
-    n_health_looks: int
+    n_health_checks: int
     used: Mapping[str, Any] | None = None
 
 
@@ -79,7 +79,7 @@ def _evidence(run: CellRun, client: str, given: ClientOutcome, around: Circumsta
         "cache": run.measurement.cache.value,
         "io_seed": run.seeds[client],
         "monotonic_ns": list(around.monotonic_ns),
-        "health": {"looks": around.n_health_looks, "unhealthy": list(around.unhealthy)},
+        "health": {"looks": around.n_health_checks, "unhealthy": list(around.unhealthy)},
         # Of the whole run, so it is kept once: with its first client.
         **({"used": around.used} if around.used is not None and client == run.clients[0].name else {}),
         INDEPENDENT_COUNT: not_counted(given.uncounted or "nobody counted")

@@ -12,7 +12,7 @@ from typing import Any
 from cephfit.core.errors import ClusterError
 from cephfit.core.protocols import Client, Health, Target
 from cephfit.core.units import format_seconds
-from cephfit.measure.telemetry.telemetry_collector import ClientCpu, Look, TelemetryCollector
+from cephfit.measure.telemetry.telemetry_collector import ClientCpu, CounterReading, TelemetryCollector
 from cephfit.measure.validity.disturbances import Mark
 from cephfit.measure.validity.watched_target import ChecksClients, HasTelemetry, ReportsDisturbances
 
@@ -34,7 +34,7 @@ class HealthWatch:
         self._target = target
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look_until_over, name="health watch", daemon=True)
-        self.n_looks = 0
+        self.n_health_checks = 0
         self._reasons: dict[str, None] = {}
         self._fault: BaseException | None = None
 
@@ -68,7 +68,7 @@ class HealthWatch:
 
     def _look(self) -> None:
         health = health_now(self._target)
-        self.n_looks += 1
+        self.n_health_checks += 1
         if not health.ok:
             self._reasons.update(dict.fromkeys(health.reasons or ("not healthy",)))
 
@@ -130,13 +130,13 @@ class Surveillance:
         self._health = HealthWatch(target)
         self._mark: Mark | None = None
         self._disturbances: tuple[str, ...] = ()
-        self._before: Look | None = None
-        self._after: Look | None = None
+        self._before: CounterReading | None = None
+        self._after: CounterReading | None = None
 
     @property
-    def n_looks(self) -> int:
+    def n_health_checks(self) -> int:
         """How often the health was looked at."""
-        return self._health.n_looks
+        return self._health.n_health_checks
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -179,13 +179,13 @@ class Surveillance:
             except ClusterError as refused:
                 self._disturbances = (refused.what,)
 
-    def _look(self) -> Look | None:
+    def _look(self) -> CounterReading | None:
         if self._telemetry is None:
             return None
         try:
-            return self._telemetry.look()
+            return self._telemetry.read_counters()
         except ClusterError as error:
-            return Look({}, {}, (error.what,))
+            return CounterReading({}, {}, (error.what,))
 
 
 def telemetry_of(target: Target) -> TelemetryCollector | None:

@@ -249,7 +249,7 @@ class _Loop:
             # A limited client may spin while it waits: that is no limit of its own.
             cpu = {} if measurement.is_limited else cpu_of_clients(outcome.clients)
             used = watch.used(io_seconds=io_seconds, clients=clients, cpu=cpu)
-            around = Circumstances(wall, ends[0], (monotonic, ends[1]), watch.reasons, watch.n_looks, used)
+            around = Circumstances(wall, ends[0], (monotonic, ends[1]), watch.reasons, watch.n_health_checks, used)
             samples = judge(run, outcome, around)
             self.store.add_samples(self.run.run_id, samples, fio_json=outcome.fio_json)
             standing.add(samples)

@@ -322,7 +322,7 @@ class CephTarget(
         return f"only pool {self.only_pool} may be touched, while the caches of OSDs are everybody's"
 
     def health(self) -> Health:
-        self._map_watch.keep_looking()  # this is what is asked all the while a sample is taken
+        self._map_watch.poll()  # this is what is asked all the while a sample is taken
         return self._health.check()
 
     def note_on(self, client: Client, key: str) -> str | None:

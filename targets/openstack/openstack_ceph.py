@@ -254,7 +254,7 @@ class OpenStackWithCeph(OpenStackTarget, HasCatalogue, WarnsOfSettings, HasTelem
         )
 
     def health(self) -> Health:
-        self._map_watch.keep_looking()  # this is what is asked all the while a sample is taken
+        self._map_watch.poll()  # this is what is asked all the while a sample is taken
         guests, ceph = super().health(), self._ceph.health()
         reasons = (*guests.reasons, *ceph.reasons)
         return Health(guests.ok and ceph.ok, reasons, {**ceph.observed, **guests.observed})

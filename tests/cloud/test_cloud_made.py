@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("openstack", reason="needs the extra openstack")
 
 from cephfit.cloud.cleanup import resource_journal
-from cephfit.cloud.cleanup.resource_journal import MadeThings
+from cephfit.cloud.cleanup.resource_journal import CreatedResources
 from cephfit.core.errors import ClusterError
 from cephfit.core.journal import Journal
 from cephfit.core.protocols import Silence
@@ -29,11 +29,11 @@ class Recording:
         self._done.append(("deleted", self._run_id, name))
 
 
-def in_project(project: str, file: Path) -> MadeThings:
+def in_project(project: str, file: Path) -> CreatedResources:
     """What there is, seen by a cloud's name that means this project."""
     config = SimpleNamespace(auth={"auth_url": f"https://{project}.example:5000/v3"})
     cloud: Any = SimpleNamespace(current_project_id=project, config=config)
-    return MadeThings(cloud, Journal(file), Silence(), name="openstack:work")
+    return CreatedResources(cloud, Journal(file), Silence(), name="openstack:work")
 
 
 def stacks_of(done: list[tuple[str, str, str]]) -> Callable[[str], Any]:
@@ -94,7 +94,9 @@ def test_all_is_deleted_stacks_before_types_and_each_by_its_run(
     things.note_stack("cephfit-s-hdd-1", "s")
     done: list[tuple[str, str, str]] = []
     monkeypatch.setattr(
-        resource_journal.own_types, "delete", lambda _, run_id, name: done.append(("type deleted", run_id, name))
+        resource_journal.created_types,
+        "delete",
+        lambda _, run_id, name: done.append(("type deleted", run_id, name)),
     )
     in_project("one", file).delete(stacks_of(done))
     assert done == [

@@ -13,7 +13,7 @@ from cephfit.measure.telemetry import kernel_counters, osd_counters
 from cephfit.measure.telemetry.bottleneck import bottleneck_of, cpu_of_clients, thread_cpu
 from cephfit.measure.telemetry.kernel_counters import DiskCounters, HostCounters
 from cephfit.measure.telemetry.osd_counters import OsdCounters, Timed
-from cephfit.measure.telemetry.telemetry_collector import Look, Places, used_between
+from cephfit.measure.telemetry.telemetry_collector import CounterReading, DeviceRoles, used_between
 from cephfit.results.store.sample_store import Store
 from cephfit.sweep.execution.runner import run_sweep
 from cephfit.sweep.sweep_plan import Sweep
@@ -36,9 +36,9 @@ def host(busy: float = 0.0, disk_busy: float = 0.0, **more: object) -> HostCount
 
 
 def used(after: HostCounters, osd: OsdCounters | None = None) -> dict:
-    places = Places({"h": {"sdb": "osd.0 (hdd)"}}, {"h": {"eth0": 125_000_000}})
-    before = Look({"h": host()}, {0: OsdCounters()})
-    return used_between(before, Look({"h": after}, {0: osd or OsdCounters()}), places, io_seconds=10.0)
+    places = DeviceRoles({"h": {"sdb": "osd.0 (hdd)"}}, {"h": {"eth0": 125_000_000}})
+    before = CounterReading({"h": host()}, {0: OsdCounters()})
+    return used_between(before, CounterReading({"h": after}, {0: osd or OsdCounters()}), places, io_seconds=10.0)
 
 
 def test_the_counters_of_this_machine_are_read_and_only_grow():
@@ -128,11 +128,11 @@ class Watcher:
     def __init__(self) -> None:
         self.told: list[dict[str, Mapping[str, float]]] = []
 
-    def look(self) -> Look:
-        return Look({}, {})
+    def read_counters(self) -> CounterReading:
+        return CounterReading({}, {})
 
     def used(
-        self, before: Look, after: Look, *, cpu: Mapping[str, Mapping[str, float]], **_: Any
+        self, before: CounterReading, after: CounterReading, *, cpu: Mapping[str, Mapping[str, float]], **_: Any
     ) -> dict[str, Any]:
         self.told.append(dict(cpu))
         found = bottleneck_of({"hosts": {}, "osds": {}, "clients": cpu})

@@ -7,7 +7,7 @@ import pytest
 
 from cephfit.core.errors import ClusterError
 from cephfit.measure.validity.disturbances import changes, foreign_load
-from cephfit.measure.validity.foreign_io import LOOK_SECONDS, ForeignIoInPool, ForeignIoInPools
+from cephfit.measure.validity.foreign_io import POLL_SECONDS, ForeignIoInPool, ForeignIoInPools
 
 OSD = {"osd": 0, "up": 1, "in": 1, "weight": 1, "up_from": 7}
 POOL = {"pool_name": "p", "pg_num": 32, "pg_placement_num": 32, "size": 3, "crush_rule": 0, "last_change": 5}
@@ -130,8 +130,8 @@ def test_the_manager_is_asked_so_often_that_it_does_not_cease_to_count(
     foreign_io.begin()
     for second in range(120):
         manager.seconds = second
-        foreign_io.keep_looking()
-    assert manager.n_asked == 1 + 119 // LOOK_SECONDS
+        foreign_io.poll()
+    assert manager.n_asked == 1 + 119 // POLL_SECONDS
 
 
 def test_a_manager_that_began_anew_meanwhile_still_reports_foreign_io(
@@ -140,7 +140,7 @@ def test_a_manager_that_began_anew_meanwhile_still_reports_foreign_io(
     manager.ops = {"theirs": 700}
     foreign_io.begin()
     manager.seconds, manager.ops = 25, {"theirs": 900}
-    foreign_io.keep_looking()
+    foreign_io.poll()
     manager.seconds, manager.ops = 50, {"theirs": 300}
     assert foreign_io.rates() == {"bench/theirs": (200 + 300) / 50}
 
