@@ -1,9 +1,8 @@
-"""How jobs reach guests and results come back: by what works in this cloud.
+"""Transport of jobs to guests and of results back, by the way that works in a cloud.
 
-fio in guests that nobody can reach: one guest job for every cell.
-
-Guests on a network are first tried as fio servers. Where nobody answers although the guests have started, jobs go
-by Nova's rebuilds, and results come as signals to Heat, or by the console where a guest does not reach Heat.
+Guests on a network are tried as fio servers first. If no server answers although the guests have started, each
+cell becomes one guest job: Nova's rebuild sends it, and the result returns as a signal to Heat, or on the console if a
+guest does not reach Heat.
 """
 
 import json
@@ -37,10 +36,10 @@ from cephfit.measure.fio.guest_clocks import ServerClocks
 
 
 class GuestJobEngine(Engine):
-    """Measures in guests whose jobs go by Nova, and results come by Heat's signals or the console.
+    """Measures by guest jobs, one per cell and client.
 
     Args:
-        guest_jobs: brings jobs there and results back.
+        guest_jobs: sends jobs and returns results.
     """
 
     def __init__(self, guest_jobs: GuestJobs) -> None:
@@ -68,7 +67,7 @@ class GuestJobEngine(Engine):
                 job = jobs_by_client(document, [client.name])[client.name]
                 metrics, evidence = figures_of(job, run)
             except (UnusableOutputError, KeyError) as error:
-                outcomes[client.name] = ClientOutcome(None, f"{error}; fio said: {answer.errors or 'nothing'}")
+                outcomes[client.name] = ClientOutcome(None, f"{error}; fio's messages: {answer.errors or 'none'}")
                 continue
             evidence = {**evidence, "together": together, "results_by": answer.by}
             uncounted = "there is no independent count between two rebuilds of a guest"
@@ -78,7 +77,7 @@ class GuestJobEngine(Engine):
         for name, outcome in outcomes.items():
             if outcome.metrics is not None:
                 outcomes[name] = replace(outcome, doubt=doubt)
-        # One document, as of one fio with a job for each client.
+        # Write one document, like that of one fio with a job for each client.
         whole = {**documents[0], "jobs": [job for d in documents for job in d["jobs"]]} if documents else None
         return CellOutcome(outcomes, json.dumps(whole) if whole is not None else None)
 
@@ -95,10 +94,10 @@ class GuestJobEngine(Engine):
                 )
 
     def moved(self, clients: Sequence[Client], jobs: Mapping[str, str], side: str, nbytes: int) -> dict[str, int]:
-        """Run jobs that read or write everything once; bytes by client.
+        """Run jobs that read or write everything once; return the bytes by client.
 
         Raises:
-            ClusterError: a guest brought nothing back.
+            ClusterError: a guest returned no result.
         """
         seconds = nbytes * len(clients) / SLOWEST_NBYTES_PER_S
         answers = self._send(clients, jobs, seconds=seconds, together=False)
@@ -110,7 +109,7 @@ class GuestJobEngine(Engine):
                 found[client.name] = 0 if error_of(job) else int(job[side]["io_bytes"])
             except (UnusableOutputError, KeyError) as error:
                 raise ClusterError(
-                    f"{error}; fio said: {said.errors}", where=f"client {client.name}", remedy=CHECK_STORAGE
+                    f"{error}; fio's messages: {said.errors}", where=f"client {client.name}", remedy=CHECK_STORAGE
                 ) from None
         return found
 
@@ -122,9 +121,9 @@ class GuestJobEngine(Engine):
 
 
 def script_of(job: str) -> str:
-    """The shell script that runs a fio job."""
+    """Return the shell script that runs a fio job."""
     there = "/tmp/cephfit.fio"
-    # What was installed at a guest's first start, a rebuild takes away again.
+    # A rebuild removes packages that were installed at a guest's first start. Guests run this text as it is.
     without = 'echo "the image has no fio, which guests need that nobody reaches" >&2; exit 127'
     lines = (
         f"cat >{there} <<'CEPHFIT-END'\n{job}\nCEPHFIT-END",
@@ -136,20 +135,20 @@ def script_of(job: str) -> str:
 
 SERVER = "server"
 _READY_SECONDS = 900.0
-"""A guest that installs fio from its distribution's mirrors needs minutes."""
+"""Limit for the guests' start: the installation of fio from a distribution's mirror takes minutes."""
 _PATIENCE_SECONDS = 20.0
-"""How long a guest that has started its fio server may not answer before it counts as out of reach."""
+"""Time without an answer after which a started fio server counts as unreachable."""
 _LOOKING_SECONDS = 3.0
 
 
 class GuestTransport:
-    """How the guests of one target are reached.
+    """Chooses and holds the transport to the guests of one target.
 
     Args:
         cloud: connection.
-        choice: whether they have a network, and by which way results come if somebody said it.
-        counts: who counts the I/O of guests that are fio servers.
-        progress: hears which way was chosen.
+        choice: whether guests have a network, and the way of results if the target names it.
+        counts: source of independent counts for guests that are fio servers.
+        progress: receives a note on the chosen way.
     """
 
     def __init__(self, cloud: Connection, choice: CloudChoice, counts: CountsIo, progress: Progress) -> None:
@@ -165,12 +164,12 @@ class GuestTransport:
 
     @property
     def uses_guest_jobs(self) -> bool:
-        """Whether guests get jobs by rebuilds of their servers."""
+        """Whether guests get jobs by rebuilds of their servers instead of fio servers."""
         return self.way in (SIGNAL, CONSOLE)
 
     @property
     def guest_jobs(self) -> GuestJobs:
-        """For jobs that are not fio's."""
+        """Jobs other than fio's."""
         return self._guest_jobs
 
     def moved(self, clients: Sequence[Client], jobs: Mapping[str, str], side: str, nbytes: int) -> dict[str, int]:
@@ -178,26 +177,26 @@ class GuestTransport:
         return self._by_guest_jobs.moved(clients, jobs, side, nbytes)
 
     def engine(self) -> Engine:
-        """What measures, whichever way is chosen later."""
+        """Return the engine, which uses the way that is chosen later."""
         return _ChosenEngine(self, self._by_servers, self._by_guest_jobs)
 
     def needs_handles(self, *, for_guest_jobs: bool) -> bool:
-        """Whether a stack shall have handles for signals."""
+        """Return whether a stack needs handles for signals."""
         return self.way == SIGNAL or (for_guest_jobs and self.way != CONSOLE)
 
     def adopt_guests(
         self, nodes: Sequence[Node], nbytes: int, *, stack: str, for_guest_jobs: bool = False
     ) -> tuple[Client, ...] | None:
-        """The guests of a stack become the clients.
+        """Make the guests of a stack the clients.
 
         Args:
             nodes: the guests.
-            nbytes: of each one's volume.
-            stack: that they are of.
-            for_guest_jobs: whether they get jobs of other kinds, which fio's servers cannot do.
+            nbytes: size of each volume.
+            stack: its name.
+            for_guest_jobs: whether they get jobs other than fio's, which fio servers cannot run.
 
         Returns:
-            The clients; None if the stack must first get handles for signals, because nobody can reach its guests.
+            The clients; None if the stack needs handles for signals first, because its guests are unreachable.
 
         Raises:
             ClusterError: guests do not start.
@@ -213,24 +212,26 @@ class GuestTransport:
         if self.needs_handles(for_guest_jobs=for_guest_jobs):
             self._handles.update(guest_jobs.handles(self._cloud, stack))
             if missing := [node.name for node in nodes if node.server not in self._handles]:
-                self._progress.note(f"no handle for signals of {', '.join(missing)}: results come by the console")
+                self._progress.note(
+                    f"no handle for signals of {', '.join(missing)}: results return by the console"
+                )
         elif self.way != CONSOLE:
             self.way = SIGNAL
             return None
         return tuple(guests.console_client_of(node, nbytes=nbytes) for node in nodes)
 
     def _answer(self, nodes: Sequence[Node]) -> bool:
-        """Whether the guests' fio servers answer; if the way was said, they must."""
+        """Return whether the guests' fio servers answer; require it if the target names this way."""
         port = self._choice.port
         if self.way == SERVER or not (why := self._why_unreachable(nodes)):
             guests.await_ready(self._cloud, nodes, port=port, seconds=_READY_SECONDS)
             self.way = SERVER
             return True
-        self._progress.note(f"{why}: jobs go by rebuilds of the servers, results come by Heat's signals")
+        self._progress.note(f"{why}: jobs are sent by rebuilds of the servers, results return by Heat's signals")
         return False
 
     def _why_unreachable(self, nodes: Sequence[Node]) -> str:
-        """Why guests that have started are out of reach; empty once one answers, or none started in time.
+        """Return why started guests are unreachable; empty once one answers, or if none started in time.
 
         Raises:
             ClusterError: their image has no fio.
@@ -253,7 +254,7 @@ class GuestTransport:
 
 
 class _ChosenEngine(Engine):
-    """Measures by the one that works, which is known when guests are there."""
+    """Measures with the engine that works, which is known when the guests exist."""
 
     def __init__(self, transport: GuestTransport, by_servers: Engine, by_guest_jobs: Engine) -> None:
         self._transport = transport
@@ -261,7 +262,7 @@ class _ChosenEngine(Engine):
         self._by_guest_jobs = by_guest_jobs
 
     def facts(self) -> Mapping[str, Any]:
-        """See Engine; what was chosen is in the evidence of each sample."""
+        """See Engine; the chosen way is in the evidence of each sample."""
         if not self._transport.way:
             return {**self._by_servers.facts(), "mode": "client/server, else signal, else console"}
         mode = "client/server" if self._transport.way == SERVER else self._transport.way
@@ -277,5 +278,5 @@ class _ChosenEngine(Engine):
 
     def _chosen(self) -> Engine:
         if not self._transport.way:
-            raise ClusterError("no configuration was applied, so nobody knows how guests are reached")
+            raise ClusterError("no configuration was applied, so the transport to guests is not chosen yet")
         return self._by_guest_jobs if self._transport.uses_guest_jobs else self._by_servers

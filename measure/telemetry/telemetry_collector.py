@@ -1,9 +1,4 @@
-"""Counters of hosts and OSDs before and after a run, and the utilization in between.
-
-From counters before and after to what was used in between. Pure.
-
-Looks at a cluster's hosts and OSDs before and after a run.
-"""
+"""Counters of a cluster's hosts and OSDs before and after a run, and the utilization in between."""
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -34,9 +29,9 @@ class CounterReading:
     """All counters at one moment.
 
     Attributes:
-        hosts: by name.
-        osds: by id.
-        missed: why a host or OSD is not among them, one sentence each.
+        hosts: host name to counters.
+        osds: OSD id to counters.
+        missed: reasons why a host or OSD is missing, one sentence each.
     """
 
     hosts: Mapping[str, HostCounters]
@@ -46,10 +41,10 @@ class CounterReading:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRoles:
-    """Where OSDs live.
+    """Disks and links that matter for a run.
 
     Attributes:
-        disks: host to kernel name of a disk to what it serves, such as ``osd.2 (hdd)`` or ``client c0``.
+        disks: host to kernel name of a disk to its user, such as ``osd.2 (hdd)`` or ``client c0``.
         link_nbytes_per_s: host to network device to its speed; only devices that have one.
     """
 
@@ -60,14 +55,14 @@ class DeviceRoles:
 def used_between(
     before: CounterReading, after: CounterReading, places: DeviceRoles, *, io_seconds: float
 ) -> dict[str, Any]:
-    """What hosts and OSDs did between two looks. JSON values only.
+    """Return the utilization of hosts and OSDs between two readings. JSON values only.
 
     Args:
-        before: the run.
-        after: the run.
-        places: which of the disks and links matter.
-        io_seconds: how long there was I/O in between. The looks lie outside of it, where nothing is going on,
-            so shares are of this time; they may be a little over 1 and are cut there.
+        before: reading before the run.
+        after: reading after the run.
+        places: disks and links that matter.
+        io_seconds: time with I/O in between. The readings are taken outside of it, when no I/O runs, so shares
+            are of this time. A share that is a little over 1 becomes 1.
     """
     hosts = {
         name: _host(before.hosts[name], counters, places, name, io_seconds)
@@ -114,12 +109,12 @@ def _host(
 
 
 def _programs(before: HostCounters, after: HostCounters, io_seconds: float) -> dict[str, float]:
-    """Share of all CPUs by program, the busiest first; programs that ended meanwhile are not seen."""
+    """Return the share of all CPUs by program, the busiest first; omits programs that ended in between."""
     seconds: dict[str, float] = {}
     for number, (name, total) in after.processes.items():
-        _, had = before.processes.get(number, (name, 0.0))
-        # A number that was given away anew starts from less than its predecessor had.
-        seconds[name] = seconds.get(name, 0.0) + (total - had if total >= had else total)
+        _, earlier = before.processes.get(number, (name, 0.0))
+        # A lower total means that a new process has the number now.
+        seconds[name] = seconds.get(name, 0.0) + (total - earlier if total >= earlier else total)
     busiest = sorted(seconds.items(), key=lambda one: -one[1])[:_N_PROGRAMS]
     shares = {name: _share(one, io_seconds * after.n_cpus) for name, one in busiest}
     return {name: share for name, share in shares.items() if share >= _WORTH_NAMING}
@@ -156,16 +151,16 @@ def _share(part: float, whole: float) -> float:
 
 
 ClientCpu = Mapping[str, Mapping[str, float]]
-"""Client to the shares of one CPU that its thread had, in ``user`` and ``system`` mode."""
+"""Client name to the shares of one CPU that its thread used in ``user`` and ``system`` mode."""
 _AT_ONCE = 16
-"""OSDs and hosts that are asked side by side."""
+"""OSDs and hosts that are read concurrently."""
 
 
 class TelemetryCollector(Protocol):
-    """Sees what hosts and daemons do. Its looks lie before and after a run, so they cost the run nothing."""
+    """Reads counters of hosts and daemons before and after a run, so that it costs the run nothing."""
 
     def read_counters(self) -> CounterReading:
-        """All counters now; what cannot be seen is said in ``CounterReading.missed``, and is no error."""
+        """Read all counters; hosts and OSDs that cannot be read are in ``missed``, and are no error."""
 
     def used(
         self,
@@ -176,24 +171,24 @@ class TelemetryCollector(Protocol):
         clients: Iterable[Client],
         cpu: ClientCpu,
     ) -> dict[str, Any]:
-        """What was used between two looks, and what the run was bound by. JSON values only.
+        """Return the utilization between two readings, and the run's bottleneck. JSON values only.
 
         Args:
-            before: the run.
-            after: the run.
-            io_seconds: how long there was I/O in between.
+            before: reading before the run.
+            after: reading after the run.
+            io_seconds: time with I/O in between.
             clients: that ran.
-            cpu: see ``client_cpu.cpu_of_clients``; of those that could do I/O as fast as they went.
+            cpu: see ``bottleneck.cpu_of_clients``; only of clients without a rate limit.
         """
 
 
 class ClusterTelemetryCollector:
-    """Implements ``TelemetryCollector`` for a Ceph cluster: every OSD, the hosts within reach, and this machine.
+    """Implements ``TelemetryCollector`` for a Ceph cluster: every OSD, the reachable hosts, and this machine.
 
     Args:
         admin: of the cluster.
-        hosts: those that may be reached.
-        device_class: of an OSD, to name its disk by.
+        hosts: access to the cluster's hosts.
+        device_class: OSD id to device class, to name its disk by.
     """
 
     def __init__(self, admin: CephAdmin, hosts: Hosts, device_class: Mapping[int, str]) -> None:
@@ -272,9 +267,9 @@ class ClusterTelemetryCollector:
         return disks
 
 
-def _tried(look: Any) -> Any:
-    """What a look gives, or why it gives nothing."""
+def _tried(read: Any) -> Any:
+    """Return the result of a reading, or the reason why it failed."""
     try:
-        return look()
+        return read()
     except (HostError, ClusterError) as error:
         return error.what

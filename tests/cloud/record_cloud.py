@@ -20,7 +20,6 @@ from openstack.connection import Connection
 from recorded_cloud import FOLDER, recorded, usual_addresses
 
 from cephfit.cloud.cleanup import cloud_cleanup
-from cephfit.cloud.cleanup import cloud_cleanup as stuck_volumes
 from cephfit.cloud.cleanup.ownership import NAME_PREFIX, RUN_KEY
 from cephfit.cloud.stacks import template_path
 from cephfit.cloud.volumes import created_types
@@ -34,7 +33,7 @@ REVOKE = """
 import sys
 from pathlib import Path
 from cephfit.lab.cluster import Lab
-from cephfit.lab.openstack.registration import connect
+from cephfit.lab.openstack.cloud_resources import connect
 cloud = connect(Lab.open(folder=Path(sys.argv[1])).cloud.layout)
 cloud.identity.delete("/auth/tokens", headers={"X-Subject-Token": sys.stdin.read()})
 """
@@ -95,7 +94,7 @@ class Recorder:
 
 def main(folder: Path, names: list[str]) -> None:
     to = Recorder(Lab.open(folder=folder))
-    stuck_volumes._STUCK_SECONDS = stuck_volumes.DELETING_SECONDS = 0.0
+    cloud_cleanup._STUCK_SECONDS = cloud_cleanup._STUCK_DELETING_SECONDS = 0.0
     FOLDER.mkdir(exist_ok=True)
     for name, make in {
         "beforehand": lambda: before_anything(to),

@@ -22,7 +22,7 @@ from cephfit.cloud.capacity.pool_capacity import CinderPool, cinder_pools, fits,
 from cephfit.cloud.capacity.quotas import Need, Wanted, asked_of
 from cephfit.cloud.cloud_choice import CloudChoice, parse_choice
 from cephfit.cloud.guests import own_address
-from cephfit.cloud.guests.own_address import NOBODY, reached_from
+from cephfit.cloud.guests.own_address import NO_HOST, reached_from
 from cephfit.cloud.stacks import LARGEST_STACK
 from cephfit.core.errors import InputError
 from cephfit.core.units import GIB
@@ -188,7 +188,7 @@ def test_nobody_is_let_in_where_the_own_address_cannot_be_told(monkeypatch: pyte
     monkeypatch.setattr(own_address, "source_towards", lambda there: None)
     with played("own_place"):
         found = own_place(player())
-    assert found.cidr == NOBODY
+    assert found.cidr == NO_HOST
     assert "ports stay closed" in found.note
 
 

@@ -35,7 +35,7 @@ measurement: {sizes: [4K], patterns: [read], clients: 2, volume_size: 16M, repea
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody works on the volumes that are stuck here, so nobody need be waited for."""
     monkeypatch.setattr(cloud_cleanup, "_STUCK_SECONDS", 5.0)
-    monkeypatch.setattr(cloud_cleanup, "DELETING_SECONDS", 5.0)
+    monkeypatch.setattr(cloud_cleanup, "_STUCK_DELETING_SECONDS", 5.0)
 
 
 def stuck_volume(user: Connection, lab: Lab, run_id: str, status: str) -> str:

@@ -64,7 +64,7 @@ def test_a_strangers_volume_of_the_same_type_makes_samples_invalid_and_ours_do_n
         (run,) = opened.runs()
         (disturbed,) = opened.samples(run.run_id)
     assert disturbed.state is State.INVALID
-    assert "others' clients did " in disturbed.reason
+    assert "foreign clients did " in disturbed.reason
     assert f"(images {IMAGE} " in disturbed.reason
     alone = str(tmp_path / "alone.sqlite")
     done = cephfit("sweep", "run", str(file), "--target", target, "--store", alone)

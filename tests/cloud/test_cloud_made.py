@@ -47,8 +47,8 @@ def test_what_was_made_in_another_project_is_not_taken_for_gone(tmp_path: Path) 
     with pytest.raises(ClusterError) as error:
         in_project("two", file).require_here()
     assert error.value.what == (
-        "stack cephfit-r-hdd-1 was made in project one of https://one.example:5000/v3, and this cloud's name now "
-        "means project two of https://two.example:5000/v3"
+        "stack cephfit-r-hdd-1 was created in project one of https://one.example:5000/v3, and this cloud's name "
+        "now means project two of https://two.example:5000/v3"
     )
     assert "cephfit cloud clean r --cloud NAME" in (error.value.remedy or "")
     assert str(file) in (error.value.remedy or "")

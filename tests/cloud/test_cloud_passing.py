@@ -140,7 +140,7 @@ def test_why_a_server_is_not_rebuilt_is_novas_own_reason(services: Services, scr
     services.say(ACTION, (409, locked))
     with pytest.raises(ClusterError) as error:
         rebuild(scripted_cloud)
-    assert sentence(error) == "it cannot be rebuilt: Instance srv is locked"
+    assert sentence(error) == "the server cannot be rebuilt: Instance srv is locked"
     assert services.n_asked(ACTION) == 1
 
 
@@ -156,7 +156,7 @@ def test_what_the_hypervisor_counts_is_asked_for_again(services: Services, scrip
         diagnostics.moved(Client("c0", {}, 1))
     sentence(error)
     services.say(counts, (200, GATEWAY[1]))
-    with pytest.raises(ClusterError, match="the hypervisor does not say what disk vdb moved"):
+    with pytest.raises(ClusterError, match="the hypervisor does not count the I/O of disk vdb"):
         diagnostics.moved(Client("c0", {}, 1))
 
 

@@ -116,7 +116,7 @@ def test_somebody_elses(played_cloud: Connection) -> None:
     said, status = somebody_elses(played_cloud)
     assert len(said) == 4
     for sentence in said:
-        assert "somebody else's stack has this name: it has no tag cephfit-run=recorded" in sentence
+        assert "another stack has this name: it has no tag cephfit-run=recorded" in sentence
     assert status == "CREATE_COMPLETE"
 
 

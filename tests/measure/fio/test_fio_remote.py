@@ -215,7 +215,7 @@ def test_a_client_that_dies_fails_and_the_others_are_not_trusted(
     outcome = ENGINE.run(run)
     deed.join()
     assert outcome.clients["c1"].metrics is None
-    assert "gave no result" in outcome.clients["c1"].failure
+    assert "returned no result" in outcome.clients["c1"].failure
     samples = judge(run, outcome, Circumstances(1, 2, (1, 2), (), 1))
     assert [s.state for s in samples] == [State.INVALID, State.FAILED]
     assert "client c1" in samples[0].reason

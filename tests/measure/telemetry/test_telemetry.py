@@ -94,7 +94,7 @@ def test_a_client_whose_one_thread_has_a_whole_cpu_is_the_bottleneck():
     assert found.what == "CPU of clients"
     assert found.sentence == (
         "the one thread of client c1 was at its limit: busy 95 % of the time of one CPU (user 60 %, system 35 %); "
-        "only more clients can use what the storage has left"
+        "only more clients can use the storage's remaining capacity"
     )
 
 

@@ -58,7 +58,7 @@ def test_load_of_others_disturbs_above_a_limit_and_our_own_never():
         return pool.startswith("cephfit-")
 
     assert foreign_load(stats, ours, 100) == ()
-    assert foreign_load(stats, ours, 50) == ("others' clients did 60 I/Os per second (pools vms 60)",)
+    assert foreign_load(stats, ours, 50) == ("foreign clients did 60 I/Os per second (pools vms 60)",)
 
 
 def test_load_on_others_images_in_our_own_pool_adds_to_that_of_other_pools():
@@ -71,9 +71,9 @@ def test_load_on_others_images_in_our_own_pool_adds_to_that_of_other_pools():
         return foreign_load(stats, "bench".__eq__, 50, {"bench/theirs": theirs})
 
     assert reasons(10) == ()
-    assert reasons(20) == ("others' clients did 60 I/Os per second (pools vms 40; images bench/theirs 20)",)
+    assert reasons(20) == ("foreign clients did 60 I/Os per second (pools vms 40; images bench/theirs 20)",)
     assert foreign_load([], "bench".__eq__, 50, {"bench/theirs": 60}) == (
-        "others' clients did 60 I/Os per second (images bench/theirs 60)",
+        "foreign clients did 60 I/Os per second (images bench/theirs 60)",
     )
 
 
@@ -169,4 +169,4 @@ def test_foreign_io_that_cannot_be_seen_is_noted_once(
     manager.refuses = True
     foreign_io.begin()
     assert foreign_io.rates() == {}
-    assert notes == ["what others do on images in pool bench is not seen: module rbd_support is not there"]
+    assert notes == ["foreign I/O on images in pool bench cannot be counted: module rbd_support is not there"]

@@ -67,7 +67,7 @@ def sample_beside_a_stranger(target: CephTarget, sweep: str, stranger: Sequence[
     assert [s.state for s in first] == [State.OK] * n_clients, [s.reason for s in first]
     for sample in disturbed:
         assert (sample.state, sample.key.attempt) == (State.INVALID, 0), sample.reason
-        assert "others' clients did " in sample.reason
+        assert "foreign clients did " in sample.reason
         assert sample.metrics is not None, "what was measured is kept beside the reason"
     ok = Counter((s.key.client, s.key.repeat) for s in samples if s.state is State.OK)
     assert ok == {(s.key.client, repeat): 1 for s in first for repeat in (0, 1)}
