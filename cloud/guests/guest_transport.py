@@ -1,8 +1,8 @@
 """Transport of jobs to guests and of results back, by the way that works in a cloud.
 
 Guests on a network are tried as fio servers first. If no server answers although the guests have started, each
-cell becomes one guest job: Nova's rebuild sends it, and the result returns as a signal to Heat, or on the console if a
-guest does not reach Heat.
+cell becomes one guest job: Nova's rebuild sends it, and the result returns as a signal to Heat, or on the console
+if a guest does not reach Heat.
 """
 
 import json

@@ -65,7 +65,7 @@ def test_an_image_is_sent_once_and_another_build_takes_its_place(
     assert {one.status for one in before.values()} == {"active"}
     assert uploaded(cloud_user, folder) == {"name": NAME, "id": first["id"], "changed": []}
     again = cephfit("image", "upload", str(folder), "--cloud", str(cloud_user.config.name), "--name", NAME)
-    assert "it was there already" in again.stdout
+    assert "already exists there" in again.stdout
 
     build(folder, ramdisk=b"another ramdisk")
     second = uploaded(cloud_user, folder)
