@@ -102,7 +102,7 @@ def test_lost_answers(played_cloud: Connection) -> None:
 
 
 def test_deleted_while_it_is_made(played_cloud: Connection) -> None:
-    """Nobody waits for what is not wanted any more."""
+    """Creation is not waited for before a deletion."""
     assert deleted_while_it_is_made(played_cloud) == 0
     asked = yaml.safe_load((FOLDER / "deleted_while_it_is_made.yaml").read_text())["interactions"]
     methods = [one["request"]["method"] for one in asked]

@@ -37,12 +37,12 @@ from cephfit.targets.simulated import SimulatedTarget
 pytestmark = [pytest.mark.fio, pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")]
 NBYTES = 4 * MIB
 ENGINE = RemoteFioEngine(most_skew=9)
-"""On a machine that is busy with other tests two servers may begin far apart; of that another test speaks."""
+"""On a machine that is busy with other tests two servers may begin far apart; another test covers that."""
 
 
 @dataclass
 class Servers:
-    """Real fio servers, each with a volume that it alone is told of."""
+    """Real fio servers, each with a separate volume."""
 
     folder: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -270,7 +270,7 @@ drive_servers([client], {"c0": job + sys.argv[2]}, timeout_seconds=float(sys.arg
 def test_no_job_goes_on_in_a_client_when_its_sweep_is_over(
     end: signal.Signals | None, timeout_seconds: float, servers: Servers
 ) -> None:
-    """A server whose connection is gone ends its job no sooner: the next sweep would be measured beside it."""
+    """A server whose connection is gone ends its job no sooner: it would disturb the next sweep."""
     client = servers.client()
     command = [sys.executable, "-c", _LONG_JOB, str(client.address), client.fio_options["filename"]]
     with subprocess.Popen([*command, str(timeout_seconds)], start_new_session=True) as driver:

@@ -123,10 +123,10 @@ def test_clients_that_do_not_say_what_they_had_are_left_out():
 
 
 class Watcher:
-    """A telemetry collector that sees nothing itself; keeps what it was told of the clients."""
+    """A telemetry collector without readings; keeps the CPU shares of the clients."""
 
     def __init__(self) -> None:
-        self.told: list[dict[str, Mapping[str, float]]] = []
+        self.shares: list[dict[str, Mapping[str, float]]] = []
 
     def read_counters(self) -> CounterReading:
         return CounterReading({}, {})
@@ -134,7 +134,7 @@ class Watcher:
     def used(
         self, before: CounterReading, after: CounterReading, *, cpu: Mapping[str, Mapping[str, float]], **_: Any
     ) -> dict[str, Any]:
-        self.told.append(dict(cpu))
+        self.shares.append(dict(cpu))
         found = bottleneck_of({"hosts": {}, "osds": {}, "clients": cpu})
         return {"bottleneck": {"what": found.what, "sentence": found.sentence}}
 
@@ -172,7 +172,7 @@ def test_a_sweep_names_clients_at_their_limit_unless_they_were_held_back(
     used = [s.evidence["used"] for s in store.samples(run.run_id) if s.key.client == "c0"]
     causes = {said["bottleneck"]["what"] for said in used}
     assert causes == ({"unknown"} if limited else {"CPU of clients"})
-    assert all(bool(told) is not limited for told in watcher.told)
+    assert all(bool(shares) is not limited for shares in watcher.shares)
 
 
 def test_queues_that_were_full_are_named():

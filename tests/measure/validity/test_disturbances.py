@@ -78,7 +78,7 @@ def test_load_on_others_images_in_our_own_pool_adds_to_that_of_other_pools():
 
 
 class Manager:
-    """Answers as ``rbd perf image counters`` does, for images of one pool; a clock besides."""
+    """Answers as ``rbd perf image counters`` does, for images of one pool, and a clock."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

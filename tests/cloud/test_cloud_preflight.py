@@ -99,7 +99,7 @@ def lacking(cloud: Connection) -> list[str]:
 
 
 def test_enough(played_cloud: Connection) -> None:
-    """An ordinary user: quotas of three services are told, and what only administrators may see is said."""
+    """An ordinary user: quotas of three services are known, and hidden ones are named."""
     said, unseen = enough(played_cloud)
     assert said == [
         "37 more instances are needed, 24 of 24 are free (Nova's quota instances)",
@@ -184,7 +184,7 @@ def test_own_place(played_cloud: Connection, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_nobody_is_let_in_where_the_own_address_cannot_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And whoever runs it is told how to say who may."""
+    """And the note names the option that opens them."""
     monkeypatch.setattr(own_address, "source_towards", lambda there: None)
     with played("own_place"):
         found = own_place(player())

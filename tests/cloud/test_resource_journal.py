@@ -1,4 +1,4 @@
-"""What a machine's journal knows of what runs made in a cloud: in which project it is, and whose."""
+"""A machine's journal of the resources that runs created in a cloud: their project and their run."""
 
 from collections.abc import Callable
 from pathlib import Path
